@@ -87,7 +87,7 @@ def exact_above(u: Tensor, edges: Tensor, *, derivative: bool = False) -> Tensor
     inner = edges[1:-1]
     inverse = 1 / (1 - torch.minimum(u, inner[-1]))
     if not derivative:
-        return ((1 - inner) * inverse.unsqueeze(-1)).clamp_(max=1.0)
+        return ((1 - inner) * inverse.unsqueeze(-1)).clamp(max=1.0)
     return (1 - inner) * (inner > u.unsqueeze(-1)) * inverse.square().unsqueeze(-1)
 
 

@@ -24,8 +24,9 @@ Membership = Literal["partition", "product"]
 Censored = Literal["exact", "soft"]
 Estimator = Literal["bound", "unbiased"]
 
-# Elements of one block of rows x bins (times models): small enough to stay in a core's cache.
-_BLOCK = 1 << 18
+# Elements of one block of rows x bins (times models): on a CPU small enough to stay in cache, on a GPU large enough
+# that launching a kernel costs less than running it.
+_BLOCK = {"cpu": 1 << 19, "cuda": 1 << 22}
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _blocks(u: Tensor, n_bins: int) -> list[slice]:
     if torch.compiler.is_compiling():
         return [slice(0, n)]
     models = max(1, u.numel() // max(1, n))
-    rows = max(1, _BLOCK // (models * n_bins))
+    rows = max(1, _BLOCK.get(u.device.type, 1 << 20) // (models * n_bins))
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
@@ -154,9 +155,9 @@ class _XCAL(torch.autograd.Function):
             if unbiased:
                 pairs = pairs - square
                 value = value - own
-            # One row makes no pair: there is nothing to estimate, and the value is zero. Rounding may leave a
-            # pair count slightly off zero there.
-            enough = pairs > 1e-5 * total.square()
+            # One row makes no pair: there is nothing to estimate, and the value is zero. Rounding may leave the
+            # count of pairs a few units in the last place off zero there.
+            enough = pairs > 8 * torch.finfo(u.dtype).eps * total.square()
             pairs = torch.where(enough, pairs, 1.0)
             value = torch.where(enough, value / pairs, 0.0)
             return value, torch.where(enough.unsqueeze(-1), residual_sum, 0.0), pairs
@@ -211,7 +212,7 @@ def _row_product(values: Tensor, per_group: Tensor, labels: Tensor | None) -> Te
     return (values * own).sum(-1)
 
 
-def penalty(
+def unchecked_penalty(
     cdf: Tensor,
     event: Tensor,
     edges: Tensor,
@@ -397,7 +398,7 @@ def xcal_penalty(
         edge = torch.arange(n_bins + 1, device=cdf.device, dtype=dtype) / n_bins
     else:
         edge = torch.as_tensor(bin_edges(edges=edges), device=cdf.device)
-    return penalty(cdf, event, edge, spec, weights, labels, n_groups)
+    return unchecked_penalty(cdf, event, edge, spec, weights, labels, n_groups)
 
 
 class XCALLoss(nn.Module):
@@ -442,7 +443,7 @@ class XCALLoss(nn.Module):
     ) -> Tensor:
         """Return one penalty a model, shape (...)."""
         cdf, event, weights, labels, n_groups = _checked(cdf, event, weights, groups, n_groups)
-        return penalty(cdf, event, self.edges, self.spec, weights, labels, n_groups)
+        return unchecked_penalty(cdf, event, self.edges, self.spec, weights, labels, n_groups)
 
     def extra_repr(self) -> str:
         """Return the settings in use, as the constructor takes them."""

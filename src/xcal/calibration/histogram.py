@@ -1,0 +1,191 @@
+"""Exact bin masses: how much probability the data put in each bin of F, by three ways of treating censored rows.
+
+A perfect model puts |I| in every bin. Each estimator returns the masses and their noise: the sum over bins of the
+variance that a perfect model's masses have at this sample and this censoring, which is what its D-calibration scores
+on average (`floor`).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal.calibration.bins import Edges
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+# Rows worked on at a time: the block and its temporaries stay in cache, and memory does not grow with n.
+_BLOCK = 1 << 14
+
+# Largest share of all mass that redistribution may put on one row; see `horizon`.
+MAX_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Masses:
+    """Estimated mass of each bin, and the expected D-calibration of a perfect model (`floor`)."""
+
+    histogram: Floats
+    floor: float
+
+    def value(self, edges: Edges) -> float:
+        """D-calibration: sum over bins of (mass - width)^2."""
+        return float(np.square(self.histogram - np.diff(edges)).sum())
+
+
+def locate(x: Floats, edges: Edges) -> npt.NDArray[np.intp]:
+    """Bin of each value: a <= x < b, and the last bin holds 1.
+
+    Equal bins need no search. Scaling by a hair more than n_bins can only put a value just below an edge one bin too
+    high, and one comparison with the edge itself mends that; the extra edge at infinity brings 1.0 back.
+    """
+    n_bins = edges.size - 1
+    if not np.array_equal(edges, np.arange(n_bins + 1) / n_bins) and not _is_equal_float32(edges):
+        return np.searchsorted(edges[1:-1], x, side="right")
+    index = (x * (n_bins * (1 + 2.0**-22))).astype(np.intp)
+    lower = np.append(edges[:-1], np.inf)
+    index -= x < lower[index]
+    return index
+
+
+def _is_equal_float32(edges: Edges) -> bool:
+    n_bins = edges.size - 1
+    return np.array_equal(edges, (np.arange(n_bins + 1) / n_bins).astype(np.float32))
+
+
+def edges_like(edges: Edges, cdf: Array) -> Edges:
+    """Edges as the numbers of the F values' own type, so that a float32 0.7 lies on the edge at 0.7."""
+    return edges.astype(np.float32).astype(np.float64) if cdf.dtype == np.float32 else edges
+
+
+@dataclass
+class BinSums:
+    """Everything the uniform estimator and Akritas' test need of the rows, in five sums a bin."""
+
+    edges: Edges
+    happened: Floats = field(init=False)
+    censored: Floats = field(init=False)
+    inverse: Floats = field(init=False)  # sum of 1 / (1 - F) over censored rows
+    inverse_square: Floats = field(init=False)
+    hazard: Floats = field(init=False)  # sum of -log(1 - F) over all rows
+
+    def __post_init__(self) -> None:
+        for name in ("happened", "censored", "inverse", "inverse_square", "hazard"):
+            setattr(self, name, np.zeros(self.edges.size - 1))
+
+    def add(self, cdf: Array, event: npt.NDArray[np.bool_], *, hazard: bool) -> None:
+        """Add rows. `hazard` asks for the sums that only Akritas' test uses."""
+        edges, n_bins = edges_like(self.edges, cdf), self.edges.size - 1
+        below_one = float(np.nextafter(cdf.dtype.type(1), cdf.dtype.type(0)))
+        for start in range(0, cdf.size, _BLOCK):
+            u = cdf[start : start + _BLOCK].astype(np.float64, copy=False)
+            bins = locate(u, edges)
+            # Events go to a second set of bins, so that one count separates the two kinds of row.
+            both = bins + n_bins * event[start : start + _BLOCK]
+            count = np.bincount(both, minlength=2 * n_bins)
+            self.censored += count[:n_bins]
+            self.happened += count[n_bins:]
+            if count[:n_bins].any():
+                # Mass in the last bin needs no inverse; holding F at its left edge keeps the inverse finite.
+                inverse = 1 / (1 - np.minimum(u, edges[-2]))
+                self.inverse += np.bincount(both, inverse, minlength=2 * n_bins)[:n_bins]
+                self.inverse_square += np.bincount(both, inverse * inverse, minlength=2 * n_bins)[:n_bins]
+            if hazard:
+                # F = 1 is the type's way of writing any F above the number below one; its hazard is that number's.
+                risk = -np.log1p(-np.minimum(u, below_one))
+                self.hazard += np.bincount(bins, risk, minlength=n_bins)
+
+    def merge(self, other: "BinSums") -> None:
+        """Add another set of rows, given as sums."""
+        for name in ("happened", "censored", "inverse", "inverse_square", "hazard"):
+            getattr(self, name).__iadd__(getattr(other, name))
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return round(self.happened.sum() + self.censored.sum())
+
+    @property
+    def n_censored(self) -> int:
+        """Number of censored rows."""
+        return round(self.censored.sum())
+
+    def uniform(self) -> Masses:
+        """Haider's estimator (Eq. of censored D-calibration): a censored row spreads uniformly over [F, 1].
+
+        A row censored at F in bin k leaves (b_k - F) / (1 - F) = 1 - (1 - b_k) / (1 - F) there and |I_j| / (1 - F)
+        in every later bin j, so the sums of 1 / (1 - F) by bin are all that is needed.
+        """
+        width, above = np.diff(self.edges), 1 - self.edges[1:]
+        earlier = np.concatenate([[0.0], np.cumsum(self.inverse)[:-1]])
+        mass = self.happened + self.censored - above * self.inverse + width * earlier
+        # A perfect model's mass in bin j has variance (E r_j^2 - |I_j|^2) / n with r_j a row's share of the bin.
+        squares = width**2
+        later = np.concatenate([np.cumsum(squares[::-1])[::-1][1:], [0.0]])
+        own = self.censored - 2 * above * self.inverse + (above**2 + later) * self.inverse_square
+        floor = ((self.happened.sum() + own.sum()) / self.n - squares.sum()) / self.n
+        return Masses(mass / self.n, float(floor))
+
+
+def weighted(sums: Floats, squares: Floats, edges: Edges) -> Masses:
+    """Inverse-probability masses from the sums a bin of the weights 1 / G of events, and of their squares.
+
+    Weights are normalised to one. The noise is that of a ratio of sums with a known G.
+    """
+    total, width = sums.sum(), np.diff(edges)
+    residual = (1 - 2 * width) * squares + width**2 * squares.sum()
+    return Masses(sums / total, float(residual.sum() / total**2))
+
+
+def horizon(happened: npt.NDArray[np.bool_], weight: Floats) -> int:
+    """First row, in order, at which redistribution stops.
+
+    A censored row hands its mass to the rows after it, so that under heavy censoring the last few carry almost
+    everything and the figure is noise. It stops where one row would carry more than `MAX_SHARE` of all mass, and at
+    the latest after the last event. Without censoring no row ever carries more than 1 / n, and it never stops early.
+    """
+    too_heavy = np.flatnonzero(weight > max(MAX_SHARE, 1.5 / weight.size))
+    after_last_event = int(np.flatnonzero(happened)[-1]) + 1 if happened.any() else 0
+    return min(int(too_heavy[0]) if too_heavy.size else weight.size, after_last_event)
+
+
+def redistributed(cdf: Array, event: npt.NDArray[np.bool_], scale: Array, edges: Edges, *, floor: bool = True) -> Masses:
+    """Kaplan-Meier masses: in the order of `scale` each censored row hands its mass evenly to the rows after it.
+
+    An event then carries S(t-) / (rows at risk) = 1 / (n G(t-)), with S the Kaplan-Meier curve of events and G that of
+    censoring: with ``scale=cdf`` this is Kaplan-Meier on the F scale, with ``scale=time`` inverse probability of
+    censoring. Rows from the `horizon` on share what is left evenly; events among them stay in their bin, and censored
+    ones spread over [F, 1] as in the uniform estimator. Masses sum to one.
+
+    The noise is the variance of the influence function, the part due to estimating G included.
+    """
+    n = cdf.size
+    order = np.lexsort((~event, scale))
+    u, happened, scale = cdf[order].astype(np.float64), event[order], scale[order]
+    at_risk = n - np.arange(n, dtype=np.float64)
+    uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - 1 / at_risk))[:-1])
+    # Tied rows see the G from before their common time; it may be zero only past the last event.
+    weight = 1 / (n * uncensored[np.searchsorted(scale, scale, side="left")])
+    stop = horizon(happened, weight)
+    weight[stop:] = weight[stop] if stop < n else 0.0
+    counts = happened.copy()
+    counts[stop:] = True
+    weight[~counts] = 0.0
+
+    edge = edges_like(edges, cdf)
+    bins, left = locate(u, edge), 1 - np.minimum(u, edge[-2])
+    histogram, noise = np.empty(edges.size - 1), 0.0
+    leaves = ~counts
+    for j, (a, b) in enumerate(zip(edge[:-1], edge[1:], strict=True)):
+        spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
+        share = weight * np.where(happened, bins == j, spread)
+        histogram[j] = share.sum()
+        if floor:
+            # A censoring scales up every later row: what follows it, per row at risk, is its part of the error of G.
+            follows = share[::-1].cumsum()[::-1] - share
+            jump = np.where(leaves, follows / at_risk, 0.0)
+            influence = share - (b - a) / n + jump - np.cumsum(jump / at_risk)
+            noise += float(np.square(influence).sum())
+    return Masses(histogram, noise)
