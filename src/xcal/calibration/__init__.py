@@ -1,6 +1,19 @@
 """D-calibration, measured and optimised. Usable alone: numbers in, numbers out; torch, numpy and scipy only."""
 
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.dcalibration import DCalibrationResult, GroupedDCalibration, d_calibration
 from xcal.calibration.penalty import SoftBins, XCALLoss, soft_membership, unchecked_penalty, xcal_penalty
+from xcal.calibration.streaming import DCalibration
 
-__all__ = ["SoftBins", "XCALLoss", "bin_edges", "soft_membership", "unchecked_penalty", "xcal_penalty"]
+__all__ = [
+    "DCalibration",
+    "DCalibrationResult",
+    "GroupedDCalibration",
+    "SoftBins",
+    "XCALLoss",
+    "bin_edges",
+    "d_calibration",
+    "soft_membership",
+    "unchecked_penalty",
+    "xcal_penalty",
+]

@@ -38,21 +38,29 @@ class Masses:
 def locate(x: Floats, edges: Edges) -> npt.NDArray[np.intp]:
     """Bin of each value: a <= x < b, and the last bin holds 1.
 
-    Equal bins need no search. Scaling by a hair more than n_bins can only put a value just below an edge one bin too
-    high, and one comparison with the edge itself mends that; the extra edge at infinity brings 1.0 back.
+    Equal bins need no search. Scaling by a hair more than n_bins puts a value on an edge, or a hair below it, just
+    above a whole number; only if there are such values need they be compared with the edge itself. The extra edge at
+    infinity brings 1.0 back into the last bin.
     """
     n_bins = edges.size - 1
-    if not np.array_equal(edges, np.arange(n_bins + 1) / n_bins) and not _is_equal_float32(edges):
+    hair = _edge_error(edges)
+    if hair is None:
         return np.searchsorted(edges[1:-1], x, side="right")
-    index = (x * (n_bins * (1 + 2.0**-22))).astype(np.intp)
-    lower = np.append(edges[:-1], np.inf)
-    index -= x < lower[index]
+    scaled = x * (n_bins * (1 + hair))
+    index = scaled.astype(np.intp)
+    scaled -= index
+    if scaled.min() <= 3 * hair * n_bins:
+        index -= x < np.append(edges[:-1], np.inf)[index]
     return index
 
 
-def _is_equal_float32(edges: Edges) -> bool:
+def _edge_error(edges: Edges) -> float | None:
+    """Relative error of equal edges j / n_bins held as float64 or as float32 numbers; None if they are not equal."""
     n_bins = edges.size - 1
-    return np.array_equal(edges, (np.arange(n_bins + 1) / n_bins).astype(np.float32))
+    equal = np.arange(n_bins + 1) / n_bins
+    if np.array_equal(edges, equal):
+        return 2.0**-50
+    return 2.0**-22 if np.array_equal(edges, equal.astype(np.float32)) else None
 
 
 def edges_like(edges: Edges, cdf: Array) -> Edges:
@@ -83,7 +91,7 @@ class BinSums:
             u = cdf[start : start + _BLOCK].astype(np.float64, copy=False)
             bins = locate(u, edges)
             # Events go to a second set of bins, so that one count separates the two kinds of row.
-            both = bins + n_bins * event[start : start + _BLOCK]
+            both = bins + np.multiply(event[start : start + _BLOCK].view(np.int8), n_bins, dtype=np.intp)
             count = np.bincount(both, minlength=2 * n_bins)
             self.censored += count[:n_bins]
             self.happened += count[n_bins:]
@@ -151,7 +159,9 @@ def horizon(happened: npt.NDArray[np.bool_], weight: Floats) -> int:
     return min(int(too_heavy[0]) if too_heavy.size else weight.size, after_last_event)
 
 
-def redistributed(cdf: Array, event: npt.NDArray[np.bool_], scale: Array, edges: Edges, *, floor: bool = True) -> Masses:
+def redistributed(
+    cdf: Array, event: npt.NDArray[np.bool_], scale: Array, edges: Edges, *, floor: bool = True
+) -> Masses:
     """Kaplan-Meier masses: in the order of `scale` each censored row hands its mass evenly to the rows after it.
 
     An event then carries S(t-) / (rows at risk) = 1 / (n G(t-)), with S the Kaplan-Meier curve of events and G that of

@@ -130,7 +130,13 @@ class _XCAL(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, n_groups: int
+        u: Tensor,
+        event: Tensor,
+        weight: Tensor,
+        labels: Tensor | None,
+        edges: Tensor,
+        spec: SoftBins,
+        n_groups: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the penalty, the residual R of every bin summed over rows, and the pair count it is divided by."""
         unbiased = spec.estimator == "unbiased"
@@ -306,16 +312,27 @@ def _checked(
     if _readable(cdf, event, weights, groups):
         _refuse("cdf", "values in [0, 1]", cdf, ~((cdf >= 0) & (cdf <= 1)))
         if event.dtype != torch.bool:
-            _refuse("event", "True/False or 0/1, 1 meaning that the event happened", event, (event != 0) & (event != 1))
+            _refuse(
+                "event",
+                "True/False or 0/1, 1 meaning that the event happened",
+                event,
+                (event != 0) & (event != 1),
+            )
         if weights is not None:
-            _refuse("weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite()))
-            _refuse("weights", "a positive sum", weights.sum(-1, keepdim=True), weights.sum(-1, keepdim=True) <= 0)
+            _refuse(
+                "weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite())
+            )
+            _refuse(
+                "weights", "a positive sum", weights.sum(-1, keepdim=True), weights.sum(-1, keepdim=True) <= 0
+            )
         if groups is not None and n_groups is not None:
             _refuse("groups", f"labels from 0 to {n_groups - 1}", groups, (groups < 0) | (groups >= n_groups))
     if groups is not None:
         if n_groups is None:
             if torch.compiler.is_compiling():
-                raise ValueError("n_groups: expected a number, as the labels cannot be counted while compiling, got None")
+                raise ValueError(
+                    "n_groups: expected a number, as the labels cannot be counted while compiling, got None"
+                )
             known, groups = torch.unique(groups, return_inverse=True)
             n_groups = known.shape[0]
         groups = groups.long()

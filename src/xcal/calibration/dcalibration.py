@@ -1,0 +1,328 @@
+"""D-calibration of a model, measured: one number, its noise floor and a p-value."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import (
+    as_event,
+    as_floats,
+    as_probability,
+    as_time,
+    as_vector,
+    check_same_length,
+    fail,
+    first_row,
+)
+from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.histogram import Array, BinSums, Floats, Masses, locate, redistributed, weighted
+from xcal.calibration.significance import Test, akritas, pearson, simulated
+
+Method = Literal["uniform", "ipcw", "km"]
+PValue = Literal["akritas", "simulated", "pearson"]
+
+
+@dataclass(frozen=True, eq=False)
+class DCalibrationResult:
+    """D-calibration of one model on one set of rows.
+
+    Attributes
+    ----------
+    value : float
+        Sum over bins of (mass - width)^2: the D-cal of the paper. Zero is perfect.
+    floor : float
+        What a perfect model scores on average at this n and this censoring. A value near it is noise.
+    histogram : ndarray of shape (n_bins,)
+        Mass of each bin; sums to one.
+    edges : ndarray of shape (n_bins + 1,)
+        Bins are [a, b), the last one closed; a row on an edge counts once, in the bin on its right.
+    statistic, p_value, df : float, float, int or None
+        Test of a perfect model. None where no p-value was asked for; a simulated one has no degrees of freedom.
+    n, n_censored : int
+        Rows, and how many of them are censored.
+    method, test : str
+        How censored rows were treated, and which test gave the p-value.
+    error_bound : float
+        Largest possible difference of `value` from that of the rows themselves; above zero only where a fine grid
+        stood in for them (`DCalibration` with ``method="km"``).
+    """
+
+    value: float
+    floor: float
+    histogram: Floats
+    edges: Edges
+    statistic: float | None
+    p_value: float | None
+    df: int | None
+    n: int
+    n_censored: int
+    method: Method
+    test: PValue | None
+    error_bound: float = 0.0
+
+    def __repr__(self) -> str:
+        head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
+        rows = f"{self.n:,} rows, {self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
+        tested = "" if self.p_value is None else f", p = {self.p_value:.3g} ({self.test})"
+        widths = np.diff(self.edges)
+        bars = "".join(
+            "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))]
+            for m, w in zip(self.histogram, widths, strict=True)
+        )
+        return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (even is calibrated)"
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedDCalibration:
+    """D-calibration of the whole and within each group.
+
+    Attributes
+    ----------
+    whole : DCalibrationResult
+    groups : mapping of label to DCalibrationResult
+    """
+
+    whole: DCalibrationResult
+    groups: Mapping[Any, DCalibrationResult]
+
+    @property
+    def value(self) -> float:
+        """D-calibration within groups, summed with the groups' shares of the rows."""
+        return sum(r.value * r.n for r in self.groups.values()) / self.whole.n
+
+    def __repr__(self) -> str:
+        lines = [f"{'group':>12}  {'n':>9}  {'censored':>8}  {'D-cal':>9}  {'floor':>9}  {'p':>8}"]
+        for label, r in [("whole", self.whole), *self.groups.items()]:
+            p = "" if r.p_value is None else f"{r.p_value:.3g}"
+            share = r.n_censored / r.n
+            lines.append(f"{label!s:>12}  {r.n:>9,}  {share:>8.0%}  {r.value:>9.3g}  {r.floor:>9.3g}  {p:>8}")
+        return "\n".join(lines)
+
+
+def d_calibration(
+    cdf: Any,
+    event: Any,
+    *,
+    n_bins: int = 10,
+    edges: Any = None,
+    method: Method = "uniform",
+    p_value: PValue | None = "akritas",
+    time: Any = None,
+    censoring_survival: Any = None,
+    groups: Any = None,
+    n_simulations: int = 999,
+    seed: int = 0,
+) -> Any:
+    """Exact D-calibration: does F at the observed times spread evenly over [0, 1]?
+
+    Parameters
+    ----------
+    cdf : array-like of shape (n,)
+        The model's F at each row's own time. numpy or torch.
+    event : array-like of shape (n,)
+        True or 1 where the event happened, False or 0 where the row is censored.
+    n_bins : int, default 10
+        Number of equal bins, unless `edges` are given.
+    edges : array-like, optional
+        Bin edges from 0 to 1.
+    method : {"uniform", "ipcw", "km"}
+        What a censored row contributes. "uniform", as in the paper: it spreads over [F, 1], so a censored row always
+        looks calibrated and heavy censoring hides miscalibration. "km": Kaplan-Meier on the F scale. "ipcw": events
+        count the inverse of the probability of being uncensored; needs `time` or `censoring_survival`.
+    p_value : {"akritas", "simulated", "pearson"} or None
+        Which test. "akritas" and "simulated" hold their size under censoring. "pearson" does not; it is for comparison
+        with published figures and needs ``method="uniform"``. "simulated" is for "uniform" and "km".
+    time : array-like of shape (n,), optional
+        Observed times, for "ipcw" with a Kaplan-Meier curve of the censoring.
+    censoring_survival : array-like of shape (n,), optional
+        For "ipcw": the probability of being uncensored just before each row's time, in (0, 1], by the user's own model.
+        Only events are used, so it must be positive wherever events can happen.
+    groups : array-like of shape (n,), optional
+        A label a row: one result a group and one for the whole.
+    n_simulations, seed : int
+        For "simulated".
+
+    Returns
+    -------
+    DCalibrationResult, or GroupedDCalibration with `groups`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> result = d_calibration(rng.random(1000), np.ones(1000))
+    >>> result
+    D-calibration 0.000884 (uniform; a perfect model scores 0.0009 on average)
+    1,000 rows, 0 censored (0%), p = 0.501 (akritas)
+    mass of 10 bins over width  ▅▄▅▄▅▄▅▅▄▅  (even is calibrated)
+    >>> result.value < 2 * result.floor
+    True
+    """
+    for name, choice, known in (("method", method, Method), ("p_value", p_value, PValue)):
+        if choice not in get_args(known) and not (name == "p_value" and choice is None):
+            fail(name, " or ".join(map(repr, get_args(known))), repr(choice))
+    edge = bin_edges(n_bins, edges)
+    u = as_probability("cdf", cdf)
+    happened = as_event(event, u.size)
+    check_choices(method, p_value, time is not None, censoring_survival is not None)
+    if (
+        isinstance(n_simulations, bool)
+        or not isinstance(n_simulations, int | np.integer)
+        or n_simulations < 1
+    ):
+        fail("n_simulations", "an integer of 1 or more", repr(n_simulations))
+    t = None if time is None else as_time(time, u.size, reference="cdf")
+    g = None if censoring_survival is None else as_censoring_survival(censoring_survival, happened)
+    measure = partial(
+        _measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed
+    )
+    whole = measure(u, happened, t, g)
+    if groups is None:
+        return whole
+    labels = np.asarray(groups.detach().cpu() if hasattr(groups, "detach") else groups)
+    if labels.ndim != 1:
+        fail("groups", "a one-dimensional array, one label a row", f"shape {labels.shape}")
+    check_same_length("groups", labels, "cdf", u.size)
+    results = {}
+    for label in np.unique(labels):
+        own = labels == label
+        results[label.item()] = measure(
+            u[own], happened[own], None if t is None else t[own], None if g is None else g[own]
+        )
+    return GroupedDCalibration(whole, results)
+
+
+def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_survival: bool) -> None:
+    """Refuse combinations that have no meaning, and say which ones have."""
+    if method == "ipcw" and has_time == has_survival:
+        fail(
+            "time" if not has_time else "censoring_survival",
+            "either time (for a Kaplan-Meier G) or censoring_survival (your own G) with method='ipcw'",
+            "both" if has_time else "neither",
+        )
+    if method != "ipcw" and (has_time or has_survival):
+        fail("method", "'ipcw' where time or censoring_survival is given", repr(method))
+    if p_value == "pearson" and method != "uniform":
+        fail(
+            "p_value", f"'akritas' or None with method={method!r}, whose masses are not counts", repr(p_value)
+        )
+    if p_value == "simulated" and method == "ipcw":
+        fail(
+            "p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value)
+        )
+
+
+def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_]) -> Array:
+    """Check the user's G at each row: in (0, 1] for events; rows that are censored do not use it."""
+    g = as_floats("censoring_survival", values)
+    check_same_length("censoring_survival", g, "cdf", event.size)
+    bad = ~((g > 0) & (g <= 1)) & event
+    if bad.any():
+        row = first_row(bad)
+        fail("censoring_survival", "probabilities in (0, 1] for every event", g[row], row)
+    if not event.any():
+        fail("event", "at least one event, as method='ipcw' uses events only", "none")
+    return g
+
+
+def warn_of_pearson(n: int, n_censored: int) -> None:
+    """Say so where Pearson's test has lost its meaning."""
+    if n_censored > n / 2:
+        warnings.warn(
+            f"{n_censored / n:.0%} of the rows are censored: Pearson's p-value is far too large and will hardly ever "
+            "reject a miscalibrated model. Use p_value='akritas' or 'simulated'.",
+            stacklevel=5,
+        )
+
+
+def _measure(
+    u: Array,
+    event: npt.NDArray[np.bool_],
+    time: Array | None,
+    censoring_survival: Array | None,
+    *,
+    edges: Edges,
+    method: Method,
+    p_value: PValue | None,
+    n_simulations: int,
+    seed: int,
+) -> DCalibrationResult:
+    """Masses and test of one set of rows."""
+    sums = None
+    if method == "uniform" or p_value == "akritas":
+        sums = BinSums(edges)
+        sums.add(u, event, hazard=p_value == "akritas")
+    if method == "uniform":
+        assert sums is not None
+        masses = sums.uniform()
+    elif method == "km":
+        masses = redistributed(u, event, u, edges)
+    elif time is not None:
+        masses = redistributed(u, event, time, edges)
+    else:
+        assert censoring_survival is not None
+        masses = weighted(*inverse_weights(u, event, censoring_survival, edges), edges)
+
+    n, n_censored = u.size, int(u.size - np.count_nonzero(event))
+    test: Test | None = None
+    if p_value == "akritas":
+        assert sums is not None
+        test = akritas(sums)
+    elif p_value == "pearson":
+        warn_of_pearson(n, n_censored)
+        test = pearson(masses.histogram, n, edges)
+    elif p_value == "simulated":
+        rng = np.random.default_rng(seed)
+        test = simulated(_estimator(method, edges), masses.histogram, u, event, edges, n_simulations, rng)
+    return result(masses, edges, test, n, n_censored, method, p_value)
+
+
+def result(
+    masses: Masses,
+    edges: Edges,
+    test: Test | None,
+    n: int,
+    n_censored: int,
+    method: Method,
+    p_value: PValue | None,
+) -> DCalibrationResult:
+    """Put masses and test together."""
+    return DCalibrationResult(
+        value=masses.value(edges),
+        floor=masses.floor,
+        histogram=masses.histogram,
+        edges=edges,
+        statistic=None if test is None else test.statistic,
+        p_value=None if test is None else test.p_value,
+        df=None if test is None else test.df,
+        n=n,
+        n_censored=n_censored,
+        method=method,
+        test=p_value,
+    )
+
+
+def _estimator(method: Method, edges: Edges) -> Any:
+    """Masses of one simulated draw by the method in use."""
+
+    def uniform(u: Floats, event: npt.NDArray[np.bool_]) -> Masses:
+        sums = BinSums(edges)
+        sums.add(u, event, hazard=False)
+        return sums.uniform()
+
+    def km(u: Floats, event: npt.NDArray[np.bool_]) -> Masses:
+        return redistributed(u, event, u, edges, floor=False)
+
+    return uniform if method == "uniform" else km
+
+
+def inverse_weights(u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges) -> tuple[Floats, Floats]:
+    """Sums by bin of 1 / G over events, and of its square."""
+    bins = locate(u[event].astype(np.float64), edges)
+    inverse = 1 / g[event].astype(np.float64)
+    n_bins = edges.size - 1
+    return np.bincount(bins, inverse, minlength=n_bins), np.bincount(bins, inverse**2, minlength=n_bins)

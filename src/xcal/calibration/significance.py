@@ -1,0 +1,124 @@
+"""P-values of D-calibration: how often a perfect model would look this bad.
+
+========== ========================================================= ========================================
+test       statistic                                                 its size under censoring
+========== ========================================================= ========================================
+pearson    n sum (mass - |I|)^2 / |I|, chi-squared with B - 1        far too small: censored rows have less
+           degrees of freedom                                        noise than the chi-squared assumes
+simulated  the same, against draws from a perfect model with the     right
+           censoring seen in the data
+akritas    events minus the events a perfect model expects, a bin    right, and it keeps its power
+========== ========================================================= ========================================
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+
+from xcal.calibration.bins import Edges
+from xcal.calibration.histogram import Array, BinSums, Floats, Masses
+
+# The statistic's distribution under a perfect model stops changing with n long before this many rows.
+_MAX_SIMULATED_ROWS = 5_000
+# Cells with fewer expected events than this are joined with a neighbour, as for every chi-squared test.
+_MIN_EXPECTED = 5.0
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test statistic, its degrees of freedom where it has any, and its p-value."""
+
+    __test__ = False  # not a test of pytest's
+
+    statistic: float
+    p_value: float
+    df: int | None
+
+
+def chi_squared(histogram: Floats, n: int, edges: Edges) -> float:
+    """Pearson's statistic of the bin masses."""
+    width = np.diff(edges)
+    return float(n * (np.square(histogram - width) / width).sum())
+
+
+def pearson(histogram: Floats, n: int, edges: Edges) -> Test:
+    """Haider's test: the masses as if they were counts of n fully observed rows."""
+    statistic, df = chi_squared(histogram, n, edges), edges.size - 2
+    return Test(statistic, float(chi2.sf(statistic, df)), df)
+
+
+def akritas(sums: BinSums) -> Test:
+    """Akritas' goodness-of-fit test for censored data (A-calibration).
+
+    A perfect model's F of the event time is uniform, with hazard 1 / (1 - u). Over bin j row i is then expected to have
+    H(min(F_i, b)) - H(min(F_i, a)) events, H(u) = -log(1 - u), censored or not. Observed minus expected events are
+    martingale increments: uncorrelated between bins, with variance the expected number. The sum of squares over that
+    variance is chi-squared with as many degrees of freedom as there are cells.
+    """
+    rows = sums.happened + sums.censored
+    below = -np.log1p(-sums.edges[:-1])
+    whole = np.append(np.diff(below), 0.0)
+    reached_later = np.append(rows[::-1].cumsum()[::-1][1:], 0.0)
+    expected = sums.hazard - rows * below + reached_later * whole
+    observed, expected = _joined(sums.happened, expected)
+    statistic, df = float((np.square(observed - expected) / expected).sum()), expected.size
+    return Test(statistic, float(chi2.sf(statistic, df)), df)
+
+
+def _joined(observed: Floats, expected: Floats) -> tuple[Floats, Floats]:
+    """Join neighbouring cells, from the left, until each expects at least `_MIN_EXPECTED` events."""
+    cells: list[list[float]] = []
+    open_cell = [0.0, 0.0]
+    for o, e in zip(observed, expected, strict=True):
+        open_cell = [open_cell[0] + o, open_cell[1] + e]
+        if open_cell[1] >= _MIN_EXPECTED:
+            cells.append(open_cell)
+            open_cell = [0.0, 0.0]
+    if open_cell[1] > 0 and cells:
+        cells[-1] = [cells[-1][0] + open_cell[0], cells[-1][1] + open_cell[1]]
+    elif not cells:
+        cells = [open_cell]
+    joined = np.array(cells)
+    return joined[:, 0], joined[:, 1]
+
+
+def simulated(
+    estimate: Callable[[Floats, npt.NDArray[np.bool_]], Masses],
+    observed: Floats,
+    cdf: Array,
+    event: npt.NDArray[np.bool_],
+    edges: Edges,
+    n_simulations: int,
+    rng: np.random.Generator,
+) -> Test:
+    """Compare with a perfect model under the data's own censoring, by simulation.
+
+    Each draw has uniform F for the event and, independently, an F for the censoring from its Kaplan-Meier curve on the
+    F scale; the estimator in use is applied to the smaller of the two.
+    """
+    n = cdf.size
+    rows = min(n, _MAX_SIMULATED_ROWS)
+    statistic = chi_squared(observed, n, edges)
+    censoring_points, reached = _censoring_curve(cdf, event)
+    as_large = 0
+    for _ in range(n_simulations):
+        happens = rng.random(rows)
+        # Beyond the last point censoring was never seen: those rows are not censored at all.
+        censors = np.append(censoring_points, np.inf)[
+            np.searchsorted(reached, rng.random(rows), side="right")
+        ]
+        draw = estimate(np.minimum(happens, censors), happens <= censors)
+        as_large += chi_squared(draw.histogram, rows, edges) >= statistic
+    return Test(statistic, (1 + as_large) / (1 + n_simulations), None)
+
+
+def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """F values of the censored rows in order, and the Kaplan-Meier probability of censoring up to each."""
+    order = np.lexsort((~event, cdf))
+    censored = ~event[order]
+    at_risk = cdf.size - np.arange(cdf.size, dtype=np.float64)
+    curve = 1 - np.cumprod(np.where(censored, 1 - 1 / at_risk, 1.0))
+    return cdf[order][censored].astype(np.float64), curve[censored]
