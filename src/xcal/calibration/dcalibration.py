@@ -20,7 +20,7 @@ from xcal._checks import (
     first_row,
 )
 from xcal.calibration.bins import Edges, bin_edges
-from xcal.calibration.histogram import Array, BinSums, Floats, Masses, locate, redistributed, weighted
+from xcal.calibration.histogram import Array, BinSums, Floats, Masses, bin_sums, locate, redistributed, weighted
 from xcal.calibration.significance import Test, akritas, pearson, simulated
 
 Method = Literal["uniform", "ipcw", "km"]
@@ -71,8 +71,7 @@ class DCalibrationResult:
         tested = "" if self.p_value is None else f", p = {self.p_value:.3g} ({self.test})"
         widths = np.diff(self.edges)
         bars = "".join(
-            "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))]
-            for m, w in zip(self.histogram, widths, strict=True)
+            "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
         )
         return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (even is calibrated)"
 
@@ -118,7 +117,7 @@ def d_calibration(
     n_simulations: int = 999,
     seed: int = 0,
 ) -> Any:
-    """Exact D-calibration: does F at the observed times spread evenly over [0, 1]?
+    """Measure exact D-calibration: how evenly F at the observed times spreads over [0, 1].
 
     Parameters
     ----------
@@ -169,17 +168,11 @@ def d_calibration(
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)
-    if (
-        isinstance(n_simulations, bool)
-        or not isinstance(n_simulations, int | np.integer)
-        or n_simulations < 1
-    ):
+    if isinstance(n_simulations, bool) or not isinstance(n_simulations, int | np.integer) or n_simulations < 1:
         fail("n_simulations", "an integer of 1 or more", repr(n_simulations))
     t = None if time is None else as_time(time, u.size, reference="cdf")
     g = None if censoring_survival is None else as_censoring_survival(censoring_survival, happened)
-    measure = partial(
-        _measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed
-    )
+    measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(u, happened, t, g)
     if groups is None:
         return whole
@@ -207,13 +200,9 @@ def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_su
     if method != "ipcw" and (has_time or has_survival):
         fail("method", "'ipcw' where time or censoring_survival is given", repr(method))
     if p_value == "pearson" and method != "uniform":
-        fail(
-            "p_value", f"'akritas' or None with method={method!r}, whose masses are not counts", repr(p_value)
-        )
+        fail("p_value", f"'akritas' or None with method={method!r}, whose masses are not counts", repr(p_value))
     if p_value == "simulated" and method == "ipcw":
-        fail(
-            "p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value)
-        )
+        fail("p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value))
 
 
 def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_]) -> Array:
@@ -321,8 +310,8 @@ def _estimator(method: Method, edges: Edges) -> Any:
 
 
 def inverse_weights(u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges) -> tuple[Floats, Floats]:
-    """Sums by bin of 1 / G over events, and of its square."""
+    """Sum 1 / G over the events of each bin, and its square."""
     bins = locate(u[event].astype(np.float64), edges)
     inverse = 1 / g[event].astype(np.float64)
     n_bins = edges.size - 1
-    return np.bincount(bins, inverse, minlength=n_bins), np.bincount(bins, inverse**2, minlength=n_bins)
+    return bin_sums(bins, inverse, n_bins), bin_sums(bins, inverse**2, n_bins)

@@ -6,6 +6,7 @@ on average (`floor`).
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,11 @@ class Masses:
     def value(self, edges: Edges) -> float:
         """D-calibration: sum over bins of (mass - width)^2."""
         return float(np.square(self.histogram - np.diff(edges)).sum())
+
+
+def bin_sums(bins: npt.NDArray[np.intp], weights: Array, n_bins: int) -> Floats:
+    """Sum of the weights of the rows in each bin."""
+    return np.bincount(bins, weights, minlength=n_bins).astype(np.float64, copy=False)
 
 
 def locate(x: Floats, edges: Edges) -> npt.NDArray[np.intp]:
@@ -98,12 +104,12 @@ class BinSums:
             if count[:n_bins].any():
                 # Mass in the last bin needs no inverse; holding F at its left edge keeps the inverse finite.
                 inverse = 1 / (1 - np.minimum(u, edges[-2]))
-                self.inverse += np.bincount(both, inverse, minlength=2 * n_bins)[:n_bins]
-                self.inverse_square += np.bincount(both, inverse * inverse, minlength=2 * n_bins)[:n_bins]
+                self.inverse += bin_sums(both, inverse, 2 * n_bins)[:n_bins]
+                self.inverse_square += bin_sums(both, inverse * inverse, 2 * n_bins)[:n_bins]
             if hazard:
                 # F = 1 is the type's way of writing any F above the number below one; its hazard is that number's.
                 risk = -np.log1p(-np.minimum(u, below_one))
-                self.hazard += np.bincount(bins, risk, minlength=n_bins)
+                self.hazard += bin_sums(bins, risk, n_bins)
 
     def merge(self, other: "BinSums") -> None:
         """Add another set of rows, given as sums."""
@@ -113,12 +119,12 @@ class BinSums:
     @property
     def n(self) -> int:
         """Number of rows."""
-        return round(self.happened.sum() + self.censored.sum())
+        return int(self.happened.sum() + self.censored.sum())
 
     @property
     def n_censored(self) -> int:
         """Number of censored rows."""
-        return round(self.censored.sum())
+        return int(self.censored.sum())
 
     def uniform(self) -> Masses:
         """Haider's estimator (Eq. of censored D-calibration): a censored row spreads uniformly over [F, 1].
@@ -188,7 +194,7 @@ def redistributed(
     bins, left = locate(u, edge), 1 - np.minimum(u, edge[-2])
     histogram, noise = np.empty(edges.size - 1), 0.0
     leaves = ~counts
-    for j, (a, b) in enumerate(zip(edge[:-1], edge[1:], strict=True)):
+    for j, (a, b) in enumerate(pairwise(edge)):
         spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
         share = weight * np.where(happened, bins == j, spread)
         histogram[j] = share.sum()

@@ -248,6 +248,7 @@ def unchecked_penalty(
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
     weight = torch.ones_like(event, dtype=u.dtype) if weights is None else weights.detach().to(u.dtype)
+    value: Tensor
     value, _, _ = _XCAL.apply(u, event, weight, labels, edges.to(u.dtype), spec, n_groups)
     if labels is None:
         return value.squeeze(-1)
@@ -319,12 +320,8 @@ def _checked(
                 (event != 0) & (event != 1),
             )
         if weights is not None:
-            _refuse(
-                "weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite())
-            )
-            _refuse(
-                "weights", "a positive sum", weights.sum(-1, keepdim=True), weights.sum(-1, keepdim=True) <= 0
-            )
+            _refuse("weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite()))
+            _refuse("weights", "a positive sum", weights.sum(-1, keepdim=True), weights.sum(-1, keepdim=True) <= 0)
         if groups is not None and n_groups is not None:
             _refuse("groups", f"labels from 0 to {n_groups - 1}", groups, (groups < 0) | (groups >= n_groups))
     if groups is not None:
@@ -464,7 +461,7 @@ class XCALLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the settings in use, as the constructor takes them."""
-        used = {"n_bins": self.edges.shape[0] - 1, "membership": self.spec.membership}
+        used: dict[str, Any] = {"n_bins": self.edges.shape[0] - 1, "membership": self.spec.membership}
         used |= {k: v for k in ("temperature", "gamma") if (v := getattr(self.spec, k)) is not None}
         used |= {"censored": self.spec.censored, "estimator": self.spec.estimator}
         return ", ".join(f"{k}={v!r}" for k, v in used.items())

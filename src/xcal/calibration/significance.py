@@ -107,9 +107,7 @@ def simulated(
     for _ in range(n_simulations):
         happens = rng.random(rows)
         # Beyond the last point censoring was never seen: those rows are not censored at all.
-        censors = np.append(censoring_points, np.inf)[
-            np.searchsorted(reached, rng.random(rows), side="right")
-        ]
+        censors = np.append(censoring_points, np.inf)[np.searchsorted(reached, rng.random(rows), side="right")]
         draw = estimate(np.minimum(happens, censors), happens <= censors)
         as_large += chi_squared(draw.histogram, rows, edges) >= statistic
     return Test(statistic, (1 + as_large) / (1 + n_simulations), None)
@@ -120,5 +118,5 @@ def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, 
     order = np.lexsort((~event, cdf))
     censored = ~event[order]
     at_risk = cdf.size - np.arange(cdf.size, dtype=np.float64)
-    curve = 1 - np.cumprod(np.where(censored, 1 - 1 / at_risk, 1.0))
-    return cdf[order][censored].astype(np.float64), curve[censored]
+    uncensored = np.cumprod(np.where(censored, 1 - 1 / at_risk, 1.0), dtype=np.float64)
+    return cdf[order][censored].astype(np.float64), 1 - uncensored[censored]

@@ -1,7 +1,7 @@
 """D-calibration over chunks, processes or files: a state of a few numbers a bin that can be added up."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -17,7 +17,7 @@ from xcal.calibration.dcalibration import (
     result,
     warn_of_pearson,
 )
-from xcal.calibration.histogram import MAX_SHARE, BinSums, Floats, Masses, locate, weighted
+from xcal.calibration.histogram import MAX_SHARE, BinSums, Floats, Masses, bin_sums, locate, weighted
 from xcal.calibration.significance import akritas, pearson
 
 
@@ -68,7 +68,7 @@ class DCalibration:
         if isinstance(grid_cells, bool) or not isinstance(grid_cells, int) or grid_cells < 10 * n_bins:
             fail("grid_cells", f"an integer of at least ten times the {n_bins} bins", repr(grid_cells))
         self._sums = BinSums(self.edges)
-        self._weights: tuple[Floats, Floats] = (np.zeros(n_bins), np.zeros(n_bins))
+        self._weights = np.zeros((2, n_bins))
         # Every bin edge is an edge of the grid, so that no cell is split between two bins.
         uniform = np.arange(grid_cells + 1) / grid_cells
         self._grid = BinSums(np.union1d(uniform, self.edges) if method == "km" else self.edges)
@@ -86,11 +86,8 @@ class DCalibration:
         if self.method != "ipcw" and censoring_survival is not None:
             fail("censoring_survival", f"None with method={self.method!r}", "an array")
         if self.method == "ipcw" and happened.any():
-            sums = inverse_weights(
-                u, happened, as_censoring_survival(censoring_survival, happened), self.edges
-            )
-            for own, new in zip(self._weights, sums, strict=True):
-                own += new
+            g = as_censoring_survival(censoring_survival, happened)
+            self._weights += inverse_weights(u, happened, g, self.edges)
         if self.method == "km":
             self._grid.add(u, happened, hazard=False)
         self._sums.add(u, happened, hazard=self.p_value == "akritas")
@@ -103,17 +100,14 @@ class DCalibration:
             fail("other", "an accumulator with the same bins, method and p_value", f"one with {other!r}")
         self._sums.merge(other._sums)
         self._grid.merge(other._grid)
-        for own, new in zip(self._weights, other._weights, strict=True):
-            own += new
+        self._weights += other._weights
         return self
 
     def compute(self) -> DCalibrationResult:
         """Return D-calibration of all rows seen so far."""
         n, n_censored = self._sums.n, self._sums.n_censored
         if n == 0:
-            raise ValueError(
-                "DCalibration: expected at least one row before compute(), got none; call update() first"
-            )
+            raise ValueError("DCalibration: expected at least one row before compute(), got none; call update() first")
         bound = 0.0
         if self.method == "uniform":
             masses = self._sums.uniform()
@@ -154,7 +148,9 @@ def _grid_masses(grid: BinSums, edges: Floats) -> tuple[Masses, float]:
         for first, left, cell in product((True, False), (True, False), cells)
     ]
     histogram = _redistributed_counts(grid, edges, max(stops), events_first=True, from_left=True)
-    error = np.abs(np.array(tries) - histogram).max(axis=0)
+    # What lies below an edge is between the extremes; the mass of a bin is off by at most its two edges' errors.
+    below = np.abs(np.cumsum(np.array(tries) - histogram, axis=1)).max(axis=0)
+    error = below + np.append(0.0, below[:-1])
     # |(h + e - w)^2 - (h - w)^2| <= 2 |h - w| e + e^2, a bin at a time.
     bound = float((2 * np.abs(histogram - np.diff(edges)) * error + error**2).sum())
     return Masses(histogram, _grid_floor(grid, edges, max(stops))), bound
@@ -180,9 +176,7 @@ def _grid_horizon(grid: BinSums, *, events_first: bool) -> int:
     return min(int(too_heavy[0]) if too_heavy.size else grid.happened.size, after_last)
 
 
-def _redistributed_counts(
-    grid: BinSums, edges: Floats, stop: int, *, events_first: bool, from_left: bool
-) -> Floats:
+def _redistributed_counts(grid: BinSums, edges: Floats, stop: int, *, events_first: bool, from_left: bool) -> Floats:
     """Masses by bin of `histogram.redistributed`, from counts a cell."""
     n, at_risk = grid.n, _at_risk(grid)
     uncensored = _uncensored(grid, events_first=events_first)
@@ -190,11 +184,11 @@ def _redistributed_counts(
     weight = 1 / (n * np.maximum(uncensored[:-1] if events_first else uncensored[1:], 1 / n))
     mass = np.where(np.arange(at_risk.size) < stop, grid.happened * weight, 0.0)
     bins = locate(grid.edges[:-1], edges)
-    histogram = np.bincount(bins, mass, minlength=edges.size - 1)
+    histogram = bin_sums(bins, mass, edges.size - 1)
     left = max(0.0, 1.0 - mass.sum())
     if stop < at_risk.size and at_risk[stop] > 0:
         each = left / at_risk[stop]
-        histogram += np.bincount(bins[stop:], grid.happened[stop:] * each, minlength=edges.size - 1)
+        histogram += bin_sums(bins[stop:], grid.happened[stop:] * each, edges.size - 1)
         start = grid.edges[stop:-1] if from_left else grid.edges[stop + 1 :]
         histogram += each * _spread(start, bins[stop:], grid.censored[stop:], edges)
     return histogram
@@ -204,9 +198,10 @@ def _spread(start: Floats, bins: Any, count: Floats, edges: Floats) -> Floats:
     """Mass by bin of `count` rows spread uniformly over [start, 1], each in its own bin or at its right edge."""
     inverse = count / (1 - np.minimum(start, edges[-2]))
     n_bins = edges.size - 1
-    own = np.bincount(bins, count - (1 - edges[1:])[bins] * inverse, minlength=n_bins)
-    earlier = np.cumsum(np.bincount(bins, inverse, minlength=n_bins))
-    return own + np.diff(edges) * np.append(0.0, earlier[:-1])
+    own = bin_sums(bins, count - (1 - edges[1:])[bins] * inverse, n_bins)
+    earlier = np.cumsum(bin_sums(bins, inverse, n_bins))
+    spread: Floats = own + np.diff(edges) * np.append(0.0, earlier[:-1])
+    return spread
 
 
 def _grid_floor(grid: BinSums, edges: Floats, stop: int) -> float:
@@ -220,7 +215,7 @@ def _grid_floor(grid: BinSums, edges: Floats, stop: int) -> float:
     bins = locate(grid.edges[:-1], edges)
     left = 1 - np.minimum((grid.edges[:-1] + grid.edges[1:]) / 2, edges[-2])
     noise = 0.0
-    for j, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for j, (a, b) in enumerate(pairwise(edges)):
         event_share = weight * (bins == j)
         spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
         tail_share = np.where(tail, weight * spread, 0.0)
