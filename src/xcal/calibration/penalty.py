@@ -161,12 +161,11 @@ class _XCAL(torch.autograd.Function):
             if unbiased:
                 pairs = pairs - square
                 value = value - own
-            # One row makes no pair: there is nothing to estimate, and the value is zero. Rounding may leave the
-            # count of pairs a few units in the last place off zero there.
+            # One row makes no pair, and a group without rows no mean: nothing to estimate, value and gradient zero.
+            # Rounding may leave the count of pairs of one row a few units in the last place off zero.
             enough = pairs > 8 * torch.finfo(u.dtype).eps * total.square()
-            pairs = torch.where(enough, pairs, 1.0)
-            value = torch.where(enough, value / pairs, 0.0)
-            return value, torch.where(enough.unsqueeze(-1), residual_sum, 0.0), pairs
+            pairs = torch.where(enough, pairs, torch.inf)
+            return value / pairs, residual_sum, pairs
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -114,7 +114,7 @@ class DCalibration:
         elif self.method == "ipcw":
             if not self._weights[0].any():
                 fail("event", "at least one event, as method='ipcw' uses events only", "none")
-            masses = weighted(*self._weights, self.edges)
+            masses = weighted(self._weights[0], self._weights[1], self.edges)
         else:
             masses, bound = _grid_masses(self._grid, self.edges)
         test = None
@@ -173,6 +173,9 @@ def _grid_horizon(grid: BinSums, *, events_first: bool) -> int:
     too_heavy = np.flatnonzero(uncensored * n < 1 / max(MAX_SHARE, 1.5 / n))
     events = np.flatnonzero(grid.happened)
     after_last = int(events[-1]) + 1 if events.size else 0
+    # Rows censored in the cell of the last event, with none after them, have to keep their mass in that cell.
+    if after_last and not _at_risk(grid)[after_last:].any() and grid.censored[after_last - 1]:
+        after_last -= 1
     return min(int(too_heavy[0]) if too_heavy.size else grid.happened.size, after_last)
 
 

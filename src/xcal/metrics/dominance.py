@@ -5,31 +5,30 @@ when the later row has the larger rank. Ranks are read digit by digit, the leadi
 rows are grouped by the digits before it and, within a group, keep their time order; a pair is counted at the digit
 where its two ranks first differ. That leaves, for one small alphabet, the pairs of a group with a later, larger digit:
 
-* both rows in the same chunk of 128 rows: compare the chunk with itself shifted by 1, 2, ..., one byte a row;
+* both rows in the same chunk of 64 rows: compare the chunk with itself shifted by 1, 2, ..., one byte a row;
 * rows in different chunks: one histogram of digits a chunk, summed cumulatively over digits and chunks.
 
 The last digit has 256 values and groups of 256 rows, so the group itself is the chunk. Bytes matter: a comparison of
 a million bytes takes some 40 microseconds, and everything a chunk needs stays in the processor's cache.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
 
-FloatVector = npt.NDArray[np.float64]
+from xcal.metrics.inputs import Vector
+
 IntVector = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
 _LEAF_BITS = 8  # groups of 256 ranks: a rank and a count within a group both fit one byte
 _DIGIT_BITS = 6
 _MAX_DIGITS = 256  # a digit is one byte
-_CHUNK = 128
+_CHUNK = 64
 _BLOCK = 1 << 18  # bytes compared at a time: three such blocks fit a one-megabyte second-level cache
 
 
-def dominated_weight(rank: IntVector, weight: FloatVector) -> float:
+def dominated_weight(rank: IntVector, weight: Vector) -> float:
     """Sum of ``weight[i]`` over the pairs ``i < j`` with ``rank[i] < rank[j]``.
 
     Parameters
@@ -67,7 +66,7 @@ def dominated_weight(rank: IntVector, weight: FloatVector) -> float:
     return total + _within_chunks(rank.astype(np.uint8), weight, chunk=size)
 
 
-def _pad(rank: IntVector, weight: FloatVector, *, multiple: int) -> tuple[IntVector, FloatVector]:
+def _pad(rank: IntVector, weight: Vector, *, multiple: int) -> tuple[IntVector, Vector]:
     """Fill up to a whole number of groups with rows that belong to no counted pair.
 
     They come first, so no row is earlier than they are, and they weigh nothing as the earlier row themselves.
@@ -85,7 +84,7 @@ def _regroup(digits: Bytes, size: int) -> npt.NDArray[np.int64]:
     return order.ravel()
 
 
-def _within_chunks(digits: Bytes, weight: FloatVector, *, chunk: int) -> float:
+def _within_chunks(digits: Bytes, weight: Vector, *, chunk: int) -> float:
     """Sum the weights of the pairs in one chunk whose later row has the larger digit."""
     digits, weight = digits.reshape(-1, chunk), weight.reshape(-1, chunk)
     total = 0.0
@@ -104,7 +103,7 @@ def _within_chunks(digits: Bytes, weight: FloatVector, *, chunk: int) -> float:
     return total
 
 
-def _between_chunks(digits: Bytes, weight: FloatVector, n_digits: int, *, chunks_in_group: int) -> float:
+def _between_chunks(digits: Bytes, weight: Vector, n_digits: int, *, chunks_in_group: int) -> float:
     """Sum the weights of the pairs in different chunks of one group whose later row has the larger digit."""
     n_chunks = digits.size // _CHUNK
     cell = (np.arange(n_chunks, dtype=np.int64) * n_digits).repeat(_CHUNK)
@@ -114,8 +113,4 @@ def _between_chunks(digits: Bytes, weight: FloatVector, n_digits: int, *, chunks
     weights = np.bincount(cell, weights=weight, minlength=n_chunks * n_digits).reshape(shape)
     # Weight of all earlier chunks with a smaller digit, for each chunk and digit.
     earlier = torch.from_numpy(weights).cumsum(1)[:, :-1].cumsum(2)[:, :, :-1].numpy()
-    return float(_dot(earlier, counts[:, 1:, 1:]))
-
-
-def _dot(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> Any:
-    return np.einsum("gcd,gcd->", left, right, dtype=np.float64)
+    return float(np.einsum("gcd,gcd->", earlier, counts[:, 1:, 1:]))

@@ -6,16 +6,13 @@ time are not comparable, and neither is any pair whose earlier row is censored.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.metrics.dominance import FloatVector, IntVector, dominated_weight
-
-Indices = npt.NDArray[np.int64]
+from xcal.metrics.dominance import IntVector, dominated_weight
+from xcal.metrics.inputs import Vector
+from xcal.metrics.ordering import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
 
 
 @dataclass(frozen=True)
@@ -26,11 +23,16 @@ class PairWeights:
     tied: float
     comparable: float
 
+    def __add__(self, other: "PairWeights") -> "PairWeights":
+        return PairWeights(
+            self.concordant + other.concordant, self.tied + other.tied, self.comparable + other.comparable
+        )
+
 
 def pair_weights(
     time: FloatArray, event: BoolArray, score: FloatArray, weight: FloatArray | None = None
 ) -> PairWeights:
-    """Compare every event with all rows known to outlast it.
+    """Compare every event with all rows known to outlast it, in O(n log n) time and O(n) memory.
 
     Parameters
     ----------
@@ -50,21 +52,27 @@ def pair_weights(
     # Sort the rows by time, those of one time by decreasing score with events first: so a row censored at t follows
     # the events at t, and two events at t never stand in concordant order.
     arranged = by_score[::-1]
-    keys, order = _stable_sort(_time_key(time, event)[arranged])
-    is_event = (keys & 1) == 0
-    starts_group = _starts_run(keys)  # a group: the rows of one time that are all events or all censored
-    weights = is_event.astype(np.float64)
+    keys, order = stable_sort(sortable_time(time, event)[arranged])
+    starts_group = starts_run(keys)  # a group: the rows of one time that are all events or all censored
+    weights = is_event_key(keys).astype(np.float64)
     if weight is not None:
         weights *= weight[arranged[order]]
     comparable = _comparable_weight(starts_group, weights)
     rank, tied = (time.size - 1 - order).astype(np.int32), 0.0
-    del by_score, arranged, keys, order, is_event  # 25 bytes a row less while the pairs are counted
+    del by_score, arranged, keys, order  # 24 bytes a row less while the pairs are counted
     if sorted_rank is not None:
         rank, tied = _break_ties(sorted_rank[rank], starts_group, weights)
     return PairWeights(dominated_weight(rank, weights), tied, comparable)
 
 
-def _comparable_weight(starts_group: BoolArray, weights: FloatVector) -> float:
+def _rank(score: FloatArray) -> tuple[Indices, IntVector | None]:
+    """Order that sorts the scores and, only if some are equal, the rank of each sorted score, equal for equal ones."""
+    keys, order = stable_sort(sortable(score))
+    starts = starts_run(keys)
+    return order, None if starts.all() else np.cumsum(starts, dtype=np.int32)
+
+
+def _comparable_weight(starts_group: BoolArray, weights: Vector) -> float:
     """All rows after the end of an event's group outlast it."""
     n = starts_group.size
     if starts_group.all():
@@ -73,66 +81,20 @@ def _comparable_weight(starts_group: BoolArray, weights: FloatVector) -> float:
     return float(np.dot(np.add.reduceat(weights, starts), n - np.append(starts[1:], n)))
 
 
-def _break_ties(rank: IntVector, starts_group: BoolArray, weights: FloatVector) -> tuple[IntVector, float]:
+def _break_ties(rank: IntVector, starts_group: BoolArray, weights: Vector) -> tuple[IntVector, float]:
     """Turn ranks with ties into a permutation under which no tied pair looks concordant; weigh the tied pairs.
 
     Among equal scores the later row gets the smaller rank. In that order a run of equal scores begins with its
     latest group, so the rows of the run that outlast an event are those before its own group begins.
     """
     n = rank.size
-    sorted_rank, order = _stable_sort(np.ascontiguousarray(rank[::-1]))
+    sorted_rank, order = stable_sort(np.ascontiguousarray(rank[::-1]))
     position = n - 1 - order
     permutation = np.empty(n, dtype=np.int32)
     permutation[position] = np.arange(n, dtype=np.int32)
     group = np.cumsum(starts_group, dtype=np.int32)[position]
-    starts_run = _starts_run(sorted_rank)
-    starts_part = starts_run.copy()
-    starts_part[1:] |= group[1:] != group[:-1]
-    parts = np.flatnonzero(starts_part)
-    run_of_part = np.flatnonzero(starts_run)[np.cumsum(starts_run[parts]) - 1]
+    new_run = starts_run(sorted_rank)
+    new_part = new_run | starts_run(group)
+    parts = np.flatnonzero(new_part)
+    run_of_part = np.flatnonzero(new_run)[np.cumsum(new_run[parts]) - 1]
     return permutation, float(np.dot(np.add.reduceat(weights[position], parts), parts - run_of_part))
-
-
-def _rank(score: FloatArray) -> tuple[Indices, IntVector | None]:
-    """Order that sorts the scores and, only if some are equal, the rank of each sorted score, equal for equal ones."""
-    keys, order = _stable_sort(_sortable(score))
-    starts = _starts_run(keys)
-    return order, None if starts.all() else np.cumsum(starts, dtype=np.int32)
-
-
-def _time_key(time: FloatArray, event: BoolArray) -> npt.NDArray[np.int64]:
-    """Integers in the order of the times, the last bit set for censored rows.
-
-    The bits of a time, which is not negative, fill 63 bits; with the censoring bit they fill all 64. Flipping the
-    highest one makes the order of unsigned integers that of signed ones.
-    """
-    key = _sortable(time.astype(np.float64, copy=False))
-    key <<= 1
-    key |= ~event
-    key ^= np.int64(np.iinfo(np.int64).min)
-    return key
-
-
-def _starts_run(values: npt.NDArray[Any]) -> BoolArray:
-    """Mark, among sorted values, the first of each run of equal ones."""
-    starts = np.empty(values.size, dtype=np.bool_)
-    starts[0] = True
-    np.not_equal(values[1:], values[:-1], out=starts[1:])
-    return starts
-
-
-def _sortable(values: FloatArray) -> npt.NDArray[Any]:
-    """Integers in the order of the floats: torch sorts integers by radix, several times faster than floats.
-
-    Read as an integer, an IEEE 754 number with a clear sign bit is already in order, and one with the sign bit set
-    is in reverse order. Adding zero turns -0.0 into 0.0, the two being equal.
-    """
-    signed = np.int32 if values.dtype == np.float32 else np.int64
-    bits = (values + values.dtype.type(0)).view(signed)
-    bits ^= (bits >> (8 * bits.itemsize - 1)) & np.iinfo(signed).max
-    return bits
-
-
-def _stable_sort(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Indices]:
-    values, order = torch.sort(torch.from_numpy(keys), stable=True)
-    return values.numpy(), order.numpy()

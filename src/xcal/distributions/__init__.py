@@ -1,0 +1,28 @@
+"""Survival distributions: parameters of shape ``(..., n)`` in, stable log-likelihoods and probabilities out."""
+
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.categorical import Categorical
+from xcal.distributions.discrete import DiscreteDistribution
+from xcal.distributions.edges import as_edges, quantile_edges
+from xcal.distributions.families import FAMILIES, Family, family
+from xcal.distributions.loglogistic import LogLogistic
+from xcal.distributions.lognormal import LogNormal
+from xcal.distributions.mtlr import MTLR
+from xcal.distributions.shifted import Shifted
+from xcal.distributions.weibull import Weibull
+
+__all__ = [
+    "FAMILIES",
+    "MTLR",
+    "Categorical",
+    "DiscreteDistribution",
+    "Family",
+    "LogLogistic",
+    "LogNormal",
+    "Shifted",
+    "SurvivalDistribution",
+    "Weibull",
+    "as_edges",
+    "family",
+    "quantile_edges",
+]

@@ -1,0 +1,150 @@
+"""The interface of every survival distribution, and the shape checks at its doors.
+
+A distribution is a bundle of parameter tensors of shape ``(..., n)``: ``n`` rows, any leading dimensions counting
+models. Its numeric methods take times of shape ``(n,)`` or ``(..., n)``, are pure torch without a data-dependent branch
+(so that they run under ``torch.func.vmap``, ``torch.compile`` and autocast), and check no values: a NaN time gives NaN,
+a time at or below zero gives the value at zero.
+"""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import torch
+from torch import Tensor
+
+from xcal._checks import fail
+
+
+class SurvivalDistribution(ABC):
+    """A distribution of positive times, one for each row.
+
+    The abstract methods are the contract; the others follow from them. ``log_prob`` is a log-density for a continuous
+    distribution and the log-mass of a bin for a discrete one; ``log_density`` is a log-density for both.
+    """
+
+    @property
+    @abstractmethod
+    def batch_shape(self) -> torch.Size:
+        """Shape ``(..., n)`` of the parameters: models, then rows."""
+
+    @abstractmethod
+    def log_prob(self, time: Tensor) -> Tensor:
+        """Log-density at `time`; for a discrete distribution the log-mass of the bin that holds `time`."""
+
+    @abstractmethod
+    def log_survival(self, time: Tensor) -> Tensor:
+        """``log S(time)`` from its own stable formula, never as ``log(1 - F)``."""
+
+    @abstractmethod
+    def cdf(self, time: Tensor) -> Tensor:
+        """``F(time)``, the probability of an event by `time`."""
+
+    @abstractmethod
+    def hazard(self, time: Tensor) -> Tensor:
+        """Density over survival at `time` (a conditional bin probability where the distribution says so)."""
+
+    @abstractmethod
+    def quantile(self, p: float | Tensor) -> Tensor:
+        """Time by which a share `p` has had the event; `p` broadcasts against ``(..., n)``."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """The whole mean, not a restricted one; infinite where the integral diverges."""
+
+    @abstractmethod
+    def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
+        """Draw times of shape ``shape + batch_shape``, without gradient, from `generator` (on the same device)."""
+
+    @abstractmethod
+    def squared_cdf_below(self, time: Tensor) -> Tensor:
+        """Integral of ``F(z)^2`` for z from 0 to `time`: what a censored row pays in the survival CRPS."""
+
+    @abstractmethod
+    def squared_survival_above(self, time: Tensor) -> Tensor:
+        """Integral of ``S(z)^2`` for z from `time` to infinity: what an event pays on top."""
+
+    def log_density(self, time: Tensor) -> Tensor:
+        """Log-density at `time`: ``log_prob`` for a continuous distribution, log(mass / width) for a discrete one."""
+        return self.log_prob(time)
+
+    def log_censored(self, time: Tensor) -> Tensor:
+        """Log-probability of what a row censored at `time` tells: ``log_survival``, unless that cannot be finite."""
+        return self.log_survival(time)
+
+    def published_event(self, time: Tensor, event: Tensor) -> Tensor:
+        """Event indicator that the published code used for these rows; unchanged unless the class says otherwise."""
+        return event
+
+    def published_survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
+        """Survival CRPS by the published code's rule, which exists for the log-normal only."""
+        fail("as_published", "a log-normal distribution, the only one published code scores", type(self).__name__)
+
+    @final
+    def survival(self, time: Tensor) -> Tensor:
+        """``S(time)``, the probability of no event by `time`."""
+        return torch.exp(self.log_survival(time))
+
+    @property
+    @final
+    def median(self) -> Tensor:
+        """Time by which half have had the event."""
+        return self.quantile(0.5)
+
+    @final
+    def survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
+        """Survival CRPS, one value a row: ``int_0^y F^2 + event * int_y^inf S^2`` (x-cal, appendix on survival CRPS).
+
+        A ``where`` and not a product: the right integral may be infinite, and an infinite value times zero is NaN.
+        """
+        below = self.squared_cdf_below(time)
+        return torch.where(event, below + self.squared_survival_above(time), below)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_shape={tuple(self.batch_shape)})"
+
+
+def as_parameter(name: str, value: Tensor) -> Tensor:
+    """Check that `value` is a floating-point tensor; half precision becomes single.
+
+    Networks under autocast return bfloat16, whose 8 bits cannot hold a time or a probability near 1.
+    """
+    if not isinstance(value, Tensor):
+        fail(name, "a torch tensor", type(value).__name__)
+    if not value.is_floating_point():
+        fail(name, "a floating-point tensor", f"dtype {value.dtype}")
+    return value.float() if value.element_size() < 4 else value
+
+
+def as_parameters(first: tuple[str, Tensor], second: tuple[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Check two named parameters and broadcast them to one shape ``(..., n)``."""
+    a, b = as_parameter(*first), as_parameter(*second)
+    if not can_broadcast(a.shape, b.shape):
+        fail(second[0], f"a shape that broadcasts with {first[0]} {tuple(a.shape)}", tuple(b.shape))
+    a, b = torch.broadcast_tensors(a, b)
+    return a, b
+
+
+def can_broadcast(*shapes: torch.Size) -> bool:
+    """Whether tensors of these shapes can be combined row by row."""
+    longest = max(len(shape) for shape in shapes)
+    for axis in range(1, longest + 1):
+        sizes = {shape[-axis] for shape in shapes if len(shape) >= axis} - {1}
+        if len(sizes) > 1:
+            return False
+    return True
+
+
+def split_zero(time: Tensor) -> tuple[Tensor, Tensor]:
+    """Make times safe for a logarithm: those at or below zero become 1, and are marked.
+
+    The replacement happens before the logarithm: a ``where`` after it would still send NaN gradients back. A NaN time
+    is not at or below zero and stays NaN.
+    """
+    at_zero = time <= 0
+    return torch.where(at_zero, 1.0, time.float() if time.element_size() < 4 else time), at_zero
+
+
+def as_level(p: float | Tensor, like: Tensor) -> Tensor:
+    """Bring a probability to the dtype and device of the parameters."""
+    return torch.as_tensor(p, dtype=like.dtype, device=like.device)

@@ -1,0 +1,136 @@
+"""What the discrete distributions share: everything but how the bin masses come about."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from xcal._checks import fail
+from xcal.distributions._bins import Bins
+from xcal.distributions._readings import READINGS
+from xcal.distributions.base import SurvivalDistribution, as_level, as_parameter
+from xcal.distributions.edges import as_edges
+
+
+class DiscreteDistribution(SurvivalDistribution):
+    """Masses on K bins between K + 1 edges; `Categorical` and `MTLR` are its two leaves.
+
+    Bin k is ``(e_k, e_{k+1}]``; the first bin also holds all times at or before ``e_0``, the last all after ``e_K``.
+
+    ============================ ============================== ==================================
+    at time t in bin k           ``interpolation="step"``       ``interpolation="linear"``
+    ============================ ============================== ==================================
+    F(t)                         p_0 + ... + p_k                p_0 + ... + p_{k-1} + r p_k,
+                                                                r = (t - e_k) / (e_{k+1} - e_k)
+    F before e_0                 p_0, and 0 at time zero        0
+    F after e_K                  1                              1
+    hazard                       p_k / (p_k + p_{k+1} + ...)    density / S
+    quantile, sample             end of the bin                 inside the bin
+    mean                         sum of p_k e_{k+1}             sum of p_k (e_k + e_{k+1}) / 2
+    ============================ ============================== ==================================
+
+    ``log_prob`` is the log-mass of the bin, ``log_density`` the log of mass over bin width, in both readings and also
+    for times outside the edges.
+    """
+
+    def __init__(self, logits: Tensor, edges: Any, interpolation: str) -> None:
+        if interpolation not in READINGS:
+            fail("interpolation", " or ".join(repr(name) for name in READINGS), repr(interpolation))
+        # A tensor is trusted: looking at its values would stop a GPU and cannot be compiled.
+        edges = edges if isinstance(edges, Tensor) else as_edges(edges)
+        if edges.ndim != 1 or edges.shape[0] != logits.shape[-1] + 1:
+            fail("edges", f"{logits.shape[-1] + 1} edges around {logits.shape[-1]} bins", tuple(edges.shape))
+        self.edges = edges.to(dtype=logits.dtype, device=logits.device)
+        self.interpolation = interpolation
+        self._reading = READINGS[interpolation]
+        self._bins = Bins(log_softmax(logits, dim=-1), self.edges)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the parameters without the bins."""
+        return self._bins.log_mass.shape[:-1]
+
+    @property
+    def log_mass(self) -> Tensor:
+        """Log-probability of each bin, ``(..., n, K)``."""
+        return self._bins.log_mass
+
+    def log_prob(self, time: Tensor) -> Tensor:
+        """Log-mass of the bin that holds `time`."""
+        return _keep_nan(time, self._bins.take(self.log_mass, self._bins.index(time)))
+
+    def log_density(self, time: Tensor) -> Tensor:
+        """Log of mass over width of the bin that holds `time`; comparable with a continuous distribution."""
+        return self.log_prob(time) - torch.log(self._bins.width)[self._bins.index(time)]
+
+    def log_survival(self, time: Tensor) -> Tensor:
+        """Log-sum-exp of the masses after `time`; -inf where none is left (step: the last bin, linear: after e_K)."""
+        return _keep_nan(time, self._reading.log_survival(self._bins, time))
+
+    def log_censored(self, time: Tensor) -> Tensor:
+        """Contribution of a censored row: ``log S(time)``, or the log-mass of the last bin where S is 0.
+
+        A row censored so late that the grid leaves no mass after it has at least outlived every earlier bin. That,
+        ``P(T > e_{K-1})``, is the most that the bins can tell, and it is finite. In the last bin it has the same
+        gradient as ``log S`` of the linear reading.
+        """
+        log_survival = self._reading.log_survival(self._bins, time)
+        exhausted = self._reading.exhausted(self._bins, time)
+        return _keep_nan(time, torch.where(exhausted, self.log_mass[..., -1], log_survival))
+
+    def cdf(self, time: Tensor) -> Tensor:
+        """Mass up to `time`, as the reading counts the bin that holds it."""
+        return _keep_nan(time, self._reading.cdf(self._bins, time))
+
+    def hazard(self, time: Tensor) -> Tensor:
+        """Step: probability of the bin for those who reach it. Linear: density over survival."""
+        return _keep_nan(time, self._reading.hazard(self._bins, time))
+
+    def quantile(self, p: float | Tensor) -> Tensor:
+        """Step: end of the first bin with F >= p. Linear: the time at which F is p."""
+        return self._reading.quantile(self._bins, as_level(p, self.log_mass))
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the times that `sample` draws; no mass lies after the last edge."""
+        return self._reading.mean(self._bins)
+
+    @property
+    def midpoint_mean(self) -> Tensor:
+        """Sum of mass times the middle of the bin, whatever the reading: the published code ranked rows by it."""
+        return READINGS["linear"].mean(self._bins)
+
+    @torch.no_grad()
+    def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
+        """Draw by inversion, shape ``shape + batch_shape``; `log_prob` of a draw is that of the bin drawn."""
+        size = torch.Size(shape) + self.batch_shape
+        uniform = torch.rand(size, generator=generator, dtype=self.edges.dtype, device=self.edges.device)
+        return self.quantile(1.0 - uniform)
+
+    def squared_cdf_below(self, time: Tensor) -> Tensor:
+        """Integral of F^2 from 0 to `time`, exactly."""
+        return _keep_nan(time, self._reading.squared_cdf_below(self._bins, time))
+
+    def squared_survival_above(self, time: Tensor) -> Tensor:
+        """Integral of S^2 from `time` to infinity, exactly."""
+        return _keep_nan(time, self._reading.squared_survival_above(self._bins, time))
+
+    def published_event(self, time: Tensor, event: Tensor) -> Tensor:
+        """Step: the published code counts a censored row in the last bin as an event, there and in D-calibration."""
+        if self.interpolation != "step":
+            return event
+        return event | (self._bins.index(time) == self.log_mass.shape[-1] - 1)
+
+
+def as_logits(name: str, value: Tensor) -> Tensor:
+    """Check a parameter with a last dimension of bins."""
+    value = as_parameter(name, value)
+    if value.ndim == 0 or value.shape[-1] == 0:
+        fail(name, "shape (..., n, bins) with at least one bin", tuple(value.shape))
+    return value
+
+
+def _keep_nan(time: Tensor, value: Tensor) -> Tensor:
+    """Make the value of a NaN time NaN; it has fallen into some bin."""
+    return torch.where(torch.isnan(time), torch.nan, value)

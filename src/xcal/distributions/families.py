@@ -1,0 +1,268 @@
+"""Families: from raw network outputs to a distribution.
+
+A family says how many raw outputs a network must give for each row, turns them into a distribution, and gives a first
+guess for them from the training times. `FAMILIES` maps names to family classes; calling one makes the family, with the
+edges where it needs them.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from xcal._checks import as_numpy, fail
+from xcal.distributions._initial import bin_logits, location_and_scale
+from xcal.distributions._readings import READINGS
+from xcal.distributions.base import SurvivalDistribution, as_parameter
+from xcal.distributions.categorical import Categorical
+from xcal.distributions.edges import as_edges
+from xcal.distributions.loglogistic import LogLogistic
+from xcal.distributions.lognormal import LogNormal
+from xcal.distributions.mtlr import MTLR
+from xcal.distributions.shifted import Shifted
+from xcal.distributions.weibull import Weibull
+
+# exp(80) and exp(-80) are finite in float32, and so are products of a few of exp(20). Nothing else is clamped.
+_LOG_SCALE_LIMIT = 80.0
+_LOG_SHAPE_LIMIT = 20.0
+# The published code's constants: time offset, and the log-normal scale's shift, ceiling and floor.
+_PUBLISHED_TIME_SHIFT = 1e-4
+_PUBLISHED_SOFTPLUS_SHIFT = 0.5
+_PUBLISHED_LOG_SCALE_MAX = 10.0
+_PUBLISHED_SCALE_FLOOR = 1e-4
+
+
+class Family(ABC):
+    """Interface of a family."""
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Number of raw outputs a row."""
+
+    @abstractmethod
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        """Turn checked raw outputs into a distribution."""
+
+    @abstractmethod
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Raw outputs to start from, ``(n_outputs,)`` in float64, given training times and events.
+
+        As the bias of a network's last layer they start training from the distribution of the times as a whole.
+        """
+
+    @final
+    def distribution(self, raw: Tensor) -> SurvivalDistribution:
+        """Turn raw outputs ``(..., n, n_outputs)`` into a distribution of shape ``(..., n)``."""
+        raw = as_parameter("raw", raw)
+        if raw.ndim == 0 or raw.shape[-1] != self.n_outputs:
+            fail("raw", f"shape (..., n, {self.n_outputs})", tuple(raw.shape))
+        return self._make(raw)
+
+
+@final
+@dataclass(frozen=True)
+class LogNormalFamily(Family):
+    """Location and log-scale as they come.
+
+    Examples
+    --------
+    >>> family = LogNormalFamily()
+    >>> family.distribution(torch.tensor([[0.0, 0.0]])).median
+    tensor([1.])
+    """
+
+    n_outputs: ClassVar[int] = 2
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        log_scale = torch.clamp(raw[..., 1], -_LOG_SHAPE_LIMIT, _LOG_SHAPE_LIMIT)
+        return LogNormal(raw[..., 0], log_scale)
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Probability plot on normal paper."""
+        loc, scale = location_and_scale(time, event, special.ndtri)
+        return torch.tensor([loc, np.log(scale)], dtype=torch.float64)
+
+
+@final
+@dataclass(frozen=True)
+class PublishedLogNormalFamily(Family):
+    """As published: scale ``exp(min(softplus(raw) - 0.5, 10)) + 1e-4``, so never below 0.607, and times 1e-4 later."""
+
+    n_outputs: ClassVar[int] = 2
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        log_scale = torch.clamp(softplus(raw[..., 1]) - _PUBLISHED_SOFTPLUS_SHIFT, max=_PUBLISHED_LOG_SCALE_MAX)
+        scale = torch.exp(log_scale) + _PUBLISHED_SCALE_FLOOR
+        return Shifted(LogNormal(raw[..., 0], torch.log(scale)), _PUBLISHED_TIME_SHIFT)
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Zeros: the published code made no first guess."""
+        return torch.zeros(self.n_outputs, dtype=torch.float64)
+
+
+@final
+@dataclass(frozen=True)
+class WeibullFamily(Family):
+    """Log-scale and log-concentration, both free."""
+
+    n_outputs: ClassVar[int] = 2
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        return Weibull(*_scale_and_shape(raw))
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Probability plot on Weibull paper."""
+        loc, scale = location_and_scale(time, event, lambda p: np.log(-np.log1p(-p)))
+        return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
+
+
+@final
+@dataclass(frozen=True)
+class PublishedWeibullFamily(Family):
+    """As published: scale ``1 + exp(raw)``, concentration ``1 + sigmoid(raw)`` in (1, 2), and times 1e-4 later.
+
+    The published network had no intercept in the scale; that is the network's affair.
+    """
+
+    n_outputs: ClassVar[int] = 2
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        scale = 1.0 + torch.exp(torch.clamp(raw[..., 0], max=_LOG_SCALE_LIMIT))
+        return Shifted(Weibull(scale, 1.0 + torch.sigmoid(raw[..., 1])), _PUBLISHED_TIME_SHIFT)
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Zeros: the published code made no first guess."""
+        return torch.zeros(self.n_outputs, dtype=torch.float64)
+
+
+@final
+@dataclass(frozen=True)
+class LogLogisticFamily(Family):
+    """Log-scale and log-concentration, both free."""
+
+    n_outputs: ClassVar[int] = 2
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        return LogLogistic(*_scale_and_shape(raw))
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Probability plot on logistic paper."""
+        loc, scale = location_and_scale(time, event, special.logit)
+        return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CategoricalFamily(Family):
+    """One logit for each bin between `edges`.
+
+    Examples
+    --------
+    >>> family = CategoricalFamily(edges=[0.0, 1.0, 2.0, 4.0], interpolation="step")
+    >>> family.n_outputs
+    3
+    """
+
+    edges: Tensor
+    interpolation: str = "linear"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", _checked_grid(self.edges, self.interpolation))
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of bins."""
+        return self.edges.shape[0] - 1
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        return Categorical(raw, self.edges, self.interpolation)
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Log of the Kaplan-Meier share of each bin."""
+        return torch.from_numpy(bin_logits(time, event, as_numpy("edges", self.edges)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MTLRFamily(Family):
+    """One score for each bin between `edges` but the last."""
+
+    edges: Tensor
+    interpolation: str = "linear"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", _checked_grid(self.edges, self.interpolation))
+        if self.n_outputs < 1:
+            fail("edges", "three or more edges: MTLR needs two bins", f"{self.edges.shape[0]}")
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of bins, less one."""
+        return self.edges.shape[0] - 2
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        return MTLR(raw, self.edges, self.interpolation)
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Scores whose reversed cumulative sum is the log of the Kaplan-Meier shares, up to a constant."""
+        logits = bin_logits(time, event, as_numpy("edges", self.edges))
+        return torch.from_numpy(logits[:-1] - logits[1:])
+
+
+FAMILIES: dict[str, type[Family]] = {
+    "lognormal": LogNormalFamily,
+    "lognormal-published": PublishedLogNormalFamily,
+    "weibull": WeibullFamily,
+    "weibull-published": PublishedWeibullFamily,
+    "loglogistic": LogLogisticFamily,
+    "categorical": CategoricalFamily,
+    "mtlr": MTLRFamily,
+}
+
+
+def family(name: str, *, edges: Any = None, interpolation: str | None = None) -> Family:
+    """Make a family by name.
+
+    Parameters
+    ----------
+    name
+        One of `FAMILIES`.
+    edges
+        Time edges, for the discrete families and only for them.
+    interpolation
+        ``"step"`` or ``"linear"`` (the default), for the discrete families and only for them.
+
+    Examples
+    --------
+    >>> family("weibull").n_outputs
+    2
+    >>> family("mtlr", edges=[0.0, 1.0, 2.0, 4.0]).n_outputs
+    2
+    """
+    if name not in FAMILIES:
+        fail("name", f"one of {', '.join(FAMILIES)}", repr(name))
+    kind = FAMILIES[name]
+    if kind is CategoricalFamily or kind is MTLRFamily:
+        if edges is None:
+            fail("edges", f"time edges, which the {name} family needs (see quantile_edges)", None)
+        return kind(edges, "linear" if interpolation is None else interpolation)
+    if edges is not None or interpolation is not None:
+        fail("edges", f"no edges and no interpolation: the {name} family is continuous", "some")
+    return kind()
+
+
+def _scale_and_shape(raw: Tensor) -> tuple[Tensor, Tensor]:
+    scale = torch.exp(torch.clamp(raw[..., 0], -_LOG_SCALE_LIMIT, _LOG_SCALE_LIMIT))
+    return scale, torch.exp(torch.clamp(raw[..., 1], -_LOG_SHAPE_LIMIT, _LOG_SHAPE_LIMIT))
+
+
+def _checked_grid(edges: Any, interpolation: str) -> Tensor:
+    if interpolation not in READINGS:
+        fail("interpolation", " or ".join(repr(name) for name in READINGS), repr(interpolation))
+    return as_edges(edges)

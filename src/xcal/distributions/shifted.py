@@ -1,0 +1,95 @@
+"""The published code's time offset, as a distribution."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from xcal.distributions.base import SurvivalDistribution
+
+
+@final
+class Shifted(SurvivalDistribution):
+    """Another distribution read at ``time + shift``: density, cdf and survival of `base`, all a little later.
+
+    The published code added 1e-4 to the time in the density and the cdf of its continuous models; this is that
+    offset, and it exists for nothing else. F at time zero is ``base.cdf(shift)``, not exactly 0, and times are
+    quantiles and draws of `base` minus the shift.
+
+    Parameters
+    ----------
+    base
+        The distribution to read.
+    shift
+        Offset added to every time, in the unit of the times.
+
+    Examples
+    --------
+    >>> from xcal.distributions import Weibull
+    >>> base = Weibull(torch.tensor([1.0]), torch.tensor([1.0]))
+    >>> Shifted(base, 1e-4).log_survival(torch.tensor([0.5]))
+    tensor([-0.5001])
+    """
+
+    def __init__(self, base: SurvivalDistribution, shift: float) -> None:
+        self.base = base
+        self.shift = shift
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the distribution inside."""
+        return self.base.batch_shape
+
+    def log_prob(self, time: Tensor) -> Tensor:
+        """``base.log_prob(time + shift)``."""
+        return self.base.log_prob(time + self.shift)
+
+    def log_density(self, time: Tensor) -> Tensor:
+        """``base.log_density(time + shift)``."""
+        return self.base.log_density(time + self.shift)
+
+    def log_survival(self, time: Tensor) -> Tensor:
+        """``base.log_survival(time + shift)``."""
+        return self.base.log_survival(time + self.shift)
+
+    def log_censored(self, time: Tensor) -> Tensor:
+        """``base.log_censored(time + shift)``."""
+        return self.base.log_censored(time + self.shift)
+
+    def cdf(self, time: Tensor) -> Tensor:
+        """``base.cdf(time + shift)``."""
+        return self.base.cdf(time + self.shift)
+
+    def hazard(self, time: Tensor) -> Tensor:
+        """``base.hazard(time + shift)``."""
+        return self.base.hazard(time + self.shift)
+
+    def quantile(self, p: float | Tensor) -> Tensor:
+        """``base.quantile(p) - shift``."""
+        return self.base.quantile(p) - self.shift
+
+    @property
+    def mean(self) -> Tensor:
+        """``base.mean - shift``."""
+        return self.base.mean - self.shift
+
+    def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
+        """Draws of `base`, minus the shift."""
+        return self.base.sample(generator, shape) - self.shift
+
+    def squared_cdf_below(self, time: Tensor) -> Tensor:
+        """Integral of ``base.cdf(z + shift)^2`` for z from 0 to `time`."""
+        skipped = self.base.squared_cdf_below(torch.full_like(time, self.shift))
+        return self.base.squared_cdf_below(time + self.shift) - skipped
+
+    def squared_survival_above(self, time: Tensor) -> Tensor:
+        """Integral of ``base.survival(z + shift)^2`` for z from `time` to infinity."""
+        return self.base.squared_survival_above(time + self.shift)
+
+    def published_event(self, time: Tensor, event: Tensor) -> Tensor:
+        """As `base` says."""
+        return self.base.published_event(time + self.shift, event)
+
+    def published_survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
+        """As `base` says, without the shift: the published survival CRPS did not use it."""
+        return self.base.published_survival_crps(time, event)

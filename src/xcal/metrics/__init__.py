@@ -1,0 +1,40 @@
+"""Metrics for survival predictions: numbers in, small frozen results out.
+
+Predictions and outcomes come as arrays, `time` and `event` always by keyword; no model is needed.
+"""
+
+from xcal.metrics.average import KMCalibration, km_calibration
+from xcal.metrics.brier import BrierScore, IntegratedBrierScore, brier_score, integrated_brier_score
+from xcal.metrics.concordance import Concordance, concordance_index
+from xcal.metrics.evaluation import Evaluation, Score, evaluate
+from xcal.metrics.grouped import OneCalibration, one_calibration
+from xcal.metrics.nonparametric import KaplanMeier, kaplan_meier
+from xcal.metrics.registry import ENTRIES
+from xcal.metrics.slope import CalibrationSlope, calibration_slope
+from xcal.metrics.smooth import IntegratedCalibrationIndex, integrated_calibration_index
+
+METRICS: tuple[str, ...] = tuple(ENTRIES)
+"""Names that `evaluate` accepts in `metrics`."""
+
+__all__ = [
+    "METRICS",
+    "BrierScore",
+    "CalibrationSlope",
+    "Concordance",
+    "Evaluation",
+    "IntegratedBrierScore",
+    "IntegratedCalibrationIndex",
+    "KMCalibration",
+    "KaplanMeier",
+    "OneCalibration",
+    "Score",
+    "brier_score",
+    "calibration_slope",
+    "concordance_index",
+    "evaluate",
+    "integrated_brier_score",
+    "integrated_calibration_index",
+    "kaplan_meier",
+    "km_calibration",
+    "one_calibration",
+]

@@ -1,0 +1,78 @@
+"""Average predicted survival curve against the Kaplan-Meier curve."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
+from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome
+from xcal.metrics.nonparametric import fit_kaplan_meier
+
+
+@dataclass(frozen=True, eq=False)
+class KMCalibration:
+    """Distance between the average predicted curve and the Kaplan-Meier curve.
+
+    Attributes
+    ----------
+    value : float
+        Mean squared difference over the time from 0 to `stop`: 0 for identical curves, at most 1.
+    stop : float
+        Where the integral ends.
+    times, predicted, observed : arrays, shape (k,)
+        Both curves at 0 and at the distinct event times up to `stop`.
+    """
+
+    value: float
+    stop: float
+    times: Vector
+    predicted: Vector
+    observed: Vector
+
+
+def km_calibration(
+    survival: Any, times: Any, *, time: Any, event: Any, interpolation: Interpolation = "linear"
+) -> KMCalibration:
+    r"""Integrated squared difference between the mean prediction and Kaplan-Meier.
+
+    .. math:: \frac{1}{t_K} \int_0^{t_K} \Big( \frac1n \sum_i S_i(t) - S_{KM}(t) \Big)^2 dt
+
+    The integral is by the trapezoidal rule through 0 and the distinct event times. Marginal calibration only: a model
+    that gives everybody the Kaplan-Meier curve scores 0.
+
+    Parameters
+    ----------
+    survival : array-like, shape (n, m)
+        Predicted survival probability of each row at each of `times`.
+    times : array-like, shape (m,)
+        Strictly increasing.
+    time, event : array-like, shape (n,)
+        Observed times; True where the event happened.
+    interpolation : {"step", "linear"}
+        How to read the average curve between grid points, see :mod:`xcal.metrics.curves`.
+
+    Returns
+    -------
+    KMCalibration
+        The integral ends at the last event time within the grid, `stop`; NaN when no event lies in it.
+
+    Examples
+    --------
+    >>> curves = [[0.75, 0.5, 0.25, 0.0]] * 4
+    >>> km_calibration(curves, [1, 2, 3, 4], time=[1, 2, 3, 4], event=[1, 1, 1, 1]).value
+    0.0
+    """
+    times_seen, happened = as_outcome(time, event)
+    curves, grid = as_curves("survival", survival, times, times_seen.size)
+    as_choice("interpolation", interpolation, INTERPOLATIONS)
+    observed_curve = fit_kaplan_meier(times_seen, happened)
+    jumps = observed_curve.times[(observed_curve.counts > 0) & (observed_curve.times > 0)]
+    points = np.concatenate([[0.0], jumps[jumps <= grid[-1]]])
+    average = np.broadcast_to(curves.mean(axis=0, dtype=np.float64), (points.size, grid.size))
+    predicted = at_own_time(average, grid, points, interpolation)
+    observed = observed_curve.at(points)
+    stop = float(points[-1])
+    squared = np.square(predicted - observed)
+    area = float(np.dot(np.diff(points), (squared[1:] + squared[:-1]) / 2))
+    return KMCalibration(area / stop if stop > 0 else float("nan"), stop, points, predicted, observed)

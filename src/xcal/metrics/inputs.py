@@ -1,0 +1,94 @@
+"""What the metrics accept, checked once at their doors."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import (
+    BoolArray,
+    FloatArray,
+    as_event,
+    as_floats,
+    as_numpy,
+    as_probability,
+    as_time,
+    check_same_length,
+    fail,
+    first_row,
+)
+
+Vector = npt.NDArray[np.float64]
+Choice = TypeVar("Choice", bound=str)
+
+
+def as_outcome(time: Any, event: Any) -> tuple[FloatArray, BoolArray]:
+    """Observed times and event indicators of the same rows."""
+    times = as_time(time)
+    return times, as_event(event, times.size, reference="time")
+
+
+def as_score(name: str, values: Any, n: int) -> FloatArray:
+    """One number a row of which only the order matters: infinite values are welcome, NaN has no place in an order."""
+    array = as_floats(name, values)
+    check_same_length(name, array, "time", n)
+    missing = np.isnan(array)
+    if missing.any():
+        row = first_row(missing)
+        fail(name, "numbers that can be put in order", array[row], row)
+    return array
+
+
+def as_row_probability(name: str, values: Any, n: int) -> Vector:
+    """One probability for each of the n rows, as float64."""
+    array: Vector = as_probability(name, values).astype(np.float64, copy=False)
+    check_same_length(name, array, "time", n)
+    return array
+
+
+def as_curves(name: str, curves: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:
+    """One curve a row, shape (n, m), on m increasing times; a single column may come as shape (n,) with one time."""
+    points: Vector = as_time(np.atleast_1d(as_numpy("times", times)), name="times").astype(np.float64, copy=False)
+    falls = np.diff(points) <= 0
+    if falls.any():
+        row = first_row(falls) + 1
+        fail("times", "strictly increasing times", f"{points[row]} after {points[row - 1]}", row)
+    array = as_numpy(name, curves)
+    if array.ndim == 1 and points.size == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] != points.size:
+        fail(name, f"shape (rows, {points.size}), one column for each of times", f"shape {array.shape}")
+    check_same_length(name, array, "time", n)
+    if array.dtype.kind != "f" or array.dtype == np.float16:
+        array = array.astype(np.float64)
+    # NaN makes both comparisons false, so one pass over extrema catches everything.
+    if not (array.min() >= 0 and array.max() <= 1):
+        row = first_row((~((array >= 0) & (array <= 1))).ravel())
+        where = (row // points.size, row % points.size)
+        fail(name, "probabilities in [0, 1]", array[where], where)
+    return array, points
+
+
+def as_time_point(name: str, value: Any) -> float:
+    """One finite time, zero or larger."""
+    array = as_numpy(name, value)
+    if array.ndim != 0:
+        fail(name, "one number", f"shape {array.shape}")
+    if not (np.isfinite(array) and array >= 0):
+        fail(name, "a finite time, zero or larger", array)
+    return float(array)
+
+
+def as_count(name: str, value: Any, *, at_least: int) -> int:
+    """Check that `value` is a whole number of at least `at_least`."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < at_least:
+        fail(name, f"a whole number, {at_least} or larger", repr(value))
+    return int(value)
+
+
+def as_choice(name: str, value: Choice, allowed: Sequence[Choice]) -> Choice:
+    """Check that `value` is one of the allowed words."""
+    if value not in allowed:
+        fail(name, "one of " + ", ".join(repr(word) for word in allowed), repr(value))
+    return value

@@ -1,0 +1,158 @@
+"""The metrics that `evaluate` knows: what each needs, what it gives, what a perfect model scores."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, FloatArray
+from xcal.metrics.average import km_calibration
+from xcal.metrics.brier import brier_score, integrated_brier_score
+from xcal.metrics.concordance import concordance_index
+from xcal.metrics.curves import Interpolation, at_point
+from xcal.metrics.grouped import one_calibration
+from xcal.metrics.inputs import Vector
+from xcal.metrics.nonparametric import KaplanMeier
+from xcal.metrics.slope import calibration_slope
+from xcal.metrics.smooth import integrated_calibration_index
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Checked predictions and outcomes; what was not given and cannot be derived is None."""
+
+    time: FloatArray
+    event: BoolArray
+    cdf: FloatArray | None
+    predicted_time: FloatArray | None
+    survival: FloatArray | None
+    times: Vector | None
+    at: float
+    interpolation: Interpolation
+    censoring: KaplanMeier | None
+    n_bins: int
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "Predictions":
+        """Keep the chosen rows, repeated where a row is chosen more than once."""
+        return Predictions(
+            time=self.time[rows],
+            event=self.event[rows],
+            cdf=None if self.cdf is None else self.cdf[rows],
+            predicted_time=None if self.predicted_time is None else self.predicted_time[rows],
+            survival=None if self.survival is None else self.survival[rows],
+            times=self.times,
+            at=self.at,
+            interpolation=self.interpolation,
+            censoring=self.censoring,
+            n_bins=self.n_bins,
+        )
+
+    @property
+    def probability(self) -> Vector:
+        """Predicted probability of an event by `at`."""
+        assert self.survival is not None
+        assert self.times is not None
+        # A survival curve given in float32 may leave [0, 1] by a rounding when it is interpolated.
+        return np.clip(1 - at_point(self.survival, self.times, self.at, self.interpolation), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the registry.
+
+    Attributes
+    ----------
+    needs : str
+        The prediction without which it cannot be computed.
+    compute : callable
+        From predictions to named values.
+    ideal : mapping
+        The value of a perfect model for each name, None where there is no such value.
+    resampled : bool
+        Whether an interval by resampling rows makes sense; for a p-value it does not.
+    """
+
+    needs: str
+    compute: Callable[[Predictions], Mapping[str, float]]
+    ideal: Mapping[str, float | None]
+    resampled: bool = True
+
+
+def _harrell(p: Predictions) -> Mapping[str, float]:
+    result = concordance_index(time=p.time, event=p.event, predicted_time=p.predicted_time)
+    return {"concordance_harrell": result.value}
+
+
+def _uno(p: Predictions) -> Mapping[str, float]:
+    result = concordance_index(
+        time=p.time, event=p.event, predicted_time=p.predicted_time, method="uno", censoring=p.censoring
+    )
+    return {"concordance_uno": result.value}
+
+
+def _antolini(p: Predictions) -> Mapping[str, float]:
+    result = concordance_index(
+        time=p.time, event=p.event, survival=p.survival, times=p.times, interpolation=p.interpolation
+    )
+    return {"concordance_antolini": result.value}
+
+
+def _brier(p: Predictions) -> Mapping[str, float]:
+    result = brier_score(1 - p.probability, p.at, time=p.time, event=p.event, censoring=p.censoring)
+    return {"brier": float(result.values[0])}
+
+
+def _integrated_brier(p: Predictions) -> Mapping[str, float]:
+    assert p.times is not None
+    if p.times.size < 2:
+        return {"integrated_brier": float("nan")}
+    result = integrated_brier_score(p.survival, p.times, time=p.time, event=p.event, censoring=p.censoring)
+    return {"integrated_brier": result.value}
+
+
+def _d_calibration(p: Predictions) -> Mapping[str, float]:
+    from xcal.calibration import d_calibration
+
+    return {"d_calibration": float(d_calibration(p.cdf, p.event, n_bins=p.n_bins, p_value=None).value)}
+
+
+def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
+    from xcal.calibration import d_calibration
+
+    return {"d_calibration_p": float(d_calibration(p.cdf, p.event, n_bins=p.n_bins).p_value)}
+
+
+def _slope(p: Predictions) -> Mapping[str, float]:
+    result = calibration_slope(p.cdf, event=p.event)
+    return {"calibration_slope": result.slope, "calibration_intercept": result.intercept}
+
+
+def _one_calibration(p: Predictions) -> Mapping[str, float]:
+    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, n_groups=p.n_bins)
+    return {"one_calibration_p": result.p_value}
+
+
+def _ici(p: Predictions) -> Mapping[str, float]:
+    result = integrated_calibration_index(p.probability, at=p.at, time=p.time, event=p.event)
+    return {"ici": result.value, "e50": result.e50, "e90": result.e90, "emax": result.emax}
+
+
+def _km_calibration(p: Predictions) -> Mapping[str, float]:
+    result = km_calibration(p.survival, p.times, time=p.time, event=p.event, interpolation=p.interpolation)
+    return {"km_calibration": result.value}
+
+
+ENTRIES: Mapping[str, Entry] = {
+    "harrell": Entry("predicted_time", _harrell, {"concordance_harrell": 1}),
+    "uno": Entry("predicted_time", _uno, {"concordance_uno": 1}),
+    "antolini": Entry("survival", _antolini, {"concordance_antolini": 1}),
+    "brier": Entry("survival", _brier, {"brier": 0}),
+    "integrated_brier": Entry("survival", _integrated_brier, {"integrated_brier": 0}),
+    "d_calibration": Entry("cdf", _d_calibration, {"d_calibration": 0}),
+    "d_calibration_p": Entry("cdf", _d_calibration_p, {"d_calibration_p": None}, resampled=False),
+    "calibration_slope": Entry("cdf", _slope, {"calibration_slope": 1, "calibration_intercept": 0}),
+    "one_calibration": Entry("survival", _one_calibration, {"one_calibration_p": None}, resampled=False),
+    "ici": Entry("survival", _ici, {"ici": 0, "e50": 0, "e90": 0, "emax": 0}),
+    "km_calibration": Entry("survival", _km_calibration, {"km_calibration": 0}),
+}

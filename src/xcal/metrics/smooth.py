@@ -1,0 +1,171 @@
+"""Integrated calibration index: predicted against smoothed observed probability at one time."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, FloatArray, fail
+from xcal.metrics.cox import fit_cox
+from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.nonparametric import fit_kaplan_meier
+
+Matrix = npt.NDArray[np.float64]
+Smoother = Literal["spline", "line", "constant"]
+
+# log(-log(1 - p)) is infinite at p = 0 and p = 1. Predictions are moved this far inside, to -23.0 and 3.1 on that
+# scale; no calibration sample can tell a probability of 1e-10 from zero.
+_INSIDE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class IntegratedCalibrationIndex:
+    """Summary of the distance between predicted and smoothed observed probabilities.
+
+    Attributes
+    ----------
+    value : float
+        ICI, the mean absolute difference over the rows.
+    e50, e90, emax : float
+        Median, 90th percentile and maximum of the absolute difference.
+    predicted, observed : arrays, shape (100,)
+        The calibration curve between the first and the 99th percentile of the predictions.
+    at : float
+        The time.
+    smoother : {"spline", "line", "constant"}
+        What could be fitted: the spline asked for; a straight line when the predictions have too few distinct values
+        for its knots; Kaplan-Meier when they are all equal.
+    converged : bool
+        False when the likelihood of the smoother does not determine it, for instance with a single event after which
+        nobody is at risk; all values are then NaN.
+    """
+
+    value: float
+    e50: float
+    e90: float
+    emax: float
+    predicted: Vector
+    observed: Vector
+    at: float
+    smoother: Smoother
+    converged: bool
+
+
+def integrated_calibration_index(
+    probability: Any,
+    *,
+    at: float,
+    time: Any,
+    event: Any,
+    n_knots: int = 3,
+    outside: Literal["nan", "raise", "clip"] = "nan",
+) -> IntegratedCalibrationIndex:
+    r"""ICI, E50, E90 and Emax of Austin, Harrell and van Klaveren.
+
+    The observed probability is smoothed by a Cox model of the event on a restricted cubic spline of
+    :math:`\log(-\log(1 - p_i))`, fitted to the whole follow-up with Efron's method for ties. Censored rows enter
+    through its risk sets. The distance :math:`|p_i - \hat p(p_i)|` is then summarised over all rows, censored ones
+    included.
+
+    Parameters
+    ----------
+    probability : array-like, shape (n,)
+        Predicted probability that the event happens by time `at`.
+    at : float
+        The time; an event exactly then has happened.
+    time, event : array-like, shape (n,)
+        Observed times; True where the event happened.
+    n_knots : int
+        Knots of the spline, at least 3, at equally spaced quantiles: of 0.1 to 0.9 for three, 0.05 to 0.95 for four
+        to six, 0.025 to 0.975 for more.
+    outside : {"nan", "raise", "clip"}
+        When `at` is after the largest of `time`: give NaN, refuse, or carry on the hazard reached by then.
+
+    Returns
+    -------
+    IntegratedCalibrationIndex
+        With no event by `at` the observed curve is zero.
+
+    References
+    ----------
+    Austin, Harrell, van Klaveren (2020), Statistics in Medicine 39(21):2714-2742.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> rate = rng.uniform(0.5, 2, size=2000)
+    >>> time = rng.exponential(1 / rate)
+    >>> result = integrated_calibration_index(1 - np.exp(-rate), at=1.0, time=time, event=np.ones(2000))
+    >>> result.value < 0.03 < result.emax * 3
+    True
+    """
+    times_seen, happened = as_outcome(time, event)
+    p = as_row_probability("probability", probability, times_seen.size)
+    moment = as_time_point("at", at)
+    as_count("n_knots", n_knots, at_least=3)
+    as_choice("outside", outside, ("nan", "raise", "clip"))
+    last = float(times_seen.max())
+    if moment > last and outside == "raise":
+        fail("at", f"a time within the follow-up, at most {last}", moment)
+    low, high = np.quantile(p, [0.01, 0.99])
+    grid = np.linspace(float(low), float(high), 100)
+    observed, smoother, converged = _observed(p, grid, times_seen, happened, moment, n_knots)
+    if not converged or (moment > last and outside == "nan"):
+        observed[:] = np.nan
+    error = np.abs(p - observed[: p.size])
+    e50, e90 = np.quantile(error, [0.5, 0.9])
+    return IntegratedCalibrationIndex(
+        value=float(error.mean()),
+        e50=float(e50),
+        e90=float(e90),
+        emax=float(error.max()),
+        predicted=grid,
+        observed=observed[p.size :],
+        at=moment,
+        smoother=smoother,
+        converged=converged,
+    )
+
+
+def _observed(
+    p: Vector, grid: Vector, time: FloatArray, event: BoolArray, at: float, n_knots: int
+) -> tuple[Vector, Smoother, bool]:
+    """Smoothed observed probability at the predictions of all rows and at the grid; the smoother; whether it fitted."""
+    where = np.concatenate([p, grid])
+    if not (event & (time <= at)).any():
+        return np.zeros(where.size), "constant", True
+    if p.min() == p.max():
+        return np.full(where.size, 1 - fit_kaplan_meier(time, event).at(at)), "constant", True
+    x = np.log(-np.log1p(-np.clip(where, _INSIDE, 1 - _INSIDE)))
+    basis, smoother = _spline(x, x[: p.size], n_knots)
+    # Centre and scale, so that Newton's method starts in a well-conditioned place; the fitted curve does not change.
+    centre, scale = basis[: p.size].mean(axis=0), basis[: p.size].std(axis=0)
+    basis = (basis - centre) / np.where(scale > 0, scale, 1.0)
+    fit = fit_cox(basis[: p.size], time, event, at)
+    return fit.event_probability(basis), smoother, fit.converged
+
+
+def _spline(x: Vector, sample: Vector, n_knots: int) -> tuple[Matrix, Smoother]:
+    """Restricted cubic spline basis: cubic between the knots, straight beyond the outer ones.
+
+    Harrell's truncated powers: the line itself, and for each knot but the last two a cubic piece from which the last
+    two take away what would bend the right tail.
+    """
+    outer = 0.1 if n_knots == 3 else 0.05 if n_knots <= 6 else 0.025
+    knots = np.quantile(sample, np.linspace(outer, 1 - outer, n_knots))
+    if np.unique(knots).size < n_knots or np.unique(sample).size < n_knots:
+        return x[:, None], "line"
+    last, before_last = knots[-1], knots[-2]
+
+    def cube(knot: float) -> Vector:
+        return np.maximum(x - knot, 0.0) ** 3
+
+    columns = [x]
+    for knot in knots[:-2]:
+        piece = cube(knot)
+        piece = piece - cube(before_last) * (last - knot) / (last - before_last)
+        piece = piece + cube(last) * (before_last - knot) / (last - before_last)
+        columns.append(piece / (last - knots[0]) ** 2)
+    return np.column_stack(columns), "spline"

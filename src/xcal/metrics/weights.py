@@ -1,0 +1,30 @@
+"""Inverse probability of censoring weights, and what to do where they are not known."""
+
+import numpy as np
+
+from xcal._checks import BoolArray, FloatArray
+from xcal.metrics.inputs import Vector
+from xcal.metrics.nonparametric import KaplanMeier
+
+
+def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -> tuple[Vector, BoolArray]:
+    """Probability of not being censored by t, and where it is known.
+
+    It is not known after the last time of the data behind the curve, and useless as a weight where it is zero. There
+    the smallest positive value of the curve is given instead, for callers that choose to carry it on.
+
+    Parameters
+    ----------
+    curve : KaplanMeier
+        Of the censoring times.
+    t : array
+        Where to read it.
+    left_limit : bool
+        P(C >= t), the chance that an event at t was seen, instead of P(C > t). They differ only at times at which a
+        row of the data behind the curve was censored.
+    """
+    value = curve.before(t) if left_limit else curve.at(t)
+    known = (np.asarray(t) <= curve.times[-1]) & (value > 0)
+    positive = curve.survival[curve.survival > 0]
+    last = float(positive.min()) if positive.size else 1.0
+    return np.where(value > 0, value, last), np.asarray(known)

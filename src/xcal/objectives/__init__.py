@@ -1,0 +1,6 @@
+"""Training objectives, one value a row; the caller reduces."""
+
+from xcal.objectives.crps import survival_crps
+from xcal.objectives.likelihood import nll
+
+__all__ = ["nll", "survival_crps"]

@@ -1,0 +1,279 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.calibration.simulate import survival_data, true_d_calibration
+from xcal import d_calibration
+from xcal.calibration import bin_edges
+
+METHODS = [("uniform", False), ("km", False), ("ipcw", True)]
+method_table = pytest.mark.parametrize(("method", "needs_time"), METHODS)
+
+
+def measure(u, event, time, method, needs_time, **options):
+    return d_calibration(u, event, method=method, time=time if needs_time else None, **options)
+
+
+def brute_force_uniform(u, event, edges):
+    """Haider's masses a row and a bin at a time."""
+    mass = np.zeros(len(edges) - 1)
+    for x, happened in zip(u, event, strict=True):
+        for j, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+            inside = a <= x < b or (x == 1 and b == 1)
+            if happened:
+                mass[j] += inside
+            elif x == 1:
+                mass[j] += inside
+            elif inside:
+                mass[j] += (b - x) / (1 - x)
+            elif x < a:
+                mass[j] += (b - a) / (1 - x)
+    return mass / len(u)
+
+
+# ------------------------------------------------------------------------------------------------------- the estimators
+
+
+@given(st.integers(0, 2**31), st.integers(2, 30), st.sampled_from([np.float32, np.float64]))
+@settings(max_examples=40, deadline=None)
+def test_uniform_masses_equal_the_definition(seed, n_bins, dtype):
+    rng = np.random.default_rng(seed)
+    edges = bin_edges(n_bins)
+    u = np.concatenate([rng.random(40), edges, rng.random(5) * 1e-7, 1 - rng.random(5) * 1e-7]).astype(dtype)
+    event = rng.random(u.size) < 0.5
+    result = d_calibration(u, event, n_bins=n_bins)
+    own = edges.astype(dtype).astype(np.float64)
+    expected = brute_force_uniform(u.astype(np.float64), event, own)
+    np.testing.assert_allclose(result.histogram, expected, rtol=0, atol=1e-12 if dtype == np.float64 else 1e-6)
+    assert result.value == pytest.approx(np.square(expected - np.diff(edges)).sum(), abs=1e-6 if dtype == np.float32 else 1e-12)
+
+
+def test_uneven_edges():
+    rng = np.random.default_rng(0)
+    u, event = rng.random(300), rng.random(300) < 0.6
+    edges = np.array([0, 0.05, 0.3, 0.31, 0.9, 1.0])
+    np.testing.assert_allclose(d_calibration(u, event, edges=edges).histogram, brute_force_uniform(u, event, edges))
+
+
+@pytest.mark.parametrize("n_bins", [3, 7, 10, 20, 49, 100])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_on_an_edge_counts_once_in_the_bin_on_its_right(n_bins, dtype):
+    edges = bin_edges(n_bins).astype(dtype)
+    for j in range(n_bins):
+        for value, bin_ in ((edges[j], j), (np.nextafter(edges[j + 1], dtype(0)), j)):
+            histogram = d_calibration(np.array([value]), [1], n_bins=n_bins).histogram
+            assert histogram[bin_] == 1
+            assert histogram.sum() == 1
+    assert d_calibration(np.array([1.0], dtype), [1], n_bins=n_bins).histogram[-1] == 1
+
+
+@given(st.integers(0, 2**31), st.integers(1, 400), st.floats(0.05, 5))
+@settings(max_examples=60, deadline=None)
+def test_masses_sum_to_one_whatever_the_censoring(seed, n, scale):
+    u, event, time = survival_data(n, scale, rng=np.random.default_rng(seed))
+    for method, needs_time in METHODS:
+        if needs_time and not event.any():
+            continue
+        histogram = measure(u, event, time, method, needs_time).histogram
+        assert histogram.sum() == pytest.approx(1, abs=1e-12)
+        assert (histogram >= -1e-15).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 49, 51, 1000])
+def test_without_censoring_the_three_methods_are_the_histogram(n):
+    u, event, time = survival_data(n, rng=np.random.default_rng(n))
+    expected = np.histogram(u, bin_edges(10))[0] / n
+    for method, needs_time in METHODS:
+        result = measure(u, event, time, method, needs_time)
+        np.testing.assert_allclose(result.histogram, expected, atol=1e-12)
+        assert result.floor == pytest.approx(0.9 / n)
+
+
+@pytest.mark.parametrize(("scale", "share"), [(1.0, 0.5), (0.25, 0.79)])
+def test_only_the_paper_s_estimator_is_fooled_by_censoring(scale, share):
+    rng = np.random.default_rng(0)
+    u, event, time = survival_data(200_000, scale, too_fast=1.5, rng=rng)
+    assert 1 - event.mean() == pytest.approx(share, abs=0.03)
+    truth = true_d_calibration(bin_edges(10), 1.5)
+    for method, needs_time in METHODS:
+        result = measure(u, event, time, method, needs_time, p_value=None)
+        if method == "uniform":
+            assert result.value < 0.45 * truth
+        else:
+            # The root of the value is the length of (masses - widths); the floor is the mean squared length of noise.
+            assert abs(result.value**0.5 - truth**0.5) < 3 * result.floor**0.5
+            assert result.floor < 0.04 * truth
+
+
+def test_a_study_that_stops_early_does_not_look_miscalibrated():
+    """Everybody is censored at the same time, with most events still to come."""
+    u, event, time = survival_data(20_000, horizon=0.4, rng=np.random.default_rng(0))
+    assert event.mean() < 0.4
+    for method, needs_time in METHODS:
+        result = measure(u, event, time, method, needs_time)
+        assert result.value < 4 * result.floor
+        assert result.p_value > 0.01
+
+
+def test_the_user_s_own_g():
+    rng = np.random.default_rng(0)
+    u, event, time = survival_data(100_000, 4.0, too_fast=1.5, rng=rng)
+    known = d_calibration(u, event, method="ipcw", censoring_survival=np.exp(-time / 4))
+    truth = true_d_calibration(bin_edges(10), 1.5)
+    assert abs(known.value**0.5 - truth**0.5) < 3 * known.floor**0.5
+    weight = event / np.exp(-time / 4)
+    expected = np.histogram(u, bin_edges(10), weights=weight)[0] / weight.sum()
+    np.testing.assert_allclose(known.histogram, expected, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------------ the floor
+
+
+@method_table
+@pytest.mark.parametrize("scale", [np.inf, 2.0, 0.7, 0.25])
+def test_a_correct_model_scores_its_floor_on_average(method, needs_time, scale):
+    rng = np.random.default_rng(5)
+    results = [
+        measure(*survival_data(300, scale, rng=rng), method, needs_time, p_value=None) for _ in range(600)
+    ]
+    values, floors = np.array([r.value for r in results]), np.array([r.floor for r in results])
+    # Exact for "uniform"; for the other two the floor is a variance to first order in 1 / n.
+    slack = 0 if method == "uniform" else 0.08 * floors.mean()
+    assert abs(values.mean() - floors.mean()) < 4 * (values - floors).std() / 600**0.5 + slack
+
+
+def test_floor_with_a_known_g():
+    rng = np.random.default_rng(6)
+    results = []
+    for _ in range(600):
+        u, event, time = survival_data(300, 2.0, rng=rng)
+        results.append(d_calibration(u, event, method="ipcw", censoring_survival=np.exp(-time / 2), p_value=None))
+    values, floors = np.array([r.value for r in results]), np.array([r.floor for r in results])
+    assert abs(values.mean() - floors.mean()) < 4 * values.std() / 600**0.5 + 0.08 * floors.mean()
+
+
+# ---------------------------------------------------------------------------------------------------------- the p-values
+
+
+def test_pearson_is_scipy_s_chi_squared_test():
+    rng = np.random.default_rng(0)
+    u = rng.random(500) ** 1.1
+    result = d_calibration(u, np.ones(500), p_value="pearson")
+    expected = stats.chisquare(np.histogram(u, bin_edges(10))[0])
+    assert result.statistic == pytest.approx(expected.statistic, rel=1e-9)
+    assert result.p_value == pytest.approx(expected.pvalue, rel=1e-9)
+    assert result.df == 9
+
+
+def test_akritas_statistic_by_numerical_integration_of_the_hazard():
+    """Expected events of a bin: the hazard 1 / (1 - u) integrated over the rows still at risk."""
+    u, event, _ = survival_data(400, 1.0, rng=np.random.default_rng(0))
+    edges = bin_edges(4)
+    expected, step = [], 1e-5
+    for a, b in zip(edges[:-1], np.append(edges[1:-1], 1 - 1e-9), strict=True):
+        points = np.arange(a + step / 2, b, step)
+        at_risk = u.size - np.searchsorted(np.sort(u), points)
+        expected.append((at_risk / (1 - points)).sum() * step)
+    observed = np.histogram(u[event], edges)[0]
+    statistic = (np.square(observed - np.array(expected)) / expected).sum()
+    result = d_calibration(u, event, n_bins=4)
+    assert result.statistic == pytest.approx(statistic, rel=1e-3)
+    assert result.df == 4
+    assert result.p_value == pytest.approx(stats.chi2.sf(result.statistic, 4), rel=1e-9)
+
+
+def test_akritas_joins_cells_that_expect_too_few_events():
+    u, event, _ = survival_data(60, 0.3, rng=np.random.default_rng(0))
+    result = d_calibration(u, event, n_bins=20)
+    assert 1 <= result.df < 20
+    assert 0 <= result.p_value <= 1
+
+
+def test_a_model_that_expects_nothing_is_refuted_by_one_event():
+    assert d_calibration([0.0, 0.0], [0, 1]).p_value == 0
+    assert d_calibration([0.0, 0.0], [0, 0]).p_value == 1
+
+
+def test_a_certain_f_of_one_stays_finite():
+    for dtype in (np.float32, np.float64):
+        result = d_calibration(np.array([0.1, 0.5, 1.0, 1.0], dtype), [1, 0, 1, 0])
+        assert np.isfinite(result.statistic)
+        assert np.isfinite(result.value)
+
+
+@pytest.mark.parametrize("p_value", ["akritas", "simulated"])
+@pytest.mark.parametrize("scale", [np.inf, 0.6])
+def test_p_values_of_a_correct_model_are_uniform_and_those_of_a_wrong_one_small(p_value, scale):
+    rng = np.random.default_rng(1)
+    p = []
+    for _ in range(120):
+        u, event, _ = survival_data(300, scale, rng=rng)
+        p.append(d_calibration(u, event, p_value=p_value, n_simulations=99).p_value)
+    assert stats.kstest(p, "uniform").pvalue > 1e-3
+    u, event, _ = survival_data(3000, scale, too_fast=1.5, rng=rng)
+    assert d_calibration(u, event, p_value=p_value, n_simulations=99).p_value <= 0.01
+
+
+def test_simulated_p_value_is_seeded():
+    u, event, _ = survival_data(200, 1.0, rng=np.random.default_rng(0))
+    first, again, other = (
+        d_calibration(u, event, method="km", p_value="simulated", n_simulations=50, seed=seed).p_value for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other or abs(first - other) < 0.2
+
+
+def test_pearson_warns_where_most_rows_are_censored():
+    u, event, _ = survival_data(200, 0.2, rng=np.random.default_rng(0))
+    with pytest.warns(UserWarning, match="% of the rows are censored: Pearson's p-value is far too large"):
+        d_calibration(u, event, p_value="pearson")
+
+
+# ------------------------------------------------------------------------------------------------------------ the result
+
+
+def test_the_result_is_frozen_complete_and_readable():
+    u, event, _ = survival_data(200, 1.0, rng=np.random.default_rng(0))
+    result = d_calibration(u, event)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.value = 0
+    assert (result.n, result.n_censored, result.method, result.test) == (200, int((~event).sum()), "uniform", "akritas")
+    text = repr(result)
+    for part in ("D-calibration", "perfect model", "200 rows", "censored", "p = "):
+        assert part in text
+    assert d_calibration(u, event, p_value=None).p_value is None
+
+
+def test_groups_give_one_result_each_and_the_whole():
+    rng = np.random.default_rng(0)
+    u, event, time = survival_data(900, 1.0, rng=rng)
+    labels = np.array(["a", "b", "c"])[rng.integers(0, 3, 900)]
+    grouped = d_calibration(u, event, groups=labels, method="ipcw", time=time)
+    assert list(grouped.groups) == ["a", "b", "c"]
+    assert grouped.whole.value == d_calibration(u, event, method="ipcw", time=time).value
+    for label, result in grouped.groups.items():
+        own = labels == label
+        assert result.value == d_calibration(u[own], event[own], method="ipcw", time=time[own]).value
+    shares = [r.n / 900 * r.value for r in grouped.groups.values()]
+    assert grouped.value == pytest.approx(sum(shares))
+    assert "whole" in repr(grouped)
+
+
+def test_numpy_torch_and_lists_give_the_same():
+    u, event, _ = survival_data(100, 1.0, rng=np.random.default_rng(0))
+    value = d_calibration(u, event).value
+    assert d_calibration(torch.from_numpy(u).requires_grad_(), torch.from_numpy(event)).value == value
+    assert d_calibration(list(u), event.astype(int).tolist()).value == value
+    assert d_calibration(u.astype(np.float32), event.astype(np.float32)).value == pytest.approx(value, rel=1e-3)
+
+
+def test_memory_mapped_arrays_are_read_in_place(tmp_path):
+    u, event, _ = survival_data(50_000, 1.0, rng=np.random.default_rng(0))
+    np.save(tmp_path / "u.npy", u)
+    mapped = np.load(tmp_path / "u.npy", mmap_mode="r")
+    assert d_calibration(mapped, event).value == d_calibration(u, event).value
