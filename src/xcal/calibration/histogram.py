@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 # Rows worked on at a time: the block and its temporaries stay in cache, and memory does not grow with n.
-_BLOCK = 1 << 14
+_BLOCK = 1 << 15
 
 # Largest share of all mass that redistribution may put on one row; see `horizon`.
 MAX_SHARE = 0.02
@@ -96,16 +96,16 @@ class BinSums:
         for start in range(0, cdf.size, _BLOCK):
             u = cdf[start : start + _BLOCK].astype(np.float64, copy=False)
             bins = locate(u, edges)
-            # Events go to a second set of bins, so that one count separates the two kinds of row.
-            both = bins + np.multiply(event[start : start + _BLOCK].view(np.int8), n_bins, dtype=np.intp)
-            count = np.bincount(both, minlength=2 * n_bins)
-            self.censored += count[:n_bins]
-            self.happened += count[n_bins:]
-            if count[:n_bins].any():
-                # Mass in the last bin needs no inverse; holding F at its left edge keeps the inverse finite.
-                inverse = 1 / (1 - np.minimum(u, edges[-2]))
-                self.inverse += bin_sums(both, inverse, 2 * n_bins)[:n_bins]
-                self.inverse_square += bin_sums(both, inverse * inverse, 2 * n_bins)[:n_bins]
+            all_rows = np.bincount(bins, minlength=n_bins)
+            later = np.flatnonzero(~event[start : start + _BLOCK])
+            own = bins.take(later)
+            censored = np.bincount(own, minlength=n_bins)
+            self.censored += censored
+            self.happened += all_rows - censored
+            # Mass in the last bin needs no inverse; holding F at its left edge keeps the inverse finite.
+            inverse = 1 / (1 - np.minimum(u.take(later), edges[-2]))
+            self.inverse += bin_sums(own, inverse, n_bins)
+            self.inverse_square += bin_sums(own, inverse * inverse, n_bins)
             if hazard:
                 # F = 1 is the type's way of writing any F above the number below one; its hazard is that number's.
                 risk = -np.log1p(-np.minimum(u, below_one))

@@ -1,0 +1,73 @@
+"""Time and memory, measured the same way everywhere."""
+
+import multiprocessing
+import resource
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def median_seconds(run: Callable[[], Any], *, repeats: int = 7, warmup: int = 2, cuda: bool = False) -> float:
+    """Median wall time of `run`, after warming up; on a GPU it is waited for."""
+    import torch
+
+    times = []
+    for k in range(warmup + repeats):
+        if cuda:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        if cuda:
+            torch.cuda.synchronize()
+        if k >= warmup:
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def side_by_side(runs: dict[str, Callable[[], Any]], *, rounds: int = 5, cuda: bool = False) -> dict[str, float]:
+    """Median time of each, taking turns so that a busy machine slows all of them alike."""
+    for run in runs.values():
+        run()
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            times[name].append(median_seconds(run, repeats=1, warmup=0, cuda=cuda))
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def _watch(prepare: Callable[[], Callable[[], Any]], out: Any) -> None:
+    run = prepare()
+    before, peak, done = _resident(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.is_set():
+            peak = max(peak, _resident())
+            time.sleep(0.0005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run()
+    peak = max(peak, _resident())
+    done.set()
+    watcher.join()
+    out.put(max(0, peak - before))
+
+
+def extra_bytes(prepare: Callable[[], Callable[[], Any]]) -> int:
+    """Peak resident memory of one run above what its inputs take, in a process of its own (sampled each 0.5 ms)."""
+    context = multiprocessing.get_context("fork")
+    out = context.Queue()
+    process = context.Process(target=_watch, args=(prepare, out))
+    process.start()
+    value = int(out.get())
+    process.join()
+    return value
