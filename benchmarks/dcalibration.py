@@ -37,6 +37,10 @@ def runs(n: int) -> dict[str, Callable[[], object]]:
     }
 
 
+def one_run(n: int, name: str) -> Callable[[], object]:
+    return runs(n)[name]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, nargs="*", default=[1_000_000, 10_000_000])
@@ -44,7 +48,7 @@ def main() -> None:
     warnings.simplefilter("ignore", UserWarning)
     print(f"{'n':>11}  {'':>15}  {'s':>8}  {'times faster':>12}  {'extra MB':>9}")
     for n in options.n:
-        memory = {name: extra_bytes(lambda n=n, name=name: runs(n)[name]) for name in runs(10)}
+        memory = {name: extra_bytes(one_run, n, name) for name in runs(10)}
         taken = side_by_side(runs(n))
         for name, seconds in taken.items():
             ratio = taken["SurvivalEVAL"] / seconds

@@ -43,8 +43,8 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def _watch(prepare: Callable[[], Callable[[], Any]], out: Any) -> None:
-    run = prepare()
+def _watch(prepare: Callable[..., Callable[[], Any]], args: tuple[Any, ...], out: Any) -> None:
+    run = prepare(*args)
     before, peak, done = _resident(), 0, threading.Event()
 
     def watch() -> None:
@@ -62,11 +62,15 @@ def _watch(prepare: Callable[[], Callable[[], Any]], out: Any) -> None:
     out.put(max(0, peak - before))
 
 
-def extra_bytes(prepare: Callable[[], Callable[[], Any]]) -> int:
-    """Peak resident memory of one run above what its inputs take, in a process of its own (sampled each 0.5 ms)."""
-    context = multiprocessing.get_context("fork")
+def extra_bytes(prepare: Callable[..., Callable[[], Any]], *args: Any) -> int:
+    """Peak resident memory of one run above what its inputs take, sampled each 0.5 ms.
+
+    `prepare` makes the inputs and returns what to run. It is called in a fresh process: one forked from a process that
+    has used threads or a GPU may hang.
+    """
+    context = multiprocessing.get_context("spawn")
     out = context.Queue()
-    process = context.Process(target=_watch, args=(prepare, out))
+    process = context.Process(target=_watch, args=(prepare, args, out))
     process.start()
     value = int(out.get())
     process.join()

@@ -53,14 +53,14 @@ def variants(n_bins: int, device: str) -> dict[str, tuple[Callable, Callable]]:
     }
 
 
+def cpu_step(n: int, n_bins: int, name: str, which: int) -> Callable[[], Tensor]:
+    return step(variants(n_bins, "cpu")[name][which], *rows(n, "cpu"))
+
+
 def on_cpu(n: int, n_bins: int) -> None:
     print(f"CPU, {torch.get_num_threads()} threads, n = {n:,}, {n_bins} bins, float32, half the rows censored")
     print(f"{'penalty':>9}  {'ours s':>8}  {'naive s':>8}  {'time':>6}  {'ours MB':>8}  {'naive MB':>8}  {'memory':>6}")
-    memory = {
-        (name, k): extra_bytes(lambda value=pair[k]: step(value, *rows(n, "cpu")))
-        for name, pair in variants(n_bins, "cpu").items()
-        for k in (0, 1)
-    }
+    memory = {(name, k): extra_bytes(cpu_step, n, n_bins, name, k) for name in ("paper", "default") for k in (0, 1)}
     for name, (ours, naive) in variants(n_bins, "cpu").items():
         u, event = rows(n, "cpu")
         mine, theirs = step(ours, u, event)(), step(naive, u, event)()
@@ -118,11 +118,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--bins", type=int, default=20)
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="only this one; both where there is a GPU")
     options, _ = parser.parse_known_args()
-    if torch.cuda.is_available():
+    if options.device != "cuda":
+        on_cpu(options.n, options.bins)
+    if torch.cuda.is_available() and options.device != "cpu":
         on_gpu(options.n, options.bins)
         on_gpu(32 * options.n, options.bins)
-    on_cpu(options.n, options.bins)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal.calibration import fused
 from xcal.calibration import membership as soft
 from xcal.calibration.bins import bin_edges
 
@@ -61,21 +62,35 @@ class SoftBins:
         """Whether both terms are differences of a mass above the edges, so that rows can be summed before the bins."""
         return self.membership == "partition" and self.censored == "exact"
 
+    @property
+    def fusable(self) -> bool:
+        """Whether `fused` has a kernel for it: the default penalty and the paper's, as batch bounds."""
+        return self.estimator == "bound" and (self.membership, self.censored) in {
+            ("partition", "exact"),
+            ("product", "soft"),
+        }
+
+    def scale(self, n_bins: int) -> float:
+        """Slope of the sigmoid: gamma, or one over the temperature in units of F."""
+        if self.membership == "product":
+            assert self.gamma is not None
+            return self.gamma
+        assert self.temperature is not None
+        return n_bins / self.temperature
+
     def events(self, u: Tensor, event: Tensor) -> Tensor:
         """Rows that contribute as events: the published code adds censored ones that are all but certain."""
         return event if self.censored == "exact" else event | (u > soft.SATURATED)
 
     def features(self, u: Tensor, event: Tensor, edges: Tensor, *, derivative: bool = False) -> Tensor:
         """Mass of each row above each inner edge if `cumulative`, else in each bin; or its derivative in u."""
+        scale = self.scale(edges.shape[0] - 1)
         if self.membership == "partition":
-            assert self.temperature is not None
-            width = 1.0 / (edges.shape[0] - 1)
-            happened = soft.partition_above(u, edges, self.temperature * width, derivative=derivative)
+            happened = soft.partition_above(u, edges, 1 / scale, derivative=derivative)
             if not self.cumulative:
                 happened = soft.bins_from_above(happened, derivative=derivative)
         else:
-            assert self.gamma is not None
-            happened = soft.product(u, edges, self.gamma, derivative=derivative)
+            happened = soft.product(u, edges, scale, derivative=derivative)
         if self.censored == "exact":
             later = soft.exact_above(u, edges, derivative=derivative)
             if not self.cumulative:
@@ -143,7 +158,12 @@ class _XCAL(torch.autograd.Function):
         width = edges.diff()
         with torch.autocast(u.device.type, enabled=False):
             total = square = sums = own = u.new_zeros(())
-            for rows in _blocks(u, width.shape[0]):
+            use_kernel = labels is None and spec.fusable and fused.usable(u)
+            if use_kernel:
+                scale = spec.scale(width.shape[0])
+                sums = fused.sum_features(u, event, weight, edges, scale, cumulative=spec.cumulative).unsqueeze(-2)
+                total = weight.sum(-1, keepdim=True)
+            for rows in [] if use_kernel else _blocks(u, width.shape[0]):
                 x = spec.features(u[..., rows], event[..., rows], edges)
                 w = _group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
                 sums = sums + _sum_rows(w, x)
@@ -184,6 +204,10 @@ class _XCAL(torch.autograd.Function):
             per_bin = residual_sum * scale.unsqueeze(-1)
             # Chain rule through bins = differences of the mass above each edge.
             slope = per_bin.diff(dim=-1) if spec.cumulative else per_bin
+            if labels is None and spec.fusable and fused.usable(u):
+                scale, features = spec.scale(edges.shape[0] - 1), slope.squeeze(-2)
+                gradient = fused.row_gradient(u, event, weight, edges, features, scale, cumulative=spec.cumulative)
+                return gradient, None, None, None, None, None, None
             pieces = []
             for rows in _blocks(u, edges.shape[0] - 1):
                 part, happened, w = u[..., rows], event[..., rows], weight[..., rows]

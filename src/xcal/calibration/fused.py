@@ -1,0 +1,83 @@
+"""The two common penalties on a GPU, each pass in one kernel.
+
+Run op by op, the penalty is bound by launching kernels and by moving rows x bins arrays. These Triton kernels read each
+F once and keep memberships in registers. They cover the default penalty and the paper's; everything else, and every
+machine without Triton, takes the blocks of plain torch in `penalty`, which give the same numbers.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from xcal.calibration.membership import SATURATED
+
+_ROWS = 128  # rows of one tile; times the bins, padded to a power of two, one tile fits the registers of a block
+_PROGRAMS = 1056  # enough to fill a large GPU, few enough that their partial sums cost nothing
+
+
+@cache
+def installed() -> bool:
+    """Whether Triton can be imported."""
+    return find_spec("triton") is not None
+
+
+def usable(u: Tensor) -> bool:
+    """Whether the kernels can take these values: plain float32 on CUDA, outside compilation and function transforms."""
+    return (
+        u.is_cuda
+        and u.dtype == torch.float32
+        and installed()
+        and not torch.compiler.is_compiling()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(u)
+    )
+
+
+def _flat(u: Tensor, values: Tensor) -> tuple[Tensor, int]:
+    """Rows of every model one after another, and how far to step from one model to the next."""
+    if values.ndim == 1 or values.shape[:-1].numel() == 1:
+        return values.contiguous(), 0
+    return values.expand(u.shape).contiguous(), u.shape[-1]
+
+
+def _columns(bins: int) -> int:
+    return max(16, 1 << (bins - 1).bit_length())
+
+
+def sum_features(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale: float, *, cumulative: bool) -> Tensor:
+    """Weighted sum over rows of the features of `SoftBins`: (..., n) to (..., P)."""
+    n, bins = u.shape[-1], edges.shape[0] - 1
+    models = u.numel() // n
+    used, columns = (bins - 1 if cumulative else bins), _columns(bins)
+    programs = min(-(-n // _ROWS), max(1, _PROGRAMS // models))
+    out = u.new_empty(models, programs, columns)
+    event, event_step = _flat(u, event)
+    weight, weight_step = _flat(u, weight)
+    from xcal.calibration.kernels import forward
+
+    with torch.cuda.device(u.device):
+        forward[(programs, models)](
+            u.contiguous(), event.view(torch.uint8), weight, edges, out, n, event_step, weight_step, bins, scale,
+            SATURATED, CUMULATIVE=cumulative, COLUMNS=columns, ROWS=_ROWS,
+        )  # fmt: skip
+    return out.sum(1)[:, :used].view(*u.shape[:-1], used)
+
+
+def row_gradient(
+    u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, slope: Tensor, scale: float, *, cumulative: bool
+) -> Tensor:
+    """Weight times the inner product of each row's feature derivatives with `slope` (..., P): (..., n)."""
+    n, bins = u.shape[-1], edges.shape[0] - 1
+    models = u.numel() // n
+    out = torch.empty_like(u, memory_format=torch.contiguous_format)
+    event, event_step = _flat(u, event)
+    weight, weight_step = _flat(u, weight)
+    from xcal.calibration.kernels import backward
+
+    with torch.cuda.device(u.device):
+        backward[(-(-n // _ROWS), models)](
+            u.contiguous(), event.view(torch.uint8), weight, edges, slope.contiguous(), out, n, event_step, weight_step,
+            bins, slope.shape[-1], scale, SATURATED, CUMULATIVE=cumulative, COLUMNS=_columns(bins), ROWS=_ROWS,
+        )  # fmt: skip
+    return out
