@@ -1,4 +1,5 @@
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,11 +24,9 @@ def brute_force_uniform(u, event, edges):
     """Haider's masses a row and a bin at a time."""
     mass = np.zeros(len(edges) - 1)
     for x, happened in zip(u, event, strict=True):
-        for j, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        for j, (a, b) in enumerate(pairwise(edges)):
             inside = a <= x < b or (x == 1 and b == 1)
-            if happened:
-                mass[j] += inside
-            elif x == 1:
+            if happened or x == 1:
                 mass[j] += inside
             elif inside:
                 mass[j] += (b - x) / (1 - x)
@@ -36,7 +35,7 @@ def brute_force_uniform(u, event, edges):
     return mass / len(u)
 
 
-# ------------------------------------------------------------------------------------------------------- the estimators
+# ------------------------------------------------------------ the estimators
 
 
 @given(st.integers(0, 2**31), st.integers(2, 30), st.sampled_from([np.float32, np.float64]))
@@ -50,7 +49,9 @@ def test_uniform_masses_equal_the_definition(seed, n_bins, dtype):
     own = edges.astype(dtype).astype(np.float64)
     expected = brute_force_uniform(u.astype(np.float64), event, own)
     np.testing.assert_allclose(result.histogram, expected, rtol=0, atol=1e-12 if dtype == np.float64 else 1e-6)
-    assert result.value == pytest.approx(np.square(expected - np.diff(edges)).sum(), abs=1e-6 if dtype == np.float32 else 1e-12)
+    assert result.value == pytest.approx(
+        np.square(expected - np.diff(edges)).sum(), abs=1e-6 if dtype == np.float32 else 1e-12
+    )
 
 
 def test_uneven_edges():
@@ -131,16 +132,14 @@ def test_the_user_s_own_g():
     np.testing.assert_allclose(known.histogram, expected, atol=1e-12)
 
 
-# ------------------------------------------------------------------------------------------------------------ the floor
+# ------------------------------------------------------------ the floor
 
 
 @method_table
 @pytest.mark.parametrize("scale", [np.inf, 2.0, 0.7, 0.25])
 def test_a_correct_model_scores_its_floor_on_average(method, needs_time, scale):
     rng = np.random.default_rng(5)
-    results = [
-        measure(*survival_data(300, scale, rng=rng), method, needs_time, p_value=None) for _ in range(600)
-    ]
+    results = [measure(*survival_data(300, scale, rng=rng), method, needs_time, p_value=None) for _ in range(600)]
     values, floors = np.array([r.value for r in results]), np.array([r.floor for r in results])
     # Exact for "uniform"; for the other two the floor is a variance to first order in 1 / n.
     slack = 0 if method == "uniform" else 0.08 * floors.mean()
@@ -157,7 +156,7 @@ def test_floor_with_a_known_g():
     assert abs(values.mean() - floors.mean()) < 4 * values.std() / 600**0.5 + 0.08 * floors.mean()
 
 
-# ---------------------------------------------------------------------------------------------------------- the p-values
+# ------------------------------------------------------------ the p-values
 
 
 def test_pearson_is_scipy_s_chi_squared_test():
@@ -222,7 +221,8 @@ def test_p_values_of_a_correct_model_are_uniform_and_those_of_a_wrong_one_small(
 def test_simulated_p_value_is_seeded():
     u, event, _ = survival_data(200, 1.0, rng=np.random.default_rng(0))
     first, again, other = (
-        d_calibration(u, event, method="km", p_value="simulated", n_simulations=50, seed=seed).p_value for seed in (1, 1, 2)
+        d_calibration(u, event, method="km", p_value="simulated", n_simulations=50, seed=seed).p_value
+        for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other or abs(first - other) < 0.2
@@ -234,7 +234,7 @@ def test_pearson_warns_where_most_rows_are_censored():
         d_calibration(u, event, p_value="pearson")
 
 
-# ------------------------------------------------------------------------------------------------------------ the result
+# ------------------------------------------------------------ the result
 
 
 def test_the_result_is_frozen_complete_and_readable():
@@ -262,6 +262,18 @@ def test_groups_give_one_result_each_and_the_whole():
     shares = [r.n / 900 * r.value for r in grouped.groups.values()]
     assert grouped.value == pytest.approx(sum(shares))
     assert "whole" in repr(grouped)
+
+
+def test_labels_of_a_data_frame_column():
+    u, event, _ = survival_data(60, rng=np.random.default_rng(0))
+    labels = np.array(["a", "b", "a"] * 20, dtype=object)
+    assert list(d_calibration(u, event, groups=labels).groups) == ["a", "b"]
+
+
+def test_the_warning_points_at_the_caller():
+    with pytest.warns(UserWarning, match="Pearson") as seen:
+        d_calibration([0.1, 0.2, 0.3], [0, 0, 1], p_value="pearson")
+    assert seen[0].filename == __file__
 
 
 def test_numpy_torch_and_lists_give_the_same():

@@ -18,7 +18,7 @@ GAMMA = 300.0
 
 
 def spec_of(membership, censored, estimator="bound", gamma=GAMMA):
-    used = gamma if "product" == membership or "soft" == censored else None
+    used = gamma if membership == "product" or censored == "soft" else None
     return SoftBins(membership, None, used, censored, estimator)
 
 
@@ -33,7 +33,7 @@ def batch(n=60, models=(), seed=0, censored=0.4, dtype=torch.float64):
     return u, torch.rand(n, generator=generator) > censored
 
 
-# ---------------------------------------------------------------- against the paper's formula and finite differences
+# ------------------------------------------------------------ against the paper's formula and finite differences
 
 
 @mode_table
@@ -69,9 +69,7 @@ def test_gradcheck(membership, censored, estimator, grouped):
 def test_uneven_edges_use_their_own_widths():
     u, event = batch()
     edges = torch.tensor([0.0, 0.1, 0.5, 0.8, 1.0], dtype=torch.float64)
-    zeta = torch.where(
-        event[:, None], naive.partition(u, edges, 0.5 * 0.25), naive.exact_censored(u, edges)
-    )
+    zeta = torch.where(event[:, None], naive.partition(u, edges, 0.5 * 0.25), naive.exact_censored(u, edges))
     expected = naive.estimate(zeta, edges, "bound")
     torch.testing.assert_close(xcal_penalty(u, event, edges=edges), expected, rtol=1e-12, atol=0)
 
@@ -92,7 +90,7 @@ def test_blocks_do_not_change_the_value(monkeypatch):
         torch.testing.assert_close(parts.grad, whole.grad, rtol=1e-12, atol=1e-15)
 
 
-# ---------------------------------------------------------------------------------------------------------------- laws
+# ------------------------------------------------------------ laws
 
 
 @given(st.integers(0, 2**31), st.floats(0.01, 5), st.integers(2, 50))
@@ -218,7 +216,7 @@ def test_marginal_calibration_can_hide_groups_that_are_not():
     assert xcal_penalty(even, event, groups=groups) > 0.02
 
 
-# -------------------------------------------------------------------------------------------------- finite everywhere
+# ------------------------------------------------------------ finite everywhere
 
 
 @mode_table
@@ -272,7 +270,7 @@ def test_half_precision_and_autocast_are_computed_in_float32():
     assert half.grad.dtype == torch.bfloat16
 
 
-# ------------------------------------------------------------------------------------- compile, vmap, graphs, memory
+# ------------------------------------------------------------ compile, vmap, graphs, memory
 
 
 @mode_table
@@ -372,7 +370,7 @@ def test_memory_does_not_grow_with_the_number_of_bins(membership, censored, esti
     assert saved[1] <= 3 * n + 10 * 80
 
 
-# ------------------------------------------------------------------------------------------------------------- module
+# ------------------------------------------------------------ module
 
 
 def test_the_module_is_the_function():
@@ -382,6 +380,17 @@ def test_the_module_is_the_function():
     torch.testing.assert_close(XCALLoss.paper()(u, event), paper, rtol=1e-12, atol=0)
     edges = [0.0, 0.3, 1.0]
     torch.testing.assert_close(XCALLoss(edges=edges)(u, event), xcal_penalty(u, event, edges=edges))
+
+
+def test_half_precision_models_do_not_round_the_edges():
+    u, event = batch()
+    expected = XCALLoss()(u, event)
+    assert XCALLoss().bfloat16()(u, event) == expected
+    assert XCALLoss().half().edges.dtype == torch.float64
+
+
+def test_uneven_edges_show_in_the_repr():
+    assert repr(XCALLoss(edges=[0, 0.25, 1])).startswith("XCALLoss(edges=[0.0, 0.25, 1.0], membership=")
 
 
 def test_the_inner_function_does_not_look_at_values():

@@ -43,13 +43,23 @@ door_table = pytest.mark.parametrize("door", DOORS, ids=lambda f: f.__name__)
         (GOOD_F, [1, 2, 0], r"event: expected True/False or 0/1.*, got 2.* at row 1"),
         (GOOD_F, [1.0, 0.0, NAN], r"event: expected True/False or 0/1.*, got nan at row 2"),
         (GOOD_F, [1, 0], r"event: expected .*3.*, got .*2"),
-        ([], [], r"cdf: expected .*at least one row"),
+        ([], GOOD_EVENT, r"expected .*, got .*"),
         (0.5, 1, r"cdf: expected .*, got shape \(\)"),
     ],
 )
 def test_rows(door, cdf, event, message):
     with pytest.raises(ValueError, match=message):
         door(cdf, event)
+
+
+@pytest.mark.parametrize("door", [penalty, module, one_shot], ids=lambda f: f.__name__)
+def test_no_rows(door):
+    with pytest.raises(ValueError, match=r"cdf: expected .*at least one row"):
+        door([], [])
+
+
+def test_an_empty_chunk_adds_nothing():
+    assert DCalibration().update([], []).update([0.5], [1]).compute().n == 1
 
 
 @door_table
@@ -93,6 +103,7 @@ def test_bins(door, options, message):
         ({"temperature": 0.0}, "temperature: expected a finite number above 0, got 0.0"),
         ({"temperature": NAN}, "temperature: expected a finite number above 0, got nan"),
         ({"gamma": 10.0}, "gamma: expected None, as only membership='product' or censored='soft' uses it, got 10.0"),
+        ({"temperature": "a"}, "temperature: expected a finite number above 0, got 'a'"),
         ({"membership": "product", "gamma": -1.0}, "gamma: expected a finite number above 0, got -1.0"),
         ({"membership": "product", "temperature": 1.0}, "temperature: expected None, as only membership='partition'"),
     ],
@@ -110,6 +121,22 @@ def test_penalty_options(door, options, message):
         (torch.ones(3, dtype=torch.int64), torch.ones(3), {}, "cdf: expected a floating-point tensor"),
         (torch.rand(2, 3), torch.ones(2), {}, r"event: expected shape \(3,\) or \(2, 3\), got shape \(2,\)"),
         (torch.tensor([[0.5, 0.5], [0.5, 2.0]]), torch.ones(2), {}, r"got 2.0 in model \(1,\) at row 1"),
+        (
+            torch.rand(3, 1),
+            torch.ones(3),
+            {},
+            r"cdf: expected rows in the last dimension, .*squeeze.*got shape \(3, 1\)",
+        ),
+        (torch.rand(3), None, {}, "event: expected a tensor or an array of numbers, got NoneType"),
+        (torch.rand(3), ["a", "b", "c"], {}, "event: expected a tensor or an array of numbers, got list"),
+        (torch.rand(3), torch.ones(3), {"groups": ["a", "b", "c"]}, "groups: expected a tensor or an array of numbers"),
+        (
+            torch.rand(3),
+            torch.ones(3),
+            {"groups": [0, 1, 2], "n_groups": 0},
+            "n_groups: expected an integer of 1 or more",
+        ),
+        (torch.rand(3), torch.ones(3), {"groups": [0, 1, 2], "n_groups": 2.5}, "n_groups: expected an integer of 1"),
         (torch.rand(3), torch.ones(3), {"n_groups": 2}, "n_groups: expected None where there are no groups, got 2"),
         (
             torch.rand(3),
@@ -128,20 +155,31 @@ def test_penalty_shapes(cdf, event, options, message):
     ("options", "message"),
     [
         ({"method": "mean"}, "method: expected 'uniform' or 'ipcw' or 'km', got 'mean'"),
-        ({"p_value": "exact"}, "p_value: expected 'akritas' or 'simulated' or 'pearson', got 'exact'"),
+        ({"p_value": "exact"}, "p_value: expected 'akritas' or 'simulated' or 'pearson' or None, got 'exact'"),
         ({"method": "ipcw"}, "time: expected either time .* or censoring_survival .* with method='ipcw', got neither"),
         (
             {"method": "ipcw", "time": [1, 2, 3], "censoring_survival": [1, 1, 1]},
             "censoring_survival: expected either .*, got both",
         ),
-        ({"method": "km", "time": [1, 2, 3]}, "method: expected 'ipcw' where time or censoring_survival is given"),
+        (
+            {"method": "km", "censoring_survival": [1, 1, 1]},
+            "method: expected 'ipcw' where censoring_survival is given",
+        ),
+        ({"groups": [1.0, NAN, 1.0]}, "groups: expected a label for every row, got nan at row 1"),
+        ({"groups": ["a", None, "b"]}, "groups: expected a label for every row, got None at row 1"),
+        ({"groups": np.array(["a", 1, "b"], dtype=object)}, "groups: expected labels of one type, got several types"),
+        (
+            {"method": "ipcw", "censoring_survival": [1, 1, 1], "groups": ["a", "b", "a"]},
+            "groups: expected an event in every group, .*, got none in group",
+        ),
+        ({"seed": -1}, "seed: expected an integer of 0 or more, got -1"),
         ({"method": "ipcw", "time": [1, -2, 3]}, "time: expected finite times, zero or larger, got -2.0 at row 1"),
         ({"method": "ipcw", "time": [1, 2]}, "time: expected 3 rows, as many as cdf has, got 2"),
         (
             {"method": "ipcw", "censoring_survival": [0.5, 0.0, 0.0]},
             r"censoring_survival: expected probabilities in \(0, 1\] for every event, got 0.0 at row 2",
         ),
-        ({"method": "km", "p_value": "pearson"}, "p_value: expected 'akritas' or None with method='km'"),
+        ({"method": "km", "p_value": "pearson"}, "p_value: expected 'akritas', 'simulated' or None with"),
         ({"method": "ipcw", "time": [1, 2, 3], "p_value": "simulated"}, "p_value: expected 'akritas' or None"),
         ({"groups": [1, 2]}, "groups: expected 3 rows, as many as cdf has, got 2"),
         ({"n_simulations": 0}, "n_simulations: expected an integer of 1 or more, got 0"),
@@ -157,7 +195,7 @@ def test_d_calibration_options(options, message):
     [
         ({"method": "mean"}, "method: expected"),
         ({"p_value": "simulated"}, "p_value: expected 'akritas', 'pearson' or None: a simulated null needs the rows"),
-        ({"method": "km", "p_value": "pearson"}, "p_value: expected 'akritas' or None"),
+        ({"method": "km", "p_value": "pearson"}, "p_value: expected 'akritas', 'simulated' or None with"),
         ({"method": "ipcw"}, "censoring_survival: expected the probability of being uncensored"),
         ({"censoring_survival": [1, 1, 1]}, "censoring_survival: expected None with method='uniform'"),
         (
@@ -176,6 +214,8 @@ def test_accumulator_without_rows_or_with_other_settings():
         DCalibration().compute()
     with pytest.raises(ValueError, match="other: expected an accumulator with the same bins"):
         DCalibration().merge(DCalibration(n_bins=20))
+    with pytest.raises(ValueError, match=r"other: expected an accumulator with the same bins.*, got 3"):
+        DCalibration().merge(3)
     with pytest.raises(ValueError, match="other: expected an accumulator with the same bins"):
         DCalibration(method="km").merge(DCalibration(method="uniform"))
 

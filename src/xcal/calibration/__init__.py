@@ -2,7 +2,9 @@
 
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import DCalibrationResult, GroupedDCalibration, d_calibration
-from xcal.calibration.penalty import SoftBins, XCALLoss, soft_membership, unchecked_penalty, xcal_penalty
+from xcal.calibration.loss import XCALLoss, xcal_penalty
+from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.softbins import SoftBins, soft_membership
 from xcal.calibration.streaming import DCalibration
 
 __all__ = [

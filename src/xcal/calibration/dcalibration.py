@@ -4,7 +4,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from math import isnan
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -66,8 +67,12 @@ class DCalibrationResult:
 
     def __repr__(self) -> str:
         head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
-        rows = f"{self.n:,} rows, {self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
-        tested = "" if self.p_value is None else f", p = {self.p_value:.3g} ({self.test})"
+        censored = f"{self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
+        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}, {censored}"
+        tested = ""
+        if self.p_value is not None:
+            # Smaller than the smallest number there is: not zero.
+            tested = f", p {f'= {self.p_value:.3g}' if self.p_value else '< 1e-300'} ({self.test})"
         widths = np.diff(self.edges)
         bars = "".join(
             "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
@@ -102,6 +107,40 @@ class GroupedDCalibration:
         return "\n".join(lines)
 
 
+@overload
+def d_calibration(
+    cdf: Any,
+    event: Any,
+    *,
+    n_bins: int = ...,
+    edges: Any = ...,
+    method: Method = ...,
+    p_value: PValue | None = ...,
+    time: Any = ...,
+    censoring_survival: Any = ...,
+    groups: None = ...,
+    n_simulations: int = ...,
+    seed: int = ...,
+) -> DCalibrationResult: ...
+
+
+@overload
+def d_calibration(
+    cdf: Any,
+    event: Any,
+    *,
+    n_bins: int = ...,
+    edges: Any = ...,
+    method: Method = ...,
+    p_value: PValue | None = ...,
+    time: Any = ...,
+    censoring_survival: Any = ...,
+    groups: Any,
+    n_simulations: int = ...,
+    seed: int = ...,
+) -> GroupedDCalibration: ...
+
+
 def d_calibration(
     cdf: Any,
     event: Any,
@@ -115,7 +154,7 @@ def d_calibration(
     groups: Any = None,
     n_simulations: int = 999,
     seed: int = 0,
-) -> Any:
+) -> DCalibrationResult | GroupedDCalibration:
     """Measure exact D-calibration: how evenly F at the observed times spreads over [0, 1].
 
     Parameters
@@ -134,9 +173,10 @@ def d_calibration(
         count the inverse of the probability of being uncensored; needs `time` or `censoring_survival`.
     p_value : {"akritas", "simulated", "pearson"} or None
         Which test. "akritas" and "simulated" hold their size under censoring. "pearson" does not; it is for comparison
-        with published figures and needs ``method="uniform"``. "simulated" is for "uniform" and "km".
+        with published figures and needs ``method="uniform"``. "simulated" is for "uniform" and "km". "akritas" compares
+        observed with expected events, so its p-value is the same for every method.
     time : array-like of shape (n,), optional
-        Observed times, for "ipcw" with a Kaplan-Meier curve of the censoring.
+        Observed times, for "ipcw" with a Kaplan-Meier curve of the censoring. Other methods do not use it.
     censoring_survival : array-like of shape (n,), optional
         For "ipcw": the probability of being uncensored just before each row's time, in (0, 1], by the user's own model.
         Only events are used, so it must be positive wherever events can happen.
@@ -161,30 +201,47 @@ def d_calibration(
     """
     for name, choice, known in (("method", method, Method), ("p_value", p_value, PValue)):
         if choice not in get_args(known) and not (name == "p_value" and choice is None):
-            fail(name, " or ".join(map(repr, get_args(known))), repr(choice))
+            fail(name, " or ".join(map(repr, get_args(known))) + (" or None" * (name == "p_value")), repr(choice))
     edge = bin_edges(n_bins, edges)
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)
     if isinstance(n_simulations, bool) or not isinstance(n_simulations, int | np.integer) or n_simulations < 1:
         fail("n_simulations", "an integer of 1 or more", repr(n_simulations))
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        fail("seed", "an integer of 0 or more", repr(seed))
     t = None if time is None else as_time(time, u.size, reference="cdf")
     g = None if censoring_survival is None else as_censoring_survival(censoring_survival, happened)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(u, happened, t, g)
+    if p_value == "pearson" and (caution := pearson_caution(whole.n, whole.n_censored)):
+        warnings.warn(caution, stacklevel=2)
     if groups is None:
         return whole
+    results = {}
+    labels = _as_labels(groups, u.size)
+    for label in np.unique(labels):
+        own = labels == label
+        if g is not None and not happened[own].any():
+            fail("groups", "an event in every group, as method='ipcw' uses events only", f"none in group {label!r}")
+        part = measure(u[own], happened[own], None if t is None else t[own], None if g is None else g[own])
+        results[label.item() if isinstance(label, np.generic) else label] = part
+    return GroupedDCalibration(whole, results)
+
+
+def _as_labels(groups: Any, n: int) -> Array:
+    """One label a row: numbers or strings, none missing."""
     labels = np.asarray(groups.detach().cpu() if hasattr(groups, "detach") else groups)
     if labels.ndim != 1:
         fail("groups", "a one-dimensional array, one label a row", f"shape {labels.shape}")
-    check_same_length("groups", labels, "cdf", u.size)
-    results = {}
-    for label in np.unique(labels):
-        own = labels == label
-        results[label.item()] = measure(
-            u[own], happened[own], None if t is None else t[own], None if g is None else g[own]
-        )
-    return GroupedDCalibration(whole, results)
+    check_same_length("groups", labels, "cdf", n)
+    missing = np.array([label is None or (isinstance(label, float) and isnan(label)) for label in labels.tolist()])
+    if missing.any():
+        row = first_row(missing)
+        fail("groups", "a label for every row", labels[row], row)
+    if labels.dtype == object and len({type(label) for label in labels.tolist()}) > 1:
+        fail("groups", "labels of one type", "several types")
+    return labels
 
 
 def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_survival: bool) -> None:
@@ -195,10 +252,11 @@ def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_su
             "either time (for a Kaplan-Meier G) or censoring_survival (your own G) with method='ipcw'",
             "both" if has_time else "neither",
         )
-    if method != "ipcw" and (has_time or has_survival):
-        fail("method", "'ipcw' where time or censoring_survival is given", repr(method))
+    if method != "ipcw" and has_survival:
+        fail("method", "'ipcw' where censoring_survival is given", repr(method))
     if p_value == "pearson" and method != "uniform":
-        fail("p_value", f"'akritas' or None with method={method!r}, whose masses are not counts", repr(p_value))
+        others = "'akritas', 'simulated' or None" if method == "km" else "'akritas' or None"
+        fail("p_value", f"{others} with method={method!r}, whose masses are not counts", repr(p_value))
     if p_value == "simulated" and method == "ipcw":
         fail("p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value))
 
@@ -216,14 +274,14 @@ def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_]) -> Array:
     return g
 
 
-def warn_of_pearson(n: int, n_censored: int) -> None:
-    """Say so where Pearson's test has lost its meaning."""
-    if n_censored > n / 2:
-        warnings.warn(
-            f"{n_censored / n:.0%} of the rows are censored: Pearson's p-value is far too large and will hardly ever "
-            "reject a miscalibrated model. Use p_value='akritas' or 'simulated'.",
-            stacklevel=5,
-        )
+def pearson_caution(n: int, n_censored: int) -> str | None:
+    """Return what to tell a user where Pearson's test has lost its meaning."""
+    if n_censored <= n / 2:
+        return None
+    return (
+        f"{n_censored / n:.0%} of the rows are censored: Pearson's p-value is far too large and will hardly ever "
+        "reject a miscalibrated model. Use p_value='akritas' or 'simulated'."
+    )
 
 
 def _measure(
@@ -260,7 +318,6 @@ def _measure(
         assert sums is not None
         test = akritas(sums)
     elif p_value == "pearson":
-        warn_of_pearson(n, n_censored)
         test = pearson(masses.histogram, n, edges)
     elif p_value == "simulated":
         rng = np.random.default_rng(seed)

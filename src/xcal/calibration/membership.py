@@ -3,19 +3,19 @@ r"""How much of a row lies in each bin: the paper's soft indicators, and ours.
 Every function takes `u`, the model's F at each row's own time with shape (..., n), and returns one number a row and
 bin, (..., n, B), or with ``derivative=True`` its derivative in u. A bin is I = [a, b); sigma is the logistic function.
 
-==========  ============================================================  ================================
+==========  ============================================================  ==================================
 name        an event at u contributes to bin I                            mass over all bins
-==========  ============================================================  ================================
+==========  ============================================================  ==================================
 product     sigma(gamma (u - a)(b - u)), outer edges moved to -1 and 2    between 0.56 and 1.44
 partition   sigma((u - a) / T) - sigma((u - b) / T)                       one, exactly
-==========  ============================================================  ================================
+==========  ============================================================  ==================================
 
-==========  ============================================================  ================================
+==========  ============================================================  ==================================
 name        a row censored at F = u contributes to bin I                  mass over all bins
-==========  ============================================================  ================================
-soft        the paper's softened expected count                           near one for large gamma
+==========  ============================================================  ==================================
+soft        the paper's softened expected count                           .78 to 1.22 at 20 bins, gamma 1e4
 exact       clip(b - max(a, u), 0) / (1 - u): its event is uniform above   one, exactly
-==========  ============================================================  ================================
+==========  ============================================================  ==================================
 
 Both members of the second row of each table are differences of one decreasing function of the edge, the mass above it.
 `partition_above` and `exact_above` return that function at the inner edges, (..., n, B - 1); adding rows up before

@@ -1,12 +1,13 @@
 """D-calibration over chunks, processes or files: a state of a few numbers a bin that can be added up."""
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from xcal._checks import as_event, as_probability, fail
+from xcal._checks import as_event, as_numpy, as_probability, fail
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import (
     DCalibrationResult,
@@ -14,8 +15,8 @@ from xcal.calibration.dcalibration import (
     as_censoring_survival,
     check_choices,
     inverse_weights,
+    pearson_caution,
     result,
-    warn_of_pearson,
 )
 from xcal.calibration.histogram import MAX_SHARE, BinSums, Floats, Masses, bin_sums, locate, weighted
 from xcal.calibration.significance import akritas, pearson
@@ -75,6 +76,8 @@ class DCalibration:
 
     def update(self, cdf: Any, event: Any, *, censoring_survival: Any = None) -> Self:
         """Add rows. `censoring_survival` is for "ipcw": the user's G just before each row's time."""
+        if np.size(as_numpy("cdf", cdf)) == 0 and np.size(as_numpy("event", event)) == 0:
+            return self  # a chunk from which everything was filtered
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
         if self.method == "ipcw" and censoring_survival is None:
@@ -95,9 +98,9 @@ class DCalibration:
 
     def merge(self, other: "DCalibration") -> Self:
         """Add what another accumulator with the same settings has seen."""
-        same = (self.method, self.p_value) == (other.method, other.p_value)
-        if not (same and np.array_equal(self._grid.edges, other._grid.edges)):
-            fail("other", "an accumulator with the same bins, method and p_value", f"one with {other!r}")
+        alike = isinstance(other, DCalibration) and (self.method, self.p_value) == (other.method, other.p_value)
+        if not (alike and np.array_equal(self._grid.edges, other._grid.edges)):
+            fail("other", "an accumulator with the same bins, method and p_value", repr(other))
         self._sums.merge(other._sums)
         self._grid.merge(other._grid)
         self._weights += other._weights
@@ -121,7 +124,8 @@ class DCalibration:
         if self.p_value == "akritas":
             test = akritas(self._sums)
         elif self.p_value == "pearson":
-            warn_of_pearson(n, n_censored)
+            if caution := pearson_caution(n, n_censored):
+                warnings.warn(caution, stacklevel=2)
             test = pearson(masses.histogram, n, self.edges)
         whole = result(masses, self.edges, test, n, n_censored, self.method, self.p_value)
         return replace(whole, error_bound=bound)

@@ -1,0 +1,94 @@
+"""Which soft D-calibration is meant: how events and censored rows are shared among bins, and how a batch is summed."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from xcal._checks import fail
+from xcal.calibration import membership as soft
+
+Membership = Literal["partition", "product"]
+Censored = Literal["exact", "soft"]
+Estimator = Literal["bound", "unbiased"]
+
+
+@dataclass(frozen=True)
+class SoftBins:
+    """Which soft D-calibration is meant. `temperature` is in units of the mean bin width; see `xcal_penalty`."""
+
+    membership: Membership = "partition"
+    temperature: float | None = None
+    gamma: float | None = None
+    censored: Censored = "exact"
+    estimator: Estimator = "bound"
+
+    def __post_init__(self) -> None:
+        for name, known in (("membership", Membership), ("censored", Censored), ("estimator", Estimator)):
+            if getattr(self, name) not in get_args(known):
+                fail(name, " or ".join(map(repr, get_args(known))), repr(getattr(self, name)))
+        uses_gamma = self.membership == "product" or self.censored == "soft"
+        self._default("gamma", 1e4, uses_gamma, "membership='product' or censored='soft'")
+        self._default("temperature", 0.5, self.membership == "partition", "membership='partition'")
+
+    def _default(self, name: str, default: float, used: bool, user: str) -> None:
+        value = getattr(self, name)
+        if value is None:
+            object.__setattr__(self, name, default if used else None)
+        elif not used:
+            fail(name, f"None, as only {user} uses it", value)
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            fail(name, "a finite number above 0", repr(value))
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether both terms are differences of a mass above the edges, so that rows can be summed before the bins."""
+        return self.membership == "partition" and self.censored == "exact"
+
+    @property
+    def fusable(self) -> bool:
+        """Whether `fused` has a kernel for it: the default penalty and the paper's, as batch bounds."""
+        return self.estimator == "bound" and (self.membership, self.censored) in {
+            ("partition", "exact"),
+            ("product", "soft"),
+        }
+
+    def scale(self, n_bins: int) -> float:
+        """Slope of the sigmoid: gamma, or one over the temperature in units of F."""
+        if self.membership == "product":
+            assert self.gamma is not None
+            return self.gamma
+        assert self.temperature is not None
+        return n_bins / self.temperature
+
+    def events(self, u: Tensor, event: Tensor) -> Tensor:
+        """Rows that contribute as events: the published code adds censored ones that are all but certain."""
+        return event if self.censored == "exact" else event | (u > soft.SATURATED)
+
+    def features(self, u: Tensor, event: Tensor, edges: Tensor, *, derivative: bool = False) -> Tensor:
+        """Mass of each row above each inner edge if `cumulative`, else in each bin; or its derivative in u."""
+        scale = self.scale(edges.shape[0] - 1)
+        if self.membership == "partition":
+            happened = soft.partition_above(u, edges, 1 / scale, derivative=derivative)
+            if not self.cumulative:
+                happened = soft.bins_from_above(happened, derivative=derivative)
+        else:
+            happened = soft.product(u, edges, scale, derivative=derivative)
+        if self.censored == "exact":
+            later = soft.exact_above(u, edges, derivative=derivative)
+            if not self.cumulative:
+                later = soft.bins_from_above(later, derivative=derivative)
+        else:
+            assert self.gamma is not None
+            later = soft.soft_censored(u, edges, self.gamma, derivative=derivative)
+        return torch.where(self.events(u, event).unsqueeze(-1), happened, later)
+
+    def bins(self, features: Tensor, *, derivative: bool = False) -> Tensor:
+        """Turn features, or sums of features divided by the number of rows, into bins."""
+        return soft.bins_from_above(features, derivative=derivative) if self.cumulative else features
+
+
+def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> Tensor:
+    """Membership of every row in every bin, (..., n, B). For looking at; the penalty never builds it whole."""
+    return spec.bins(spec.features(cdf, event, edges))
