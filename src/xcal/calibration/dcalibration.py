@@ -235,11 +235,15 @@ def _as_labels(groups: Any, n: int) -> Array:
     if labels.ndim != 1:
         fail("groups", "a one-dimensional array, one label a row", f"shape {labels.shape}")
     check_same_length("groups", labels, "cdf", n)
-    missing = np.array([label is None or (isinstance(label, float) and isnan(label)) for label in labels.tolist()])
+    missing = np.zeros(n, dtype=np.bool_)
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+    elif labels.dtype == object:
+        missing = np.array([label is None or (isinstance(label, float) and isnan(label)) for label in labels])
     if missing.any():
         row = first_row(missing)
         fail("groups", "a label for every row", labels[row], row)
-    if labels.dtype == object and len({type(label) for label in labels.tolist()}) > 1:
+    if labels.dtype == object and len({type(label) for label in labels}) > 1:
         fail("groups", "labels of one type", "several types")
     return labels
 

@@ -5,7 +5,6 @@ F once and keep memberships in registers. They cover the default penalty and the
 machine without Triton, takes the blocks of plain torch in `penalty`, which give the same numbers.
 """
 
-from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -13,24 +12,17 @@ from torch import Tensor
 
 from xcal.calibration.membership import SATURATED
 
+_INSTALLED = find_spec("triton") is not None
 _ROWS = 128  # rows of one tile; times the bins, padded to a power of two, one tile fits the registers of a block
 _PROGRAMS = 1056  # enough to fill a large GPU, few enough that their partial sums cost nothing
 
 
-@cache
-def installed() -> bool:
-    """Whether Triton can be imported."""
-    return find_spec("triton") is not None
-
-
 def usable(u: Tensor) -> bool:
     """Whether the kernels can take these values: plain float32 on CUDA, outside compilation and function transforms."""
+    if torch.compiler.is_compiling():
+        return False
     return (
-        u.is_cuda
-        and u.dtype == torch.float32
-        and installed()
-        and not torch.compiler.is_compiling()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(u)
+        _INSTALLED and u.is_cuda and u.dtype == torch.float32 and not torch._C._functorch.is_functorch_wrapped_tensor(u)
     )
 
 
@@ -45,7 +37,7 @@ def _columns(bins: int) -> int:
     return max(16, 1 << (bins - 1).bit_length())
 
 
-def sum_features(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale: float, *, cumulative: bool) -> Tensor:
+def sum_features(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale: float, cumulative: bool) -> Tensor:
     """Weighted sum over rows of the features of `SoftBins`: (..., n) to (..., P)."""
     n, bins = u.shape[-1], edges.shape[0] - 1
     models = u.numel() // n
@@ -65,7 +57,7 @@ def sum_features(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale:
 
 
 def row_gradient(
-    u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, slope: Tensor, scale: float, *, cumulative: bool
+    u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, slope: Tensor, scale: float, cumulative: bool
 ) -> Tensor:
     """Weight times the inner product of each row's feature derivatives with `slope` (..., P): (..., n)."""
     n, bins = u.shape[-1], edges.shape[0] - 1

@@ -36,6 +36,19 @@ def _refuse(name: str, expected: str, values: Tensor, bad: Tensor) -> None:
         fail(name, expected, f"{value} in model {where[:-1]}", where[-1])
 
 
+def _refuse_outside(name: str, values: Tensor) -> None:
+    """Raise if any value lies outside [0, 1]. One pass over the values: NaN is its own smallest and largest."""
+    low, high = torch.aminmax(values.detach())
+    try:
+        fine = bool((low >= 0) & (high <= 1))
+    except RuntimeError as error:
+        if "vmap" in str(error):
+            return
+        raise
+    if not fine:
+        _refuse(name, "values in [0, 1]", values, ~((values >= 0) & (values <= 1)))
+
+
 def _as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
     try:
         return torch.as_tensor(values, device=device)
@@ -74,7 +87,7 @@ def _checked(
     if n_groups is not None and (isinstance(n_groups, bool) or not isinstance(n_groups, int) or n_groups < 1):
         fail("n_groups", "an integer of 1 or more", repr(n_groups))
     if _readable(cdf, event, weights, groups):
-        _refuse("cdf", "values in [0, 1]", cdf, ~((cdf >= 0) & (cdf <= 1)))
+        _refuse_outside("cdf", cdf)
         if event.dtype != torch.bool:
             _refuse(
                 "event",

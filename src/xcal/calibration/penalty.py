@@ -23,13 +23,13 @@ from xcal.calibration.softbins import SoftBins
 _BLOCK = {"cpu": 1 << 19, "cuda": 1 << 22}
 
 
-def _blocks(u: Tensor, n_bins: int) -> list[slice]:
+def _blocks(u: Tensor, columns: int) -> list[slice]:
     """Row blocks of bounded size. A compiler fuses the whole expression itself, so it gets one block."""
     n = u.shape[-1]
     if torch.compiler.is_compiling():
         return [slice(0, n)]
     models = max(1, u.numel() // max(1, n))
-    rows = max(1, _BLOCK.get(u.device.type, 1 << 20) // (models * n_bins))
+    rows = max(1, _BLOCK.get(u.device.type, 1 << 20) // (models * columns))
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
@@ -65,72 +65,72 @@ class _XCAL(torch.autograd.Function):
         edges: Tensor,
         spec: SoftBins,
         n_groups: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the penalty, the residual R of every bin summed over rows, and the pair count it is divided by."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the penalty, the mean residual R of every bin, the total weight, and one over the share of pairs."""
         unbiased = spec.estimator == "unbiased"
-        width = edges.diff()
         with torch.autocast(u.device.type, enabled=False):
             total = square = sums = own = u.new_zeros(())
-            use_kernel = labels is None and spec.fusable and fused.usable(u)
-            if use_kernel:
-                scale = spec.scale(width.shape[0])
-                sums = fused.sum_features(u, event, weight, edges, scale, cumulative=spec.cumulative).unsqueeze(-2)
-                total = weight.sum(-1, keepdim=True)
-            for rows in [] if use_kernel else _blocks(u, width.shape[0]):
-                x = spec.features(u[..., rows], event[..., rows], edges)
-                w = _group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
-                sums = sums + _sum_rows(w, x)
-                total = total + w.sum(-1)
-                if unbiased:
-                    residual = spec.bins(x) - width
-                    own = own + (w.square() * residual.square().sum(-1).unsqueeze(-2)).sum(-1)
-                    square = square + w.square().sum(-1)
-            # A group without rows contributes nothing, whatever it is divided by.
-            some = torch.where(total > 0, total, 1.0)
-            mean = spec.bins(sums / some.unsqueeze(-1)) - width
-            residual_sum = mean * total.unsqueeze(-1)
-            pairs = total.square()
-            value = residual_sum.square().sum(-1)
+            if labels is None and spec.fusable and fused.usable(u):
+                sums = fused.sum_features(u, event, weight, edges, spec.scale(edges.shape[0] - 1), spec.cumulative)
+                sums, total = sums.unsqueeze(-2), weight.sum(-1, keepdim=True)
+            else:
+                for rows in _blocks(u, edges.shape[0]):
+                    x = spec.features(u[..., rows], event[..., rows], edges)
+                    w = _group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
+                    sums = sums + _sum_rows(w, x)
+                    total = total + w.sum(-1)
+                    if unbiased:
+                        row_square = spec.residual(x, edges).square().sum(-1)
+                        own = own + (w.square() * row_square.unsqueeze(-2)).sum(-1)
+                        square = square + w.square().sum(-1)
+            if labels is not None:
+                # A group without rows has share zero; what it is divided by does not matter.
+                total = torch.where(total > 0, total, 1.0)
+            mean = spec.residual(sums / total.unsqueeze(-1), edges)
+            value = mean.square().sum(-1)
+            inverse = value.new_ones(())
             if unbiased:
-                pairs = pairs - square
-                value = value - own
-            # One row makes no pair, and a group without rows no mean: nothing to estimate, value and gradient zero.
-            # Rounding may leave the count of pairs of one row a few units in the last place off zero.
-            enough = pairs > 8 * torch.finfo(u.dtype).eps * total.square()
-            pairs = torch.where(enough, pairs, torch.inf)
-            return value / pairs, residual_sum, pairs
+                # M (M - 1) / M^2 for equal weights. One row makes no pair: nothing to estimate, value and gradient
+                # zero. Rounding may leave its share of pairs a few units in the last place off zero.
+                pairs = 1 - square / total.square()
+                enough = pairs > 8 * torch.finfo(u.dtype).eps
+                inverse = torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
+                value = (value - own / total.square()) * inverse
+            return value, mean, total, inverse
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         u, event, weight, labels, edges, spec, n_groups = inputs
-        _, residual_sum, pairs = output
-        ctx.mark_non_differentiable(residual_sum, pairs)
-        ctx.save_for_backward(u, event, weight, labels, edges, residual_sum, pairs)
+        _, mean, total, inverse = output
+        ctx.mark_non_differentiable(mean, total, inverse)
+        ctx.save_for_backward(u, event, weight, labels, edges, mean, total, inverse)
         ctx.spec, ctx.n_groups = spec, n_groups
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        u, event, weight, labels, edges, residual_sum, pairs = ctx.saved_tensors
+        u, event, weight, labels, edges, mean, total, inverse = ctx.saved_tensors
         spec: SoftBins = ctx.spec
         with torch.autocast(u.device.type, enabled=False):
-            scale = 2 * grad / pairs
-            per_bin = residual_sum * scale.unsqueeze(-1)
+            scale = 2 * grad / total
+            if spec.estimator == "unbiased":
+                scale = scale * inverse
+            per_bin = mean * scale.unsqueeze(-1)
             # Chain rule through bins = differences of the mass above each edge.
             slope = per_bin.diff(dim=-1) if spec.cumulative else per_bin
             if labels is None and spec.fusable and fused.usable(u):
-                scale, features = spec.scale(edges.shape[0] - 1), slope.squeeze(-2)
-                gradient = fused.row_gradient(u, event, weight, edges, features, scale, cumulative=spec.cumulative)
+                sharpness = spec.scale(edges.shape[0] - 1)
+                gradient = fused.row_gradient(u, event, weight, edges, slope.squeeze(-2), sharpness, spec.cumulative)
                 return gradient, None, None, None, None, None, None
             pieces = []
-            for rows in _blocks(u, edges.shape[0] - 1):
+            for rows in _blocks(u, edges.shape[0]):
                 part, happened, w = u[..., rows], event[..., rows], weight[..., rows]
                 label = None if labels is None else labels[..., rows]
                 dx = spec.features(part, happened, edges, derivative=True)
                 piece = w * _row_product(dx, slope, label)
                 if spec.estimator == "unbiased":
-                    residual = spec.bins(spec.features(part, happened, edges)) - edges.diff()
-                    own = (residual * spec.bins(dx, derivative=True)).sum(-1)
-                    piece = piece - w.square() * own * _pick(scale, label)
+                    residual = spec.residual(spec.features(part, happened, edges), edges)
+                    own = (residual * spec.residual_slope(dx)).sum(-1)
+                    piece = piece - w.square() * own * _pick(scale / total, label)
                 pieces.append(piece)
             gradient = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1)
         return gradient, None, None, None, None, None, None
@@ -185,7 +185,7 @@ def unchecked_penalty(
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
     weight = torch.ones_like(event, dtype=u.dtype) if weights is None else weights.detach().to(u.dtype)
     value: Tensor
-    value, _, _ = _XCAL.apply(u, event, weight, labels, edges.to(u.dtype), spec, n_groups)
+    value, _, _, _ = _XCAL.apply(u, event, weight, labels, edges.to(u.dtype), spec, n_groups)
     if labels is None:
         return value.squeeze(-1)
     share = _group_weights(weight, labels, n_groups).sum(-1)

@@ -72,23 +72,36 @@ class SoftBins:
         if self.membership == "partition":
             happened = soft.partition_above(u, edges, 1 / scale, derivative=derivative)
             if not self.cumulative:
-                happened = soft.bins_from_above(happened, derivative=derivative)
+                happened = _bins(happened, edges, derivative=derivative)
         else:
             happened = soft.product(u, edges, scale, derivative=derivative)
         if self.censored == "exact":
             later = soft.exact_above(u, edges, derivative=derivative)
             if not self.cumulative:
-                later = soft.bins_from_above(later, derivative=derivative)
+                later = _bins(later, edges, derivative=derivative)
         else:
             assert self.gamma is not None
             later = soft.soft_censored(u, edges, self.gamma, derivative=derivative)
         return torch.where(self.events(u, event).unsqueeze(-1), happened, later)
 
-    def bins(self, features: Tensor, *, derivative: bool = False) -> Tensor:
-        """Turn features, or sums of features divided by the number of rows, into bins."""
-        return soft.bins_from_above(features, derivative=derivative) if self.cumulative else features
+    def residual(self, features: Tensor, edges: Tensor) -> Tensor:
+        """Turn features, or weighted means of them, into R of the paper: mass of each bin less its width."""
+        if self.cumulative:
+            return soft.bins_from_above(features - (1 - edges[1:-1]))
+        return features - edges.diff()
+
+    def residual_slope(self, derivatives: Tensor) -> Tensor:
+        """Turn derivatives of the features into those of the residual."""
+        return soft.bins_from_above(derivatives) if self.cumulative else derivatives
+
+
+def _bins(above: Tensor, edges: Tensor, *, derivative: bool) -> Tensor:
+    """Mass in each bin, or its derivative, from that above each inner edge."""
+    if derivative:
+        return soft.bins_from_above(above)
+    return soft.bins_from_above(above - (1 - edges[1:-1])) + edges.diff()
 
 
 def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> Tensor:
     """Membership of every row in every bin, (..., n, B). For looking at; the penalty never builds it whole."""
-    return spec.bins(spec.features(cdf, event, edges))
+    return spec.residual(spec.features(cdf, event, edges), edges) + edges.diff()
