@@ -2,8 +2,7 @@
 
 Claims: at n = 1e5, 5e5 and 1e6 at least twenty times faster than lifelines and faster than the compiled tree, with
 less than 100 MB of extra memory at 1e6. Times are taken in turns in this process on one thread; extra memory is the
-largest resident size above that before the call, watched from a thread in a forked process after
-freed memory has been given back (Linux).
+largest resident size above that before the call, watched from a thread in a process of its own.
 """
 
 import argparse
@@ -13,6 +12,7 @@ import importlib
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -133,9 +133,11 @@ def available() -> dict[str, Run]:
     return peers
 
 
-def ready(run: Run, data: Rows) -> Callable[[], float]:
-    """Warm up, and give freed memory back to the system, so that using it again counts as extra."""
-    run(rows(100, False))
+def prepare(name: str, n: int, ties: bool) -> Callable[[], float]:
+    """Load one of them in a fresh process, warm up, and give freed memory back so that using it again counts."""
+    run = ours if name == "ours" else PEERS[name][0]()
+    run(rows(100, ties))
+    data = rows(n, ties)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return lambda: run(data)
@@ -158,7 +160,7 @@ def table(n: int, ties: bool, peers: dict[str, Run]) -> None:
     print(f"\nn = {n:,}, {'ties in time and prediction' if ties else 'no ties'}, C = {values['ours']:.12f}")
     print(f"{'':>20}  {'s':>9}  {'ours is faster by':>17}  {'extra MB':>9}  {'off by':>8}")
     for name, seconds in taken.items():
-        extra = extra_bytes(lambda run=runs[name]: ready(run, data)) / 1e6
+        extra = extra_bytes(partial(prepare, name, n, ties)) / 1e6
         off = abs(values[name] - values["ours"])
         print(f"{name:>20}  {seconds:>9.4f}  {seconds / taken['ours']:>16.1f}x  {extra:>9.1f}  {off:>8.0e}", flush=True)
     for name in peers:
