@@ -26,6 +26,10 @@ class Reading(ABC):
         """``log S(time)``; -inf where S is 0 by construction."""
 
     @abstractmethod
+    def survival(self, bins: Bins, time: Tensor) -> Tensor:
+        """``S(time)``, summed and not through the logarithm: cheap for whole curves."""
+
+    @abstractmethod
     def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
         """Rows at whose time S is 0 by construction, whatever the masses are."""
 
@@ -64,17 +68,22 @@ class StepReading(Reading):
 
     def log_survival(self, bins: Bins, time: Tensor) -> Tensor:
         """Log-mass of the later bins."""
-        value = bins.take(bins.log_survival_at_end(), bins.index(time))
-        return torch.where(time <= 0, 0.0, value)
+        return torch.where(time <= 0, 0.0, bins.log_mass_after(bins.index(time)))
+
+    def survival(self, bins: Bins, time: Tensor) -> Tensor:
+        """Mass of the later bins."""
+        value = bins.take(bins.survival_at_end(), bins.index(time))
+        return torch.where(time <= 0, 1.0, value)
 
     def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
-        """Every time in the last bin (unless there is but one bin and the time is zero)."""
-        return (bins.index(time) == bins.width.shape[0] - 1) & (time > 0)
+        """Every time in the last bin."""
+        return bins.index(time) == bins.width.shape[0] - 1
 
     def hazard(self, bins: Bins, time: Tensor) -> Tensor:
         """Probability of an event in the bin for those who reached it; 1 in the last bin."""
         index = bins.index(time)
-        return torch.exp(bins.take(bins.log_mass, index) - bins.take(bins.log_survival_at_start(), index))
+        own = bins.take(bins.log_mass, index)
+        return torch.sigmoid(own - bins.log_mass_after(index))
 
     def quantile(self, bins: Bins, p: Tensor) -> Tensor:
         """End of the first bin with F >= p."""
@@ -121,7 +130,7 @@ class LinearReading(Reading):
     def log_survival(self, bins: Bins, time: Tensor) -> Tensor:
         """Log of the mass of the later bins plus what is left of this one."""
         index, _, left = self._share(bins, time)
-        later, own = bins.take(bins.log_survival_at_end(), index), bins.take(bins.log_mass, index)
+        later, own = bins.log_mass_after(index), bins.take(bins.log_mass, index)
         at_end = left <= 0
         own = torch.where(at_end, -math.inf, own + torch.log(torch.where(at_end, 1.0, left)))
         # Two -inf terms would give a NaN gradient: they are replaced before they are added.
@@ -129,6 +138,12 @@ class LinearReading(Reading):
         total = torch.logaddexp(torch.where(empty, 0.0, later), torch.where(empty, 0.0, own))
         total = torch.where(empty, -math.inf, torch.clamp(total, max=0.0))
         return torch.where(time <= bins.edges[0], 0.0, total)
+
+    def survival(self, bins: Bins, time: Tensor) -> Tensor:
+        """Mass of the later bins plus what is left of this one; the clamp only removes rounding above 1."""
+        index, _, left = self._share(bins, time)
+        value = bins.take(bins.survival_at_end(), index) + bins.take(bins.mass, index) * left
+        return torch.clamp(value, max=1.0)
 
     def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
         """Every time at or after the last edge."""

@@ -80,7 +80,6 @@ class SurvivalDistribution(ABC):
         """Survival CRPS by the published code's rule, which exists for the log-normal only."""
         fail("as_published", "a log-normal distribution, the only one published code scores", type(self).__name__)
 
-    @final
     def survival(self, time: Tensor) -> Tensor:
         """``S(time)``, the probability of no event by `time`."""
         return torch.exp(self.log_survival(time))

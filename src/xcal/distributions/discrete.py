@@ -68,6 +68,10 @@ class DiscreteDistribution(SurvivalDistribution):
         """Log-sum-exp of the masses after `time`; -inf where none is left (step: the last bin, linear: after e_K)."""
         return _keep_nan(time, self._reading.log_survival(self._bins, time))
 
+    def survival(self, time: Tensor) -> Tensor:
+        """Mass after `time`; cheaper than the logarithm for many times a row."""
+        return _keep_nan(time, self._reading.survival(self._bins, time))
+
     def log_censored(self, time: Tensor) -> Tensor:
         """Contribution of a censored row: ``log S(time)``, or the log-mass of the last bin where S is 0.
 

@@ -6,6 +6,7 @@ edges where it needs them.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -215,7 +216,7 @@ class MTLRFamily(Family):
         return torch.from_numpy(logits[:-1] - logits[1:])
 
 
-FAMILIES: dict[str, type[Family]] = {
+FAMILIES: dict[str, Callable[..., Family]] = {
     "lognormal": LogNormalFamily,
     "lognormal-published": PublishedLogNormalFamily,
     "weibull": WeibullFamily,

@@ -80,7 +80,7 @@ class Shifted(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of ``base.cdf(z + shift)^2`` for z from 0 to `time`."""
         skipped = self.base.squared_cdf_below(torch.full_like(time, self.shift))
-        return self.base.squared_cdf_below(time + self.shift) - skipped
+        return self.base.squared_cdf_below(torch.clamp(time, min=0.0) + self.shift) - skipped
 
     def squared_survival_above(self, time: Tensor) -> Tensor:
         """Integral of ``base.survival(z + shift)^2`` for z from `time` to infinity."""

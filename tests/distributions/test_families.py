@@ -1,0 +1,202 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from xcal.distributions import (
+    FAMILIES,
+    MTLR,
+    Categorical,
+    Family,
+    LogLogistic,
+    LogNormal,
+    Shifted,
+    Weibull,
+    family,
+    quantile_edges,
+)
+
+EDGES = [0.0, 1.0, 2.0, 4.0]
+CONTINUOUS = ("lognormal", "lognormal-published", "weibull", "weibull-published", "loglogistic")
+DISCRETE = ("categorical", "mtlr")
+
+
+def make(name: str) -> Family:
+    return family(name, edges=EDGES) if name in DISCRETE else family(name)
+
+
+def test_the_registry_is_complete() -> None:
+    assert set(FAMILIES) == {*CONTINUOUS, *DISCRETE}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_raw_outputs_of_any_shape_make_a_distribution(name: str) -> None:
+    made = make(name)
+    raw = torch.randn(4, 5, made.n_outputs, generator=torch.Generator().manual_seed(0))
+    assert made.distribution(raw).batch_shape == (4, 5)
+    assert made.distribution(raw.bfloat16()).median.dtype == torch.float32
+    with pytest.raises(ValueError, match=rf"raw: expected shape \(..., n, {made.n_outputs}\), got \(4, 7\)"):
+        made.distribution(torch.zeros(4, 7))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("raw", [-1e4, -50.0, 0.0, 50.0, 1e4])
+def test_extreme_raw_outputs_stay_finite(name: str, raw: float) -> None:
+    """Nothing overflows on the way from raw outputs to F and S, whatever an untrained network gives."""
+    made = make(name)
+    outputs = torch.full((1, made.n_outputs), raw, requires_grad=True)
+    dist = made.distribution(outputs)
+    time = torch.tensor([[0.5], [3.0]])
+    assert dist.cdf(time).isfinite().all()
+    assert dist.survival(time).isfinite().all()
+
+
+def test_corrected_parameters() -> None:
+    raw = torch.tensor([[0.4, -3.5]], dtype=torch.float64)
+    lognormal = family("lognormal").distribution(raw)
+    assert isinstance(lognormal, LogNormal)
+    assert (lognormal.loc.item(), lognormal.scale.item()) == pytest.approx((0.4, math.exp(-3.5)))
+    for name, kind in (("weibull", Weibull), ("loglogistic", LogLogistic)):
+        dist = family(name).distribution(raw)
+        assert isinstance(dist, kind)
+        assert (dist.scale.item(), dist.concentration.item()) == pytest.approx((math.exp(0.4), math.exp(-3.5)))
+
+
+@pytest.mark.parametrize("raw", [-30.0, -1.0, 0.0, 2.0, 40.0])
+def test_published_log_normal(raw: float) -> None:
+    dist = family("lognormal-published").distribution(torch.tensor([[0.4, raw]], dtype=torch.float64))
+    scale = np.exp(np.minimum(np.logaddexp(0.0, raw) - 0.5, 10.0)) + 1e-4
+    assert scale >= 0.606
+    time = torch.tensor([0.7], dtype=torch.float64)
+    twin = stats.lognorm(s=scale, scale=np.exp(0.4))
+    assert dist.cdf(time).item() == pytest.approx(twin.cdf(0.7 + 1e-4), rel=1e-10)
+    assert dist.log_prob(time).item() == pytest.approx(twin.logpdf(0.7 + 1e-4), rel=1e-10)
+
+
+def test_published_weibull() -> None:
+    dist = family("weibull-published").distribution(torch.tensor([[0.4, -1.3]], dtype=torch.float64))
+    twin = stats.weibull_min(c=1 + special.expit(-1.3), scale=1 + np.exp(0.4))
+    time = torch.tensor([0.7], dtype=torch.float64)
+    assert isinstance(dist, Shifted)
+    assert dist.cdf(time).item() == pytest.approx(twin.cdf(0.7 + 1e-4), rel=1e-10)
+    assert dist.log_prob(time).item() == pytest.approx(twin.logpdf(0.7 + 1e-4), rel=1e-10)
+
+
+@pytest.mark.parametrize("interpolation", ["step", "linear"])
+def test_discrete_families_pass_edges_and_interpolation_on(interpolation: str) -> None:
+    raw = torch.tensor([[0.1, 0.7, -0.4]], dtype=torch.float64)
+    time = torch.tensor([1.3], dtype=torch.float64)
+    made = family("categorical", edges=EDGES, interpolation=interpolation)
+    assert torch.equal(made.distribution(raw).cdf(time), Categorical(raw, EDGES, interpolation).cdf(time))
+    made = family("mtlr", edges=EDGES, interpolation=interpolation)
+    assert torch.equal(made.distribution(raw[:, :2]).cdf(time), MTLR(raw[:, :2], EDGES, interpolation).cdf(time))
+
+
+def test_calling_the_registry_makes_a_family_too() -> None:
+    assert FAMILIES["categorical"](edges=EDGES, interpolation="step").n_outputs == 3
+    assert FAMILIES["mtlr"](edges=EDGES).n_outputs == 2
+    assert FAMILIES["weibull"]().n_outputs == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gaussian", {}, "name: expected one of lognormal, .*mtlr, got 'gaussian'"),
+        ("categorical", {}, "edges: expected time edges, which the categorical family needs"),
+        ("categorical", {"edges": EDGES, "interpolation": "cubic"}, "expected 'step' or 'linear', got 'cubic'"),
+        ("categorical", {"edges": [2.0, 1.0]}, "edges: expected a value larger than the one before"),
+        ("mtlr", {"edges": [1.0, 2.0]}, "edges: expected three or more edges"),
+        ("weibull", {"edges": EDGES}, "edges: expected no edges"),
+        ("weibull", {"interpolation": "step"}, "the weibull family is continuous"),
+    ],
+)
+def test_bad_options(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        family(name, **options)
+
+
+# --- first guesses ---
+
+
+def censored_sample(draws: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    limit = np.random.default_rng(seed).exponential(2 * np.median(draws), size=draws.size)
+    return np.minimum(draws, limit), draws <= limit
+
+
+@pytest.mark.parametrize(
+    ("name", "law", "expected"),
+    [
+        ("lognormal", stats.lognorm(s=0.5, scale=math.exp(1.0)), (1.0, math.log(0.5))),
+        ("weibull", stats.weibull_min(c=1.5, scale=3.0), (math.log(3.0), math.log(1.5))),
+        ("loglogistic", stats.fisk(c=2.5, scale=3.0), (math.log(3.0), math.log(2.5))),
+    ],
+)
+@pytest.mark.parametrize("convert", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
+def test_first_guess_finds_the_parameters_of_censored_data(
+    name: str, law: object, expected: tuple[float, float], convert: object
+) -> None:
+    time, event = censored_sample(law.rvs(5000, random_state=1), seed=2)
+    assert 0.15 < 1 - event.mean() < 0.6
+    guess = family(name).initial(convert(time), convert(event))
+    assert guess.tolist() == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_first_guess_of_a_discrete_family_is_the_kaplan_meier_curve(name: str) -> None:
+    from lifelines import KaplanMeierFitter
+
+    time, event = censored_sample(stats.gamma(2.0).rvs(4000, random_state=3), seed=4)
+    edges = quantile_edges(time, event, 10)
+    made = family(name, edges=edges, interpolation="step")
+    dist = made.distribution(made.initial(time, event).unsqueeze(0))
+    curve = KaplanMeierFitter().fit(time, event).predict(edges[1:-1].numpy()).to_numpy()
+    # Half a row is added to each bin: 5 rows in 4000.
+    np.testing.assert_allclose(dist.survival(edges[1:-1].unsqueeze(-1)).flatten().numpy(), curve, atol=2e-3)
+
+
+def test_an_empty_bin_starts_small_and_finite() -> None:
+    made = family("categorical", edges=[0.0, 1.0, 2.0, 3.0])
+    guess = made.initial([0.5, 0.6, 2.5], [True, True, True])
+    assert guess.exp().tolist() == pytest.approx([2.5 / 4.5, 0.5 / 4.5, 1.5 / 4.5])
+
+
+@pytest.mark.parametrize("name", ["lognormal-published", "weibull-published"])
+def test_published_families_start_at_zero(name: str) -> None:
+    assert family(name).initial([1.0, 2.0], [True, True]).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["lognormal", "weibull", "loglogistic"])
+def test_one_distinct_event_time_gives_a_unit_scale(name: str) -> None:
+    guess = family(name).initial([2.0, 2.0, 3.0], [True, True, False])
+    assert guess[1].item() == 0.0
+    assert guess.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["lognormal", "weibull", "loglogistic", "categorical", "mtlr"])
+@pytest.mark.parametrize(
+    ("time", "event", "message"),
+    [
+        ([1.0, 2.0], [False, False], "event: expected at least one event"),
+        ([1.0, math.nan], [True, True], "time: expected finite times, zero or larger, got nan at row 1"),
+        ([1.0, -2.0], [True, True], "time: expected finite times, zero or larger, got -2.0 at row 1"),
+        ([1.0, 2.0], [True], "event: expected 2 rows"),
+        ([], [], "time: expected at least one row"),
+    ],
+)
+def test_bad_training_times(name: str, time: list[float], event: list[bool], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(name).initial(np.array(time), np.array(event))
+
+
+@pytest.mark.parametrize("name", ["lognormal", "weibull", "loglogistic"])
+def test_an_event_at_time_zero_is_refused_with_advice(name: str) -> None:
+    with pytest.raises(ValueError, match=r"time: expected event times larger than zero .* discrete family.* at row 1"):
+        make(name).initial([1.0, 0.0, 2.0], [True, True, True])
+    assert make(name).initial([1.0, 0.0, 2.0], [True, False, True]).isfinite().all()
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_an_event_at_time_zero_is_legal_in_bins(name: str) -> None:
+    assert make(name).initial([0.0, 1.0, 3.0], [True, True, True]).isfinite().all()
