@@ -81,17 +81,18 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
             break
         if not np.isfinite(step).all():
             break
-        if float(gradient @ step) / 2 < _DECREMENT:
-            converged = True
-            break
         for halving in range(_MAX_HALVINGS):
             trial = _partial_likelihood(sets, beta + step / 2**halving)
-            if trial[0] >= value:
+            # Beside the maximum the last digits of the likelihood are noise; a step that gains nothing is as good.
+            if trial[0] >= value - _DECREMENT:
                 break
         else:
             break
+        converged = float(gradient @ step) / 2 < _DECREMENT
         beta = beta + step / 2**halving
         value, gradient, information, denominators = trial
+        if converged:
+            break
     early = time[order][sets.first] <= at
     baseline = float(np.sum(1.0 / denominators[early]))
     return CoxFit(beta, baseline, converged)

@@ -16,27 +16,28 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from xcal.metrics.inputs import Vector
-
 IntVector = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
+Weights = npt.NDArray[np.float64] | npt.NDArray[np.bool_]
 
 _LEAF_BITS = 8  # groups of 256 ranks: a rank and a count within a group both fit one byte
 _DIGIT_BITS = 6
 _MAX_DIGITS = 256  # a digit is one byte
 _CHUNK = 64
 _BLOCK = 1 << 18  # bytes compared at a time: three such blocks fit a one-megabyte second-level cache
+_SLAB = 1 << 14  # rows whose histograms are made at a time, for the same reason
 
 
-def dominated_weight(rank: IntVector, weight: Vector) -> float:
+def dominated_weight(rank: IntVector, weight: Weights) -> float:
     """Sum of ``weight[i]`` over the pairs ``i < j`` with ``rank[i] < rank[j]``.
 
     Parameters
     ----------
     rank : int32 array, shape (n,)
         A permutation of 0..n-1.
-    weight : float64 array, shape (n,)
-        What a pair counts for, decided by its earlier row. Whole numbers are summed exactly up to 2**53.
+    weight : float64 or bool array, shape (n,)
+        What a pair counts for, decided by its earlier row; bool moves an eighth of the memory. Sums are taken in
+        float64, so whole numbers are exact up to 2**53.
 
     Examples
     --------
@@ -58,7 +59,7 @@ def dominated_weight(rank: IntVector, weight: Vector) -> float:
         digits = (rank >> shift).astype(np.uint8)
         if size < rank.size:  # above the digit stand the leading ones, equal throughout a group
             digits &= n_digits - 1
-        total += _between_chunks(digits, weight, n_digits, chunks_in_group=size // _CHUNK)
+        total += _between_chunks(digits, weight, n_digits, size=size)
         total += _within_chunks(digits, weight, chunk=_CHUNK)
         order = _regroup(digits, size)
         rank, weight = rank.take(order), weight.take(order)
@@ -66,7 +67,7 @@ def dominated_weight(rank: IntVector, weight: Vector) -> float:
     return total + _within_chunks(rank.astype(np.uint8), weight, chunk=size)
 
 
-def _pad(rank: IntVector, weight: Vector, *, multiple: int) -> tuple[IntVector, Vector]:
+def _pad(rank: IntVector, weight: Weights, *, multiple: int) -> tuple[IntVector, Weights]:
     """Fill up to a whole number of groups with rows that belong to no counted pair.
 
     They come first, so no row is earlier than they are, and they weigh nothing as the earlier row themselves.
@@ -74,7 +75,7 @@ def _pad(rank: IntVector, weight: Vector, *, multiple: int) -> tuple[IntVector, 
     n = rank.size
     missing = -n % multiple
     filler = np.arange(n, n + missing, dtype=np.int32)
-    return np.concatenate([filler, rank]), np.concatenate([np.zeros(missing), weight])
+    return np.concatenate([filler, rank]), np.concatenate([np.zeros(missing, dtype=weight.dtype), weight])
 
 
 def _regroup(digits: Bytes, size: int) -> npt.NDArray[np.int64]:
@@ -84,7 +85,7 @@ def _regroup(digits: Bytes, size: int) -> npt.NDArray[np.int64]:
     return order.ravel()
 
 
-def _within_chunks(digits: Bytes, weight: Vector, *, chunk: int) -> float:
+def _within_chunks(digits: Bytes, weight: Weights, *, chunk: int) -> float:
     """Sum the weights of the pairs in one chunk whose later row has the larger digit."""
     digits, weight = digits.reshape(-1, chunk), weight.reshape(-1, chunk)
     total = 0.0
@@ -99,18 +100,25 @@ def _within_chunks(digits: Bytes, weight: Vector, *, chunk: int) -> float:
             np.greater(values[shift:], values[:-shift], out=hit)
             np.add(later[:-shift], hit.view(np.uint8), out=later[:-shift])
         counts = np.ascontiguousarray(later.T).reshape(-1).astype(np.float64)
-        total += float(np.dot(counts, weight[start : start + step].reshape(-1)))
+        total += float(np.dot(counts, weight[start : start + step].reshape(-1).astype(np.float64)))
     return total
 
 
-def _between_chunks(digits: Bytes, weight: Vector, n_digits: int, *, chunks_in_group: int) -> float:
+def _between_chunks(digits: Bytes, weight: Weights, n_digits: int, *, size: int) -> float:
     """Sum the weights of the pairs in different chunks of one group whose later row has the larger digit."""
-    n_chunks = digits.size // _CHUNK
-    cell = (np.arange(n_chunks, dtype=np.int64) * n_digits).repeat(_CHUNK)
-    cell += digits
-    shape = (-1, chunks_in_group, n_digits)
-    counts = np.bincount(cell, minlength=n_chunks * n_digits).reshape(shape)
-    weights = np.bincount(cell, weights=weight, minlength=n_chunks * n_digits).reshape(shape)
-    # Weight of all earlier chunks with a smaller digit, for each chunk and digit.
-    earlier = torch.from_numpy(weights).cumsum(1)[:, :-1].cumsum(2)[:, :, :-1].numpy()
-    return float(np.einsum("gcd,gcd->", earlier, counts[:, 1:, 1:]))
+    total = 0.0
+    step = min(size, _SLAB)
+    first_cell = (np.arange(step // _CHUNK, dtype=np.int64) * n_digits).repeat(_CHUNK)
+    for start in range(0, digits.size, step):
+        if start % size == 0:
+            earlier = torch.zeros(n_digits, dtype=torch.float64)  # weight of each digit in the chunks already passed
+        rows = slice(start, start + step)
+        cell = first_cell[: digits[rows].size] + digits[rows]
+        n_cells = cell.size // _CHUNK * n_digits
+        counts = np.bincount(cell, minlength=n_cells).reshape(-1, n_digits)
+        weights = torch.from_numpy(np.bincount(cell, weights=weight[rows], minlength=n_cells)).view(-1, n_digits)
+        passed = weights.cumsum(0).add_(earlier)
+        smaller = (passed - weights).cumsum(1)[:, :-1]  # of the chunks before this one, all smaller digits together
+        total += float(np.vdot(smaller.numpy(), counts[:, 1:]))
+        earlier = passed[-1]
+    return total

@@ -26,7 +26,9 @@ def sortable(values: FloatArray) -> Keys:
     """
     signed = np.int32 if values.dtype == np.float32 else np.int64
     bits: Keys = (values + values.dtype.type(0)).view(signed)
-    bits ^= (bits >> (8 * bits.itemsize - 1)) & np.iinfo(signed).max
+    flip = bits >> (8 * bits.itemsize - 1)
+    flip &= np.iinfo(signed).max
+    bits ^= flip
     return bits
 
 
@@ -37,7 +39,7 @@ def sortable_time(time: FloatArray, event: BoolArray) -> Keys:
     the lowest one. The bits of a time, which is not negative, fill 63 bits; with the censoring bit they fill all 64,
     and flipping the highest one makes the order of unsigned integers that of signed ones.
     """
-    key = sortable(time.astype(np.float64, copy=False))
+    key: Keys = np.add(time, 0.0, dtype=np.float64).view(np.int64)
     key <<= 1
     key |= ~event
     key ^= np.int64(np.iinfo(np.int64).min)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.metrics.dominance import IntVector, dominated_weight
-from xcal.metrics.inputs import Vector
+from xcal.metrics.dominance import IntVector, Weights, dominated_weight
 from xcal.metrics.ordering import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
 
 
@@ -54,9 +53,9 @@ def pair_weights(
     arranged = by_score[::-1]
     keys, order = stable_sort(sortable_time(time, event)[arranged])
     starts_group = starts_run(keys)  # a group: the rows of one time that are all events or all censored
-    weights = is_event_key(keys).astype(np.float64)
+    weights: Weights = is_event_key(keys)
     if weight is not None:
-        weights *= weight[arranged[order]]
+        weights = weights * weight[arranged[order]].astype(np.float64)
     comparable = _comparable_weight(starts_group, weights)
     rank, tied = (time.size - 1 - order).astype(np.int32), 0.0
     del by_score, arranged, keys, order  # 24 bytes a row less while the pairs are counted
@@ -72,29 +71,28 @@ def _rank(score: FloatArray) -> tuple[Indices, IntVector | None]:
     return order, None if starts.all() else np.cumsum(starts, dtype=np.int32)
 
 
-def _comparable_weight(starts_group: BoolArray, weights: Vector) -> float:
+def _comparable_weight(starts_group: BoolArray, weights: Weights) -> float:
     """All rows after the end of an event's group outlast it."""
     n = starts_group.size
     if starts_group.all():
         return float(np.dot(weights, np.arange(n - 1, -1, -1, dtype=np.float64)))
     starts = np.flatnonzero(starts_group)
-    return float(np.dot(np.add.reduceat(weights, starts), n - np.append(starts[1:], n)))
+    return float(np.dot(np.add.reduceat(weights, starts, dtype=np.float64), n - np.append(starts[1:], n)))
 
 
-def _break_ties(rank: IntVector, starts_group: BoolArray, weights: Vector) -> tuple[IntVector, float]:
+def _break_ties(rank: IntVector, starts_group: BoolArray, weights: Weights) -> tuple[IntVector, float]:
     """Turn ranks with ties into a permutation under which no tied pair looks concordant; weigh the tied pairs.
 
     Among equal scores the later row gets the smaller rank. In that order a run of equal scores begins with its
-    latest group, so the rows of the run that outlast an event are those before its own group begins.
+    latest group, so the rows of the run that outlast an event stand between the start of the run and that of its group.
     """
     n = rank.size
     sorted_rank, order = stable_sort(np.ascontiguousarray(rank[::-1]))
     position = n - 1 - order
+    place = np.arange(n, dtype=np.int32)
     permutation = np.empty(n, dtype=np.int32)
-    permutation[position] = np.arange(n, dtype=np.int32)
-    group = np.cumsum(starts_group, dtype=np.int32)[position]
+    permutation[position] = place
     new_run = starts_run(sorted_rank)
-    new_part = new_run | starts_run(group)
-    parts = np.flatnonzero(new_part)
-    run_of_part = np.flatnonzero(new_run)[np.cumsum(new_run[parts]) - 1]
-    return permutation, float(np.dot(np.add.reduceat(weights[position], parts), parts - run_of_part))
+    new_part = new_run | starts_run(np.cumsum(starts_group, dtype=np.int32)[position])
+    outlasting = np.maximum.accumulate(place * new_part) - np.maximum.accumulate(place * new_run)
+    return permutation, float(np.dot(outlasting.astype(np.float64), weights[position]))

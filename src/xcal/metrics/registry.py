@@ -120,7 +120,8 @@ def _d_calibration(p: Predictions) -> Mapping[str, float]:
 def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
     from xcal.calibration import d_calibration
 
-    return {"d_calibration_p": float(d_calibration(p.cdf, p.event, n_bins=p.n_bins).p_value)}
+    p_value = d_calibration(p.cdf, p.event, n_bins=p.n_bins).p_value
+    return {"d_calibration_p": float("nan") if p_value is None else p_value}
 
 
 def _slope(p: Predictions) -> Mapping[str, float]:

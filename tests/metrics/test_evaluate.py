@@ -1,0 +1,204 @@
+"""The table of all metrics: equal to the single functions, reproducible, readable."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.integrate import trapezoid
+
+from tests.metrics.simulate import survival_data
+from xcal.calibration import d_calibration
+from xcal.metrics import (
+    METRICS,
+    brier_score,
+    calibration_slope,
+    concordance_index,
+    evaluate,
+    integrated_brier_score,
+    integrated_calibration_index,
+    kaplan_meier,
+    km_calibration,
+    one_calibration,
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return survival_data(400, rng=np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module")
+def times():
+    return np.linspace(0.05, 3.0, 60)
+
+
+def test_every_value_is_that_of_its_own_function(data, times):
+    survival, rows = data.survival(times, 1.2), {"time": data.time, "event": data.event}
+    train = survival_data(300, rng=np.random.default_rng(1))
+    censoring = kaplan_meier(time=train.time, event=train.event, of="censoring")
+    cdf, predicted, at = -np.expm1(-1.2 * data.rate * data.time), 1 / data.rate, times[20]
+    result = evaluate(
+        **rows, cdf=cdf, predicted_time=predicted, survival=survival, times=times, at=at, censoring=censoring
+    )
+    p = 1 - survival[:, 20]
+    slope, ici = calibration_slope(cdf, event=data.event), integrated_calibration_index(p, at=at, **rows)
+    expected = {
+        "concordance_harrell": concordance_index(**rows, predicted_time=predicted).value,
+        "concordance_uno": concordance_index(**rows, predicted_time=predicted, method="uno", censoring=censoring).value,
+        "concordance_antolini": concordance_index(**rows, survival=survival, times=times, interpolation="linear").value,
+        "brier": brier_score(survival[:, 20], at, **rows, censoring=censoring).values[0],
+        "integrated_brier": integrated_brier_score(survival, times, **rows, censoring=censoring).value,
+        "d_calibration": d_calibration(cdf, data.event).value,
+        "d_calibration_p": d_calibration(cdf, data.event).p_value,
+        "calibration_slope": slope.slope,
+        "calibration_intercept": slope.intercept,
+        "one_calibration_p": one_calibration(p, at=at, **rows).p_value,
+        "ici": ici.value,
+        "e50": ici.e50,
+        "e90": ici.e90,
+        "emax": ici.emax,
+        "km_calibration": km_calibration(survival, times, **rows).value,
+    }
+    assert [score.name for score in result.scores] == list(expected)
+    for name, value in expected.items():
+        assert result[name].value == pytest.approx(value, rel=1e-9), name
+        assert np.isnan(result[name].lower)
+    assert result.skipped == {}
+
+
+def test_curves_alone_give_f_at_the_own_time_and_the_restricted_mean(data, times):
+    derived = evaluate(time=data.time, event=data.event, survival=data.survival(times), times=times)
+    start = np.concatenate([[0.0], times])
+    curves = np.column_stack([np.ones(400), data.survival(times)])
+    own = np.array([1 - np.interp(t, start, curve) for t, curve in zip(data.time, curves, strict=True)])
+    given = evaluate(time=data.time, event=data.event, cdf=own, predicted_time=trapezoid(curves, start, axis=1))
+    for name in ("concordance_harrell", "d_calibration", "calibration_slope"):
+        assert derived[name].value == pytest.approx(given[name].value, rel=1e-9)
+
+
+def test_steps_are_read_as_steps():
+    # S is 1 until 1, then 0.6 until 2, then 0.2: areas 1.6, and F at the own times 0.4 and 0.8.
+    result = evaluate(
+        time=[1.5, 9.0],
+        event=[1, 1],
+        survival=[[0.6, 0.2], [0.6, 0.2]],
+        times=[1.0, 2.0],
+        interpolation="step",
+        metrics=["calibration_slope", "harrell"],
+    )
+    expected = calibration_slope([0.4, 0.8], event=[1, 1])
+    assert result["calibration_slope"].value == pytest.approx(expected.slope)
+    assert result["concordance_harrell"].value == 0.5
+
+
+def test_a_single_grid_time_has_no_integral():
+    result = evaluate(time=[1, 2, 3], event=[1, 1, 1], survival=[[0.3], [0.5], [0.7]], times=[1.5])
+    assert np.isnan(result["integrated_brier"].value)
+    assert np.isfinite(result["concordance_antolini"].value)
+
+
+def test_says_what_it_could_not_compute(data):
+    result = evaluate(time=data.time, event=data.event, predicted_time=1 / data.rate)
+    assert [score.name for score in result.scores] == ["concordance_harrell", "concordance_uno"]
+    assert result.skipped["d_calibration"] == "cdf"
+    assert "not computed without cdf: d_calibration" in repr(result)
+    with pytest.raises(KeyError, match="'ici'; there are concordance_harrell"):
+        result["ici"]
+
+
+def test_bootstrap_intervals_are_reproducible_and_hold_the_value(data, times):
+    def run(seed):
+        return evaluate(
+            time=data.time,
+            event=data.event,
+            survival=data.survival(times),
+            times=times,
+            metrics=["harrell", "uno", "integrated_brier", "d_calibration_p"],
+            n_bootstrap=60,
+            generator=np.random.default_rng(seed),
+        )
+
+    first, again, other = run(1), run(1), run(2)
+    assert first.scores == again.scores or repr(first) == repr(again)
+    assert first["concordance_harrell"].lower != other["concordance_harrell"].lower
+    for name in ("concordance_harrell", "concordance_uno", "integrated_brier"):
+        assert first[name].lower < first[name].value < first[name].upper
+    assert np.isnan(first["d_calibration_p"].lower)
+
+
+def test_the_bootstrap_interval_covers_as_often_as_it_says():
+    # Harrell's index of uninformative predictions is 0.5 by symmetry.
+    rng = np.random.default_rng(7)
+    covered = 0
+    for _ in range(100):
+        data = survival_data(100, rng=rng)
+        result = evaluate(
+            time=data.time,
+            event=data.event,
+            predicted_time=rng.normal(size=100),
+            metrics=["harrell"],
+            n_bootstrap=60,
+            level=0.9,
+            generator=rng,
+        )
+        covered += result["concordance_harrell"].lower < 0.5 < result["concordance_harrell"].upper
+    # 90 % of 100 with a standard error of 3 %.
+    assert 80 <= covered <= 98
+
+
+def test_as_a_frame(data):
+    frame = evaluate(time=data.time, event=data.event, predicted_time=1 / data.rate).to_frame()
+    assert list(frame.columns) == ["value", "lower", "upper", "ideal"]
+    assert frame.loc["concordance_harrell", "ideal"] == 1
+
+
+def test_the_table_is_aligned(data, times):
+    result = evaluate(
+        time=data.time,
+        event=data.event,
+        survival=data.survival(times),
+        times=times,
+        n_bootstrap=5,
+        generator=np.random.default_rng(0),
+        metrics=["harrell", "brier"],
+    )
+    head, title, *lines = repr(result).splitlines()
+    assert head.startswith("400 rows, ")
+    assert title.split() == ["metric", "value", "95%", "interval", "ideal"]
+    assert [line.split()[0] for line in lines] == ["concordance_harrell", "brier"]
+    assert len({len(line) for line in [title, *lines]}) == 1
+
+
+def test_the_default_time_is_the_median_event_time(data):
+    result = evaluate(time=data.time, event=data.event, predicted_time=1 / data.rate)
+    assert result.at == np.median(data.time[data.event])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "cdf, predicted_time, survival: expected at least one kind of prediction, got none"),
+        ({"survival": [[0.5], [0.5]]}, "survival, times: expected both or neither, got only one of them"),
+        ({"cdf": [0.5, 0.5], "metrics": ["auc"]}, "metrics: expected one of 'harrell'.*got 'auc'"),
+        ({"cdf": [0.5, 0.5], "n_bootstrap": 5}, "generator: expected a numpy.random.Generator"),
+        ({"cdf": [0.5, 0.5], "level": 95}, "level: expected a number between 0 and 1, got 95"),
+        ({"cdf": [0.5, 0.5], "censoring": "km"}, "censoring: expected None or kaplan_meier.*got str"),
+    ],
+)
+def test_refuses(given, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(time=[1, 2], event=[1, 1], **given)
+
+
+def test_all_names_are_known():
+    assert len(METRICS) == len(set(METRICS)) == 11
+
+
+def test_importing_the_metrics_pulls_in_only_the_core():
+    script = (
+        "import sys, xcal.metrics; "
+        "print([m for m in ('pandas', 'sklearn', 'matplotlib', 'numba', 'lifelines', 'sksurv') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
