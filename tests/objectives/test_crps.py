@@ -182,6 +182,24 @@ def test_gradients_in_all_parameters(name: str) -> None:
         assert torch.autograd.gradcheck(lambda *ps, e=event: survival_crps(make(*ps), time, e), (loc, scale), atol=1e-6)
 
 
+@pytest.mark.parametrize("distribution", [LogNormal, Weibull, LogLogistic])
+@pytest.mark.parametrize("log_spread", [3.0, 5.0, 20.0])
+@pytest.mark.parametrize("at", [0.0, 0.5, 100.0])
+def test_a_censored_row_has_a_finite_gradient_where_the_right_integral_overflows(
+    distribution: type, log_spread: float, at: float
+) -> None:
+    first = torch.tensor([0.0 if distribution is LogNormal else 1.0], requires_grad=True)
+    spread = torch.tensor([log_spread])
+    second = (spread if distribution is LogNormal else torch.exp(-spread)).requires_grad_()
+    value = survival_crps(distribution(first, second), torch.tensor([at]), torch.tensor([False]))
+    value.sum().backward()
+    assert value.isfinite().all()
+    assert first.grad is not None
+    assert second.grad is not None
+    assert first.grad.isfinite().all()
+    assert second.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_single_precision_is_close_and_finite_far_out(name: str) -> None:
     _, _, make = FAMILIES[name]

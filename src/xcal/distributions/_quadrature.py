@@ -80,8 +80,15 @@ def squared_cdf_below(law: StandardLaw, time: Tensor, w: Tensor, scale: Tensor) 
     return time * (saturated + bent)
 
 
-def squared_sf_above(law: StandardLaw, at_zero: Tensor, w: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
-    """Integrate S^2 from a time to infinity; `at_zero` marks rows whose time is zero and whose `w` is a stand-in."""
+def squared_sf_above(
+    law: StandardLaw, at_zero: Tensor, w: Tensor, loc: Tensor, scale: Tensor, needed: Tensor | None = None
+) -> Tensor:
+    """Integrate S^2 from a time to infinity; `at_zero` marks rows whose time is zero and whose `w` is a stand-in.
+
+    Rows that are not `needed` get standard parameters: in float32 a scale of 19 already overflows.
+    """
+    if needed is not None:
+        loc, scale = torch.where(needed, loc, 0.0), torch.where(needed, scale, 1.0)
     w = torch.where(at_zero, law.low - 1.0, w)
     with torch.no_grad():
         lower, upper = law.window_above(w, scale)

@@ -61,8 +61,12 @@ class SurvivalDistribution(ABC):
         """Integral of ``F(z)^2`` for z from 0 to `time`: what a censored row pays in the survival CRPS."""
 
     @abstractmethod
-    def squared_survival_above(self, time: Tensor) -> Tensor:
-        """Integral of ``S(z)^2`` for z from `time` to infinity: what an event pays on top."""
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
+        """Integral of ``S(z)^2`` for z from `time` to infinity: what an event pays on top.
+
+        Rows that are not `needed` may hold any finite number. It can overflow where S falls slowly; the gradient of an
+        infinite number that nobody asked for would be NaN.
+        """
 
     def log_density(self, time: Tensor) -> Tensor:
         """Log-density at `time`: ``log_prob`` for a continuous distribution, log(mass / width) for a discrete one."""
@@ -94,10 +98,10 @@ class SurvivalDistribution(ABC):
     def survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
         """Survival CRPS, one value a row: ``int_0^y F^2 + event * int_y^inf S^2`` (x-cal, appendix on survival CRPS).
 
-        A ``where`` and not a product: the right integral may be infinite, and an infinite value times zero is NaN.
+        A ``where`` and not a product: the right integral of an event may be infinite, and infinity times zero is NaN.
         """
         below = self.squared_cdf_below(time)
-        return torch.where(event, below + self.squared_survival_above(time), below)
+        return torch.where(event, below + self.squared_survival_above(time, event), below)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_shape={tuple(self.batch_shape)})"

@@ -116,8 +116,8 @@ class DiscreteDistribution(SurvivalDistribution):
         """Integral of F^2 from 0 to `time`, exactly."""
         return _keep_nan(time, self._reading.squared_cdf_below(self._bins, time))
 
-    def squared_survival_above(self, time: Tensor) -> Tensor:
-        """Integral of S^2 from `time` to infinity, exactly."""
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
+        """Integral of S^2 from `time` to infinity, exactly; finite for every row, so `needed` changes nothing."""
         return _keep_nan(time, self._reading.squared_survival_above(self._bins, time))
 
     def published_event(self, time: Tensor, event: Tensor) -> Tensor:

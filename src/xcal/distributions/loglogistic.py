@@ -119,15 +119,17 @@ class LogLogistic(SurvivalDistribution):
         _, u, _ = self._log_odds(time)
         return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), u, 1.0 / self.concentration)
 
-    def squared_survival_above(self, time: Tensor) -> Tensor:
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature; infinite for a concentration of 1/2 or less."""
         _, u, at_zero = self._log_odds(time)
-        spread = 1.0 / self.concentration
+        spread, log_scale = 1.0 / self.concentration, self._log_scale
+        if needed is not None:
+            spread, log_scale = torch.where(needed, spread, 1.0), torch.where(needed, log_scale, 0.0)
         finite = spread < 2
         spread = torch.where(finite, spread, 1.0)
         decay = 2.0 - spread
         # Above CUT the integrand is spread * exp(loc + (spread - 2) u), to 2 exp(-CUT).
         start = torch.clamp(torch.where(at_zero, -CUT, u), min=CUT)
-        tail = spread / decay * torch.exp(self._log_scale - decay * start)
-        middle = squared_sf_above(_LAW, at_zero, u, self._log_scale, spread)
+        tail = spread / decay * torch.exp(log_scale - decay * start)
+        middle = squared_sf_above(_LAW, at_zero, u, log_scale, spread)
         return torch.where(finite, middle + tail, math.inf)

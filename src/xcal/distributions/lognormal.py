@@ -119,10 +119,10 @@ class LogNormal(SurvivalDistribution):
         _, z, _ = self._standardise(time)
         return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), z, self.scale)
 
-    def squared_survival_above(self, time: Tensor) -> Tensor:
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature."""
         _, z, at_zero = self._standardise(time)
-        return squared_sf_above(_LAW, at_zero, z, self.loc, self.scale)
+        return squared_sf_above(_LAW, at_zero, z, self.loc, self.scale, needed)
 
     def published_survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
         """Trapezoid rule as published, with its wrong right tail."""

@@ -82,9 +82,9 @@ class Shifted(SurvivalDistribution):
         skipped = self.base.squared_cdf_below(torch.full_like(time, self.shift))
         return self.base.squared_cdf_below(torch.clamp(time, min=0.0) + self.shift) - skipped
 
-    def squared_survival_above(self, time: Tensor) -> Tensor:
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of ``base.survival(z + shift)^2`` for z from `time` to infinity."""
-        return self.base.squared_survival_above(time + self.shift)
+        return self.base.squared_survival_above(time + self.shift, needed)
 
     def published_event(self, time: Tensor, event: Tensor) -> Tensor:
         """As `base` says."""

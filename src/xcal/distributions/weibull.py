@@ -128,8 +128,8 @@ class Weibull(SurvivalDistribution):
         _, u, _ = self._log_cumulative(time)
         return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), u, 1.0 / self.concentration)
 
-    def squared_survival_above(self, time: Tensor) -> Tensor:
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature."""
         _, u, at_zero = self._log_cumulative(time)
         start = torch.clamp(u, max=_LATEST)
-        return squared_sf_above(_LAW, at_zero, start, self._log_scale, 1.0 / self.concentration)
+        return squared_sf_above(_LAW, at_zero, start, self._log_scale, 1.0 / self.concentration, needed)
