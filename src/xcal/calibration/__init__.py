@@ -1,9 +1,10 @@
 """D-calibration, measured and optimised. Usable alone: numbers in, numbers out; torch, numpy and scipy only."""
 
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.dcalibration import DCalibrationResult, GroupedDCalibration, d_calibration
+from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.loss import XCALLoss, xcal_penalty
 from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.results import DCalibrationResult, GroupedDCalibration
 from xcal.calibration.softbins import SoftBins, soft_membership
 from xcal.calibration.streaming import DCalibration
 

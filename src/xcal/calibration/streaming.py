@@ -10,8 +10,6 @@ import numpy as np
 from xcal._checks import as_event, as_numpy, as_probability, fail
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import (
-    DCalibrationResult,
-    Method,
     as_censoring_survival,
     check_choices,
     inverse_weights,
@@ -19,6 +17,7 @@ from xcal.calibration.dcalibration import (
     result,
 )
 from xcal.calibration.histogram import MAX_SHARE, BinSums, Floats, Masses, bin_sums, locate, weighted
+from xcal.calibration.results import DCalibrationResult, Method
 from xcal.calibration.significance import akritas, pearson
 
 

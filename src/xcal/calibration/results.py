@@ -1,0 +1,93 @@
+"""What a measurement of D-calibration gives back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from xcal.calibration.bins import Edges
+from xcal.calibration.histogram import Floats
+
+Method = Literal["uniform", "ipcw", "km"]
+PValue = Literal["akritas", "simulated", "pearson"]
+
+
+@dataclass(frozen=True, eq=False)
+class DCalibrationResult:
+    """D-calibration of one model on one set of rows.
+
+    Attributes
+    ----------
+    value : float
+        Sum over bins of (mass - width)^2: the D-cal of the paper. Zero is perfect.
+    floor : float
+        What a perfect model scores on average at this n and this censoring. A value near it is noise.
+    histogram : ndarray of shape (n_bins,)
+        Mass of each bin; sums to one.
+    edges : ndarray of shape (n_bins + 1,)
+        Bins are [a, b), the last one closed; a row on an edge counts once, in the bin on its right.
+    statistic, p_value, df : float, float, int or None
+        Test of a perfect model. None where no p-value was asked for; a simulated one has no degrees of freedom.
+    n, n_censored : int
+        Rows, and how many of them are censored.
+    method, test : str
+        How censored rows were treated, and which test gave the p-value.
+    error_bound : float
+        Largest possible difference of `value` from that of the rows themselves; above zero only where a fine grid
+        stood in for them (`DCalibration` with ``method="km"``).
+    """
+
+    value: float
+    floor: float
+    histogram: Floats
+    edges: Edges
+    statistic: float | None
+    p_value: float | None
+    df: int | None
+    n: int
+    n_censored: int
+    method: Method
+    test: PValue | None
+    error_bound: float = 0.0
+
+    def __repr__(self) -> str:
+        head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
+        censored = f"{self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
+        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}, {censored}"
+        tested = ""
+        if self.p_value is not None:
+            # Smaller than the smallest number there is: not zero.
+            tested = f", p {f'= {self.p_value:.3g}' if self.p_value else '< 1e-300'} ({self.test})"
+        widths = np.diff(self.edges)
+        bars = "".join(
+            "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
+        )
+        return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (even is calibrated)"
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedDCalibration:
+    """D-calibration of the whole and within each group.
+
+    Attributes
+    ----------
+    whole : DCalibrationResult
+    groups : mapping of label to DCalibrationResult
+    """
+
+    whole: DCalibrationResult
+    groups: Mapping[Any, DCalibrationResult]
+
+    @property
+    def value(self) -> float:
+        """D-calibration within groups, summed with the groups' shares of the rows."""
+        return sum(r.value * r.n for r in self.groups.values()) / self.whole.n
+
+    def __repr__(self) -> str:
+        lines = [f"{'group':>12}  {'n':>9}  {'censored':>8}  {'D-cal':>9}  {'floor':>9}  {'p':>8}"]
+        for label, r in [("whole", self.whole), *self.groups.items()]:
+            p = "" if r.p_value is None else f"{r.p_value:.3g}"
+            share = r.n_censored / r.n
+            lines.append(f"{label!s:>12}  {r.n:>9,}  {share:>8.0%}  {r.value:>9.3g}  {r.floor:>9.3g}  {p:>8}")
+        return "\n".join(lines)
