@@ -1,0 +1,99 @@
+"""The target of a survival model: a time and an event a row, in one array that travels through scikit-learn.
+
+The form is that of scikit-survival, a structured array with a boolean and a numeric field, so that either library takes
+the other's targets.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, FloatArray, as_event, as_time, fail
+
+_DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
+
+
+def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
+    """Put times and events together, by name, as the `y` of an estimator.
+
+    Parameters
+    ----------
+    time : array-like of shape (n,)
+        Time of the event or of censoring: finite and not negative.
+    event : array-like of shape (n,)
+        True or 1 where the event happened, False or 0 where the row is censored.
+
+    Returns
+    -------
+    structured array of shape (n,) with fields ``event`` and ``time``
+
+    Examples
+    --------
+    >>> y = Surv(time=[5.0, 3.0], event=[1, 0])
+    >>> y["time"], y["event"]
+    (array([5., 3.]), array([ True, False]))
+    """
+    t = as_time(time)
+    y = np.empty(t.size, dtype=_DTYPE)
+    y["time"] = t
+    y["event"] = as_event(event, t.size, reference="time")
+    return y
+
+
+def time_and_event(y: Any, *, name: str = "y") -> tuple[FloatArray, BoolArray]:
+    """Read times and events from any form of target.
+
+    Parameters
+    ----------
+    y : structured array, data frame or mapping
+        A structured array with one boolean and one numeric field, in either order and under any names, as
+        scikit-survival makes it; or a pandas or polars data frame, or a dict, with the columns ``time`` and ``event``.
+    name : str
+        What to call it in an error.
+
+    Returns
+    -------
+    time : float64 array of shape (n,)
+    event : bool array of shape (n,)
+
+    Examples
+    --------
+    >>> time_and_event({"time": [1.0, 2.0], "event": [True, False]})
+    (array([1., 2.]), array([ True, False]))
+    """
+    time, event = _columns(y, name)
+    t = as_time(time, name=f"{name}['time']")
+    return t.astype(np.float64, copy=False), as_event(
+        event, t.size, reference=f"{name}['time']", name=f"{name}['event']"
+    )
+
+
+def _columns(y: Any, name: str) -> tuple[Any, Any]:
+    names = getattr(getattr(y, "dtype", None), "names", None)
+    if names is not None:
+        return _fields(y, names, name)
+    columns = y if isinstance(y, dict) else getattr(y, "columns", None)
+    if columns is None:
+        fail(name, "Surv(time=..., event=...) or a data frame with columns time and event", _describe(y))
+    missing = [column for column in ("time", "event") if column not in list(columns)]
+    if missing:
+        fail(name, "columns time and event", f"columns {', '.join(map(str, columns))}")
+    return np.asarray(y["time"]), np.asarray(y["event"])
+
+
+def _fields(y: npt.NDArray[np.void], names: tuple[str, ...], name: str) -> tuple[Any, Any]:
+    """Boolean field and numeric field of a structured array, whatever they are called."""
+    if y.ndim != 1:
+        fail(name, "a one-dimensional structured array", f"shape {y.shape}")
+    flags = [field for field in names if y.dtype[field].kind == "b"]
+    numbers = [field for field in names if y.dtype[field].kind in "iuf"]
+    if len(names) != 2 or len(flags) != 1 or len(numbers) != 1:
+        fields = ", ".join(f"{field} ({y.dtype[field]})" for field in names)
+        fail(name, "one boolean field (the event) and one numeric field (the time)", fields)
+    return y[numbers[0]], y[flags[0]]
+
+
+def _describe(y: Any) -> str:
+    shape = getattr(y, "shape", None)
+    return type(y).__name__ if shape is None else f"{type(y).__name__} of shape {tuple(shape)}"

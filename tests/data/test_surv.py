@@ -1,0 +1,71 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sksurv.util import Surv as SksurvSurv
+
+from xcal.data import Surv, time_and_event
+
+TIME, EVENT = [5.0, 3.0, 8.0], [True, False, True]
+FORMS = {
+    "ours": Surv(time=TIME, event=EVENT),
+    "scikit-survival": SksurvSurv.from_arrays(EVENT, TIME),
+    "other order and names": np.array(list(zip(TIME, EVENT, strict=True)), dtype=[("days", "f4"), ("died", "?")]),
+    "integer times": np.array(list(zip(EVENT, [5, 3, 8], strict=True)), dtype=[("e", "?"), ("t", "i8")]),
+    "dict": {"time": TIME, "event": [1, 0, 1]},
+    "pandas": pd.DataFrame({"event": [1, 0, 1], "time": TIME, "other": 0}, index=[7, 7, 9]),
+    "torch": {"time": torch.tensor(TIME), "event": torch.tensor(EVENT)},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same(form):
+    time, event = time_and_event(FORMS[form])
+    np.testing.assert_array_equal(time, TIME)
+    np.testing.assert_array_equal(event, EVENT)
+    assert (time.dtype, event.dtype) == (np.float64, np.bool_)
+
+
+def test_scikit_survival_takes_ours():
+    from sksurv.util import check_y_survival
+
+    event, time = check_y_survival(Surv(time=TIME, event=EVENT))
+    np.testing.assert_array_equal(time, TIME)
+    np.testing.assert_array_equal(event, EVENT)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("time", "event", "message"),
+    [
+        ([1.0, NAN], [1, 0], "time: expected finite times, zero or larger, got nan at row 1"),
+        ([1.0, -1.0], [1, 0], "time: expected finite times, zero or larger, got -1.0 at row 1"),
+        ([1.0, 2.0], [1, 2], "event: expected True/False or 0/1.*, got 2 at row 1"),
+        ([1.0, 2.0], [1], "event: expected 2 rows, as many as time has, got 1"),
+        ([], [], "time: expected at least one row, got an empty array"),
+        ([[1.0]], [1], "time: expected a one-dimensional array"),
+        (["a"], [1], "time: expected an array of numbers"),
+    ],
+)
+def test_bad_rows(time, event, message):
+    with pytest.raises(ValueError, match=message):
+        Surv(time=time, event=event)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.ones(3), r"y: expected Surv\(time=..., event=...\) or a data frame .*, got ndarray of shape \(3,\)"),
+        ([(1, 2)], r"y: expected Surv\(time=..., event=...\) .*, got list"),
+        (None, "y: expected Surv.*, got NoneType"),
+        (pd.DataFrame({"time": [1.0], "died": [1]}), "y: expected columns time and event, got columns time, died"),
+        (np.zeros(2, dtype=[("a", "f8"), ("b", "f8")]), r"y: expected one boolean field .*, got a \(float64\), b"),
+        ({"time": [1.0, NAN], "event": [1, 1]}, r"y\['time'\]: expected finite times.* at row 1"),
+        ({"time": [1.0, 2.0], "event": [1, 5]}, r"y\['event'\]: expected True/False or 0/1.* got 5 at row 1"),
+    ],
+)
+def test_bad_targets(y, message):
+    with pytest.raises(ValueError, match=message):
+        time_and_event(y)
