@@ -1,6 +1,6 @@
 """The one way xcal refuses bad input.
 
-Every message has the same form, ``argument: expected ..., got ... (row i)``: what was wrong, where, and what was
+Every message has the same form, ``argument: expected ..., got ... at row i``: what was wrong, where, and what was
 expected instead. Checks run once, at the public doors; inner functions trust their arguments.
 """
 
@@ -32,6 +32,9 @@ def as_numpy(name: str, values: Any) -> npt.NDArray[Any]:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: expected numbers, got values of mixed or non-numeric type") from error
+    if array.dtype.names:
+        fields = ", ".join(array.dtype.names)
+        fail(name, "an array of numbers", f"a structured array with fields {fields}: pass one of them")
     if array.dtype.kind not in "biuf":
         fail(name, "an array of numbers", f"dtype {array.dtype}")
     return array

@@ -68,6 +68,15 @@ def test_the_km_grid_gets_better_with_more_cells():
     assert result.floor == pytest.approx(exact.floor, rel=0.02)
 
 
+@pytest.mark.parametrize("scale", [0.6, 2.0])
+def test_the_floor_holds_with_tied_values(scale):
+    """Many rows of one cell leave one after another; the floor of the grid is that of the rows to within a third."""
+    u, event, _ = survival_data(2000, scale, rng=np.random.default_rng(0))
+    u = np.round(u, 1)
+    exact = d_calibration(u, event, method="km").floor
+    assert DCalibration(method="km").update(u, event).compute().floor == pytest.approx(exact, rel=0.33)
+
+
 def test_ties_on_bin_edges_are_not_split_by_the_grid():
     u = np.repeat(np.arange(11) / 10, 20)
     event = np.arange(u.size) % 3 > 0

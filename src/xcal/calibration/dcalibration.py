@@ -2,7 +2,7 @@
 
 import warnings
 from functools import partial
-from math import isnan
+from itertools import pairwise
 from typing import Any, get_args, overload
 
 import numpy as np
@@ -18,7 +18,16 @@ from xcal._checks import (
     first_row,
 )
 from xcal.calibration.bins import Edges, bin_edges
-from xcal.calibration.histogram import Array, BinSums, Floats, Masses, bin_sums, locate, redistributed, weighted
+from xcal.calibration.histogram import (
+    Array,
+    BinSums,
+    Floats,
+    Masses,
+    edges_like,
+    locate,
+    redistributed,
+    weighted,
+)
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration, Method, PValue
 from xcal.calibration.significance import Test, akritas, pearson, simulated
 
@@ -95,7 +104,8 @@ def d_calibration(
         Observed times, for "ipcw" with a Kaplan-Meier curve of the censoring. Other methods do not use it.
     censoring_survival : array-like of shape (n,), optional
         For "ipcw": the probability of being uncensored just before each row's time, in (0, 1], by the user's own model.
-        Only events are used, so it must be positive wherever events can happen.
+        Give `time` as well where follow-up ends before everybody has had the event: rows that outlast the last event
+        then count too, and what is beyond it is not lost.
     groups : array-like of shape (n,), optional
         A label a row: one result a group and one for the whole.
     n_simulations, seed : int
@@ -127,51 +137,61 @@ def d_calibration(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         fail("seed", "an integer of 0 or more", repr(seed))
     t = None if time is None else as_time(time, u.size, reference="cdf")
-    g = None if censoring_survival is None else as_censoring_survival(censoring_survival, happened)
+    g = None
+    if censoring_survival is not None:
+        g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
+    labels = None if groups is None else _as_labels(groups, u.size)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(u, happened, t, g)
+    if g is not None and t is None:
+        inverse = 1 / g[happened]
+        if caution := lost_mass_caution(inverse.sum(), np.square(inverse).sum(), u.size):
+            warnings.warn(caution, stacklevel=2)
     if p_value == "pearson" and (caution := pearson_caution(whole.n, whole.n_censored)):
         warnings.warn(caution, stacklevel=2)
-    if groups is None:
+    if labels is None:
         return whole
     results = {}
-    labels = _as_labels(groups, u.size)
     for label in np.unique(labels):
         own = labels == label
         if g is not None and not happened[own].any():
-            fail("groups", "an event in every group, as method='ipcw' uses events only", f"none in group {label!r}")
+            fail("groups", "an event in every group, as method='ipcw' uses events only", f"none in group {label}")
         part = measure(u[own], happened[own], None if t is None else t[own], None if g is None else g[own])
-        results[label.item() if isinstance(label, np.generic) else label] = part
+        results[label.item() if labels.dtype.kind in "biufU" else label] = part
     return GroupedDCalibration(whole, results)
 
 
 def _as_labels(groups: Any, n: int) -> Array:
-    """One label a row: numbers or strings, none missing."""
-    labels = np.asarray(groups.detach().cpu() if hasattr(groups, "detach") else groups)
+    """One label a row: numbers, strings or dates, none missing."""
+    labels: Any = groups.detach().cpu().numpy() if hasattr(groups, "detach") else groups
+    if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
+        # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
+        listed = list(labels)
+        missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
+        if missing.any():
+            row = first_row(missing)
+            fail("groups", "a label for every row", listed[row], row)
+        if len({type(label) for label in listed}) > 1:
+            fail("groups", "labels of one type", f"{type(listed[0]).__name__} and others")
+        labels = np.asarray(labels)
     if labels.ndim != 1:
         fail("groups", "a one-dimensional array, one label a row", f"shape {labels.shape}")
     check_same_length("groups", labels, "cdf", n)
-    missing = np.zeros(n, dtype=np.bool_)
-    if labels.dtype.kind == "f":
-        missing = np.isnan(labels)
-    elif labels.dtype == object:
-        missing = np.array([label is None or (isinstance(label, float) and isnan(label)) for label in labels])
-    if missing.any():
-        row = first_row(missing)
-        fail("groups", "a label for every row", labels[row], row)
-    if labels.dtype == object and len({type(label) for label in labels}) > 1:
-        fail("groups", "labels of one type", "several types")
-    return labels
+    return np.asarray(labels)
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, NaT and pandas' NA: what is not equal to itself, or cannot say."""
+    try:
+        return label is None or bool(label != label)  # noqa: PLR0124 - that is the definition of NaN
+    except (TypeError, ValueError):
+        return True
 
 
 def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_survival: bool) -> None:
     """Refuse combinations that have no meaning, and say which ones have."""
-    if method == "ipcw" and has_time == has_survival:
-        fail(
-            "time" if not has_time else "censoring_survival",
-            "either time (for a Kaplan-Meier G) or censoring_survival (your own G) with method='ipcw'",
-            "both" if has_time else "neither",
-        )
+    if method == "ipcw" and not (has_time or has_survival):
+        fail("time", "time (for a Kaplan-Meier G) or censoring_survival (your own G) with method='ipcw'", "neither")
     if method != "ipcw" and has_survival:
         fail("method", "'ipcw' where censoring_survival is given", repr(method))
     if p_value == "pearson" and method != "uniform":
@@ -181,14 +201,14 @@ def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_su
         fail("p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value))
 
 
-def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_]) -> Array:
-    """Check the user's G at each row: in (0, 1] for events; rows that are censored do not use it."""
+def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_row: bool = False) -> Array:
+    """Check the user's G at each row: in (0, 1] for events, and for `every_row` where censored rows use it too."""
     g = as_floats("censoring_survival", values)
     check_same_length("censoring_survival", g, "cdf", event.size)
-    bad = ~((g > 0) & (g <= 1)) & event
+    bad = ~((g > 0) & (g <= 1)) & (event | every_row)
     if bad.any():
         row = first_row(bad)
-        fail("censoring_survival", "probabilities in (0, 1] for every event", g[row], row)
+        fail("censoring_survival", f"probabilities in (0, 1] for every {'row' if every_row else 'event'}", g[row], row)
     if not event.any():
         fail("event", "at least one event, as method='ipcw' uses events only", "none")
     return g
@@ -226,11 +246,11 @@ def _measure(
         masses = sums.uniform()
     elif method == "km":
         masses = redistributed(u, event, u, edges)
-    elif time is not None:
+    elif censoring_survival is None:
+        assert time is not None
         masses = redistributed(u, event, time, edges)
     else:
-        assert censoring_survival is not None
-        masses = weighted(*inverse_weights(u, event, censoring_survival, edges), edges)
+        masses = weighted(*inverse_weights(u, event, censoring_survival, edges, time), edges)
 
     n, n_censored = u.size, int(u.size - np.count_nonzero(event))
     test: Test | None = None
@@ -241,7 +261,8 @@ def _measure(
         test = pearson(masses.histogram, n, edges)
     elif p_value == "simulated":
         rng = np.random.default_rng(seed)
-        test = simulated(_estimator(method, edges), masses.histogram, u, event, edges, n_simulations, rng)
+        estimate, scale_free = _estimator(method, edges), method == "uniform"
+        test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
     return result(masses, edges, test, n, n_censored, method, p_value)
 
 
@@ -284,9 +305,34 @@ def _estimator(method: Method, edges: Edges) -> Any:
     return uniform if method == "uniform" else km
 
 
-def inverse_weights(u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges) -> tuple[Floats, Floats]:
-    """Sum 1 / G over the events of each bin, and its square."""
-    bins = locate(u[event].astype(np.float64), edges)
-    inverse = 1 / g[event].astype(np.float64)
-    n_bins = edges.size - 1
-    return bin_sums(bins, inverse, n_bins), bin_sums(bins, inverse**2, n_bins)
+def inverse_weights(
+    u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges, time: Array | None = None
+) -> tuple[Floats, Floats]:
+    """Sum 1 / G over the events of each bin, and its square.
+
+    With `time`, rows that outlast the last event count 1 / G as well and spread over [F, 1]: what happens after the end
+    of the follow-up would otherwise be missing.
+    """
+    sums, squares = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+    counted = event if time is None else event | (time >= time[event].max())
+    edge = edges_like(edges, u)
+    f, happened, inverse = u[counted].astype(np.float64), event[counted], 1 / g[counted].astype(np.float64)
+    bins, left = locate(f, edge), 1 - np.minimum(f, edge[-2])
+    for j, (a, b) in enumerate(pairwise(edge)):
+        spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
+        share = inverse * np.where(happened, bins == j, spread)
+        sums[j], squares[j] = share.sum(), np.square(share).sum()
+    return sums, squares
+
+
+def lost_mass_caution(total: float, squares: float, n: int) -> str | None:
+    """Return what to tell a user whose events do not stand for everybody, given the sums of 1 / G and its square."""
+    seen = total / n
+    # Three standard errors below all rows, and by enough to matter.
+    if seen + 3 * squares**0.5 / n > 0.97:
+        return None
+    return (
+        f"the events, weighted by 1 / censoring_survival, stand for {seen:.0%} of the rows only: follow-up ended "
+        "before the others could have theirs, and what they would add is missing. Give time as well, or use "
+        "method='km'."
+    )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,18 +20,21 @@ def _readable(*tensors: Tensor | None) -> bool:
     return not (on_gpu and torch.cuda.is_current_stream_capturing())
 
 
+def _is_true(flag: Tensor) -> bool:
+    """Read a flag; inside torch.func.vmap there is no single value to read, and nothing is refused."""
+    try:
+        return bool(flag)
+    except RuntimeError as error:
+        if "vmap" in str(error):
+            return False
+        raise
+
+
 def _refuse(name: str, expected: str, values: Tensor, bad: Tensor) -> None:
     """Raise if any value is bad, naming its row and, with several models, the model."""
-    try:
-        found = bool(bad.any())
-    except RuntimeError as error:
-        # Inside torch.func.vmap there is no single value to look at.
-        if "vmap" in str(error):
-            return
-        raise
-    if found:
+    if _is_true(bad.any()):
         where = tuple(int(i) for i in bad.nonzero()[0])
-        value = float(values.expand(bad.shape)[where])
+        value = values.expand(bad.shape)[where].item()
         if len(where) == 1:
             fail(name, expected, value, where[0])
         fail(name, expected, f"{value} in model {where[:-1]}", where[-1])
@@ -39,19 +43,14 @@ def _refuse(name: str, expected: str, values: Tensor, bad: Tensor) -> None:
 def _refuse_outside(name: str, values: Tensor) -> None:
     """Raise if any value lies outside [0, 1]. One pass over the values: NaN is its own smallest and largest."""
     low, high = torch.aminmax(values.detach())
-    try:
-        fine = bool((low >= 0) & (high <= 1))
-    except RuntimeError as error:
-        if "vmap" in str(error):
-            return
-        raise
-    if not fine:
+    if _is_true(~((low >= 0) & (high <= 1))):
         _refuse(name, "values in [0, 1]", values, ~((values >= 0) & (values <= 1)))
 
 
 def _as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
     try:
-        return torch.as_tensor(values, device=device)
+        # Through numpy: torch would read a pandas column by its index, not by its position.
+        return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values), device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name}: expected a tensor or an array of numbers, got {type(values).__name__}") from error
 
@@ -84,7 +83,9 @@ def _checked(
         fail("groups", "integer labels, one a row", f"dtype {groups.dtype}")
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
-    if n_groups is not None and (isinstance(n_groups, bool) or not isinstance(n_groups, int) or n_groups < 1):
+    if n_groups is not None and (
+        isinstance(n_groups, bool) or not isinstance(n_groups, int | np.integer) or n_groups < 1
+    ):
         fail("n_groups", "an integer of 1 or more", repr(n_groups))
     if _readable(cdf, event, weights, groups):
         _refuse_outside("cdf", cdf)
@@ -97,7 +98,8 @@ def _checked(
             )
         if weights is not None:
             _refuse("weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite()))
-            _refuse("weights", "a positive sum", weights.sum(-1, keepdim=True), weights.sum(-1, keepdim=True) <= 0)
+            if _is_true((weights.sum(-1) <= 0).any()):
+                fail("weights", "a positive sum", "weights that are all zero")
         if groups is not None and n_groups is not None:
             _refuse("groups", f"labels from 0 to {n_groups - 1}", groups, (groups < 0) | (groups >= n_groups))
     if groups is not None:

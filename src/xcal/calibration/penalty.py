@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from xcal.calibration import fused
 from xcal.calibration.softbins import SoftBins
@@ -107,6 +108,7 @@ class _XCAL(torch.autograd.Function):
         ctx.spec, ctx.n_groups = spec, n_groups
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         u, event, weight, labels, edges, mean, total, inverse = ctx.saved_tensors
         spec: SoftBins = ctx.spec

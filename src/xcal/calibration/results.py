@@ -85,9 +85,11 @@ class GroupedDCalibration:
         return sum(r.value * r.n for r in self.groups.values()) / self.whole.n
 
     def __repr__(self) -> str:
-        lines = [f"{'group':>12}  {'n':>9}  {'censored':>8}  {'D-cal':>9}  {'floor':>9}  {'p':>8}"]
-        for label, r in [("whole", self.whole), *self.groups.items()]:
-            p = "" if r.p_value is None else f"{r.p_value:.3g}"
+        named = [("whole", self.whole), *self.groups.items()]
+        width = max(5, *(len(str(label)) for label, _ in named))
+        lines = [f"{'group':>{width}}  {'n':>9}  {'censored':>8}  {'D-cal':>9}  {'floor':>9}  {'p':>8}"]
+        for label, r in named:
+            p = "" if r.p_value is None else f"{r.p_value:.3g}" if r.p_value else "<1e-300"
             share = r.n_censored / r.n
-            lines.append(f"{label!s:>12}  {r.n:>9,}  {share:>8.0%}  {r.value:>9.3g}  {r.floor:>9.3g}  {p:>8}")
+            lines.append(f"{label!s:>{width}}  {r.n:>9,}  {share:>8.0%}  {r.value:>9.3g}  {r.floor:>9.3g}  {p:>8}")
         return "\n".join(lines)

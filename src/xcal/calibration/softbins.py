@@ -1,6 +1,7 @@
 """Which soft D-calibration is meant: how events and censored rows are shared among bins, and how a batch is summed."""
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, get_args
 
 import torch
@@ -38,7 +39,7 @@ class SoftBins:
             object.__setattr__(self, name, default if used else None)
         elif not used:
             fail(name, f"None, as only {user} uses it", value)
-        elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        elif isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
             fail(name, "a finite number above 0", repr(value))
 
     @property

@@ -6,6 +6,7 @@ from itertools import pairwise, product
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from scipy.special import zeta
 
 from xcal._checks import as_event, as_numpy, as_probability, fail
 from xcal.calibration.bins import bin_edges
@@ -13,6 +14,7 @@ from xcal.calibration.dcalibration import (
     as_censoring_survival,
     check_choices,
     inverse_weights,
+    lost_mass_caution,
     pearson_caution,
     result,
 )
@@ -117,6 +119,8 @@ class DCalibration:
             if not self._weights[0].any():
                 fail("event", "at least one event, as method='ipcw' uses events only", "none")
             masses = weighted(self._weights[0], self._weights[1], self.edges)
+            if caution := lost_mass_caution(self._weights[0].sum(), self._weights[1].sum(), n):
+                warnings.warn(caution, stacklevel=2)
         else:
             masses, bound = _grid_masses(self._grid, self.edges)
         test = None
@@ -212,7 +216,13 @@ def _spread(start: Floats, bins: Any, count: Floats, edges: Floats) -> Floats:
 
 def _grid_floor(grid: BinSums, edges: Floats, stop: int) -> float:
     """Noise of the masses: the variance of the influence function of `histogram.redistributed`, a cell at a time."""
-    n, at_risk = grid.n, np.maximum(_at_risk(grid), 1.0)
+    n = grid.n
+    at_risk = np.maximum(_at_risk(grid) - grid.happened, 1.0)
+    # The c rows censored in a cell leave one after another, with Y, Y - 1, ... at risk. Together they take the sum of
+    # 1 / Y^2 (a difference of zeta functions) away from everybody after them. What each adds, 1 / Y, less what it and
+    # those before it took, hardly changes within the cell: it is that of the first.
+    first = 1 / at_risk - 1 / at_risk**2
+    taken = zeta(2, np.maximum(at_risk - grid.censored, 0.0) + 1) - zeta(2, at_risk + 1)
     uncensored = _uncensored(grid, events_first=True)
     cells = np.arange(grid.happened.size)
     tail = cells >= stop
@@ -226,10 +236,9 @@ def _grid_floor(grid: BinSums, edges: Floats, stop: int) -> float:
         spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
         tail_share = np.where(tail, weight * spread, 0.0)
         share = grid.happened * event_share + grid.censored * tail_share
-        follows = share[::-1].cumsum()[::-1] - grid.happened * event_share
-        jump = np.where(tail, 0.0, follows / at_risk)
-        drift = np.cumsum(jump * grid.censored / at_risk)
+        follows = np.where(tail, 0.0, share[::-1].cumsum()[::-1] - share)
+        drift = np.append(0.0, np.cumsum(follows * taken)[:-1])
         happened = event_share - (b - a) / n - drift
-        censored = tail_share - (b - a) / n + jump - drift
+        censored = tail_share - (b - a) / n - drift + follows * first
         noise += float((grid.happened * happened**2 + grid.censored * censored**2).sum())
     return noise
