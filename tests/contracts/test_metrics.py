@@ -280,9 +280,9 @@ POSSIBLE = {
 # What is not determined, for each kind of data; everything else must be finite.
 NO_PAIRS = {"harrell", "harrell by risk", "uno", "antolini", "antolini from F"}
 UNDEFINED = {
-    "no events": NO_PAIRS | {"km_calibration"},
+    "no events": NO_PAIRS | {"km_calibration", "calibration_slope"},
     "one row with an event": NO_PAIRS | {"km_calibration"},
-    "one censored row": NO_PAIRS | {"km_calibration"},
+    "one censored row": NO_PAIRS | {"km_calibration", "calibration_slope"},
     "one unique time": {"km_calibration", "uno"},
     "one unique time, all events": NO_PAIRS | {"km_calibration"},
     # After time zero nobody is left: no time of the grid lies within the follow-up.

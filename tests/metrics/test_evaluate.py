@@ -50,10 +50,11 @@ def test_every_value_is_that_of_its_own_function(data, times):
         "brier": brier_score(survival[:, 20], at, **rows, censoring=censoring).values[0],
         "integrated_brier": integrated_brier_score(survival, times, **rows, censoring=censoring).value,
         "d_calibration": d_calibration(cdf, data.event).value,
+        "d_calibration_floor": d_calibration(cdf, data.event).floor,
         "d_calibration_p": d_calibration(cdf, data.event).p_value,
         "calibration_slope": slope.slope,
         "calibration_intercept": slope.intercept,
-        "one_calibration_p": one_calibration(p, at=at, **rows).p_value,
+        "one_calibration_p": one_calibration(p, at=at, **rows, method="gronnesby-borgan", cdf=cdf).p_value,
         "ici": ici.value,
         "e50": ici.e50,
         "e90": ici.e90,
@@ -72,15 +73,50 @@ def test_curves_alone_give_f_at_the_own_time_and_the_restricted_mean(data, times
     start = np.concatenate([[0.0], times])
     curves = np.column_stack([np.ones(400), data.survival(times)])
     own = np.array([1 - np.interp(t, start, curve) for t, curve in zip(data.time, curves, strict=True)])
-    given = evaluate(time=data.time, event=data.event, cdf=own, predicted_time=trapezoid(curves, start, axis=1))
-    for name in ("concordance_harrell", "d_calibration", "calibration_slope"):
-        assert derived[name].value == pytest.approx(given[name].value, rel=1e-9)
+    given = evaluate(time=data.time, event=data.event, predicted_time=trapezoid(curves, start, axis=1))
+    assert derived["concordance_harrell"].value == pytest.approx(given["concordance_harrell"].value, rel=1e-9)
+    # Past the end of the grid F is not known: such a row counts as censored there.
+    within = evaluate(time=data.time, event=data.event & (data.time <= times[-1]), cdf=own)
+    for name in ("d_calibration", "d_calibration_p", "calibration_slope"):
+        assert derived[name].value == pytest.approx(within[name].value, rel=1e-9)
+
+
+def test_a_perfect_model_is_not_accused_because_the_grid_is_short():
+    rng = np.random.default_rng(0)
+    rate = rng.uniform(0.5, 2.0, 2000)
+    happens, censors = rng.exponential(1 / rate), rng.exponential(2.0, 2000)
+    time, event = np.minimum(happens, censors), happens <= censors
+    for end in (0.5, 1.0, 10.0):
+        grid = np.linspace(0.01, end, 200)
+        survival = np.exp(-grid * rate[:, None])
+        result = evaluate(time=time, event=event, survival=survival, times=grid, metrics=["d_calibration_p"])
+        assert result["d_calibration_p"].value > 0.01
+
+
+def test_d_calibration_by_another_method_and_by_the_names_of_the_result(data):
+    cdf = -np.expm1(-1.2 * data.rate * data.time)
+    rows = {"time": data.time, "event": data.event}
+    for method, time in (("km", None), ("ipcw", data.time)):
+        result = evaluate(**rows, cdf=cdf, metrics="d_calibration_floor", d_calibration_method=method)
+        expected = d_calibration(cdf, data.event, method=method, time=time)
+        assert [score.name for score in result.scores] == ["d_calibration", "d_calibration_floor"]
+        assert result["d_calibration"].value == pytest.approx(expected.value, rel=1e-12)
+        assert result["d_calibration_floor"].value == pytest.approx(expected.floor, rel=1e-12)
+
+
+def test_rising_survival_curves_are_refused():
+    with pytest.raises(
+        ValueError, match=r"survival: expected curves that do not rise, got 0.9 after 0.5 at row \(1, 1\)"
+    ):
+        evaluate(time=[1, 2], event=[1, 1], survival=[[0.9, 0.5], [0.5, 0.9]], times=[1.0, 2.0])
+    with pytest.raises(ValueError, match=r"survival: expected shape \(rows, 3\).*transpose"):
+        evaluate(time=[1, 2], event=[1, 1], survival=np.ones((3, 2)), times=[1.0, 2.0, 3.0])
 
 
 def test_steps_are_read_as_steps():
     # S is 1 until 1, then 0.6 until 2, then 0.2: areas 1.6, and F at the own times 0.4 and 0.8.
     result = evaluate(
-        time=[1.5, 9.0],
+        time=[1.5, 2.0],
         event=[1, 1],
         survival=[[0.6, 0.2], [0.6, 0.2]],
         times=[1.0, 2.0],

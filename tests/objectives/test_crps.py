@@ -243,7 +243,7 @@ def test_a_calibrated_forecast_beats_others_on_average() -> None:
     event = torch.ones(20_000, dtype=torch.bool)
 
     def score(loc: float, log_scale: float) -> float:
-        dist = LogNormal(torch.tensor(loc).double(), torch.tensor(log_scale).double())
+        dist = LogNormal(torch.full_like(time, loc), torch.full_like(time, log_scale))
         return survival_crps(dist, time, event).mean().item()
 
     best = score(0.0, -0.5)

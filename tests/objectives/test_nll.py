@@ -181,9 +181,12 @@ def test_compiles() -> None:
         (
             torch.ones(3),
             torch.ones(3, dtype=torch.bool),
-            r"time: expected \(n,\) .* distribution of \(2,\), got \(3,\)",
+            r"time: expected shape \(2,\), one value for each row of the distribution, got \(3,\)",
         ),
-        (torch.ones(2), torch.ones(3, dtype=torch.bool), r"event: expected one value for each time \(2,\), got \(3,\)"),
+        (torch.ones(2), torch.ones(3, dtype=torch.bool), r"event: expected shape \(2,\), one value .*, got \(3,\)"),
+        # A column of times would make a table of every row against every other.
+        (torch.ones(2, 1), torch.ones(2, dtype=torch.bool), r"time: expected shape \(2,\), .*squeeze.*, got \(2, 1\)"),
+        (torch.ones(2), torch.ones(2, 1, dtype=torch.bool), r"event: expected shape \(2,\), .*squeeze.*, got \(2, 1\)"),
         (torch.ones(2), torch.ones(2), "event: expected a boolean tensor, .* got torch.float32"),
         (torch.ones(2), [True, False], "event: expected a boolean tensor, .* got list"),
         (torch.tensor([1, 2]), torch.ones(2, dtype=torch.bool), "time: expected a floating-point tensor"),

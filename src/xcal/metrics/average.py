@@ -50,7 +50,7 @@ def km_calibration(
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
     interpolation : {"step", "linear"}
-        How to read the average curve between grid points, see :mod:`xcal.metrics.curves`.
+        How to read the average curve between grid points.
 
     Returns
     -------

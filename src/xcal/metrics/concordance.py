@@ -90,7 +90,7 @@ def concordance_index(
     tau : float, optional
         Events at or after `tau` open no pair.
     interpolation : {"step", "linear"}
-        How to read curves between grid points, see :mod:`xcal.metrics.curves`.
+        How to read curves between grid points.
     censoring : KaplanMeier, optional
         Where Uno's G comes from: ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows. By
         default it is estimated from the rows at hand.

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import as_probability, check_same_length, fail
+from xcal.calibration.results import Method
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_curves, as_outcome, as_score, as_time_point
 from xcal.metrics.nonparametric import KaplanMeier, as_censoring
-from xcal.metrics.registry import ENTRIES, Predictions
+from xcal.metrics.registry import ENTRIES, NAMES, Predictions
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ class Evaluation:
             if self.n_bootstrap and not np.isnan(score.lower):
                 interval = f"[{score.lower:.4f}, {score.upper:.4f}]"
             ideal = "" if score.ideal is None else f"{score.ideal:g}"
-            shown = f"{score.value:.2e}" if 0 < abs(score.value) < 1e-4 else f"{score.value:.4f}"
+            shown = f"{score.value:.2e}" if 0 < abs(score.value) < 1e-3 else f"{score.value:.4f}"
+            if score.name.endswith("_p") and score.value == 0:
+                shown = "< 1e-300"  # smaller than the smallest number there is
             lines.append(_line(score.name, shown, interval, ideal))
         for needed in sorted(set(self.skipped.values())):
             names = [name for name, lacks in self.skipped.items() if lacks == needed]
@@ -103,6 +106,7 @@ def evaluate(
     censoring: KaplanMeier | None = None,
     metrics: Sequence[str] | None = None,
     n_bins: int = 10,
+    d_calibration_method: Method = "uniform",
     n_bootstrap: int = 0,
     level: float = 0.95,
     generator: np.random.Generator | None = None,
@@ -114,7 +118,8 @@ def evaluate(
     time, event : array-like, shape (n,)
         Observed times, finite and not negative; True where the event happened.
     cdf : array-like, shape (n,), optional
-        F at each row's own time. Gives D-calibration and calibration slope; read off `survival` if not given.
+        F at each row's own time. Gives D-calibration and calibration slope; read off `survival` if not given. A row
+        whose time lies past the last of `times` then counts as censored there: what its F is, the grid does not say.
     predicted_time : array-like, shape (n,), optional
         Larger means later. Gives Harrell's and Uno's concordance; by default the area under each row's survival curve
         up to the last of `times` (its restricted mean), which exists even if the curve never falls to one half.
@@ -123,14 +128,19 @@ def evaluate(
     at : float, optional
         Time of the Brier score, one-calibration and ICI; by default the median of the observed event times.
     interpolation : {"step", "linear"}
-        How to read survival curves between grid points, see :mod:`xcal.metrics.curves`.
+        How to read survival curves between grid points, see "Curves between grid points" in the documentation.
     censoring : KaplanMeier, optional
         Censoring curve of the training rows for Uno's concordance and the Brier scores; by default from these rows.
     metrics : sequence of str, optional
-        Which to compute, from ``xcal.metrics.METRICS``; all by default. Antolini's concordance on interpolated curves
+        Which to compute, by their names in ``xcal.metrics.METRICS`` or in a result; all by default. Antolini's
+        concordance on interpolated curves
         takes O(n) time for each event.
     n_bins : int
         Bins of D-calibration and groups of one-calibration.
+    d_calibration_method : {"uniform", "km", "ipcw"}
+        How D-calibration treats censored rows, see `xcal.d_calibration`. "uniform" is what others report; from some
+        20 % of censored rows on it hides miscalibration, and "km" does not. The floor beside it is what a perfect
+        model scores on average.
     n_bootstrap : int
         Resamples of the rows for percentile intervals; 0 for none. Squared distances such as D-calibration grow under
         resampling, so their intervals lie high. p-values get no interval.
@@ -155,10 +165,14 @@ def evaluate(
     ['concordance_harrell', 'concordance_uno', 'd_calibration', 'd_calibration_p', 'calibration_slope',
      'calibration_intercept']
     """
-    predictions = _predictions(time, event, cdf, predicted_time, survival, times, at, interpolation, censoring, n_bins)
-    chosen = tuple(ENTRIES) if metrics is None else tuple(metrics)
-    for name in chosen:
-        as_choice("metrics", name, tuple(ENTRIES))
+    as_choice("d_calibration_method", d_calibration_method, get_args(Method))
+    predictions = _predictions(
+        time, event, cdf, predicted_time, survival, times, at, interpolation, censoring, n_bins, d_calibration_method
+    )
+    asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    for name in asked:
+        as_choice("metrics", name, tuple(NAMES))
+    chosen = tuple(dict.fromkeys(NAMES[name] for name in asked))
     as_count("n_bootstrap", n_bootstrap, at_least=0)
     if not 0 < level < 1:
         fail("level", "a number between 0 and 1", level)
@@ -189,6 +203,7 @@ def _predictions(
     interpolation: Interpolation,
     censoring: KaplanMeier | None,
     n_bins: int,
+    d_calibration_method: Method,
 ) -> Predictions:
     """Check everything once and derive from the survival curves what was not given beside them."""
     seen, happened = as_outcome(time, event)
@@ -202,10 +217,13 @@ def _predictions(
         check_same_length("cdf", u, "time", seen.size)
     score = None if predicted_time is None else as_score("predicted_time", predicted_time, seen.size)
     curves = grid = None
+    cdf_event = happened
     if survival is not None:
         curves, grid = as_curves("survival", survival, times, seen.size)
+        _refuse_rising(curves)
         if u is None:
             u = np.clip(1 - at_own_time(curves, grid, seen, interpolation), 0.0, 1.0)
+            cdf_event = happened & (seen <= grid[-1])
         if score is None:
             score = _restricted_mean(curves, grid, interpolation)
     if at is None:
@@ -214,7 +232,29 @@ def _predictions(
         as_censoring(censoring, seen, happened)
     as_count("n_bins", n_bins, at_least=2)
     moment = as_time_point("at", at)
-    return Predictions(seen, happened, u, score, curves, grid, moment, interpolation, censoring, n_bins)
+    return Predictions(
+        seen,
+        happened,
+        u,
+        cdf_event,
+        score,
+        curves,
+        grid,
+        moment,
+        interpolation,
+        censoring,
+        n_bins,
+        d_calibration_method,
+    )
+
+
+def _refuse_rising(survival: npt.NDArray[Any]) -> None:
+    """Refuse curves that rise by more than rounding: probabilities of an event, or columns in the wrong order."""
+    rises = np.diff(survival, axis=1) > 1e-6
+    if rises.any():
+        row, before = (int(i) for i in np.argwhere(rises)[0])
+        step = f"{survival[row, before + 1]} after {survival[row, before]}"
+        fail("survival", "curves that do not rise", step, (row, before + 1))
 
 
 def _restricted_mean(survival: npt.NDArray[Any], times: Vector, interpolation: Interpolation) -> Vector:

@@ -56,6 +56,7 @@ def one_calibration(
     method: Method = "greenwood-nam-dagostino",
     cdf: Any = None,
     n_groups: int = 10,
+    min_events: int = 5,
     ddof: int = 0,
     outside: Literal["nan", "raise", "clip"] = "nan",
 ) -> OneCalibration:
@@ -85,6 +86,9 @@ def one_calibration(
         F at each row's own time, for "gronnesby-borgan".
     n_groups : int
         Groups asked for; fewer when many predictions are equal.
+    min_events : int
+        Groups with fewer events than this by time `at` are joined with their neighbour of higher risk, as Demler et al.
+        advise: with a handful of events Greenwood's variance is too uncertain for a chi-square. 0 joins none.
     ddof : int
         Degrees of freedom lost. 0 is right for predictions fixed before seeing these rows. On the rows a model was
         fitted on, the customary values are 2 for Hosmer-Lemeshow and 1 for the others.
@@ -120,6 +124,7 @@ def one_calibration(
     as_choice("method", method, tuple(_METHODS))
     as_choice("outside", outside, ("nan", "raise", "clip"))
     as_count("n_groups", n_groups, at_least=1)
+    as_count("min_events", min_events, at_least=0)
     as_count("ddof", ddof, at_least=0)
     own = None if cdf is None else as_row_probability("cdf", cdf, times_seen.size)
     if method == "gronnesby-borgan" and own is None:
@@ -127,7 +132,9 @@ def one_calibration(
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
-    groups = _Groups(predicted, own, times_seen, happened, min(moment, last), _labels(predicted, n_groups))
+    end = min(moment, last)
+    label = _joined(_labels(predicted, n_groups), happened & (times_seen <= end), min_events)
+    groups = _Groups(predicted, own, times_seen, happened, end, label)
     means, observed, variance, sizes = _METHODS[method](groups)
     if moment > last and outside == "nan":
         observed = np.full_like(observed, np.nan)
@@ -154,6 +161,20 @@ def _labels(predicted: Vector, n_groups: int) -> npt.NDArray[np.int64]:
     edges = ordered[np.arange(1, n_groups) * predicted.size // n_groups]
     _, label = np.unique(np.searchsorted(edges, predicted, side="right"), return_inverse=True)
     return np.asarray(label, dtype=np.int64)
+
+
+def _joined(label: npt.NDArray[np.int64], happened: BoolArray, min_events: int) -> npt.NDArray[np.int64]:
+    """Join groups from low to high risk until each has enough events; what is left joins the last of them."""
+    new, current, events = np.empty(label.max() + 1, dtype=np.int64), 0, 0
+    counts = np.bincount(label, weights=happened)
+    for group, count in enumerate(counts):
+        new[group] = current
+        events += int(count)
+        if events >= min_events and group < counts.size - 1:
+            current, events = current + 1, 0
+    if events < min_events and current > 0:
+        new[new == current] = current - 1
+    return new[label]
 
 
 def _group_means(label: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> tuple[Vector, npt.NDArray[np.int64]]:

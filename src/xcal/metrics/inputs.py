@@ -58,7 +58,8 @@ def as_curves(name: str, curves: Any, times: Any, n: int) -> tuple[FloatArray, V
     if array.ndim == 1 and points.size == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] != points.size:
-        fail(name, f"shape (rows, {points.size}), one column for each of times", f"shape {array.shape}")
+        hint = " (transpose it?)" if array.shape == (points.size, n) else ""
+        fail(name, f"shape (rows, {points.size}), one column for each of times", f"shape {array.shape}{hint}")
     check_same_length(name, array, "time", n)
     if array.dtype.kind != "f" or array.dtype == np.float16:
         array = array.astype(np.float64)

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal.calibration import d_calibration
+from xcal.calibration.results import Method as DMethod
 from xcal.metrics.average import km_calibration
 from xcal.metrics.brier import brier_score, integrated_brier_score
 from xcal.metrics.concordance import concordance_index
@@ -25,6 +27,7 @@ class Predictions:
     time: FloatArray
     event: BoolArray
     cdf: FloatArray | None
+    cdf_event: BoolArray  # event, unless F at it was not to be had: past the end of a grid a row counts as censored
     predicted_time: FloatArray | None
     survival: FloatArray | None
     times: Vector | None
@@ -32,6 +35,7 @@ class Predictions:
     interpolation: Interpolation
     censoring: KaplanMeier | None
     n_bins: int
+    d_calibration_method: DMethod
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Predictions":
         """Keep the chosen rows, repeated where a row is chosen more than once."""
@@ -39,6 +43,7 @@ class Predictions:
             time=self.time[rows],
             event=self.event[rows],
             cdf=None if self.cdf is None else self.cdf[rows],
+            cdf_event=self.cdf_event[rows],
             predicted_time=None if self.predicted_time is None else self.predicted_time[rows],
             survival=None if self.survival is None else self.survival[rows],
             times=self.times,
@@ -46,6 +51,7 @@ class Predictions:
             interpolation=self.interpolation,
             censoring=self.censoring,
             n_bins=self.n_bins,
+            d_calibration_method=self.d_calibration_method,
         )
 
     @property
@@ -112,25 +118,26 @@ def _integrated_brier(p: Predictions) -> Mapping[str, float]:
 
 
 def _d_calibration(p: Predictions) -> Mapping[str, float]:
-    from xcal.calibration import d_calibration
-
-    return {"d_calibration": float(d_calibration(p.cdf, p.event, n_bins=p.n_bins, p_value=None).value)}
+    method = p.d_calibration_method
+    result = d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins, method=method, time=p.time, p_value=None)
+    return {"d_calibration": result.value, "d_calibration_floor": result.floor}
 
 
 def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
-    from xcal.calibration import d_calibration
-
-    p_value = d_calibration(p.cdf, p.event, n_bins=p.n_bins).p_value
+    # Akritas' test counts events against time at risk; how censored rows are shared among bins plays no part.
+    p_value = d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins).p_value
     return {"d_calibration_p": float("nan") if p_value is None else p_value}
 
 
 def _slope(p: Predictions) -> Mapping[str, float]:
-    result = calibration_slope(p.cdf, event=p.event)
+    result = calibration_slope(p.cdf, event=p.cdf_event)
     return {"calibration_slope": result.slope, "calibration_intercept": result.intercept}
 
 
 def _one_calibration(p: Predictions) -> Mapping[str, float]:
-    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, n_groups=p.n_bins)
+    # Of the tests at one time the one that holds its size in small samples; it needs F at each row's own time.
+    rows = {"at": p.at, "time": p.time, "event": p.event}
+    result = one_calibration(p.probability, **rows, method="gronnesby-borgan", cdf=p.cdf, n_groups=p.n_bins)
     return {"one_calibration_p": result.p_value}
 
 
@@ -150,10 +157,16 @@ ENTRIES: Mapping[str, Entry] = {
     "antolini": Entry("survival", _antolini, {"concordance_antolini": 1}),
     "brier": Entry("survival", _brier, {"brier": 0}),
     "integrated_brier": Entry("survival", _integrated_brier, {"integrated_brier": 0}),
-    "d_calibration": Entry("cdf", _d_calibration, {"d_calibration": 0}),
+    "d_calibration": Entry("cdf", _d_calibration, {"d_calibration": 0, "d_calibration_floor": None}),
     "d_calibration_p": Entry("cdf", _d_calibration_p, {"d_calibration_p": None}, resampled=False),
     "calibration_slope": Entry("cdf", _slope, {"calibration_slope": 1, "calibration_intercept": 0}),
     "one_calibration": Entry("survival", _one_calibration, {"one_calibration_p": None}, resampled=False),
     "ici": Entry("survival", _ici, {"ici": 0, "e50": 0, "e90": 0, "emax": 0}),
     "km_calibration": Entry("survival", _km_calibration, {"km_calibration": 0}),
+}
+
+# Every name under which a metric can be asked for: its own, and those of the values it gives.
+NAMES: Mapping[str, str] = {
+    **{name: name for name in ENTRIES},
+    **{value: name for name, entry in ENTRIES.items() for value in entry.ideal},
 }

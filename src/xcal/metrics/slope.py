@@ -78,7 +78,8 @@ def calibration_slope(cdf: Any, *, event: Any, levels: Any = None) -> Calibratio
     rho = _as_levels(levels)
     curve = fit_kaplan_meier(u, happened)
     observed = 1 - curve.at(rho)
-    observed[(rho > u.max()) & (curve.survival[-1] > 0)] = np.nan
+    # Without any event the curve is flat at zero and says nothing.
+    observed[((rho > u.max()) & (curve.survival[-1] > 0)) | (not happened.any())] = np.nan
     seen = np.isfinite(observed)
     x, y = rho[seen], observed[seen]
     slope = intercept = origin = float("nan")

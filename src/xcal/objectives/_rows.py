@@ -16,7 +16,12 @@ def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
     if not isinstance(event, Tensor) or event.dtype != torch.bool:
         got = event.dtype if isinstance(event, Tensor) else type(event).__name__
         fail("event", "a boolean tensor, True meaning that the event happened", got)
-    if not can_broadcast(dist.batch_shape, time.shape):
-        fail("time", f"(n,) or (..., n) to go with a distribution of {tuple(dist.batch_shape)}", tuple(time.shape))
-    if not can_broadcast(time.shape, event.shape):
-        fail("event", f"one value for each time {tuple(time.shape)}", tuple(event.shape))
+    wanted = tuple(dist.batch_shape)
+    for name, values in (("time", time), ("event", event)):
+        shape = tuple(values.shape)
+        # A column of times against a row of distributions would make an n x n table without a word.
+        fits = can_broadcast(dist.batch_shape, values.shape) and len(shape) <= len(wanted)
+        if not fits or shape[-1:] != wanted[-1:]:
+            hint = ": squeeze(-1)?" if shape[-1:] == (1,) and shape[:-1] == wanted else ""
+            expected = f"{wanted[-1:]}" + (f" or {wanted}" if len(wanted) > 1 else "")
+            fail(name, f"shape {expected}, one value for each row of the distribution{hint}", shape)

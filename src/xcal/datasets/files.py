@@ -1,0 +1,265 @@
+"""Where data files lie, which ones are the right ones, and how an absent one is fetched."""
+
+import hashlib
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from xcal._checks import fail
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file that a loader reads.
+
+    Attributes
+    ----------
+    path : str
+        Place inside the data directory.
+    sha256 : str
+    size : int or None
+        Bytes, where known.
+    urls : tuple of str
+        Public addresses of exactly this file, the preferred one first; empty when there is none.
+    origin : str
+        What a file without a public address is made from, for the reader of an error message.
+    needs : tuple of str
+        Packages without which it cannot be read.
+    """
+
+    path: str
+    sha256: str
+    size: int | None
+    urls: tuple[str, ...] = ()
+    origin: str = ""
+    needs: tuple[str, ...] = ()
+
+    @property
+    def described(self) -> str:
+        """Size and checksum, as an error message says them."""
+        return f"sha256 {self.sha256}" if self.size is None else f"{self.size} bytes, sha256 {self.sha256}"
+
+
+def _mnist(name: str, size: int, sha256: str) -> DataFile:
+    mirrors = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
+    return DataFile(f"mnist/{name}", sha256, size, tuple(mirror + name for mirror in mirrors))
+
+
+MNIST = {
+    "train-images": _mnist(
+        "train-images-idx3-ubyte.gz", 9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
+    ),
+    "train-labels": _mnist(
+        "train-labels-idx1-ubyte.gz", 28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
+    ),
+    "t10k-images": _mnist(
+        "t10k-images-idx3-ubyte.gz", 1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
+    ),
+    "t10k-labels": _mnist(
+        "t10k-labels-idx1-ubyte.gz", 4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
+    ),
+}
+
+GLIOMA_PICKED = DataFile(
+    "tcga_gbmlgg/gbmlgg_picked_like.csv",
+    "f028a57768b6df0abd19f022cbe85702e48e951df386040435edd15fd2a80872",
+    126166,
+    origin="derived from the .rda file",
+)
+GLIOMA_MERGED = DataFile(
+    "tcga_gbmlgg/GBMLGG.clinical.20160128.rda",
+    "c3a1c692f44678f9853f64343cf479d567369518cbbc69ff057c90b1544f4904",
+    1211024,
+    (
+        "https://raw.githubusercontent.com/RTCGA/RTCGA.clinical.20160128/6abf602ac532d835fde1660789e3c5b721f89e9d/"
+        "data/GBMLGG.clinical.20160128.rda",
+    ),
+)
+
+_DEEPSURV = (
+    "https://raw.githubusercontent.com/jaredleekatzman/DeepSurv/41eed003e5b892c81e7855e400861fa7a2d9da4f/"
+    "experiments/data/"
+)
+
+
+def _deepsurv(folder: str, name: str, sha256: str) -> DataFile:
+    return DataFile(f"benchmarks/{name}", sha256, None, (f"{_DEEPSURV}{folder}/{name}",), needs=("h5py",))
+
+
+METABRIC_CSV = DataFile(
+    "benchmarks/metabric_deepsurv.csv",
+    "14432981467be459fcd1a8b7480247642b153b5bf786d1d683ac2d291f253019",
+    153484,
+    origin="a CSV form of the .h5 file",
+)
+METABRIC_H5 = _deepsurv(
+    "metabric",
+    "metabric_IHC4_clinical_train_test.h5",
+    "e959131973c906c7e8b1e662c81160914768156a6da145a9bfed9b9ee8bf3e72",
+)
+SUPPORT_CSV = DataFile(
+    "benchmarks/support_deepsurv.csv",
+    "711d3747f8d234936d4c1211c9a71568e9bd6d0114d78931015897695dffc0b4",
+    677937,
+    origin="a CSV form of the .h5 file",
+)
+SUPPORT_H5 = _deepsurv(
+    "support", "support_train_test.h5", "e398f49930e4efc4ecd675a72ac547f0d1ae25ccf13f6a1024cded12ea88a83e"
+)
+
+
+def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder in which data files are looked for.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+        Used as it is when given. Else the environment variable ``XCAL_DATA``, when set and not empty. Else ``xcal`` in
+        the user's cache folder: ``$XDG_CACHE_HOME`` or ``~/.cache``; ``~/Library/Caches`` on macOS; ``%LOCALAPPDATA%``
+        on Windows.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder, which need not exist.
+
+    Examples
+    --------
+    >>> data_directory("somewhere").name
+    'somewhere'
+    """
+    if data_dir is not None:
+        if not isinstance(data_dir, str | os.PathLike):
+            fail("data_dir", "a path", repr(data_dir))
+        return Path(data_dir).expanduser()
+    if chosen := os.environ.get("XCAL_DATA"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif sys.platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or ""
+        # The convention's own rule: a relative path there is to be ignored.
+        base = base if os.path.isabs(base) else "~/.cache"
+    return Path(base).expanduser() / "xcal"
+
+
+def read_file(*files: DataFile, data_dir: str | os.PathLike[str] | None = None) -> tuple[DataFile, bytes]:
+    """Read the first of `files` that is there, or fetch one; the content is checked either way.
+
+    Parameters
+    ----------
+    *files : DataFile
+        Forms of the same data, any of which will do. One that is present but wrong is an error, not a reason to look
+        at the next.
+    data_dir : path, optional
+        See `data_directory`.
+
+    Returns
+    -------
+    file : DataFile
+        The one that was read.
+    content : bytes
+
+    Raises
+    ------
+    ValueError
+        A file is wrong, truncated or unreadable; or none is there and none could be fetched.
+    """
+    root = data_directory(data_dir)
+    for file in files:
+        path = root / file.path
+        try:
+            if not path.exists():
+                continue
+            content = path.read_bytes()
+        except OSError as error:
+            fail("data_dir", f"a readable file {path}", _reason(error))
+        _check_content(file, content, str(path))
+        return file, content
+    return _fetch(files, root)
+
+
+def _check_content(file: DataFile, content: bytes, place: str) -> None:
+    found = hashlib.sha256(content).hexdigest()
+    if found != file.sha256:
+        cut = "truncated" if file.size is not None and len(content) < file.size else "wrong"
+        where = f"; the right one: {file.urls[0]}" if file.urls else ""
+        fail(
+            "data_dir",
+            f"{place} with {file.described}",
+            f"a {cut} file with {len(content)} bytes, sha256 {found} (left as it is{where})",
+        )
+
+
+def _fetch(files: tuple[DataFile, ...], root: Path) -> tuple[DataFile, bytes]:
+    """Download the first file with a public address, into its place in `root`."""
+    pooch = optional_module("pooch")
+    fetchable = [file for file in files if file.urls]
+    readable = [file for file in fetchable if all(optional_module(package) for package in file.needs)]
+    if pooch is None:
+        problem = "the package pooch, which would fetch it, is not installed"
+    elif not readable:
+        problem = f"reading what could be fetched needs {', '.join(fetchable[0].needs)}"
+    else:
+        content, problem = _download(pooch, readable[0], root / readable[0].path)
+        if content is not None:
+            return readable[0], content
+    fail("data_dir", _wanted(files, root), f"no such file, and {problem}")
+
+
+def _wanted(files: tuple[DataFile, ...], root: Path) -> str:
+    """Each acceptable file with its full path and its source."""
+    wanted = []
+    for file in files:
+        needs = f", readable with {' and '.join(file.needs)}" if file.needs else ""
+        source = f"from {file.urls[0]}" if file.urls else file.origin
+        wanted.append(f"{root / file.path} ({source}{needs})")
+    return f"the file {' or '.join(wanted)}"
+
+
+def _download(pooch: Any, file: DataFile, path: Path) -> tuple[bytes | None, str]:
+    """Try each address in turn; return the content, or None and why each address failed.
+
+    The file is fetched into a folder of its own beside `path`, checked, then moved: it appears whole or not at all.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(prefix=".fetching-", dir=path.parent)
+    except OSError as error:
+        fail("data_dir", f"a folder that can be written, to keep {path}", _reason(error))
+    failures = []
+    with scratch as folder:
+        for url in file.urls:
+            try:
+                got = Path(pooch.retrieve(url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=folder))
+                content = got.read_bytes()
+                _check_content(file, content, url)
+                # A copy of our own: pooch's file can be read by its owner only, whatever the umask says.
+                whole = Path(folder) / "whole"
+                whole.write_bytes(content)
+                os.replace(whole, path)
+            # What requests raises for the network is an OSError; pooch says ValueError to a wrong checksum.
+            except (OSError, ValueError) as error:
+                failures.append(f"{url}: {_reason(error)}")
+            else:
+                return content, ""
+    return None, f"fetching it failed ({'; '.join(failures)})"
+
+
+def optional_module(package: str) -> Any:
+    """Return the module, or None where it is not installed."""
+    try:
+        return import_module(package)
+    except ImportError:
+        return None
+
+
+def _reason(error: Exception) -> str:
+    """Say an exception on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,9 @@
+"""Training: a whole path of models, every lambda and seed, in one run."""
+
+from xcal.training.config import TrainingConfig
+from xcal.training.path import fit_path
+from xcal.training.progress import EpochReport
+from xcal.training.result import Failure, History, PathResult
+from xcal.training.rows import Rows
+
+__all__ = ["EpochReport", "Failure", "History", "PathResult", "Rows", "TrainingConfig", "fit_path"]

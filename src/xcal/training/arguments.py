@@ -1,0 +1,96 @@
+"""The checks of `fit_path`'s arguments."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xcal._checks import fail
+from xcal.calibration.softbins import SoftBins
+from xcal.distributions.families import Family
+from xcal.training.config import Mode, TrainingConfig
+from xcal.training.rows import Rows, TensorRows
+from xcal.training.stack import Stack
+
+
+def check_outputs(stack: Stack, rows: TensorRows, family: Family) -> None:
+    """Run one network on two rows: a wrong number of outputs is better said now."""
+    few = rows.x[:2]
+    stack.template.eval()
+    with torch.no_grad():
+        shape = tuple(stack.template(few).shape)
+    if shape != (few.shape[0], family.n_outputs):
+        wanted = f"a network with outputs (n, {family.n_outputs}), as the family needs"
+        fail("make_network", wanted, f"{shape} for {few.shape[0]} rows")
+
+
+def check_kinds(
+    make_network: object,
+    family: object,
+    train: object,
+    validation: object,
+    objective: object,
+    penalty: object,
+    config: object,
+    mode: object,
+) -> None:
+    """Check what kind of thing each argument is."""
+    if isinstance(make_network, nn.Module) or not callable(make_network):
+        fail("make_network", "a function that makes a network, as in lambda: MLP(10, 2)", type(make_network).__name__)
+    for name, value, kind in (
+        ("family", family, Family),
+        ("train", train, Rows),
+        ("validation", validation, Rows),
+        ("config", config, TrainingConfig),
+        ("penalty", penalty, SoftBins | None),
+    ):
+        if not isinstance(value, kind):
+            fail(name, f"a {getattr(kind, '__name__', 'SoftBins')}", type(value).__name__)
+    if not callable(objective):
+        fail("objective", "a function of (distribution, time, event)", type(objective).__name__)
+    if mode not in get_args(Mode):
+        fail("mode", " or ".join(map(repr, get_args(Mode))), repr(mode))
+
+
+def checked_lambdas(values: Any) -> list[float]:
+    """Lambdas as a list of finite numbers, zero or larger."""
+    try:
+        lambdas = [float(value) for value in values]
+    except (TypeError, ValueError):
+        fail("lambdas", "a sequence of numbers", repr(values))
+    if not lambdas:
+        fail("lambdas", "at least one lambda", "none")
+    for place, value in enumerate(lambdas):
+        if not (math.isfinite(value) and value >= 0):
+            fail("lambdas", "finite numbers, zero or larger", f"{value} at position {place}")
+    return lambdas
+
+
+def checked_seeds(values: Any) -> list[int]:
+    """Seeds as a list of integers."""
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | range) or len(values) == 0:
+        fail("seeds", "a sequence of at least one seed", repr(values))
+    for place, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
+            fail("seeds", "integers, zero or larger", f"{value!r} at position {place}")
+    return [int(value) for value in values]
+
+
+def chosen_device(device: str | torch.device | None, train: Rows) -> torch.device:
+    """Return the device that was asked for, or where the covariates are."""
+    if device is not None:
+        return torch.device(device)
+    return train.x.device if isinstance(train.x, Tensor) else torch.device("cpu")
+
+
+def check_alike(train: TensorRows, validation: TensorRows) -> None:
+    """Check that validation rows look like training rows."""
+    for what in ("shape", "dtype"):
+        wanted, found = getattr(train.x, what), getattr(validation.x, what)
+        if what == "shape":
+            wanted, found = tuple(wanted[1:]), tuple(found[1:])
+        if wanted != found:
+            fail("validation.x", f"rows of {what} {wanted}, as in train.x", found)

@@ -1,0 +1,92 @@
+"""How a path is trained: settings that say nothing about data or network."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from xcal._checks import fail
+
+Optimizer = Literal["adam", "adamw"]
+Schedule = Literal["cosine"]
+Mode = Literal["auto", "stacked", "sequential"]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of `fit_path`; the defaults are those of the paper's gamma experiment.
+
+    Parameters
+    ----------
+    epochs : int
+        Passes over the training rows.
+    batch_size : int
+        Rows of a batch, at most. Batches of one epoch are equally large, so that every step has the same shape: n rows
+        make ``ceil(n / batch_size)`` batches of ``floor(n / batches)`` rows, and the fewer than ``batches`` rows that
+        are left over, other ones each epoch, are not used in it.
+    learning_rate : float
+    optimizer : {"adam", "adamw"}
+        Weight decay is added to the gradient by Adam and taken from the weights by AdamW.
+    weight_decay : float
+    schedule : {"cosine"}, optional
+        Learning rate by epoch: from `learning_rate` down towards zero along half a cosine, or constant.
+    clip_norm : float, optional
+        Largest norm of one model's gradient; each model of a path is clipped on its own.
+    patience : int, optional
+        A model stops after this many epochs in a row without improvement.
+    checkpoint_every : int
+        Epochs between checkpoints, where `fit_path` is told to write any.
+    compile : bool
+        Compile objective and penalty with `torch.compile`: some seconds before the first step, faster steps after it,
+        and other bits in the last places. Where there is no compiler a log line says so.
+
+    Examples
+    --------
+    >>> TrainingConfig(epochs=5).batch_size
+    1000
+    """
+
+    epochs: int = 100
+    batch_size: int = 1000
+    learning_rate: float = 1e-3
+    optimizer: Optimizer = "adam"
+    weight_decay: float = 0.0
+    schedule: Schedule | None = None
+    clip_norm: float | None = None
+    patience: int | None = None
+    checkpoint_every: int = 10
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "checkpoint_every"):
+            check_count(name, getattr(self, name))
+        if self.patience is not None:
+            check_count("patience", self.patience)
+        check_number("learning_rate", self.learning_rate, above_zero=True)
+        check_number("weight_decay", self.weight_decay, above_zero=False)
+        if self.clip_norm is not None:
+            check_number("clip_norm", self.clip_norm, above_zero=True)
+        if self.optimizer not in get_args(Optimizer):
+            fail("optimizer", " or ".join(map(repr, get_args(Optimizer))), repr(self.optimizer))
+        if not isinstance(self.compile, bool):
+            fail("compile", "True or False", repr(self.compile))
+        if self.schedule is not None and self.schedule not in get_args(Schedule):
+            fail("schedule", " or ".join([*map(repr, get_args(Schedule)), "None"]), repr(self.schedule))
+
+    def rate(self, epoch: int) -> float:
+        """Learning rate of an epoch, counted from 0."""
+        if self.schedule is None:
+            return self.learning_rate
+        return self.learning_rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+
+
+def check_count(name: str, value: Any) -> None:
+    """Check an integer of one or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        fail(name, "an integer of 1 or more", repr(value))
+
+
+def check_number(name: str, value: Any, *, above_zero: bool) -> None:
+    """Check a finite number, above zero or at least zero."""
+    number = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    if not number or value < 0 or (above_zero and value == 0):
+        fail(name, "a finite number above 0" if above_zero else "a finite number, zero or larger", repr(value))

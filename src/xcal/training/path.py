@@ -1,0 +1,261 @@
+"""`fit_path`: the one door to training."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.nn.modules.conv import _ConvNd
+
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.softbins import SoftBins
+from xcal.distributions.families import CategoricalFamily, Family, MTLRFamily
+from xcal.objectives import nll
+from xcal.training.arguments import (
+    check_alike,
+    check_kinds,
+    check_outputs,
+    checked_lambdas,
+    checked_seeds,
+    chosen_device,
+)
+from xcal.training.config import Mode, TrainingConfig
+from xcal.training.loop import train_stack
+from xcal.training.problem import Objective, Problem
+from xcal.training.progress import Progress, Reporter
+from xcal.training.result import Failure, Floats, History, PathResult
+from xcal.training.rows import Rows, TensorRows
+from xcal.training.stack import MakeNetwork, Stack
+from xcal.training.state import RunState
+
+_log = logging.getLogger("xcal.training")
+
+
+def fit_path(
+    make_network: MakeNetwork,
+    family: Family,
+    train: Rows,
+    validation: Rows,
+    *,
+    lambdas: Sequence[float] = (0.0,),
+    seeds: Sequence[int] = (0,),
+    objective: Objective = nll,
+    penalty: SoftBins | None = None,
+    calibration_bins: int = 20,
+    config: TrainingConfig | None = None,
+    mode: Mode = "auto",
+    device: str | torch.device | None = None,
+    progress: Progress = None,
+    checkpoint: str | Path | None = None,
+) -> PathResult:
+    """Train one model for every lambda and seed, all in one run.
+
+    The loss of model k on a batch is the mean of `objective` over its rows plus ``lambda_k`` times soft D-calibration
+    (`xcal.xcal_penalty`). After every epoch each model is scored on all validation rows by objective + lambda x exact
+    D-calibration, and keeps its own best epoch.
+
+    Parameters
+    ----------
+    make_network
+        Makes a network, ``(n, ...)`` to ``(n, family.n_outputs)``: any torch module. Called once for each seed, with
+        torch's random numbers seeded by it.
+    family
+        Turns raw outputs into distributions (`xcal.distributions.family`).
+    train, validation : Rows
+        Held on the device as a whole.
+    lambdas, seeds
+        The path: all pairs of them.
+    objective
+        One value a row from (distribution, time, event): `nll`, `survival_crps` or your own, written for leading
+        dimensions that count models.
+    penalty : SoftBins, optional
+        Which soft D-calibration; the default is ours, ``SoftBins("product", censored="soft")`` the paper's.
+    calibration_bins
+        Number of equal bins of D-calibration, in the penalty and in validation.
+    config : TrainingConfig, optional
+    mode : {"auto", "stacked", "sequential"}
+        Train all models together, or one after another. "auto" stacks, unless there is one model, or the network has
+        convolutions (stacking them is slower) or cannot be run under `torch.func.vmap`.
+    device
+        Where to train; by default where ``train.x`` is.
+    progress
+        None for a bar if the standard error is a terminal, True or False, or a function of an `EpochReport`.
+    checkpoint
+        A folder: every ``config.checkpoint_every`` epochs the state is written there, and a run that finds its own
+        checkpoint there goes on from it.
+
+    Returns
+    -------
+    PathResult
+        Also after a keyboard interrupt, with what was best until then.
+
+    Examples
+    --------
+    >>> from xcal.distributions import family
+    >>> from xcal.networks import Linear
+    >>> x = torch.linspace(-1, 1, 40).unsqueeze(1)
+    >>> rows = Rows(x, time=torch.exp(x[:, 0]), event=torch.ones(40))
+    >>> config = TrainingConfig(epochs=3, batch_size=20)
+    >>> fit_path(lambda: Linear(1, 2), family("lognormal"), rows, rows, lambdas=(0.0, 10.0), config=config)
+    PathResult(2 models: 2 lambdas x 1 seeds, 3 epochs, stacked)
+    """
+    config = TrainingConfig() if config is None else config
+    check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
+    lambdas, seeds = checked_lambdas(lambdas), checked_seeds(seeds)
+    where = chosen_device(device, train)
+    rows, held_out = train.on("train", where), validation.on("validation", where)
+    check_alike(rows, held_out)
+    edges = torch.from_numpy(bin_edges(calibration_bins)).to(where)
+    grid = torch.tensor(lambdas, device=where, dtype=torch.float64).expand(len(seeds), -1)
+    placed = _on_device(family, where)
+    problem = Problem(placed, objective, penalty or SoftBins(), edges, grid, rows, held_out, max(lambdas) > 0)
+    # Two copies are enough to see whether the network fits the family, and whether it can be stacked.
+    probe = Stack(make_network, seeds[:1], 2, where, rows.x.dtype)
+    check_outputs(probe, rows, family)
+    used = _choose_mode(mode, len(seeds) * len(lambdas), probe, rows)
+    groups = [_Group(seeds, problem)]
+    if used == "sequential":
+        pairs = [(seed, lam) for seed in seeds for lam in grid[0].split(1)]
+        groups = [_Group([s], replace(problem, lambdas=lam.view(1, 1), penalised=bool(lam > 0))) for s, lam in pairs]
+    folder = None if checkpoint is None else Path(checkpoint)
+    states = _train_groups(groups, make_network, config, Reporter(progress, len(groups) * config.epochs), folder)
+    return _result(states, lambdas, seeds, used, config, make_network)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Models that are trained together."""
+
+    seeds: list[int]
+    problem: Problem
+
+    def make_stack(self, make_network: MakeNetwork) -> Stack:
+        """Make the models; done when their turn comes, so that a sequential path holds one at a time."""
+        x = self.problem.train.x
+        stack = Stack(make_network, self.seeds, self.problem.lambdas.shape[1], x.device, x.dtype)
+        stack.look_for_randomness(x[:2])
+        return stack
+
+    def fingerprint(self, config: TrainingConfig, stack: Stack) -> str:
+        """Everything that decides the result, as text; a checkpoint of another run is told by it."""
+        problem = self.problem
+        return json.dumps(
+            {
+                "version": 1,
+                "config": {k: v for k, v in asdict(config).items() if k != "checkpoint_every"},
+                "lambdas": problem.lambdas.tolist(),
+                "seeds": self.seeds,
+                "penalty": asdict(problem.penalty),
+                "calibration_bins": problem.edges.shape[0] - 1,
+                "family": _family_settings(problem.family),
+                "objective": _name(problem.objective),
+                "network": {name: list(leaf.shape[1:]) for name, leaf in stack.leaves.items()},
+                "train": [f"{value:.10g}" for value in problem.train.fingerprint()],
+                "validation": [f"{value:.10g}" for value in problem.validation.fingerprint()],
+                "dtype": str(problem.train.x.dtype),
+            }
+        )
+
+
+def _train_groups(
+    groups: list[_Group], make_network: MakeNetwork, config: TrainingConfig, reporter: Reporter, folder: Path | None
+) -> list[RunState]:
+    states, first = [], 0
+    interrupted = False
+    try:
+        for number, group in enumerate(groups):
+            stack = group.make_stack(make_network)
+            models = np.arange(first, first + stack.n_models)
+            first += stack.n_models
+            if interrupted:
+                states.append(RunState.start(stack.snapshot(), stack.n_models))
+                continue
+            name = "path.ckpt" if len(groups) == 1 else f"model-{number}.ckpt"
+            states.append(
+                train_stack(
+                    group.problem,
+                    stack,
+                    group.seeds,
+                    config,
+                    after_epoch=partial(reporter.show, epochs=config.epochs, models=models),
+                    checkpoint=None if folder is None else folder / name,
+                    fingerprint=group.fingerprint(config, stack),
+                )
+            )
+            interrupted = states[-1].interrupted
+    finally:
+        reporter.close()
+    return states
+
+
+def _result(
+    states: list[RunState],
+    lambdas: list[float],
+    seeds: list[int],
+    mode: Literal["stacked", "sequential"],
+    config: TrainingConfig,
+    make_network: MakeNetwork,
+) -> PathResult:
+    histories = [state.history() for state in states]
+    epochs = max(history.epochs for history in histories)
+
+    def together(name: str) -> Floats:
+        # A model that stopped early, or was never begun, has no values for the epochs of the longest run.
+        pieces = [getattr(history, name) for history in histories]
+        return np.hstack([np.pad(p, ((0, epochs - len(p)), (0, 0)), constant_values=np.nan) for p in pieces])
+
+    failures, first = [], 0
+    for state in states:
+        failures += [Failure(f.model + first, f.epoch, f.batch) for f in state.failures]
+        first += state.best_epoch.size
+    return PathResult(
+        lambdas=np.tile(np.array(lambdas), len(seeds)),
+        seeds=np.repeat(np.array(seeds, dtype=np.int64), len(lambdas)),
+        best_epoch=np.concatenate([state.best_epoch for state in states]),
+        history=History(together("objective"), together("dcal"), together("total")),
+        mode=mode,
+        failures=tuple(failures),
+        interrupted=any(state.interrupted for state in states),
+        config=config,
+        _best={name: torch.cat([state.best[name] for state in states]) for name in states[0].best},
+        _make_network=make_network,
+    )
+
+
+def _on_device(family: Family, device: torch.device) -> Family:
+    """Put time edges on the device once; otherwise every step would copy them there and wait for it."""
+    if isinstance(family, CategoricalFamily | MTLRFamily):
+        return replace(family, edges=family.edges.to(device))
+    return family
+
+
+def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: TensorRows) -> Literal["stacked", "sequential"]:
+    if mode != "auto":
+        return mode
+    if n_models == 1 or any(isinstance(module, _ConvNd) for module in probe.template.modules()):
+        return "sequential"
+    try:
+        with torch.no_grad():
+            probe.forward(rows.x[:2].unsqueeze(0), training=False)
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        _log.info("models are trained one after another, as the network cannot be stacked: %s", error)
+        return "sequential"
+    return "stacked"
+
+
+def _family_settings(family: Family) -> list[Any]:
+    settings: list[Any] = [type(family).__name__, family.n_outputs]
+    if isinstance(family, CategoricalFamily | MTLRFamily):
+        settings += [family.interpolation, family.edges.tolist()]
+    return settings
+
+
+def _name(objective: Any) -> str:
+    if isinstance(objective, partial):
+        return f"{_name(objective.func)} {objective.args} {objective.keywords}"
+    return f"{getattr(objective, '__module__', '')}.{getattr(objective, '__qualname__', type(objective).__qualname__)}"

@@ -1,0 +1,94 @@
+"""What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.softbins import SoftBins
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.families import Family
+from xcal.training.rows import TensorRows
+from xcal.training.stack import Stack
+
+Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
+
+# Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
+_CHUNK = {"cpu": 1 << 14, "cuda": 1 << 21}
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything that does not change during training. Models are (S, L): seeds, then lambdas."""
+
+    family: Family
+    objective: Objective
+    penalty: SoftBins
+    edges: Tensor  # float64, on the device
+    lambdas: Tensor  # (S, L), float64
+    train: TensorRows
+    validation: TensorRows
+    penalised: bool  # whether any lambda is above zero; kept here because reading a device's values waits for it
+
+    def loss(self, raw: Tensor, batch: TensorRows) -> Tensor:
+        """Mean objective + lambda x soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
+
+        The network's outputs hold all models, so the objective and the penalty run once for all of them.
+        """
+        time, event = batch.time.unsqueeze(1), batch.event.unsqueeze(1)
+        distribution = self.family.distribution(raw)
+        rows = self.objective(distribution, time, event)
+        weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
+        mean = (rows if weights is None else rows * weights).mean(-1)
+        if not self.penalised:
+            return mean
+        cdf = distribution.cdf(time)
+        penalty = unchecked_penalty(cdf, event.expand(cdf.shape), self.edges, self.penalty, weights)
+        return mean + self.lambdas * penalty
+
+    @torch.no_grad()
+    def validate(self, stack: Stack) -> tuple[Tensor, Tensor]:
+        """Mean objective and exact D-calibration of every model on all validation rows, (K,) each in float64."""
+        rows, models = self.validation, stack.n_models
+        step = max(1, _CHUNK.get(self.edges.device.type, 1 << 14) // models)
+        total = self.edges.new_zeros(models)
+        sums = self.edges.new_zeros(models, 3, self.edges.shape[0] - 1)
+        for start in range(0, rows.n, step):
+            part = rows.take(slice(start, start + step))
+            x = part.x.unsqueeze(0).expand(stack.shape[0], *part.x.shape)
+            distribution = self.family.distribution(stack.forward(x, training=False))
+            values = self.objective(distribution, part.time, part.event).double()
+            weights = None if part.weights is None else part.weights.double()
+            total += (values if weights is None else values * weights).sum(-1).reshape(-1)
+            cdf = distribution.cdf(part.time).reshape(models, -1)
+            sums += bin_sums(cdf, part.event, self.edges, weights)
+        histogram = uniform_histogram(sums, self.edges)
+        return total / rows.n, (histogram - self.edges.diff()).square().sum(-1)
+
+
+def bin_sums(cdf: Tensor, event: Tensor, edges: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Events, censored rows and their 1 / (1 - F), summed by bin: (K, 3, B) in float64 from F values (K, n).
+
+    The sums behind the uniform estimator of `xcal.d_calibration`, for all models at once and on their device; its
+    rules for edges hold here too: a value on an edge belongs to the bin on its right, and edges are read in the type
+    of the F values.
+    """
+    edge = edges.to(cdf.dtype)
+    bins = torch.bucketize(cdf.contiguous(), edge[1:-1].contiguous(), right=True)
+    weight = cdf.new_ones(cdf.shape[-1], dtype=torch.float64) if weights is None else weights
+    happened, censored = torch.where(event, weight, 0.0), torch.where(event, 0.0, weight)
+    # Mass in the last bin needs no inverse; holding F at its left edge keeps the inverse finite.
+    inverse = censored / (1 - torch.minimum(cdf.double(), edge[-2].double()))
+    sources = torch.stack([happened.expand(cdf.shape), censored.expand(cdf.shape), inverse], dim=1)
+    sums = sources.new_zeros(cdf.shape[0], 3, edges.shape[0] - 1)
+    return sums.scatter_add_(2, bins.unsqueeze(1).expand(sources.shape), sources)
+
+
+def uniform_histogram(sums: Tensor, edges: Tensor) -> Tensor:
+    """Mass of each bin, (K, B): a censored row spreads evenly over [F, 1], the estimator of Haider et al."""
+    happened, censored, inverse = sums.unbind(1)
+    earlier = inverse.cumsum(-1) - inverse
+    mass = happened + censored - (1 - edges[1:]) * inverse + edges.diff() * earlier
+    return mass / (happened + censored).sum(-1, keepdim=True)

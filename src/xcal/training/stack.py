@@ -1,0 +1,159 @@
+"""K models of one architecture as one matrix of parameters, a row for each model.
+
+Models are ordered by seed, then by lambda: model ``s * L + l`` has seed s and lambda l. One matrix means that an
+optimiser step, a clipped gradient, a frozen model and a checkpoint are each one operation on rows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from xcal._checks import fail
+
+MakeNetwork = Callable[[], nn.Module]
+
+
+class Stack:
+    """S x L copies of a network; those of one seed start from the same weights, which depend on the seed alone.
+
+    Parameters
+    ----------
+    make_network
+        Makes one network with fresh weights from torch's own random numbers.
+    seeds
+        One for each of the S starts.
+    n_lambdas
+        Copies of each start, L.
+    device, dtype
+        Where the models live, and what floating-point type they have.
+    """
+
+    def __init__(
+        self, make_network: MakeNetwork, seeds: Sequence[int], n_lambdas: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        starts = [new_network(make_network, seed).to(device=device, dtype=dtype) for seed in seeds]
+        self.shape = (len(seeds), n_lambdas)
+        self.template = starts[0]
+        trained = [{n: p for n, p in net.named_parameters() if p.requires_grad} for net in starts]
+        if not trained[0]:
+            fail("make_network", "a network with parameters to train", type(self.template).__name__)
+        rows = [torch.cat([p.detach().reshape(-1) for p in parameters.values()]) for parameters in trained]
+        self.flat = _copies(rows, n_lambdas)
+        # Leaves are windows on the matrix: the optimiser writes the matrix, the networks read the windows.
+        self.leaves: dict[str, Tensor] = {}
+        start = 0
+        for name, parameter in trained[0].items():
+            window = self.flat[:, start : start + parameter.numel()]
+            self.leaves[name] = window.view(-1, *parameter.shape).detach().requires_grad_()
+            start += parameter.numel()
+        # Buffers (running means, say) and parameters that the user froze: carried along, without gradient.
+        carried = [dict(net.named_buffers()) for net in starts]
+        for fixed, net in zip(carried, starts, strict=True):
+            fixed.update({n: p.detach() for n, p in net.named_parameters() if not p.requires_grad})
+        self.carried = {name: _copies([c[name] for c in carried], n_lambdas) for name in carried[0]}
+        self.random = False
+
+    def look_for_randomness(self, x: Tensor) -> None:
+        """Find out on a few rows whether the network draws random numbers in training, dropout for instance."""
+        self.template.train()
+        on_gpu = x.is_cuda
+        with torch.no_grad(), own_randomness():
+            before = torch.cuda.get_rng_state(x.device) if on_gpu else torch.get_rng_state()
+            self.template(x)
+            after = torch.cuda.get_rng_state(x.device) if on_gpu else torch.get_rng_state()
+        self.random = not torch.equal(before, after)
+
+    @property
+    def n_models(self) -> int:
+        """Number of models, S x L."""
+        return self.flat.shape[0]
+
+    def forward(self, x: Tensor, *, training: bool, noise: Sequence[int] | None = None) -> Tensor:
+        """Raw outputs ``(S, L, b, n_outputs)`` of rows ``(S, b, ...)``, a set for each seed shared by its lambdas.
+
+        `noise` seeds the random numbers of the networks of each start. Lambdas share them, as they share batches, and
+        starts are run one after another: dropout of a model does not depend on what is trained beside it.
+
+        One model runs as it is, so that a network that cannot be stacked can still be trained alone.
+        """
+        self.template.train(training)
+        state = {**self.leaves, **self.carried}
+        raw: Tensor
+        if self.n_models == 1:
+            if noise is not None:
+                torch.manual_seed(noise[0])
+            raw = functional_call(self.template, {n: v[0] for n, v in state.items()}, (x[0],))
+            return raw.unsqueeze(0).unsqueeze(0)
+        grid = {name: values.view(*self.shape, *values.shape[1:]) for name, values in state.items()}
+        over_lambdas = vmap(self._one, in_dims=(0, None), randomness="same")
+        if noise is None:
+            raw = vmap(over_lambdas, in_dims=(0, 0), randomness="same")(grid, x)
+            return raw
+        raws = []
+        for start, seed in enumerate(noise):
+            torch.manual_seed(seed)
+            raws.append(over_lambdas({name: values[start] for name, values in grid.items()}, x[start]))
+        return torch.stack(raws)
+
+    def _one(self, state: dict[str, Tensor], x: Tensor) -> Any:
+        return functional_call(self.template, state, (x,))
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Gradient of a sum over models, as one matrix: row k is the gradient of model k."""
+        pieces = torch.autograd.grad(loss, list(self.leaves.values()), materialize_grads=True)
+        return torch.cat([piece.reshape(self.n_models, -1) for piece in pieces], dim=1)
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """Copy of everything that training changes; `flat` is the matrix, the rest are the carried tensors."""
+        return {"flat": self.flat.clone(), **{f"carried.{n}": v.clone() for n, v in self.carried.items()}}
+
+    def load(self, state: dict[str, Tensor], models: Tensor | None = None) -> None:
+        """Write back a snapshot, all of it or some models' rows."""
+        rows: Any = slice(None) if models is None else models
+        with torch.no_grad():
+            self.flat[rows] = state["flat"][rows].to(self.flat)
+            for name, values in self.carried.items():
+                values[rows] = state[f"carried.{name}"][rows].to(values)
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """Leave the user's random state, on every device in use, as it was."""
+    # Asking a GPU for its state would start it; one that nobody uses has none to keep.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else range(0)
+    with torch.random.fork_rng(devices=list(devices)):
+        yield
+
+
+def new_network(make_network: MakeNetwork, seed: int) -> nn.Module:
+    """Make a network whose weights depend on the seed alone; torch's own random state is left as it was."""
+    with own_randomness():
+        torch.manual_seed(seed)
+        network = make_network()
+    if not isinstance(network, nn.Module):
+        fail("make_network", "a function that returns a torch.nn.Module", type(network).__name__)
+    return network
+
+
+def load_row(network: nn.Module, state: dict[str, Tensor], model: int) -> nn.Module:
+    """Write one model's row of a snapshot into a network of the same architecture."""
+    start = 0
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.requires_grad:
+                values = state["flat"][model, start : start + parameter.numel()]
+                start += parameter.numel()
+                parameter.copy_(values.view(parameter.shape))
+            else:
+                parameter.copy_(state[f"carried.{name}"][model])
+        for name, buffer in network.named_buffers():
+            buffer.copy_(state[f"carried.{name}"][model])
+    return network
+
+
+def _copies(rows: list[Tensor], n_lambdas: int) -> Tensor:
+    return torch.stack([row.detach() for row in rows]).repeat_interleave(n_lambdas, dim=0)

@@ -1,0 +1,66 @@
+"""Where a run stands between two epochs: everything that a checkpoint holds besides the weights of now."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from xcal.training.result import Failure, Floats, History, Integers
+
+
+@dataclass(eq=False)
+class RunState:
+    """State of K models between two epochs. Changed by the loop alone."""
+
+    best: dict[str, Tensor]
+    best_total: Floats
+    best_epoch: Integers
+    stopped: npt.NDArray[np.bool_]
+    epoch: int = 0  # the next one
+    failures: list[Failure] = field(default_factory=list)
+    objective: list[Floats] = field(default_factory=list)
+    dcal: list[Floats] = field(default_factory=list)
+    total: list[Floats] = field(default_factory=list)
+    interrupted: bool = False
+
+    @classmethod
+    def start(cls, initial: dict[str, Tensor], n_models: int) -> "RunState":
+        """State before the first epoch: the best weights so far are the first ones."""
+        return cls(
+            initial, np.full(n_models, np.inf), np.full(n_models, -1, dtype=np.int64), np.zeros(n_models, dtype=bool)
+        )
+
+    def fail(self, models: npt.NDArray[np.bool_], batches: Integers | None) -> None:
+        """Stop models whose loss was not finite in this epoch."""
+        for model in np.flatnonzero(models):
+            batch = None if batches is None else int(batches[model])
+            self.failures.append(Failure(int(model), self.epoch, batch))
+        self.stopped = self.stopped | models
+
+    def record(self, objective: Floats, dcal: Floats, total: Floats) -> None:
+        """Add an epoch to the history; models that did not train in it have no value."""
+        for values, known in ((self.objective, objective), (self.dcal, dcal), (self.total, total)):
+            values.append(np.where(self.stopped, np.nan, known))
+
+    def choose(self, now: dict[str, Tensor], total: Floats, patience: int | None) -> None:
+        """Keep the weights of models that got strictly better; stop those that have not for `patience` epochs."""
+        better = ~self.stopped & (total < self.best_total)
+        if better.any():
+            rows = torch.as_tensor(better, device=now["flat"].device)
+            # One assignment, so that an interruption leaves the old best or the new one, never half of each.
+            self.best = {
+                name: torch.where(rows.view(-1, *[1] * (values.ndim - 1)), values, self.best[name])
+                for name, values in now.items()
+            }
+            self.best_total = np.where(better, total, self.best_total)
+            self.best_epoch = np.where(better, self.epoch, self.best_epoch)
+        if patience is not None:
+            self.stopped = self.stopped | (self.epoch - self.best_epoch >= patience)
+
+    def history(self) -> History:
+        """Return the epochs so far."""
+        empty = np.empty((0, self.best_total.size))
+        objective, dcal, total = (np.array(v) if v else empty for v in (self.objective, self.dcal, self.total))
+        return History(objective, dcal, total)

@@ -1,0 +1,75 @@
+"""Shapes, sizes as in the paper, independence of towers, and errors."""
+
+import pytest
+import torch
+from torch import nn
+
+from xcal.networks import MLP, Linear, PaperCNN, TwoTower
+
+SHARED = MLP(3, 1)
+
+
+@pytest.mark.parametrize(
+    ("network", "x", "n_outputs"),
+    [
+        (MLP(10, 50), torch.zeros(7, 10), 50),
+        (MLP(3, 2, hidden=()), torch.zeros(7, 3), 2),
+        (MLP(3, 2, hidden=[5], dropout=0.5), torch.zeros(2, 7, 3), 2),
+        (Linear(10, 49), torch.zeros(7, 10), 49),
+        (TwoTower(lambda: MLP(10, 1)), torch.zeros(7, 10), 2),
+        (PaperCNN(50), torch.zeros(7, 1, 28, 28), 50),
+        (TwoTower(lambda: PaperCNN(1, head=(), dropout=0.1)), torch.zeros(7, 1, 28, 28), 2),
+    ],
+)
+def test_one_row_of_outputs_for_each_row(network, x, n_outputs):
+    assert network(x).shape == (*x.shape[: -3 if x.ndim == 4 else -1], n_outputs)
+
+
+def test_the_gamma_network_has_the_papers_sizes():
+    sizes = [tuple(p.shape) for p in MLP(10, 50).parameters() if p.ndim == 2]
+    assert sizes == [(128, 10), (64, 128), (64, 64), (50, 64)]
+
+
+def test_the_mnist_network_has_the_papers_sizes():
+    network = PaperCNN(50)
+    convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
+    assert [(m.out_channels, m.kernel_size, m.stride) for m in convolutions] == [
+        (channels, (2, 2), (1, 1)) for channels in (32, 64, 128, 256)
+    ]
+    # 28 - 27 - 13 - 12 - 6 - 5 - 2 - 1: one number for each of the 256 channels.
+    dense = [(m.in_features, m.out_features) for m in network.modules() if isinstance(m, nn.Linear)]
+    assert dense == [(256, 512), (512, 1024), (1024, 1024), (1024, 50)]
+
+
+def test_towers_share_nothing():
+    towers = TwoTower(lambda: MLP(3, 1))
+    assert not torch.equal(towers.first.output.weight, towers.second.output.weight)
+    raw = towers(torch.randn(5, 3))
+    for output, unmoved in ((0, towers.second), (1, towers.first)):
+        gradients = torch.autograd.grad(raw[:, output].sum(), list(unmoved.parameters()), retain_graph=True)
+        assert all((g == 0).all() for g in gradients)
+
+
+def test_dropout_acts_in_training_only():
+    network, x = MLP(3, 2, dropout=0.5), torch.randn(5, 3)
+    assert not torch.equal(network(x), network(x))
+    network.eval()
+    assert torch.equal(network(x), network(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MLP(0, 2), "n_inputs: expected an integer of 1 or more, got 0"),
+        (lambda: MLP(3, 2.0), "n_outputs: expected an integer of 1 or more, got 2.0"),
+        (lambda: MLP(3, 2, hidden=(4, 0)), "hidden: expected an integer of 1 or more, got 0"),
+        (lambda: MLP(3, 2, hidden=4), "hidden: expected a sequence of layer sizes, got 4"),
+        (lambda: MLP(3, 2, dropout=1.0), "dropout: expected a probability from 0 to below 1, got 1.0"),
+        (lambda: PaperCNN(2, image=(28, 28)), r"image: expected \(channels, height, width\)"),
+        (lambda: PaperCNN(2, image=(1, 4, 4)), "image: expected an image large enough for 4 convolutions"),
+        (lambda: TwoTower(lambda: SHARED), "make_tower: expected a function that makes a new network"),
+    ],
+)
+def test_errors_name_the_argument(make, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        make()

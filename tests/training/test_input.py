@@ -1,0 +1,106 @@
+"""Bad input gives one error that names the argument."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.simulate import simulated_rows, small_mlp
+from xcal.distributions import family
+from xcal.networks import Linear
+from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training.batches import batch_shape, epoch_order
+
+GOOD = simulated_rows(30)
+NAN, INF = float("nan"), float("inf")
+
+
+def changed(field, row, value):
+    fields = {"x": GOOD.x.clone(), "time": GOOD.time.clone(), "event": GOOD.event.float(), "weights": torch.ones(30)}
+    fields[field][row] = value
+    return Rows(**fields)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"epochs": 0}, "epochs: expected an integer of 1 or more, got 0"),
+        ({"epochs": 2.5}, "epochs: expected an integer"),
+        ({"batch_size": 0}, "batch_size: expected an integer of 1 or more, got 0"),
+        ({"batch_size": True}, "batch_size: expected an integer"),
+        ({"patience": 0}, "patience: expected an integer of 1 or more"),
+        ({"checkpoint_every": -1}, "checkpoint_every: expected an integer of 1 or more"),
+        ({"learning_rate": 0.0}, "learning_rate: expected a finite number above 0, got 0.0"),
+        ({"learning_rate": NAN}, "learning_rate: expected a finite number above 0, got nan"),
+        ({"weight_decay": -1.0}, "weight_decay: expected a finite number, zero or larger"),
+        ({"clip_norm": INF}, "clip_norm: expected a finite number above 0"),
+        ({"compile": "yes"}, "compile: expected True or False, got 'yes'"),
+        ({"optimizer": "sgd"}, "optimizer: expected 'adam' or 'adamw', got 'sgd'"),
+        ({"schedule": "step"}, "schedule: expected 'cosine' or None, got 'step'"),
+    ],
+)
+def test_settings(setting, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        TrainingConfig(**setting)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ({"lambdas": [0.0, -1.0]}, r"lambdas: expected finite numbers, zero or larger, got -1.0 at position 1"),
+        ({"lambdas": [NAN]}, "lambdas: expected finite numbers, zero or larger, got nan at position 0"),
+        ({"lambdas": []}, "lambdas: expected at least one lambda"),
+        ({"lambdas": 3.0}, "lambdas: expected a sequence of numbers"),
+        ({"seeds": []}, "seeds: expected a sequence of at least one seed"),
+        ({"seeds": 3}, "seeds: expected a sequence of at least one seed"),
+        ({"seeds": [0, -2]}, "seeds: expected integers, zero or larger, got -2 at position 1"),
+        ({"mode": "both"}, "mode: expected 'auto' or 'stacked' or 'sequential', got 'both'"),
+        ({"calibration_bins": 1}, "n_bins: expected an integer of 2 or more"),
+        ({"make_network": small_mlp()}, "make_network: expected a function that makes a network"),
+        ({"make_network": lambda: 3}, "make_network: expected a function that returns a torch.nn.Module, got int"),
+        ({"make_network": torch.nn.Identity}, "make_network: expected a network with parameters to train"),
+        ({"make_network": lambda: Linear(4, 3)}, r"make_network: expected a network with outputs \(n, 2\)"),
+        ({"family": "lognormal"}, "family: expected a Family, got str"),
+        ({"config": {"epochs": 3}}, "config: expected a TrainingConfig, got dict"),
+        ({"penalty": "paper"}, "penalty: expected a SoftBins, got str"),
+        ({"objective": "nll"}, "objective: expected a function of"),
+        ({"train": (1, 2)}, "train: expected a Rows, got tuple"),
+        ({"train": changed("x", 7, NAN)}, "train.x: expected finite covariates, got nan at row 7"),
+        ({"validation": changed("x", 2, INF)}, "validation.x: expected finite covariates, got inf at row 2"),
+        ({"train": changed("time", 5, -1.0)}, r"train.time: expected finite times, zero or larger, got -1.0 at row 5"),
+        ({"train": changed("time", 5, NAN)}, "train.time: expected finite times, zero or larger, got nan at row 5"),
+        ({"train": changed("event", 4, 2.0)}, "train.event: expected True/False or 0/1"),
+        ({"train": changed("event", slice(None), 0.0)}, "train.event: expected at least one event"),
+        ({"train": changed("weights", 3, -1.0)}, "train.weights: expected finite weights, zero or larger, got -1.0 at"),
+        ({"train": changed("weights", slice(None), 0.0)}, "train.weights: expected a positive sum"),
+        ({"train": Rows(GOOD.x, GOOD.time[:-1], GOOD.event)}, "train.time: expected 30 rows, as many as train.x has"),
+        ({"train": Rows(GOOD.x, GOOD.time, GOOD.event[:-1])}, "train.event: expected 30 rows, as many as train.x has"),
+        ({"train": Rows(GOOD.x[:0], GOOD.time[:0], GOOD.event[:0])}, "train.x: expected at least one row"),
+        ({"train": Rows(GOOD.x[:, 0], GOOD.time, GOOD.event)}, r"train.x: expected shape \(n, ...\)"),
+        ({"train": Rows(GOOD.x.long(), GOOD.time, GOOD.event)}, "train.x: expected float32 or float64 covariates"),
+        ({"validation": Rows(GOOD.x[:, :3], GOOD.time, GOOD.event)}, r"validation.x: expected rows of shape \(4,\)"),
+        ({"validation": simulated_rows(9, dtype=torch.float64)}, "validation.x: expected rows of dtype torch.float32"),
+    ],
+)
+def test_arguments(argument, message):
+    arguments = {"make_network": small_mlp, "family": family("lognormal"), "train": GOOD, "validation": GOOD} | argument
+    with pytest.raises(ValueError, match=f"^{message}"):
+        fit_path(**arguments)
+
+
+def test_arrays_are_as_good_as_tensors():
+    config = TrainingConfig(epochs=2, batch_size=10)
+    arrays = Rows(GOOD.x.numpy(), GOOD.time.numpy().astype(np.float64), GOOD.event.numpy().astype(int))
+    one = fit_path(small_mlp, family("lognormal"), GOOD, GOOD, config=config)
+    other = fit_path(small_mlp, family("lognormal"), arrays, arrays, config=config, device="cpu")
+    np.testing.assert_array_equal(one.history.total, other.history.total)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(10, 3), (1999, 1000), (1000, 1000), (7, 100), (5, 1)])
+def test_batches_are_equal_and_leave_out_fewer_rows_than_there_are_batches(n, batch_size):
+    batches, rows = batch_shape(n, batch_size)
+    assert rows <= batch_size
+    assert 0 <= n - batches * rows < batches
+    order = epoch_order(n, batch_size, [0, 1], epoch=3)
+    assert order.shape == (batches, 2, rows)
+    assert order[:, 0].unique().numel() == batches * rows
+    assert torch.equal(order[:, 1], epoch_order(n, batch_size, [1], epoch=3)[:, 0])
