@@ -96,12 +96,18 @@ def test_a_perfect_model_is_not_accused_because_the_grid_is_short():
 def test_d_calibration_by_another_method_and_by_the_names_of_the_result(data):
     cdf = -np.expm1(-1.2 * data.rate * data.time)
     rows = {"time": data.time, "event": data.event}
+    chosen = ["d_calibration", "d_calibration_floor"]
     for method, time in (("km", None), ("ipcw", data.time)):
-        result = evaluate(**rows, cdf=cdf, metrics="d_calibration_floor", d_calibration_method=method)
+        result = evaluate(**rows, cdf=cdf, metrics=chosen, d_calibration_method=method)
         expected = d_calibration(cdf, data.event, method=method, time=time)
-        assert [score.name for score in result.scores] == ["d_calibration", "d_calibration_floor"]
+        assert [score.name for score in result.scores] == [*chosen, "d_calibration_p"]
         assert result["d_calibration"].value == pytest.approx(expected.value, rel=1e-12)
         assert result["d_calibration_floor"].value == pytest.approx(expected.floor, rel=1e-12)
+
+
+def test_one_name_alone():
+    result = evaluate(time=[1, 2, 3], event=[1, 1, 1], predicted_time=[1, 2, 3], metrics="concordance_harrell")
+    assert [score.name for score in result.scores] == ["concordance_harrell"]
 
 
 def test_rising_survival_curves_are_refused():

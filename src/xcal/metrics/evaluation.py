@@ -162,8 +162,8 @@ def evaluate(
     >>> time, event = rng.exponential(1 / rate), np.ones(500)
     >>> result = evaluate(time=time, event=event, cdf=1 - np.exp(-rate * time), predicted_time=1 / rate)
     >>> [score.name for score in result.scores]
-    ['concordance_harrell', 'concordance_uno', 'd_calibration', 'd_calibration_p', 'calibration_slope',
-     'calibration_intercept']
+    ['concordance_harrell', 'concordance_uno', 'd_calibration', 'd_calibration_floor', 'd_calibration_p',
+     'calibration_slope', 'calibration_intercept']
     """
     as_choice("d_calibration_method", d_calibration_method, get_args(Method))
     predictions = _predictions(

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.calibration import d_calibration
+from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method as DMethod
 from xcal.metrics.average import km_calibration
 from xcal.metrics.brier import brier_score, integrated_brier_score
@@ -118,15 +118,18 @@ def _integrated_brier(p: Predictions) -> Mapping[str, float]:
 
 
 def _d_calibration(p: Predictions) -> Mapping[str, float]:
-    method = p.d_calibration_method
-    result = d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins, method=method, time=p.time, p_value=None)
-    return {"d_calibration": result.value, "d_calibration_floor": result.floor}
+    return {"d_calibration": _measured(p).value}
 
 
 def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
-    # Akritas' test counts events against time at risk; how censored rows are shared among bins plays no part.
-    p_value = d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins).p_value
-    return {"d_calibration_p": float("nan") if p_value is None else p_value}
+    """Give what a perfect model scores on average, and Akritas' p-value, the same for every method."""
+    result = _measured(p)
+    p_value = float("nan") if result.p_value is None else result.p_value
+    return {"d_calibration_floor": result.floor, "d_calibration_p": p_value}
+
+
+def _measured(p: Predictions) -> DCalibrationResult:
+    return d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins, method=p.d_calibration_method, time=p.time)
 
 
 def _slope(p: Predictions) -> Mapping[str, float]:
@@ -136,8 +139,15 @@ def _slope(p: Predictions) -> Mapping[str, float]:
 
 def _one_calibration(p: Predictions) -> Mapping[str, float]:
     # Of the tests at one time the one that holds its size in small samples; it needs F at each row's own time.
-    rows = {"at": p.at, "time": p.time, "event": p.event}
-    result = one_calibration(p.probability, **rows, method="gronnesby-borgan", cdf=p.cdf, n_groups=p.n_bins)
+    result = one_calibration(
+        p.probability,
+        at=p.at,
+        time=p.time,
+        event=p.event,
+        method="gronnesby-borgan",
+        cdf=p.cdf,
+        n_groups=p.n_bins,
+    )
     return {"one_calibration_p": result.p_value}
 
 
@@ -157,8 +167,10 @@ ENTRIES: Mapping[str, Entry] = {
     "antolini": Entry("survival", _antolini, {"concordance_antolini": 1}),
     "brier": Entry("survival", _brier, {"brier": 0}),
     "integrated_brier": Entry("survival", _integrated_brier, {"integrated_brier": 0}),
-    "d_calibration": Entry("cdf", _d_calibration, {"d_calibration": 0, "d_calibration_floor": None}),
-    "d_calibration_p": Entry("cdf", _d_calibration_p, {"d_calibration_p": None}, resampled=False),
+    "d_calibration": Entry("cdf", _d_calibration, {"d_calibration": 0}),
+    "d_calibration_p": Entry(
+        "cdf", _d_calibration_p, {"d_calibration_floor": None, "d_calibration_p": None}, resampled=False
+    ),
     "calibration_slope": Entry("cdf", _slope, {"calibration_slope": 1, "calibration_intercept": 0}),
     "one_calibration": Entry("survival", _one_calibration, {"one_calibration_p": None}, resampled=False),
     "ici": Entry("survival", _ici, {"ici": 0, "e50": 0, "e90": 0, "emax": 0}),
