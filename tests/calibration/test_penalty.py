@@ -2,6 +2,7 @@ import itertools
 import shutil
 import warnings
 
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -380,6 +381,29 @@ def test_the_module_is_the_function():
     torch.testing.assert_close(XCALLoss.paper()(u, event), paper, rtol=1e-12, atol=0)
     edges = [0.0, 0.3, 1.0]
     torch.testing.assert_close(XCALLoss(edges=edges)(u, event), xcal_penalty(u, event, edges=edges))
+
+
+@mode_table
+def test_second_derivatives(membership, censored, estimator):
+    """Through create_graph, with all cross terms: for gradient penalties and curvature."""
+    u, event = batch(n=12, seed=4)
+    setting = options(membership, censored, estimator, gamma=50.0)
+    hessian = torch.autograd.functional.hessian(lambda x: xcal_penalty(x, event, n_bins=4, **setting), u)
+
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(xcal_penalty(x, event, n_bins=4, **setting), x)
+        return slope
+
+    step = 1e-6
+    rows = [(gradient(u + step * e) - gradient(u - step * e)) / (2 * step) for e in torch.eye(12, dtype=u.dtype)]
+    torch.testing.assert_close(hessian, torch.stack(rows), rtol=1e-5, atol=1e-7)
+
+
+def test_pandas_columns_are_read_by_position():
+    u, event = batch(n=5)
+    column = pd.Series(event.numpy(), index=[9, 8, 7, 6, 5])
+    torch.testing.assert_close(xcal_penalty(u, column), xcal_penalty(u, event))
 
 
 def test_half_precision_models_do_not_round_the_edges():

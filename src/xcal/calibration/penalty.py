@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from xcal.calibration import fused
 from xcal.calibration.softbins import SoftBins
@@ -52,6 +51,46 @@ def _group_weights(weight: Tensor, labels: Tensor | None, n_groups: int) -> Tens
     return weight.unsqueeze(-2) * one
 
 
+def _statistics(
+    u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, n_groups: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the penalty, the mean residual R of every bin, the total weight, and one over the share of pairs."""
+    unbiased = spec.estimator == "unbiased"
+    total = square = sums = own = u.new_zeros(())
+    if _use_kernels(u, labels, spec):
+        sums = fused.sum_features(u, event, weight, edges, spec.scale(edges.shape[0] - 1), spec.cumulative)
+        sums, total = sums.unsqueeze(-2), weight.sum(-1, keepdim=True)
+    else:
+        for rows in _blocks(u, edges.shape[0]):
+            x = spec.features(u[..., rows], event[..., rows], edges)
+            w = _group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
+            sums = sums + _sum_rows(w, x)
+            total = total + w.sum(-1)
+            if unbiased:
+                row_square = spec.residual(x, edges).square().sum(-1)
+                own = own + (w.square() * row_square.unsqueeze(-2)).sum(-1)
+                square = square + w.square().sum(-1)
+    if labels is not None:
+        # A group without rows has share zero; what it is divided by does not matter.
+        total = torch.where(total > 0, total, 1.0)
+    mean = spec.residual(sums / total.unsqueeze(-1), edges)
+    value = mean.square().sum(-1)
+    inverse = value.new_ones(())
+    if unbiased:
+        # M (M - 1) / M^2 for equal weights. One row makes no pair: nothing to estimate, value and gradient zero.
+        # Rounding may leave its share of pairs a few units in the last place off zero.
+        pairs = 1 - square / total.square()
+        enough = pairs > 8 * torch.finfo(u.dtype).eps
+        inverse = torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
+        value = (value - own / total.square()) * inverse
+    return value, mean, total, inverse
+
+
+def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
+    """Whether the GPU kernels serve; they have no derivative of their own, which a second one would need."""
+    return labels is None and spec.fusable and not torch.is_grad_enabled() and fused.usable(u)
+
+
 class _XCAL(torch.autograd.Function):
     """Penalty of every group, (..., G), of F values (..., n). Only F has a gradient."""
 
@@ -59,45 +98,10 @@ class _XCAL(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        u: Tensor,
-        event: Tensor,
-        weight: Tensor,
-        labels: Tensor | None,
-        edges: Tensor,
-        spec: SoftBins,
-        n_groups: int,
+        u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, n_groups: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the penalty, the mean residual R of every bin, the total weight, and one over the share of pairs."""
-        unbiased = spec.estimator == "unbiased"
         with torch.autocast(u.device.type, enabled=False):
-            total = square = sums = own = u.new_zeros(())
-            if labels is None and spec.fusable and fused.usable(u):
-                sums = fused.sum_features(u, event, weight, edges, spec.scale(edges.shape[0] - 1), spec.cumulative)
-                sums, total = sums.unsqueeze(-2), weight.sum(-1, keepdim=True)
-            else:
-                for rows in _blocks(u, edges.shape[0]):
-                    x = spec.features(u[..., rows], event[..., rows], edges)
-                    w = _group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
-                    sums = sums + _sum_rows(w, x)
-                    total = total + w.sum(-1)
-                    if unbiased:
-                        row_square = spec.residual(x, edges).square().sum(-1)
-                        own = own + (w.square() * row_square.unsqueeze(-2)).sum(-1)
-                        square = square + w.square().sum(-1)
-            if labels is not None:
-                # A group without rows has share zero; what it is divided by does not matter.
-                total = torch.where(total > 0, total, 1.0)
-            mean = spec.residual(sums / total.unsqueeze(-1), edges)
-            value = mean.square().sum(-1)
-            inverse = value.new_ones(())
-            if unbiased:
-                # M (M - 1) / M^2 for equal weights. One row makes no pair: nothing to estimate, value and gradient
-                # zero. Rounding may leave its share of pairs a few units in the last place off zero.
-                pairs = 1 - square / total.square()
-                enough = pairs > 8 * torch.finfo(u.dtype).eps
-                inverse = torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
-                value = (value - own / total.square()) * inverse
-            return value, mean, total, inverse
+            return _statistics(u, event, weight, labels, edges, spec, n_groups)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -108,18 +112,20 @@ class _XCAL(torch.autograd.Function):
         ctx.spec, ctx.n_groups = spec, n_groups
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, *unused: Any) -> tuple[Tensor | None, ...]:
         u, event, weight, labels, edges, mean, total, inverse = ctx.saved_tensors
         spec: SoftBins = ctx.spec
         with torch.autocast(u.device.type, enabled=False):
+            if torch.is_grad_enabled():
+                # A second derivative is wanted (create_graph): the mean has to depend on F again.
+                _, mean, total, inverse = _statistics(u, event, weight, labels, edges, spec, ctx.n_groups)
             scale = 2 * grad / total
             if spec.estimator == "unbiased":
                 scale = scale * inverse
             per_bin = mean * scale.unsqueeze(-1)
             # Chain rule through bins = differences of the mass above each edge.
             slope = per_bin.diff(dim=-1) if spec.cumulative else per_bin
-            if labels is None and spec.fusable and fused.usable(u):
+            if _use_kernels(u, labels, spec):
                 sharpness = spec.scale(edges.shape[0] - 1)
                 gradient = fused.row_gradient(u, event, weight, edges, slope.squeeze(-2), sharpness, spec.cumulative)
                 return gradient, None, None, None, None, None, None
