@@ -44,12 +44,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         # torch.save writes a zip archive.
         zipped = file.read(4) == b"PK\x03\x04"
     try:
+        loaded: dict[str, Tensor]
         if zipped:
-            loaded: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
-            return loaded
-        from safetensors.torch import load_file
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            from safetensors.torch import load_file
 
-        return load_file(path)
+            loaded = load_file(path)
+        return loaded
+    # Whatever a broken file makes the two readers raise, the user gets one error that names it.
     except Exception as error:
         raise ValueError(
             f"checkpoint: expected a checkpoint file, got {path}, which cannot be read: {error}"
