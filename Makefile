@@ -25,7 +25,8 @@ demo: $(VENV)/.stamp-plot
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.stamp-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	@# Two workers with one thread each: more threads than cores make small tensor operations wait for each other.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.stamp-lint
 	$(BIN)/ruff check .
