@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from xcal import XCALLoss, d_calibration, xcal_penalty
-from xcal.calibration import bin_edges, membership
+from xcal.calibration import SoftBins, bin_edges, membership, soft_membership
 
 PAPER = {"membership": "product", "censored": "soft", "gamma": 1e4}
 COLOURS = ("#1b9e77", "#d95f02", "#5e4fa2", "#e7298a", "#666666")
@@ -48,7 +48,9 @@ def soft_indicator(folder: Path) -> None:
         return lambda x: membership.product(x, edges, gamma)[:, 1]
 
     def partition(temperature: float) -> Callable[[Tensor], Tensor]:
-        return lambda x: membership.bins_from_above(membership.partition_above(x, edges, temperature * 0.1))[:, 1]
+        # In units of the mean width, here a third, for a temperature in units of the bin that is drawn.
+        spec = SoftBins(temperature=temperature * 0.1 * 3)
+        return lambda x: soft_membership(x, torch.ones_like(x, dtype=torch.bool), edges, spec)[:, 1]
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     panels = (
@@ -72,7 +74,7 @@ def soft_indicator(folder: Path) -> None:
         edge = torch.from_numpy(bin_edges(n_bins))
         centre = (edge[n_bins // 2 : n_bins // 2 + 1] + edge[n_bins // 2 + 1]) / 2
         sharp = membership.product(centre, edge, 1e4).max().item()
-        ours = membership.bins_from_above(membership.partition_above(centre, edge, 0.5 / n_bins)).max().item()
+        ours = soft_membership(centre, torch.tensor([True]), edge, SoftBins()).max().item()
         print(f"  {n_bins:>4} bins   product {sharp:.3f}   partition {ours:.3f}")
     print()
 
@@ -235,7 +237,7 @@ def censored_mass(folder: Path) -> None:
     def mass(x: Tensor, n_bins: int, gamma: float | None) -> Tensor:
         edges = torch.from_numpy(bin_edges(n_bins))
         if gamma is None:
-            return membership.bins_from_above(membership.exact_above(x, edges)).sum(-1)
+            return soft_membership(x, torch.zeros_like(x, dtype=torch.bool), edges, SoftBins()).sum(-1)
         return membership.soft_censored(x, edges, gamma).sum(-1)
 
     drawn = {(20, 1e3): "#1b9e77", (20, 1e4): "#d95f02", (100, 1e4): "#5e4fa2", (20, None): "black"}
