@@ -1,6 +1,6 @@
 """Average predicted survival curve against the Kaplan-Meier curve."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ class KMCalibration:
 
     value: float
     stop: float
-    times: Vector
-    predicted: Vector
-    observed: Vector
+    times: Vector = field(repr=False)
+    predicted: Vector = field(repr=False)
+    observed: Vector = field(repr=False)
 
 
 def km_calibration(

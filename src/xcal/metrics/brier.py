@@ -1,6 +1,6 @@
 """Squared error of predicted survival probabilities, corrected for censoring."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -50,7 +50,7 @@ class IntegratedBrierScore:
     value: float
     start: float
     stop: float
-    curve: BrierScore
+    curve: BrierScore = field(repr=False)
 
 
 def brier_score(

@@ -71,7 +71,8 @@ class Evaluation:
     def __repr__(self) -> str:
         share = self.n_events / self.n
         lines = [
-            f"{self.n:,} rows, {self.n_events:,} events ({share:.0%}); single-time metrics at {self.at:.6g}",
+            f"{_count(self.n, 'row')}, {_count(self.n_events, 'event')} ({share:.0%}); "
+            f"single-time metrics at {self.at:.6g}",
             _line("metric", "value", f"{self.level:.0%} interval" if self.n_bootstrap else "", "ideal"),
         ]
         for score in self.scores:
@@ -87,6 +88,10 @@ class Evaluation:
             names = [name for name, lacks in self.skipped.items() if lacks == needed]
             lines.append(f"not computed without {needed}: {', '.join(names)}")
         return "\n".join(lines)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _line(name: str, value: str, interval: str, ideal: str) -> str:

@@ -1,6 +1,6 @@
 """The Kaplan-Meier curve of the events or of the censorings, shared by every metric of this package."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -28,10 +28,10 @@ class KaplanMeier:
         Whether the curve is that of the event times or that of the censoring times.
     """
 
-    times: Vector
-    survival: Vector
-    at_risk: Vector
-    counts: Vector
+    times: Vector = field(repr=False)
+    survival: Vector = field(repr=False)
+    at_risk: Vector = field(repr=False)
+    counts: Vector = field(repr=False)
     of: Of
 
     def at(self, t: FloatArray | float) -> Vector:

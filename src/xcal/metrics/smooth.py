@@ -1,6 +1,6 @@
 """Integrated calibration index: predicted against smoothed observed probability at one time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -45,8 +45,8 @@ class IntegratedCalibrationIndex:
     e50: float
     e90: float
     emax: float
-    predicted: Vector
-    observed: Vector
+    predicted: Vector = field(repr=False)
+    observed: Vector = field(repr=False)
     at: float
     smoother: Smoother
     converged: bool
