@@ -21,7 +21,7 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt
 	@if [ "$*" = test ]; then $(PIP) --no-deps survival-evaluation==0.1.3; fi
 	@touch $@
 
-demo: $(VENV)/.stamp-plot
+demo: $(VENV)/.stamp-datasets
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.stamp-test

@@ -1,16 +1,46 @@
 """xcal: survival models whose probabilities can be trusted."""
 
-from xcal.calibration import (
-    DCalibration,
-    DCalibrationResult,
-    GroupedDCalibration,
-    XCALLoss,
-    d_calibration,
-    xcal_penalty,
-)
-from xcal.distributions import FAMILIES, family
-from xcal.metrics import Evaluation, concordance_index, evaluate
-from xcal.objectives import nll, survival_crps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xcal.calibration import (
+        DCalibration,
+        DCalibrationResult,
+        GroupedDCalibration,
+        XCALLoss,
+        d_calibration,
+        xcal_penalty,
+    )
+    from xcal.data import Surv
+    from xcal.distributions import FAMILIES, family
+    from xcal.metrics import Evaluation, concordance_index, evaluate
+    from xcal.objectives import nll, survival_crps
+    from xcal.training import TrainingConfig, fit_path
+
+__version__ = "0.1.0"
+
+# Where each public name lives. A name is imported when it is first asked for: `xcal --help` needs none of them, and
+# nobody pays for scikit-learn who does not use an estimator.
+_HOME = {
+    "DCalibration": "calibration",
+    "DCalibrationResult": "calibration",
+    "Evaluation": "metrics",
+    "FAMILIES": "distributions",
+    "GroupedDCalibration": "calibration",
+    "Surv": "data",
+    "TrainingConfig": "training",
+    "XCALLoss": "calibration",
+    "concordance_index": "metrics",
+    "d_calibration": "calibration",
+    "evaluate": "metrics",
+    "family": "distributions",
+    "fit_path": "training",
+    "nll": "objectives",
+    "survival_crps": "objectives",
+    "xcal_penalty": "calibration",
+}
+_PACKAGES = {"calibration", "data", "datasets", "distributions", "metrics", "networks", "objectives", "training"}
 
 __all__ = [
     "FAMILIES",
@@ -18,14 +48,31 @@ __all__ = [
     "DCalibrationResult",
     "Evaluation",
     "GroupedDCalibration",
+    "Surv",
+    "TrainingConfig",
     "XCALLoss",
     "__version__",
     "concordance_index",
     "d_calibration",
     "evaluate",
     "family",
+    "fit_path",
     "nll",
     "survival_crps",
     "xcal_penalty",
 ]
-__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"xcal.{_HOME[name]}"), name)
+    elif name in _PACKAGES:
+        value = import_module(f"xcal.{name}")
+    else:
+        raise AttributeError(f"module 'xcal' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, *_PACKAGES})

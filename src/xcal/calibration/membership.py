@@ -74,22 +74,32 @@ def soft_censored(u: Tensor, edges: Tensor, gamma: float, *, derivative: bool = 
 def partition_above(u: Tensor, edges: Tensor, temperature: float, *, derivative: bool = False) -> Tensor:
     """Soft mass above each inner edge e: sigma((u - e) / T). T is in units of F."""
     above = (u.unsqueeze(-1) - edges[1:-1]).mul_(1 / temperature).sigmoid_()
-    if not derivative:
-        return above
+    return sigmoid_slope(above, temperature) if derivative else above
+
+
+def sigmoid_slope(above: Tensor, temperature: float) -> Tensor:
+    """Return the derivative of `partition_above` from its value s: s (1 - s) / T."""
     return torch.addcmul(above, above, above, value=-1).mul_(1 / temperature)
 
 
-def exact_above(u: Tensor, edges: Tensor, *, derivative: bool = False) -> Tensor:
+def exact_above(u: Tensor, edges: Tensor) -> Tensor:
     """Mass above each inner edge e of a uniform on [u, 1]: min(1, (1 - e) / (1 - u)).
 
     In the last bin every edge lies below u and all the mass above it. Holding u at the last inner edge changes nothing
     there and keeps the quotient finite up to and including u = 1.
     """
     inner = edges[1:-1]
-    inverse = 1 / (1 - torch.minimum(u, inner[-1]))
-    if not derivative:
-        return ((1 - inner) * inverse.unsqueeze(-1)).clamp(max=1.0)
-    return (1 - inner) * (inner > u.unsqueeze(-1)) * inverse.square().unsqueeze(-1)
+    return ((1 - inner) * _one_over_rest(u, inner)).clamp(max=1.0)
+
+
+def exact_slope(above: Tensor, u: Tensor, edges: Tensor) -> Tensor:
+    """Return the derivative of `exact_above` from its value s: s / (1 - u) at edges above u, zero at those below."""
+    # threshold(x, -1, 0) is x where x > -1 and 0 elsewhere: one pass, where a mask would take three.
+    return F.threshold(-above, -1.0, 0.0) * -_one_over_rest(u, edges[1:-1])
+
+
+def _one_over_rest(u: Tensor, inner: Tensor) -> Tensor:
+    return (1 - torch.minimum(u, inner[-1])).reciprocal_().unsqueeze(-1)
 
 
 def bins_from_above(above: Tensor) -> Tensor:

@@ -6,10 +6,13 @@ With zeta_ij the membership of row i in bin j, |I_j| the bin's width and R_ij = 
     unbiased  sum_j ((sum_i R_ij)^2 - sum_i R_ij^2) / (M (M - 1))       (the U-statistic of the squared mean)
 
 and the gradient in F_i is sum_j (2 / M) (mean_i R_ij) zeta'_ij for the bound. Autograd through these formulas keeps
-several n x B arrays; here the backward pass computes memberships again, a few rows at a time, so that extra memory
-is a constant number of (..., n) buffers whatever the number of bins.
+several n x B arrays; here value and gradient are computed together, a few rows at a time, so that extra memory is a
+constant number of (..., n) buffers whatever the number of bins.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -51,31 +54,44 @@ def _group_weights(weight: Tensor, labels: Tensor | None, n_groups: int) -> Tens
     return weight.unsqueeze(-2) * one
 
 
+def _by_kind(weight: Tensor, happened: Tensor) -> tuple[Tensor, Tensor]:
+    """Row weights of events and of censored rows.
+
+    Weights of zero do what a choice between two arrays of rows x bins would do, in two vectors.
+    """
+    seen = weight * happened
+    return seen, weight - seen
+
+
 def _statistics(
     u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, n_groups: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the penalty, the mean residual R of every bin, the total weight, and one over the share of pairs."""
+) -> "_Statistics":
     unbiased = spec.estimator == "unbiased"
     total = square = sums = own = u.new_zeros(())
+    kept: tuple[Tensor | None, Tensor | None] = (None, None)
     if _use_kernels(u, labels, spec):
         sums = fused.sum_features(u, event, weight, edges, spec.scale(edges.shape[0] - 1), spec.cumulative)
         sums, total = sums.unsqueeze(-2), weight.sum(-1, keepdim=True)
     else:
-        for rows in _blocks(u, edges.shape[0]):
-            x = spec.features(u[..., rows], event[..., rows], edges)
+        blocks = _blocks(u, edges.shape[0])
+        for rows in blocks:
+            part, happened = u[..., rows], event[..., rows]
             w = _group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
-            sums = sums + _sum_rows(w, x)
+            seen, unseen = _by_kind(w, spec.events(part, happened).unsqueeze(-2))
+            events, censored = spec.event_features(part, edges), spec.censored_features(part, edges)
+            sums = sums + _sum_rows(seen, events) + _sum_rows(unseen, censored)
             total = total + w.sum(-1)
             if unbiased:
-                row_square = spec.residual(x, edges).square().sum(-1)
+                row_square = spec.residual(spec.features(part, happened, edges), edges).square().sum(-1)
                 own = own + (w.square() * row_square.unsqueeze(-2)).sum(-1)
                 square = square + w.square().sum(-1)
+            kept = (events, censored) if len(blocks) == 1 else (None, None)
     if labels is not None:
         # A group without rows has share zero; what it is divided by does not matter.
         total = torch.where(total > 0, total, 1.0)
     mean = spec.residual(sums / total.unsqueeze(-1), edges)
     value = mean.square().sum(-1)
-    inverse = value.new_ones(())
+    inverse = None
     if unbiased:
         # M (M - 1) / M^2 for equal weights. One row makes no pair: nothing to estimate, value and gradient zero.
         # Rounding may leave its share of pairs a few units in the last place off zero.
@@ -83,7 +99,48 @@ def _statistics(
         enough = pairs > 8 * torch.finfo(u.dtype).eps
         inverse = torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
         value = (value - own / total.square()) * inverse
-    return value, mean, total, inverse
+    return _Statistics(value, mean, total, inverse, kept)
+
+
+@dataclass(frozen=True, eq=False)
+class _Statistics:
+    """Of every group: penalty, mean residual R of each bin, total weight, and one over the share of pairs."""
+
+    value: Tensor
+    mean: Tensor
+    total: Tensor
+    inverse: Tensor | None  # unbiased only
+    features: tuple[Tensor | None, Tensor | None]  # of events and of censored rows, kept where one block holds all
+
+
+def _gradient(
+    u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, at: _Statistics
+) -> Tensor:
+    """Gradient in F of each row's own group's penalty, (..., n)."""
+    scale = 2 / at.total
+    if at.inverse is not None:
+        scale = scale * at.inverse
+    per_bin = at.mean * scale.unsqueeze(-1)
+    # Chain rule through bins = differences of the mass above each edge.
+    slope = per_bin.diff(dim=-1) if spec.cumulative else per_bin
+    if _use_kernels(u, labels, spec):
+        sharpness = spec.scale(edges.shape[0] - 1)
+        return fused.row_gradient(u, event, weight, edges, slope.squeeze(-2), sharpness, spec.cumulative)
+    events, censored = at.features
+    pieces = []
+    for rows in _blocks(u, edges.shape[0]):
+        part, happened, w = u[..., rows], event[..., rows], weight[..., rows]
+        label = None if labels is None else labels[..., rows]
+        seen, unseen = _by_kind(w, spec.events(part, happened))
+        piece = seen * _row_product(spec.event_slopes(part, edges, events), slope, label)
+        piece = piece + unseen * _row_product(spec.censored_slopes(part, edges, censored), slope, label)
+        if spec.estimator == "unbiased":
+            slopes = spec.slopes(part, happened, edges)
+            residual = spec.residual(spec.features(part, happened, edges), edges)
+            own = (residual * spec.residual_slope(slopes)).sum(-1)
+            piece = piece - w.square() * own * _pick(scale / at.total, label)
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1)
 
 
 def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
@@ -91,57 +148,65 @@ def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
     return labels is None and spec.fusable and not torch.is_grad_enabled() and fused.usable(u)
 
 
+def _full_precision(u: Tensor) -> AbstractContextManager[Any]:
+    """Switch autocast off where it is on; switching costs more than half the arithmetic of a small batch."""
+    if torch.is_autocast_enabled(u.device.type):
+        return torch.autocast(u.device.type, enabled=False)
+    return nullcontext()
+
+
 class _XCAL(torch.autograd.Function):
-    """Penalty of every group, (..., G), of F values (..., n). Only F has a gradient."""
+    """Penalty of every group, (..., G), of F values (..., n). Only F has a gradient.
+
+    The gradient is computed with the value, from the same memberships, and backward only scales it.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(
-        u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, n_groups: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        with torch.autocast(u.device.type, enabled=False):
-            return _statistics(u, event, weight, labels, edges, spec, n_groups)
+        u: Tensor,
+        event: Tensor,
+        weight: Tensor,
+        labels: Tensor | None,
+        edges: Tensor,
+        spec: SoftBins,
+        n_groups: int,
+        wanted: bool,
+    ) -> tuple[Tensor, Tensor]:
+        with _full_precision(u):
+            at = _statistics(u, event, weight, labels, edges, spec, n_groups)
+            gradient = _gradient(u, event, weight, labels, edges, spec, at) if wanted else u.new_zeros(())
+        return at.value, gradient
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        u, event, weight, labels, edges, spec, n_groups = inputs
-        _, mean, total, inverse = output
-        ctx.mark_non_differentiable(mean, total, inverse)
-        ctx.save_for_backward(u, event, weight, labels, edges, mean, total, inverse)
+        u, event, weight, labels, edges, spec, n_groups, _ = inputs
+        _, gradient = output
+        ctx.mark_non_differentiable(gradient)
+        ctx.save_for_backward(u, event, weight, labels, edges, gradient)
         ctx.spec, ctx.n_groups = spec, n_groups
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *unused: Any) -> tuple[Tensor | None, ...]:
-        u, event, weight, labels, edges, mean, total, inverse = ctx.saved_tensors
-        spec: SoftBins = ctx.spec
-        with torch.autocast(u.device.type, enabled=False):
-            if torch.is_grad_enabled():
-                # A second derivative is wanted (create_graph): the mean has to depend on F again.
-                _, mean, total, inverse = _statistics(u, event, weight, labels, edges, spec, ctx.n_groups)
-            scale = 2 * grad / total
-            if spec.estimator == "unbiased":
-                scale = scale * inverse
-            per_bin = mean * scale.unsqueeze(-1)
-            # Chain rule through bins = differences of the mass above each edge.
-            slope = per_bin.diff(dim=-1) if spec.cumulative else per_bin
-            if _use_kernels(u, labels, spec):
-                sharpness = spec.scale(edges.shape[0] - 1)
-                gradient = fused.row_gradient(u, event, weight, edges, slope.squeeze(-2), sharpness, spec.cumulative)
-                return gradient, None, None, None, None, None, None
-            pieces = []
-            for rows in _blocks(u, edges.shape[0]):
-                part, happened, w = u[..., rows], event[..., rows], weight[..., rows]
-                label = None if labels is None else labels[..., rows]
-                dx = spec.features(part, happened, edges, derivative=True)
-                piece = w * _row_product(dx, slope, label)
-                if spec.estimator == "unbiased":
-                    residual = spec.residual(spec.features(part, happened, edges), edges)
-                    own = (residual * spec.residual_slope(dx)).sum(-1)
-                    piece = piece - w.square() * own * _pick(scale / total, label)
-                pieces.append(piece)
-            gradient = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1)
-        return gradient, None, None, None, None, None, None
+        u, event, weight, labels, edges, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # A second derivative is wanted (create_graph): the gradient has to depend on F again.
+            with _full_precision(u):
+                at = _statistics(u, event, weight, labels, edges, ctx.spec, ctx.n_groups)
+                gradient = _gradient(u, event, weight, labels, edges, ctx.spec, at)
+        return gradient * _pick(grad, labels), None, None, None, None, None, None, None
+
+
+# torch reads the signature at every call; kept here, that costs a tenth.
+_XCAL.forward.__signature__ = signature(_XCAL.forward)  # type: ignore[attr-defined]
+
+
+def _gradient_wanted(u: Tensor) -> bool:
+    """Whether a backward pass may follow; a function transform or a compiler does not say."""
+    if not torch.is_grad_enabled():
+        return False
+    return u.requires_grad or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(u)
 
 
 def _pick(per_group: Tensor, labels: Tensor | None) -> Tensor:
@@ -193,7 +258,7 @@ def unchecked_penalty(
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
     weight = torch.ones_like(event, dtype=u.dtype) if weights is None else weights.detach().to(u.dtype)
     value: Tensor
-    value, _, _, _ = _XCAL.apply(u, event, weight, labels, edges.to(u.dtype), spec, n_groups)
+    value, _ = _XCAL.apply(u, event, weight, labels, edges.to(u.dtype), spec, n_groups, _gradient_wanted(u))
     if labels is None:
         return value.squeeze(-1)
     share = _group_weights(weight, labels, n_groups).sum(-1)

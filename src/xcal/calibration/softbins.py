@@ -67,22 +67,49 @@ class SoftBins:
         """Rows that contribute as events: the published code adds censored ones that are all but certain."""
         return event if self.censored == "exact" else event | (u > soft.SATURATED)
 
-    def features(self, u: Tensor, event: Tensor, edges: Tensor, *, derivative: bool = False) -> Tensor:
-        """Mass of each row above each inner edge if `cumulative`, else in each bin; or its derivative in u."""
+    def event_features(self, u: Tensor, edges: Tensor) -> Tensor:
+        """Mass of an event at u above each inner edge if `cumulative`, else in each bin."""
         scale = self.scale(edges.shape[0] - 1)
-        if self.membership == "partition":
-            happened = soft.partition_above(u, edges, 1 / scale, derivative=derivative)
-            if not self.cumulative:
-                happened = _bins(happened, edges, derivative=derivative)
-        else:
-            happened = soft.product(u, edges, scale, derivative=derivative)
-        if self.censored == "exact":
-            later = soft.exact_above(u, edges, derivative=derivative)
-            if not self.cumulative:
-                later = _bins(later, edges, derivative=derivative)
-        else:
+        if self.membership == "product":
+            return soft.product(u, edges, scale)
+        above = soft.partition_above(u, edges, 1 / scale)
+        return above if self.cumulative else _bins(above, edges)
+
+    def censored_features(self, u: Tensor, edges: Tensor) -> Tensor:
+        """Return the same for a row censored at F = u."""
+        if self.censored == "soft":
             assert self.gamma is not None
-            later = soft.soft_censored(u, edges, self.gamma, derivative=derivative)
+            return soft.soft_censored(u, edges, self.gamma)
+        above = soft.exact_above(u, edges)
+        return above if self.cumulative else _bins(above, edges)
+
+    def event_slopes(self, u: Tensor, edges: Tensor, known: Tensor | None = None) -> Tensor:
+        """Return the derivative of `event_features` in u; features that are `known` save the sigmoids."""
+        scale = self.scale(edges.shape[0] - 1)
+        if self.membership == "product":
+            return soft.product(u, edges, scale, derivative=True)
+        if self.cumulative and known is not None:
+            return soft.sigmoid_slope(known, 1 / scale)
+        slope = soft.partition_above(u, edges, 1 / scale, derivative=True)
+        return slope if self.cumulative else soft.bins_from_above(slope)
+
+    def censored_slopes(self, u: Tensor, edges: Tensor, known: Tensor | None = None) -> Tensor:
+        """Return the derivative of `censored_features` in u; features that are `known` save the quotients."""
+        if self.censored == "soft":
+            assert self.gamma is not None
+            return soft.soft_censored(u, edges, self.gamma, derivative=True)
+        above = known if self.cumulative and known is not None else soft.exact_above(u, edges)
+        slope = soft.exact_slope(above, u, edges)
+        return slope if self.cumulative else soft.bins_from_above(slope)
+
+    def features(self, u: Tensor, event: Tensor, edges: Tensor) -> Tensor:
+        """Return the features of every row, whichever kind it is."""
+        happened, later = self.event_features(u, edges), self.censored_features(u, edges)
+        return torch.where(self.events(u, event).unsqueeze(-1), happened, later)
+
+    def slopes(self, u: Tensor, event: Tensor, edges: Tensor) -> Tensor:
+        """Return the derivative of `features` in u."""
+        happened, later = self.event_slopes(u, edges), self.censored_slopes(u, edges)
         return torch.where(self.events(u, event).unsqueeze(-1), happened, later)
 
     def residual(self, features: Tensor, edges: Tensor) -> Tensor:
@@ -96,10 +123,8 @@ class SoftBins:
         return soft.bins_from_above(derivatives) if self.cumulative else derivatives
 
 
-def _bins(above: Tensor, edges: Tensor, *, derivative: bool) -> Tensor:
-    """Mass in each bin, or its derivative, from that above each inner edge."""
-    if derivative:
-        return soft.bins_from_above(above)
+def _bins(above: Tensor, edges: Tensor) -> Tensor:
+    """Mass in each bin from that above each inner edge."""
     return soft.bins_from_above(above - (1 - edges[1:-1])) + edges.diff()
 
 

@@ -34,6 +34,10 @@ class Reading(ABC):
         """Rows at whose time S is 0 by construction, whatever the masses are."""
 
     @abstractmethod
+    def share_after(self, bins: Bins, time: Tensor) -> Tensor:
+        """Share of every bin after `time`, ``(..., n, K)``: S is their sum over the masses."""
+
+    @abstractmethod
     def hazard(self, bins: Bins, time: Tensor) -> Tensor:
         """Hazard at `time`."""
 
@@ -78,6 +82,12 @@ class StepReading(Reading):
     def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
         """Every time in the last bin."""
         return bins.index(time) == bins.width.shape[0] - 1
+
+    def share_after(self, bins: Bins, time: Tensor) -> Tensor:
+        """Whole bins: those after the one that holds `time`."""
+        number = torch.arange(bins.width.shape[0], device=bins.edges.device)
+        index = torch.where(time > 0, bins.index(time), -1)
+        return (number > index.unsqueeze(-1)).to(bins.edges.dtype)
 
     def hazard(self, bins: Bins, time: Tensor) -> Tensor:
         """Probability of an event in the bin for those who reached it; 1 in the last bin."""
@@ -148,6 +158,11 @@ class LinearReading(Reading):
     def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
         """Every time at or after the last edge."""
         return time.to(bins.edges.dtype) >= bins.edges[-1]
+
+    def share_after(self, bins: Bins, time: Tensor) -> Tensor:
+        """Straight lines through each bin, measured from its end."""
+        left = bins.edges[1:] - time.to(bins.edges.dtype).unsqueeze(-1)
+        return (left * (1.0 / bins.width)).clamp(0.0, 1.0)
 
     def hazard(self, bins: Bins, time: Tensor) -> Tensor:
         """Density of the bin over survival; infinite from the last edge on."""

@@ -76,6 +76,13 @@ class SurvivalDistribution(ABC):
         """Log-probability of what a row censored at `time` tells: ``log_survival``, unless that cannot be finite."""
         return self.log_survival(time)
 
+    def log_likelihood_and_cdf(self, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+        """Both things that a training step asks of each row: ``log_prob`` or ``log_censored``, and ``cdf``.
+
+        Where they share work a class computes them together. Times are finite here, and constants to the gradient.
+        """
+        return torch.where(event, self.log_prob(time), self.log_censored(time)), self.cdf(time)
+
     def published_event(self, time: Tensor, event: Tensor) -> Tensor:
         """Event indicator that the published code used for these rows; unchanged unless the class says otherwise."""
         return event

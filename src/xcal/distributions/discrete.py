@@ -9,6 +9,7 @@ from torch.nn.functional import log_softmax
 from xcal._checks import fail
 from xcal.distributions._bins import Bins
 from xcal.distributions._readings import READINGS
+from xcal.distributions._weighted import likelihood_and_cdf
 from xcal.distributions.base import SurvivalDistribution, as_level, as_parameter
 from xcal.distributions.edges import as_edges
 
@@ -44,12 +45,20 @@ class DiscreteDistribution(SurvivalDistribution):
         self.edges = edges.to(dtype=logits.dtype, device=logits.device)
         self.interpolation = interpolation
         self._reading = READINGS[interpolation]
-        self._bins = Bins(log_softmax(logits, dim=-1), self.edges)
+        self._logits = logits
+        self._normalised: Bins | None = None
+
+    @property
+    def _bins(self) -> Bins:
+        """The bins with their log-masses, normalised when first asked for."""
+        if self._normalised is None:
+            self._normalised = Bins(log_softmax(self._logits, dim=-1), self.edges)
+        return self._normalised
 
     @property
     def batch_shape(self) -> torch.Size:
         """Shape of the parameters without the bins."""
-        return self._bins.log_mass.shape[:-1]
+        return self._logits.shape[:-1]
 
     @property
     def log_mass(self) -> Tensor:
@@ -82,6 +91,14 @@ class DiscreteDistribution(SurvivalDistribution):
         log_survival = self._reading.log_survival(self._bins, time)
         exhausted = self._reading.exhausted(self._bins, time)
         return _keep_nan(time, torch.where(exhausted, self.log_mass[..., -1], log_survival))
+
+    def log_likelihood_and_cdf(self, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+        """Both from one array of masses, with one gradient (see `_weighted`)."""
+        # Only the edges are asked here: where a time falls does not depend on the masses.
+        grid = Bins(self._logits, self.edges)
+        # As in `log_censored`: a row that has outlived the grid tells that it reached the last bin.
+        pointed = event | self._reading.exhausted(grid, time)
+        return likelihood_and_cdf(self._logits, self._reading.share_after(grid, time), grid.index(time), pointed)
 
     def cdf(self, time: Tensor) -> Tensor:
         """Mass up to `time`, as the reading counts the bin that holds it."""

@@ -10,6 +10,7 @@ from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.families import Family
+from xcal.objectives import nll
 from xcal.training.rows import TensorRows
 from xcal.training.stack import Stack
 
@@ -38,15 +39,21 @@ class Problem:
         The network's outputs hold all models, so the objective and the penalty run once for all of them.
         """
         time, event = batch.time.unsqueeze(1), batch.event.unsqueeze(1)
-        distribution = self.family.distribution(raw)
-        rows = self.objective(distribution, time, event)
+        rows, cdf = self._rows(raw, time, event)
         weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
         mean = (rows if weights is None else rows * weights).mean(-1)
         if not self.penalised:
             return mean
-        cdf = distribution.cdf(time)
         penalty = unchecked_penalty(cdf, event.expand(cdf.shape), self.edges, self.penalty, weights)
         return mean + self.lambdas * penalty
+
+    def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+        """Objective and F of every row, together where that saves work: the likelihood is what most people train."""
+        distribution = self.family.distribution(raw)
+        if self.objective is nll:
+            log_likelihood, cdf = distribution.log_likelihood_and_cdf(time, event)
+            return -log_likelihood, cdf
+        return self.objective(distribution, time, event), distribution.cdf(time)
 
     @torch.no_grad()
     def validate(self, stack: Stack) -> tuple[Tensor, Tensor]:
@@ -58,12 +65,11 @@ class Problem:
         for start in range(0, rows.n, step):
             part = rows.take(slice(start, start + step))
             x = part.x.unsqueeze(0).expand(stack.shape[0], *part.x.shape)
-            distribution = self.family.distribution(stack.forward(x, training=False))
-            values = self.objective(distribution, part.time, part.event).double()
+            rows_objective, cdf = self._rows(stack.forward(x, training=False), part.time, part.event)
+            values = rows_objective.double()
             weights = None if part.weights is None else part.weights.double()
             total += (values if weights is None else values * weights).sum(-1).reshape(-1)
-            cdf = distribution.cdf(part.time).reshape(models, -1)
-            sums += bin_sums(cdf, part.event, self.edges, weights)
+            sums += bin_sums(cdf.reshape(models, -1), part.event, self.edges, weights)
         histogram = uniform_histogram(sums, self.edges)
         return total / rows.n, (histogram - self.edges.diff()).square().sum(-1)
 

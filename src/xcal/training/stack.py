@@ -47,14 +47,22 @@ class Stack:
         self.leaves: dict[str, Tensor] = {}
         start = 0
         for name, parameter in trained[0].items():
-            window = self.flat[:, start : start + parameter.numel()]
-            self.leaves[name] = window.view(-1, *parameter.shape).detach().requires_grad_()
+            window = self.flat[:, start : start + parameter.numel()].view(-1, *parameter.shape).detach()
             start += parameter.numel()
+            if self.n_models == 1:
+                # A model alone is the network itself, its parameters moved into the matrix: calling it as it is saves
+                # the exchange of parameters for windows at every step.
+                parameter.data = window[0]
+                self.leaves[name] = parameter
+            else:
+                self.leaves[name] = window.requires_grad_()
         # Buffers (running means, say) and parameters that the user froze: carried along, without gradient.
         carried = [dict(net.named_buffers()) for net in starts]
         for fixed, net in zip(carried, starts, strict=True):
             fixed.update({n: p.detach() for n, p in net.named_parameters() if not p.requires_grad})
         self.carried = {name: _copies([c[name] for c in carried], n_lambdas) for name in carried[0]}
+        if self.n_models == 1:
+            self.carried = {name: values.unsqueeze(0) for name, values in carried[0].items()}
         self.random = False
 
     def look_for_randomness(self, x: Tensor) -> None:
@@ -63,7 +71,8 @@ class Stack:
         on_gpu = x.is_cuda
         with torch.no_grad(), own_randomness():
             before = torch.cuda.get_rng_state(x.device) if on_gpu else torch.get_rng_state()
-            self.template(x)
+            # On copies of the buffers: running means must not see these rows.
+            functional_call(self.template, {name: b.clone() for name, b in self.template.named_buffers()}, (x,))
             after = torch.cuda.get_rng_state(x.device) if on_gpu else torch.get_rng_state()
         self.random = not torch.equal(before, after)
 
@@ -80,14 +89,15 @@ class Stack:
 
         One model runs as it is, so that a network that cannot be stacked can still be trained alone.
         """
-        self.template.train(training)
-        state = {**self.leaves, **self.carried}
+        if self.template.training is not training:
+            self.template.train(training)
         raw: Tensor
         if self.n_models == 1:
             if noise is not None:
                 torch.manual_seed(noise[0])
-            raw = functional_call(self.template, {n: v[0] for n, v in state.items()}, (x[0],))
+            raw = self.template(x[0])
             return raw.unsqueeze(0).unsqueeze(0)
+        state = {**self.leaves, **self.carried}
         grid = {name: values.view(*self.shape, *values.shape[1:]) for name, values in state.items()}
         over_lambdas = vmap(self._one, in_dims=(0, None), randomness="same")
         if noise is None:

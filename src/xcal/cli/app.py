@@ -1,0 +1,40 @@
+"""The application: which commands there are. Nothing heavy may be imported here, so that ``--help`` answers at once."""
+
+import typer
+
+from xcal import __version__
+from xcal.cli.reproduce import compare, reproduce
+
+app = typer.Typer(
+    name="xcal",
+    help="Survival models whose probabilities can be trusted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"xcal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Survival models whose probabilities can be trusted: train them, audit them, choose the balance."""
+
+
+app.command()(reproduce)
+app.command()(compare)
+
+
+def main() -> None:
+    """Run the application; an expected error is one line, not a traceback."""
+    try:
+        app()
+    except (ValueError, FileNotFoundError, PermissionError) as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(2) from None
