@@ -22,12 +22,12 @@ EVENT = torch.arange(14) < 7
 ZERO = torch.tensor([0.0], dtype=torch.float64)
 
 
-def apart(distribution, time, event):
-    return -nll(distribution, time, event), distribution.cdf(time)
+def apart(distribution, time, event, as_published=False):
+    return -nll(distribution, time, event, as_published=as_published), distribution.cdf(time)
 
 
-def together(distribution, time, event):
-    return distribution.log_likelihood_and_cdf(time, event)
+def together(distribution, time, event, as_published=False):
+    return distribution.log_likelihood_and_cdf(time, event, as_published=as_published)
 
 
 def outputs(name, n, scale=1.0, models=(3,), seed=0):
@@ -36,13 +36,14 @@ def outputs(name, n, scale=1.0, models=(3,), seed=0):
     return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).requires_grad_()
 
 
+@pytest.mark.parametrize("as_published", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_values_and_gradients_equal_those_apart(name):
+def test_values_and_gradients_equal_those_apart(name, as_published):
     raw = outputs(name, 14)
     weights = torch.randn(2, 3, 14, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     results = []
     for ask in (apart, together):
-        rows, cdf = ask(FAMILIES[name].distribution(raw), TIMES, EVENT)
+        rows, cdf = ask(FAMILIES[name].distribution(raw), TIMES, EVENT, as_published)
         (gradient,) = torch.autograd.grad((weights[0] * rows + weights[1] * cdf).sum(), raw)
         results.append((rows, cdf, gradient))
     for one, other in zip(*results, strict=True):
@@ -105,3 +106,42 @@ def test_only_one_of_the_two_is_used():
             for ask in (apart, together)
         ]
         torch.testing.assert_close(*[gradient for (gradient,) in gradients])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("models", [(), (3,), (3, 4)])
+@pytest.mark.parametrize("as_published", [False, True])
+@pytest.mark.parametrize("bins", [2, 50, 300])
+@pytest.mark.parametrize("interpolation", ["step", "linear"])
+def test_kernels_agree_with_torch_in_float64(models, as_published, bins, interpolation):
+    n = 257
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64)
+    raw = 5 * torch.randn(*models, n, bins, generator=generator, dtype=torch.float64)
+    # Times of each start shared by its models, as in training: (S, 1, n) beside (S, L, n).
+    shape = (n,) if len(models) < 2 else (models[0], 1, n)
+    time = 1.1 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    event = torch.rand(shape, generator=generator) < 0.5
+    results = []
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
+        x = raw.to(device, dtype).requires_grad_()
+        categorical = family("categorical", edges=edges.to(device, dtype), interpolation=interpolation)
+        happened = event.to(device)
+        rows, cdf = together(categorical.distribution(x), time.to(device, dtype), happened, as_published)
+        (gradient,) = torch.autograd.grad((rows - 2 * cdf).sum(), x)
+        results.append([value.detach().cpu().double() for value in (rows, cdf, gradient)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_kernels_keep_masses_that_underflow():
+    categorical = family("categorical", edges=torch.tensor(EDGES, device="cuda"))
+    raw = torch.tensor([[3000.0, 0.0, 1.0, 2.0]] * 2, device="cuda", requires_grad=True)
+    time, event = torch.tensor([1.5, 1.5], device="cuda"), torch.tensor([True, False], device="cuda")
+    results = []
+    for ask in (apart, together):
+        rows, _ = ask(categorical.distribution(raw), time, event)
+        results.append((rows, *torch.autograd.grad(rows.sum(), raw)))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)

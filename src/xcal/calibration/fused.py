@@ -5,25 +5,13 @@ F once and keep memberships in registers. They cover the default penalty and the
 machine without Triton, takes the blocks of plain torch in `penalty`, which give the same numbers.
 """
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
 from xcal.calibration.membership import SATURATED
 
-_INSTALLED = find_spec("triton") is not None
 _ROWS = 128  # rows of one tile; times the bins, padded to a power of two, one tile fits the registers of a block
 _PROGRAMS = 1056  # enough to fill a large GPU, few enough that their partial sums cost nothing
-
-
-def usable(u: Tensor) -> bool:
-    """Whether the kernels can take these values: plain float32 on CUDA, outside compilation and function transforms."""
-    if torch.compiler.is_compiling():
-        return False
-    return (
-        _INSTALLED and u.is_cuda and u.dtype == torch.float32 and not torch._C._functorch.is_functorch_wrapped_tensor(u)
-    )
 
 
 def _flat(u: Tensor, values: Tensor) -> tuple[Tensor, int]:

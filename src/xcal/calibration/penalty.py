@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xcal._triton import usable
 from xcal.calibration import fused
 from xcal.calibration.softbins import SoftBins
 
@@ -145,7 +146,7 @@ def _gradient(
 
 def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
     """Whether the GPU kernels serve; they have no derivative of their own, which a second one would need."""
-    return labels is None and spec.fusable and not torch.is_grad_enabled() and fused.usable(u)
+    return labels is None and spec.fusable and not torch.is_grad_enabled() and usable(u)
 
 
 def _full_precision(u: Tensor) -> AbstractContextManager[Any]:

@@ -9,7 +9,7 @@ With masses p = softmax(logits), own bin k and the share a_j of each bin after t
     d F / d logit_j = p_j (S - a_j).
 
 One array of masses and one of shares serve values and gradients; autograd through the separate formulas of `_readings`
-keeps and passes over eight.
+keeps and passes over eight. On a GPU each pass is one kernel (`_fused`).
 """
 
 from inspect import signature
@@ -18,34 +18,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xcal._triton import usable
+from xcal.distributions import _fused
+
+# Below these a sum of masses may have lost digits to underflow.
+_TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
+_LOG_SMALL = -65.0
+
 
 class _LikelihoodAndCdf(torch.autograd.Function):
-    """Log-likelihood and F, (..., n); the third output, the masses, is kept for backward."""
+    """Log-likelihood and F, (..., n); the other outputs, masses and S, are kept for backward."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        mass, survival, log_likelihood = _values(logits, after, own, pointed)
+    def forward(
+        logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if usable(logits) and _fused.fits(logits):
+            log_likelihood, cdf = _fused.values(logits, after, own, pointed, floor)
+            return log_likelihood, cdf, logits.new_empty(0), logits.new_empty(0)
+        mass, survival, log_likelihood = _values(logits, after, own, pointed, floor)
         return log_likelihood, (1.0 - survival).clamp(min=0.0), mass, survival
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        logits, after, own, pointed, ctx.floor = inputs
         log_likelihood, _, mass, survival = output
         ctx.mark_non_differentiable(mass, survival)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, log_likelihood, mass, survival)
+        ctx.save_for_backward(logits, after, own, pointed, log_likelihood, mass, survival)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, grad_cdf: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         logits, after, own, pointed, log_likelihood, mass, survival = ctx.saved_tensors
-        grad = torch.zeros_like(survival) if grad is None else grad
+        grad = torch.zeros_like(log_likelihood) if grad is None else grad
+        grad_cdf = torch.zeros_like(log_likelihood) if grad_cdf is None else grad_cdf
         if torch.is_grad_enabled():
             # A second derivative is wanted: everything has to depend on the logits again.
-            mass, survival, log_likelihood = _values(logits, after, own, pointed)
+            mass, survival, log_likelihood = _values(logits, after, own, pointed, ctx.floor)
+        elif usable(logits) and _fused.fits(logits):
+            gradient = _fused.gradient(logits, after, own, pointed, ctx.floor, grad, grad_cdf)
+            return gradient, None, None, None, None
         at_bin = grad * pointed
-        slope = torch.zeros_like(survival) if grad_cdf is None else -grad_cdf
-        small = _any_small(log_likelihood)
+        slope = -grad_cdf
+        small = ctx.floor == 0 and (_cannot_look(logits) or bool((log_likelihood < _LOG_SMALL).any()))
         if not small:
             slope = slope + (grad - at_bin) * torch.exp(-log_likelihood)
         level = survival * slope + at_bin
@@ -54,28 +71,32 @@ class _LikelihoodAndCdf(torch.autograd.Function):
             # S may be too small for its inverse: a p / S is the softmax over what is left of the bins.
             share = torch.softmax(_what_is_left(logits, after, pointed), dim=-1)
             result = result + (share - mass) * (grad - at_bin).unsqueeze(-1)
-        return result.scatter_add_(-1, _column(own, result), at_bin.unsqueeze(-1)), None, None, None
+        return result.scatter_add_(-1, _column(own, result), at_bin.unsqueeze(-1)), None, None, None, None
 
 
 # torch reads the signature at every call; kept here, that costs a tenth.
 _LikelihoodAndCdf.forward.__signature__ = signature(_LikelihoodAndCdf.forward)  # type: ignore[attr-defined]
 
 
-def _values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _values(
+    logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Masses, S and log-likelihood."""
     mass = torch.softmax(logits, dim=-1)
     survival = (mass * after).sum(-1)
-    likelihood = torch.where(pointed, mass.gather(-1, _column(own, mass)).squeeze(-1), survival)
+    at_bin = mass.gather(-1, _column(own, mass)).squeeze(-1)
+    likelihood = torch.where(pointed, at_bin, survival + floor)
     small = likelihood < _TINY[logits.dtype]
     if not (_cannot_look(logits) or bool(small.any())):
-        return mass, survival, torch.log(likelihood).clamp(max=0.0)
+        log_likelihood = torch.log(likelihood)
+        return mass, survival, log_likelihood if floor else log_likelihood.clamp(max=0.0)
     # Masses that underflow: the same in logarithms, relative to the largest term.
     log_mass = torch.log_softmax(logits, dim=-1)
-    at_bin = log_mass.gather(-1, _column(own, log_mass)).squeeze(-1)
+    log_bin = log_mass.gather(-1, _column(own, log_mass)).squeeze(-1)
     tail = torch.logsumexp(_what_is_left(log_mass, after, pointed), dim=-1)
-    precise = torch.where(pointed, at_bin, tail)
+    precise = torch.where(pointed, log_bin, tail)
     log_likelihood = torch.where(small, precise, torch.log(torch.where(small, 1.0, likelihood)))
-    return mass, survival, log_likelihood.clamp(max=0.0)
+    return mass, survival, log_likelihood if floor else log_likelihood.clamp(max=0.0)
 
 
 def _what_is_left(logits: Tensor, after: Tensor, pointed: Tensor) -> Tensor:
@@ -85,11 +106,6 @@ def _what_is_left(logits: Tensor, after: Tensor, pointed: Tensor) -> Tensor:
     """
     there = after > 0
     return torch.where(there | pointed.unsqueeze(-1), logits + torch.log(torch.where(there, after, 1.0)), -torch.inf)
-
-
-# Below these a sum of masses may have lost digits to underflow.
-_TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
-_LOG_SMALL = -65.0
 
 
 def _column(own: Tensor, like: Tensor) -> Tensor:
@@ -106,11 +122,9 @@ def _cannot_look(values: Tensor) -> bool:
     )
 
 
-def _any_small(log_likelihood: Tensor) -> bool:
-    return _cannot_look(log_likelihood) or bool((log_likelihood < _LOG_SMALL).any())
-
-
-def likelihood_and_cdf(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor) -> tuple[Tensor, Tensor]:
+def likelihood_and_cdf(
+    logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Log-likelihood and F of every row, for masses p = softmax(logits).
 
     Parameters
@@ -123,11 +137,13 @@ def likelihood_and_cdf(logits: Tensor, after: Tensor, own: Tensor, pointed: Tens
         Bin of each row, int64; broadcasts to ``(..., n)``.
     pointed
         Rows whose likelihood is the mass of their own bin; that of the others is S. Broadcasts to ``(..., n)``.
+    floor
+        Added to S in the likelihood, as the published code does.
 
     Returns
     -------
     tuple of Tensor
         Both of shape ``(..., n)``. Only the logits have a gradient.
     """
-    log_likelihood, cdf, _, _ = _LikelihoodAndCdf.apply(logits, after, own, pointed)
+    log_likelihood, cdf, _, _ = _LikelihoodAndCdf.apply(logits, after, own, pointed, floor)
     return log_likelihood, cdf

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from xcal._checks import fail
 
+# The published code took log(1 - F + 1e-4) for a censored row.
+PUBLISHED_FLOOR = 1e-4
+
 
 class SurvivalDistribution(ABC):
     """A distribution of positive times, one for each row.
@@ -76,12 +79,21 @@ class SurvivalDistribution(ABC):
         """Log-probability of what a row censored at `time` tells: ``log_survival``, unless that cannot be finite."""
         return self.log_survival(time)
 
-    def log_likelihood_and_cdf(self, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
-        """Both things that a training step asks of each row: ``log_prob`` or ``log_censored``, and ``cdf``.
+    def log_likelihood_and_cdf(
+        self, time: Tensor, event: Tensor, *, as_published: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Both things that a training step asks of each row: its log-likelihood and its ``cdf``.
 
-        Where they share work a class computes them together. Times are finite here, and constants to the gradient.
+        The log-likelihood is ``log_prob`` of an event and ``log_censored`` of a censored row, or with `as_published`
+        the published code's ``log(S + 1e-4)``. Where they share work a class computes them together. Times are finite
+        here, and constants to the gradient.
         """
-        return torch.where(event, self.log_prob(time), self.log_censored(time)), self.cdf(time)
+        if as_published:
+            event = self.published_event(time, event)
+            censored = torch.log(self.survival(time) + PUBLISHED_FLOOR)
+        else:
+            censored = self.log_censored(time)
+        return torch.where(event, self.log_prob(time), censored), self.cdf(time)
 
     def published_event(self, time: Tensor, event: Tensor) -> Tensor:
         """Event indicator that the published code used for these rows; unchanged unless the class says otherwise."""

@@ -10,7 +10,7 @@ from xcal._checks import fail
 from xcal.distributions._bins import Bins
 from xcal.distributions._readings import READINGS
 from xcal.distributions._weighted import likelihood_and_cdf
-from xcal.distributions.base import SurvivalDistribution, as_level, as_parameter
+from xcal.distributions.base import PUBLISHED_FLOOR, SurvivalDistribution, as_level, as_parameter
 from xcal.distributions.edges import as_edges
 
 
@@ -92,13 +92,17 @@ class DiscreteDistribution(SurvivalDistribution):
         exhausted = self._reading.exhausted(self._bins, time)
         return _keep_nan(time, torch.where(exhausted, self.log_mass[..., -1], log_survival))
 
-    def log_likelihood_and_cdf(self, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+    def log_likelihood_and_cdf(
+        self, time: Tensor, event: Tensor, *, as_published: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Both from one array of masses, with one gradient (see `_weighted`)."""
         # Only the edges are asked here: where a time falls does not depend on the masses.
         grid = Bins(self._logits, self.edges)
+        own, after = grid.index(time), self._reading.share_after(grid, time)
+        if as_published:
+            return likelihood_and_cdf(self._logits, after, own, self.published_event(time, event), PUBLISHED_FLOOR)
         # As in `log_censored`: a row that has outlived the grid tells that it reached the last bin.
-        pointed = event | self._reading.exhausted(grid, time)
-        return likelihood_and_cdf(self._logits, self._reading.share_after(grid, time), grid.index(time), pointed)
+        return likelihood_and_cdf(self._logits, after, own, event | self._reading.exhausted(grid, time))
 
     def cdf(self, time: Tensor) -> Tensor:
         """Mass up to `time`, as the reading counts the bin that holds it."""
@@ -141,7 +145,7 @@ class DiscreteDistribution(SurvivalDistribution):
         """Step: the published code counts a censored row in the last bin as an event, there and in D-calibration."""
         if self.interpolation != "step":
             return event
-        return event | (self._bins.index(time) == self.log_mass.shape[-1] - 1)
+        return event | (Bins(self._logits, self.edges).index(time) == self._logits.shape[-1] - 1)
 
 
 def as_logits(name: str, value: Tensor) -> Tensor:

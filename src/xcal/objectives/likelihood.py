@@ -1,14 +1,14 @@
 """The censored negative log-likelihood."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from xcal._checks import fail
-from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.base import PUBLISHED_FLOOR, SurvivalDistribution
 from xcal.objectives._rows import check_rows
-
-# The published code took log(1 - F + 1e-4) for a censored row.
-_PUBLISHED_FLOOR = 1e-4
 
 
 def nll(
@@ -60,6 +60,22 @@ def nll(
         if density:
             fail("density", "False with as_published: the published likelihood is by bin mass", True)
         event = dist.published_event(time, event)
-        return -torch.where(event, dist.log_prob(time), torch.log(dist.survival(time) + _PUBLISHED_FLOOR))
+        return -torch.where(event, dist.log_prob(time), torch.log(dist.survival(time) + PUBLISHED_FLOOR))
     observed = dist.log_density(time) if density else dist.log_prob(time)
     return -torch.where(event, observed, dist.log_censored(time))
+
+
+def objective_and_cdf(
+    objective: Callable[[SurvivalDistribution, Tensor, Tensor], Tensor],
+    dist: SurvivalDistribution,
+    time: Tensor,
+    event: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Any objective, and F, of each row: together where the objective is `nll`, which is what most people train."""
+    published = False
+    if isinstance(objective, partial) and objective.func is nll:
+        published = objective.keywords == {"as_published": True}
+    if objective is nll or published:
+        log_likelihood, cdf = dist.log_likelihood_and_cdf(time, event, as_published=published)
+        return -log_likelihood, cdf
+    return objective(dist, time, event), dist.cdf(time)

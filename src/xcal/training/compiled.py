@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from xcal.training.problem import Problem
-from xcal.training.rows import TensorRows
+from xcal.training.rows import Batch
 from xcal.training.stack import Stack
 
-LossFunction = Callable[[Tensor, TensorRows], Tensor]
+LossFunction = Callable[[Tensor, Batch], Tensor]
 
 _log = logging.getLogger("xcal.training")
 
 
-def compiled_loss(problem: Problem, stack: Stack, batch: TensorRows) -> LossFunction:
+def compiled_loss(problem: Problem, stack: Stack, batch: Batch) -> LossFunction:
     """Compile objective and penalty, or say in one log line why not and return the plain loss.
 
     The network is left as it is: its time goes into matrix products, which a compiler does not make faster. Forward and

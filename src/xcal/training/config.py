@@ -38,6 +38,9 @@ class TrainingConfig:
     compile : bool
         Compile objective and penalty with `torch.compile`: some seconds before the first step, faster steps after it,
         and other bits in the last places. Where there is no compiler a log line says so.
+    cuda_graphs : bool
+        On a GPU, record a step once and replay it. A network whose step cannot be recorded (one that looks at its
+        values, say) is trained step by step, and a log line says so. No effect on a CPU.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class TrainingConfig:
     patience: int | None = None
     checkpoint_every: int = 10
     compile: bool = False
+    cuda_graphs: bool = True
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "checkpoint_every"):
@@ -67,8 +71,9 @@ class TrainingConfig:
             check_number("clip_norm", self.clip_norm, above_zero=True)
         if self.optimizer not in get_args(Optimizer):
             fail("optimizer", " or ".join(map(repr, get_args(Optimizer))), repr(self.optimizer))
-        if not isinstance(self.compile, bool):
-            fail("compile", "True or False", repr(self.compile))
+        for name in ("compile", "cuda_graphs"):
+            if not isinstance(getattr(self, name), bool):
+                fail(name, "True or False", repr(getattr(self, name)))
         if self.schedule is not None and self.schedule not in get_args(Schedule):
             fail("schedule", " or ".join([*map(repr, get_args(Schedule)), "None"]), repr(self.schedule))
 

@@ -1,6 +1,6 @@
 """The training loop: K models at once, or one, by the same lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,77 +13,9 @@ from xcal.training.compiled import LossFunction, compiled_loss
 from xcal.training.config import TrainingConfig
 from xcal.training.problem import Problem
 from xcal.training.result import Integers
-from xcal.training.rows import TensorRows
 from xcal.training.stack import Stack, own_randomness
 from xcal.training.state import RunState
-
-
-def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Make one optimiser over the matrix of all models: Adam is elementwise, so it is K separate ones."""
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    fused = stack.flat.device.type in {"cpu", "cuda"}
-    return kind([stack.flat], lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused)
-
-
-def clip_rows(gradient: Tensor, largest: float) -> Tensor:
-    """Scale each model's gradient down to a norm of at most `largest`."""
-    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-    return gradient * torch.where(norm > largest, largest / norm, 1.0)
-
-
-def train_epoch(
-    rows: TensorRows,
-    loss_of: LossFunction,
-    stack: Stack,
-    optimizer: torch.optim.Optimizer,
-    order: Tensor,
-    alive: Tensor,
-    *,
-    clip: float | None = None,
-    noise: Sequence[Sequence[int]] | None = None,
-) -> Tensor:
-    """One pass over the training rows; returns the first batch with a loss that is not finite, -1 where there is none.
-
-    Nothing here waits for the device, and every step has the same shapes. A model that fails gets no gradient from then
-    on; where its weights drift to by momentum does not matter, as the caller writes back those from before the epoch.
-    The same holds for models that have stopped earlier (`alive` is False).
-    """
-    first_bad = torch.full_like(alive, -1, dtype=torch.int64)
-    for number, index in enumerate(order):
-        batch = rows.take(index)
-        raw = stack.forward(batch.x, training=True, noise=None if noise is None else noise[number])
-        loss = loss_of(raw, batch).reshape(-1)
-        gradient = stack.gradient(loss.sum())
-        # A sum is finite only if all its terms are, and one pass is half of what a look at each would cost.
-        finite = torch.isfinite(loss.detach() + gradient.sum(1))
-        first_bad = torch.where(alive & ~finite, number, first_bad)
-        alive = alive & finite
-        # A choice and not a product: zero times NaN is NaN.
-        gradient = torch.where(alive.unsqueeze(1), gradient, 0.0)
-        stack.flat.grad = gradient if clip is None else clip_rows(gradient, clip)
-        optimizer.step()
-    return first_bad
-
-
-def finish_epoch(
-    problem: Problem,
-    stack: Stack,
-    state: RunState,
-    before: dict[str, Tensor],
-    first_bad: Integers,
-    patience: int | None,
-) -> None:
-    """Validate, record, choose: everything that happens once an epoch, on the host."""
-    failed = ~state.stopped & (first_bad >= 0)
-    state.fail(failed, first_bad)
-    if state.stopped.any():
-        stack.load(before, torch.as_tensor(state.stopped, device=stack.flat.device))
-    device_objective, device_dcal = problem.validate(stack)
-    objective, dcal = device_objective.cpu().numpy(), device_dcal.cpu().numpy()
-    total = objective + problem.lambdas.reshape(-1).cpu().numpy() * dcal
-    state.fail(~state.stopped & ~np.isfinite(total), None)
-    state.record(objective, dcal, total)
-    state.choose(stack.snapshot(), total, patience)
+from xcal.training.steps import Steps, make_optimizer, set_rate
 
 
 def train_stack(
@@ -98,17 +30,15 @@ def train_stack(
 ) -> RunState:
     """Train the models of a stack to the end, from a checkpoint if there is one, or until interrupted."""
     optimizer = make_optimizer(stack, config)
-    state = RunState.start(stack.snapshot(), stack.n_models)
+    state = RunState.start(stack.snapshot(), stack.n_models, problem.lambdas)
     if checkpoint is not None and checkpoint.exists():
         state = read_checkpoint(checkpoint, fingerprint, stack, optimizer)
+        problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
     try:
         with own_randomness():
-            loss_of: LossFunction = problem.loss
-            if config.compile:
-                order = epoch_order(problem.train.n, config.batch_size, seeds, state.epoch)
-                loss_of = compiled_loss(problem, stack, problem.train.take(order[0].to(stack.flat.device)))
+            run = _Run(problem, stack, seeds, config, optimizer, state)
             while state.epoch < config.epochs and not state.stopped.all():
-                _epoch(problem, loss_of, stack, seeds, config, optimizer, state)
+                run.epoch()
                 done = state.epoch == config.epochs or state.stopped.all()
                 if checkpoint is not None and (done or state.epoch % config.checkpoint_every == 0):
                     write_checkpoint(checkpoint, fingerprint, stack, optimizer, state)
@@ -118,25 +48,85 @@ def train_stack(
     return state
 
 
-def _epoch(
-    problem: Problem,
-    loss_of: LossFunction,
-    stack: Stack,
-    seeds: list[int],
-    config: TrainingConfig,
-    optimizer: torch.optim.Optimizer,
-    state: RunState,
-) -> None:
-    device = stack.flat.device
-    order = epoch_order(problem.train.n, config.batch_size, seeds, state.epoch).to(device)
-    for group in optimizer.param_groups:
-        group["lr"] = config.rate(state.epoch)
-    before = stack.snapshot()
-    alive = torch.as_tensor(~state.stopped, device=device)
-    # Everything random in an epoch follows from seed, epoch and batch, so that a resumed run draws the same numbers.
-    noise = None
-    if stack.random:
-        noise = [[derived_seed(state.epoch, DROPOUT, [seed, b]) for seed in seeds] for b in range(len(order))]
-    first_bad = train_epoch(problem.train, loss_of, stack, optimizer, order, alive, clip=config.clip_norm, noise=noise)
-    finish_epoch(problem, stack, state, before, first_bad.cpu().numpy(), config.patience)
-    state.epoch += 1
+class _Run:
+    """One run from epoch to epoch."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        stack: Stack,
+        seeds: list[int],
+        config: TrainingConfig,
+        optimizer: torch.optim.Optimizer,
+        state: RunState,
+    ) -> None:
+        self.problem, self.stack, self.seeds, self.config = problem, stack, seeds, config
+        self.optimizer, self.state = optimizer, state
+        self.order = self._order(state.epoch)
+        loss_of: LossFunction = problem.loss
+        if config.compile:
+            loss_of = compiled_loss(problem, stack, problem.train.take(self.order[0].to(stack.flat.device)))
+        self.steps = Steps(problem.train, loss_of, stack, optimizer, clip=config.clip_norm)
+
+    def _order(self, epoch: int) -> Tensor:
+        return epoch_order(self.problem.train.n, self.config.batch_size, self.seeds, epoch)
+
+    def epoch(self) -> None:
+        """Train, validate, choose."""
+        state, stack, steps, config = self.state, self.stack, self.steps, self.config
+        set_rate(self.optimizer, config.rate(state.epoch))
+        before = stack.snapshot()
+        steps.begin(self.order, torch.as_tensor(~state.stopped))
+        if config.cuda_graphs and stack.flat.is_cuda and steps.graph is None and not self.tried:
+            steps.record()
+            steps.begin(self.order, torch.as_tensor(~state.stopped))
+        self.tried = True
+        first_bad = steps.run(self._noise())
+        if state.epoch + 1 < config.epochs:
+            # A GPU is still at work on this epoch: the time to shuffle the next one is free.
+            self.order = self._order(state.epoch + 1)
+        self._finish(before, first_bad.cpu().numpy())
+        state.epoch += 1
+
+    tried = False
+
+    def _noise(self) -> list[list[int]] | None:
+        """Seeds of an epoch's random numbers.
+
+        Everything random in an epoch follows from seed, epoch and batch, so that a resumed run draws the same numbers.
+        A recorded step cannot be seeded anew at every batch; its epoch is seeded as a whole.
+        """
+        if not self.stack.random:
+            return None
+        epoch = self.state.epoch
+        if self.steps.graph is not None:
+            torch.cuda.manual_seed(derived_seed(epoch, DROPOUT, self.seeds) >> 1)
+            return None
+        batches = range(len(self.order))
+        return [[derived_seed(epoch, DROPOUT, [seed, batch]) for seed in self.seeds] for batch in batches]
+
+    def _finish(self, before: dict[str, Tensor], first_bad: Integers) -> None:
+        """Validate, record, choose: everything that happens once an epoch, on the host."""
+        state, stack, problem = self.state, self.stack, self.problem
+        state.fail(~state.stopped & (first_bad >= 0), first_bad)
+        if state.stopped.any():
+            stack.load(before, torch.as_tensor(state.stopped, device=stack.flat.device))
+        device_objective, device_dcal = problem.validate(stack)
+        objective, dcal = device_objective.cpu().numpy(), device_dcal.cpu().numpy()
+        total = objective + state.lambdas * dcal
+        state.fail(~state.stopped & ~np.isfinite(total), None)
+        state.record(objective, dcal, total)
+        score = total if problem.target_dcal is None else _constrained(objective, dcal, problem.target_dcal)
+        state.choose(stack.snapshot(), score, self.config.patience)
+        if problem.target_dcal is not None:
+            state.raise_lambdas(dcal, problem.target_dcal, self.config.epochs)
+            problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
+
+
+# Any epoch above the target comes after every epoch at or below it; among them the lower D-calibration is better.
+_ABOVE_TARGET = 1e9
+
+
+def _constrained(objective: np.ndarray, dcal: np.ndarray, target: float) -> np.ndarray:
+    """Score by which an epoch is chosen under a target: the objective, if D-calibration is low enough."""
+    return np.where(dcal <= target, objective, _ABOVE_TARGET * (1.0 + dcal))

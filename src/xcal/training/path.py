@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.nn.modules.conv import _ConvNd
 
+from xcal._checks import fail
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
 from xcal.distributions.families import CategoricalFamily, Family, MTLRFamily
@@ -24,7 +25,7 @@ from xcal.training.arguments import (
     checked_seeds,
     chosen_device,
 )
-from xcal.training.config import Mode, TrainingConfig
+from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.loop import train_stack
 from xcal.training.problem import Objective, Problem
 from xcal.training.progress import Progress, Reporter
@@ -52,6 +53,7 @@ def fit_path(
     device: str | torch.device | None = None,
     progress: Progress = None,
     checkpoint: str | Path | None = None,
+    target_dcal: float | None = None,
 ) -> PathResult:
     """Train one model for every lambda and seed, all in one run.
 
@@ -88,6 +90,11 @@ def fit_path(
     checkpoint
         A folder: every ``config.checkpoint_every`` epochs the state is written there, and a run that finds its own
         checkpoint there goes on from it.
+    target_dcal
+        Instead of `lambdas`: find the weight in this run, one model a seed. Lambda starts at 1; after every epoch it
+        grows where validation D-calibration is above the target and shrinks where it is below (dual ascent on its
+        logarithm). A model keeps the epoch with the lowest objective among those at or below the target, or with the
+        lowest D-calibration if there is none; `PathResult.lambdas` has the weights of these epochs.
 
     Returns
     -------
@@ -107,24 +114,34 @@ def fit_path(
     config = TrainingConfig() if config is None else config
     check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
     lambdas, seeds = checked_lambdas(lambdas), checked_seeds(seeds)
+    if target_dcal is not None:
+        check_number("target_dcal", target_dcal, above_zero=True)
+        if lambdas != [0.0]:
+            fail("lambdas", "none beside target_dcal, which finds the weight itself", lambdas)
+        lambdas = [1.0]
     where = chosen_device(device, train)
     rows, held_out = train.on("train", where), validation.on("validation", where)
     check_alike(rows, held_out)
     edges = torch.from_numpy(bin_edges(calibration_bins)).to(where)
-    grid = torch.tensor(lambdas, device=where, dtype=torch.float64).expand(len(seeds), -1)
+    grid = torch.tensor([lambdas] * len(seeds), device=where, dtype=torch.float64)
     placed = _on_device(family, where)
-    problem = Problem(placed, objective, penalty or SoftBins(), edges, grid, rows, held_out, max(lambdas) > 0)
+    problem = Problem(
+        placed, objective, penalty or SoftBins(), edges, grid, rows, held_out, max(lambdas) > 0, target_dcal
+    )
     # Two copies are enough to see whether the network fits the family, and whether it can be stacked.
     probe = Stack(make_network, seeds[:1], 2, where, rows.x.dtype)
     check_outputs(probe, rows, family)
     used = _choose_mode(mode, len(seeds) * len(lambdas), probe, rows)
     groups = [_Group(seeds, problem)]
     if used == "sequential":
-        pairs = [(seed, lam) for seed in seeds for lam in grid[0].split(1)]
-        groups = [_Group([s], replace(problem, lambdas=lam.view(1, 1), penalised=bool(lam > 0))) for s, lam in pairs]
+        pairs = [(seed, lam) for seed in seeds for lam in lambdas]
+        groups = [
+            _Group([seed], replace(problem, lambdas=grid.new_full((1, 1), lam), penalised=lam > 0))
+            for seed, lam in pairs
+        ]
     folder = None if checkpoint is None else Path(checkpoint)
     states = _train_groups(groups, make_network, config, Reporter(progress, len(groups) * config.epochs), folder)
-    return _result(states, lambdas, seeds, used, config, make_network)
+    return _result(states, seeds, used, config, make_network)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +150,11 @@ class _Group:
 
     seeds: list[int]
     problem: Problem
+
+    @property
+    def lambdas(self) -> list[list[float]]:
+        """The weights at the start."""
+        return [[1.0] for _ in self.seeds] if self.problem.target_dcal is not None else self.problem.lambdas.tolist()
 
     def make_stack(self, make_network: MakeNetwork) -> Stack:
         """Make the models; done when their turn comes, so that a sequential path holds one at a time."""
@@ -147,8 +169,9 @@ class _Group:
         return json.dumps(
             {
                 "version": 1,
-                "config": {k: v for k, v in asdict(config).items() if k != "checkpoint_every"},
-                "lambdas": problem.lambdas.tolist(),
+                "config": {k: v for k, v in asdict(config).items() if k not in {"checkpoint_every", "cuda_graphs"}},
+                "lambdas": self.lambdas,
+                "target_dcal": problem.target_dcal,
                 "seeds": self.seeds,
                 "penalty": asdict(problem.penalty),
                 "calibration_bins": problem.edges.shape[0] - 1,
@@ -173,7 +196,7 @@ def _train_groups(
             models = np.arange(first, first + stack.n_models)
             first += stack.n_models
             if interrupted:
-                states.append(RunState.start(stack.snapshot(), stack.n_models))
+                states.append(RunState.start(stack.snapshot(), stack.n_models, group.problem.lambdas))
                 continue
             name = "path.ckpt" if len(groups) == 1 else f"model-{number}.ckpt"
             states.append(
@@ -195,7 +218,6 @@ def _train_groups(
 
 def _result(
     states: list[RunState],
-    lambdas: list[float],
     seeds: list[int],
     mode: Literal["stacked", "sequential"],
     config: TrainingConfig,
@@ -214,8 +236,8 @@ def _result(
         failures += [Failure(f.model + first, f.epoch, f.batch) for f in state.failures]
         first += state.best_epoch.size
     return PathResult(
-        lambdas=np.tile(np.array(lambdas), len(seeds)),
-        seeds=np.repeat(np.array(seeds, dtype=np.int64), len(lambdas)),
+        lambdas=(found := np.concatenate([state.best_lambdas for state in states])),
+        seeds=np.repeat(np.array(seeds, dtype=np.int64), found.size // len(seeds)),
         best_epoch=np.concatenate([state.best_epoch for state in states]),
         history=History(together("objective"), together("dcal"), together("total")),
         mode=mode,

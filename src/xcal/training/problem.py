@@ -10,14 +10,14 @@ from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.families import Family
-from xcal.objectives import nll
-from xcal.training.rows import TensorRows
+from xcal.objectives.likelihood import objective_and_cdf
+from xcal.training.rows import Batch, TensorRows
 from xcal.training.stack import Stack
 
 Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
 
 # Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
-_CHUNK = {"cpu": 1 << 14, "cuda": 1 << 21}
+_CHUNK = {"cpu": 1 << 13, "cuda": 1 << 21}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +28,13 @@ class Problem:
     objective: Objective
     penalty: SoftBins
     edges: Tensor  # float64, on the device
-    lambdas: Tensor  # (S, L), float64
+    lambdas: Tensor  # (S, L), float64; changed in place where a target is asked for
     train: TensorRows
     validation: TensorRows
     penalised: bool  # whether any lambda is above zero; kept here because reading a device's values waits for it
+    target_dcal: float | None = None
 
-    def loss(self, raw: Tensor, batch: TensorRows) -> Tensor:
+    def loss(self, raw: Tensor, batch: Batch) -> Tensor:
         """Mean objective + lambda x soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
 
         The network's outputs hold all models, so the objective and the penalty run once for all of them.
@@ -48,12 +49,8 @@ class Problem:
         return mean + self.lambdas * penalty
 
     def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
-        """Objective and F of every row, together where that saves work: the likelihood is what most people train."""
-        distribution = self.family.distribution(raw)
-        if self.objective is nll:
-            log_likelihood, cdf = distribution.log_likelihood_and_cdf(time, event)
-            return -log_likelihood, cdf
-        return self.objective(distribution, time, event), distribution.cdf(time)
+        """Objective and F of every row."""
+        return objective_and_cdf(self.objective, self.family.distribution(raw), time, event)
 
     @torch.no_grad()
     def validate(self, stack: Stack) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """The rows of a survival data set as tensors, checked once."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import as_event, as_floats, as_numpy, as_time, check_same_length, fail, first_row
+from xcal.training.host import HostFeatures, checked_host_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +20,8 @@ class Rows:
     ----------
     x : (n, ...)
         Covariates, floating point: one vector, image or other array a row. Their type, float32 or float64, is the type
-        that everything is computed in.
+        that everything is computed in. A memory-mapped array (``np.load(path, mmap_mode="r")``) stays in its file:
+        batches are read while the one before is trained on.
     time : (n,)
         Observed times: finite, zero or larger.
     event : (n,)
@@ -54,15 +57,18 @@ class Rows:
             None if weights is None else torch.as_tensor(weights / weights[kept].mean(), dtype=x.dtype),
         )
         if weights is not None and not (weights > 0).all():
-            tensors = tensors.take(torch.as_tensor(kept, device=x.device))
+            tensors = tensors.only(torch.as_tensor(kept, device=x.device))
         return tensors.to(device)
 
 
 @dataclass(frozen=True, eq=False)
 class TensorRows:
-    """Checked rows on one device. Weights, where there are any, are above zero and have mean one."""
+    """Checked rows on one device. Weights, where there are any, are above zero and have mean one.
 
-    x: Tensor
+    Covariates may stay in a file (`HostFeatures`); everything else is on the device.
+    """
+
+    x: Tensor | HostFeatures
     time: Tensor
     event: Tensor
     weights: Tensor | None
@@ -72,10 +78,25 @@ class TensorRows:
         """Number of rows."""
         return self.time.shape[0]
 
-    def take(self, index: Tensor | slice) -> "TensorRows":
-        """Rows by index; an index of shape (S, b) gives S sets of b rows."""
+    def take(self, index: Tensor | slice, x: Tensor | None = None) -> "Batch":
+        """Rows by index; an index of shape (S, b) gives S sets of b rows. Covariates at hand need not be read."""
         weights = None if self.weights is None else _take(self.weights, index)
-        return TensorRows(_take(self.x, index), _take(self.time, index), _take(self.event, index), weights)
+        if x is None:
+            if isinstance(self.x, Tensor):
+                x = _take(self.x, index)
+            else:
+                x = self.x[index] if isinstance(index, slice) else self.x.select(index).to(self.x.device)
+        return Batch(x, _take(self.time, index), _take(self.event, index), weights)
+
+    def stream(self, order: Tensor) -> Iterator[Tensor] | None:
+        """Covariates of the batches of an epoch, read ahead; None where they are on the device anyway."""
+        return None if isinstance(self.x, Tensor) else self.x.stream(order)
+
+    def only(self, kept: Tensor) -> "TensorRows":
+        """Rows by number, for good."""
+        weights = None if self.weights is None else self.weights[kept]
+        x = self.x[kept] if isinstance(self.x, Tensor) else self.x.only(kept)
+        return TensorRows(x, self.time[kept], self.event[kept], weights)
 
     def to(self, device: torch.device) -> "TensorRows":
         """Move everything to a device."""
@@ -85,9 +106,22 @@ class TensorRows:
     def fingerprint(self) -> list[float]:
         """Return a few sums that tell one data set, and one order of its rows, from another."""
         place = torch.arange(1, self.n + 1, device=self.x.device, dtype=torch.float64) / self.n
-        per_row = self.x.reshape(self.n, -1).sum(1, dtype=torch.float64)
+        if isinstance(self.x, Tensor):
+            per_row = self.x.reshape(self.n, -1).sum(1, dtype=torch.float64)
+        else:
+            per_row = self.x.row_sums()
         sums = [per_row, self.time.double(), self.event.double(), *([] if self.weights is None else [self.weights])]
         return [self.n, *(float((values * place).sum()) for values in sums)]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some rows, all of them on the device: (b, ...), or S sets of them, (S, b, ...)."""
+
+    x: Tensor
+    time: Tensor
+    event: Tensor
+    weights: Tensor | None
 
 
 def _take(values: Tensor, index: Tensor | slice) -> Tensor:
@@ -97,7 +131,9 @@ def _take(values: Tensor, index: Tensor | slice) -> Tensor:
     return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])
 
 
-def _checked_covariates(name: str, values: Any) -> Tensor:
+def _checked_covariates(name: str, values: Any) -> Tensor | HostFeatures:
+    if isinstance(values, np.memmap):
+        return checked_host_features(name, values)
     x = values.detach() if isinstance(values, Tensor) else torch.as_tensor(as_numpy(name, values))
     if x.dtype not in (torch.float32, torch.float64):
         fail(name, "float32 or float64 covariates", f"dtype {x.dtype}")

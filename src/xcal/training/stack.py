@@ -85,7 +85,8 @@ class Stack:
         """Raw outputs ``(S, L, b, n_outputs)`` of rows ``(S, b, ...)``, a set for each seed shared by its lambdas.
 
         `noise` seeds the random numbers of the networks of each start. Lambdas share them, as they share batches, and
-        starts are run one after another: dropout of a model does not depend on what is trained beside it.
+        starts are run one after another: dropout of a model does not depend on what is trained beside it. Without
+        `noise` starts run together and draw different numbers.
 
         One model runs as it is, so that a network that cannot be stacked can still be trained alone.
         """
@@ -101,7 +102,7 @@ class Stack:
         grid = {name: values.view(*self.shape, *values.shape[1:]) for name, values in state.items()}
         over_lambdas = vmap(self._one, in_dims=(0, None), randomness="same")
         if noise is None:
-            raw = vmap(over_lambdas, in_dims=(0, 0), randomness="same")(grid, x)
+            raw = vmap(over_lambdas, in_dims=(0, 0), randomness="different")(grid, x)
             return raw
         raws = []
         for start, seed in enumerate(noise):

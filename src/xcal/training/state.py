@@ -9,6 +9,9 @@ from torch import Tensor
 
 from xcal.training.result import Failure, Floats, History, Integers
 
+# Weights that a target can lead to.
+LAMBDA_RANGE = (1e-2, 1e5)
+
 
 @dataclass(eq=False)
 class RunState:
@@ -18,6 +21,8 @@ class RunState:
     best_total: Floats
     best_epoch: Integers
     stopped: npt.NDArray[np.bool_]
+    lambdas: Floats  # of the next epoch; they change only where a target is asked for
+    best_lambdas: Floats  # of the best epoch
     epoch: int = 0  # the next one
     failures: list[Failure] = field(default_factory=list)
     objective: list[Floats] = field(default_factory=list)
@@ -26,10 +31,16 @@ class RunState:
     interrupted: bool = False
 
     @classmethod
-    def start(cls, initial: dict[str, Tensor], n_models: int) -> "RunState":
+    def start(cls, initial: dict[str, Tensor], n_models: int, lambdas: Tensor) -> "RunState":
         """State before the first epoch: the best weights so far are the first ones."""
+        first = lambdas.reshape(-1).cpu().numpy().copy()
         return cls(
-            initial, np.full(n_models, np.inf), np.full(n_models, -1, dtype=np.int64), np.zeros(n_models, dtype=bool)
+            initial,
+            np.full(n_models, np.inf),
+            np.full(n_models, -1, dtype=np.int64),
+            np.zeros(n_models, dtype=bool),
+            first,
+            first.copy(),
         )
 
     def fail(self, models: npt.NDArray[np.bool_], batches: Integers | None) -> None:
@@ -56,8 +67,21 @@ class RunState:
             }
             self.best_total = np.where(better, total, self.best_total)
             self.best_epoch = np.where(better, self.epoch, self.best_epoch)
+            self.best_lambdas = np.where(better, self.lambdas, self.best_lambdas)
         if patience is not None:
             self.stopped = self.stopped | (self.epoch - self.best_epoch >= patience)
+
+    def raise_lambdas(self, dcal: Floats, target: float, epochs: int) -> None:
+        """One step of dual ascent: lambda grows where D-calibration is above the target and shrinks where it is below.
+
+        On the logarithm of lambda, whose right size is not known beforehand: a step is the logarithm of the ratio, held
+        within a factor e, times a rate at which lambda can grow from 1 to 3000 (e^8) in a quarter of the epochs.
+        """
+        rate = min(1.0, 32 / epochs)
+        with np.errstate(divide="ignore"):
+            step = rate * np.clip(np.log(dcal / target), -1.0, 1.0)
+        moved = np.clip(self.lambdas * np.exp(step), *LAMBDA_RANGE)
+        self.lambdas = np.where(self.stopped | ~np.isfinite(moved), self.lambdas, moved)
 
     def history(self) -> History:
         """Return the epochs so far."""

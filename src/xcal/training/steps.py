@@ -1,0 +1,166 @@
+"""The steps of an epoch: forward, loss, gradient, optimiser, for all models of a stack at once.
+
+Everything that changes from step to step lives in fixed memory on the device, the number of the batch included. So one
+step is the same work every time, and on a GPU it is recorded once as a CUDA graph and replayed: launching its hundred
+small kernels one by one takes longer than running them.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from xcal.training.compiled import LossFunction
+from xcal.training.config import TrainingConfig
+from xcal.training.rows import TensorRows
+from xcal.training.stack import Stack
+
+_log = logging.getLogger("xcal.training")
+_WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
+
+Noise = Sequence[Sequence[int]]
+
+
+def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Make one optimiser over the matrix of all models: Adam is elementwise, so it is K separate ones."""
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    device = stack.flat.device
+    on_gpu = device.type == "cuda"
+    # A recorded step reads the rate from the device, where a schedule can change it.
+    rate = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    fused = device.type in {"cpu", "cuda"}
+    return kind([stack.flat], lr=rate, weight_decay=config.weight_decay, fused=fused, capturable=on_gpu)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate, in place where it lives on a device."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def clip_rows(gradient: Tensor, largest: float) -> Tensor:
+    """Scale each model's gradient down to a norm of at most `largest`."""
+    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    return gradient * torch.where(norm > largest, largest / norm, 1.0)
+
+
+class Steps:
+    """The training steps of a stack.
+
+    Parameters
+    ----------
+    rows
+        Training rows.
+    loss_of
+        Loss of every model from raw outputs and a batch.
+    stack, optimizer
+        What is trained, and by what.
+    clip
+        Largest norm of a model's gradient.
+    """
+
+    def __init__(
+        self,
+        rows: TensorRows,
+        loss_of: LossFunction,
+        stack: Stack,
+        optimizer: torch.optim.Optimizer,
+        *,
+        clip: float | None = None,
+    ) -> None:
+        self.rows, self.loss_of, self.stack, self.optimizer, self.clip = rows, loss_of, stack, optimizer, clip
+        device, models = stack.flat.device, stack.n_models
+        self.number = torch.zeros(1, dtype=torch.int64, device=device)
+        self.alive = torch.ones(models, dtype=torch.bool, device=device)
+        self.first_bad = torch.full((models,), -1, dtype=torch.int64, device=device)
+        self.order = torch.zeros(0)
+        self.streamed_x: Tensor | None = None  # of one batch, where covariates come from the host
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def begin(self, order: Tensor, alive: Tensor) -> None:
+        """Set everything to the start of an epoch with these batches ``(batches, S, rows)``."""
+        if self.order.shape == order.shape:
+            self.order.copy_(order)
+        else:
+            self.order = order.to(self.number.device)
+        self.number.zero_()
+        self.alive.copy_(alive)
+        self.first_bad.fill_(-1)
+
+    def run(self, noise: Noise | None = None) -> Tensor:
+        """One pass over the training rows; returns the first batch with a loss that is not finite, -1 if none.
+
+        Nothing here waits for the device. A model that fails gets no gradient from then on; where its weights drift to
+        by momentum does not matter, as the caller writes back those from before the epoch. The same holds for models
+        that have stopped earlier (`alive` is False).
+        """
+        streamed = self.rows.stream(self.order)
+        for number in range(len(self.order)):
+            if streamed is not None:
+                self._load(next(streamed))
+            if self.graph is None:
+                self.step(None if noise is None else noise[number])
+            else:
+                self.graph.replay()
+        return self.first_bad
+
+    def step(self, noise: Sequence[int] | None = None) -> None:
+        """One batch: the one that `number` says."""
+        batch = self.rows.take(self.order.index_select(0, self.number)[0], x=self.streamed_x)
+        raw = self.stack.forward(batch.x, training=True, noise=noise)
+        loss = self.loss_of(raw, batch).reshape(-1)
+        gradient = self.stack.gradient(loss.sum())
+        # A sum is finite only if all its terms are, and one pass is half of what a look at each would cost.
+        finite = torch.isfinite(loss.detach() + gradient.sum(1))
+        self.first_bad.copy_(torch.where(self.alive & ~finite, self.number, self.first_bad))
+        self.alive.logical_and_(finite)
+        # A choice and not a product: zero times NaN is NaN.
+        gradient = torch.where(self.alive.unsqueeze(1), gradient, 0.0)
+        self.stack.flat.grad = gradient if self.clip is None else clip_rows(gradient, self.clip)
+        self.optimizer.step()
+        self.number.add_(1)
+
+    def record(self) -> None:
+        """Record a step as a CUDA graph, or say in one log line why not; nothing is trained by it."""
+        try:
+            self.graph = self._recorded()
+        except Exception as error:  # a network may do what cannot be recorded; training does not depend on it
+            reason = str(error).strip().split("\n", 1)[0]
+            _log.warning("steps are not recorded as a CUDA graph: %s: %s", type(error).__name__, reason)
+            torch.cuda.synchronize(self.stack.flat.device)
+
+    def _recorded(self) -> torch.cuda.CUDAGraph:
+        streamed = self.rows.stream(self.order[:1])
+        if streamed is not None:
+            self._load(next(streamed))
+        weights, adam = self.stack.snapshot(), _optimizer_state(self.optimizer, self.stack.flat)
+        side = torch.cuda.Stream(self.stack.flat.device)
+        side.wait_stream(torch.cuda.current_stream())
+        try:
+            with torch.cuda.stream(side):
+                for _ in range(min(_WARM_UP, len(self.order))):
+                    self.step()
+            torch.cuda.current_stream().wait_stream(side)
+            self.number.zero_()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.step()
+        finally:
+            self.stack.load(weights)
+            for name, value in self.optimizer.state[self.stack.flat].items():
+                value.copy_(adam[name]) if adam else value.zero_()
+        return graph
+
+    def _load(self, x: Tensor) -> None:
+        if self.streamed_x is None or self.graph is None:
+            self.streamed_x = x
+        else:
+            self.streamed_x.copy_(x, non_blocking=True)
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer, flat: Tensor) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in optimizer.state[flat].items()} if flat in optimizer.state else {}
