@@ -1,6 +1,7 @@
 """The training loop: K models at once, or one, by the same lines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def train_stack(
         state = read_checkpoint(checkpoint, fingerprint, stack, optimizer)
         problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
     try:
-        with own_randomness():
+        with own_randomness(), _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None):
             run = _Run(problem, stack, seeds, config, optimizer, state)
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()
@@ -46,6 +47,19 @@ def train_stack(
     except KeyboardInterrupt:
         state.interrupted = True
     return state
+
+
+@contextmanager
+def _matmul_precision(wanted: str | None) -> Iterator[None]:
+    """Set the precision of matrix products for a while; it is torch's, and not ours to keep."""
+    before = torch.get_float32_matmul_precision()
+    if wanted is not None:
+        torch.set_float32_matmul_precision(wanted)
+    try:
+        yield
+    finally:
+        if wanted is not None:
+            torch.set_float32_matmul_precision(before)
 
 
 class _Run:

@@ -1,0 +1,80 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
+from xcal.data import map_parquet
+from xcal.distributions import family
+from xcal.training import Rows, TrainingConfig, fit_path
+
+ROWS = simulated_rows(300)
+
+
+def columns():
+    named = {f"x{i}": ROWS.x[:, i].numpy() for i in range(N_INPUTS)}
+    return {**named, "days": ROWS.time.numpy().astype(np.float64), "died": ROWS.event.numpy()}
+
+
+def written(folder, table, **options):
+    pq.write_table(pa.table(table), folder / "cohort.parquet", **options)
+    return folder / "cohort.parquet"
+
+
+def mapped(folder, table=None, **options):
+    arguments = {"time": "days", "event": "died", "into": folder / "x.npy"} | options
+    return map_parquet(written(folder, columns() if table is None else table), **arguments)
+
+
+def test_the_numbers_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("xcal.data.parquet._ROWS", 70)
+    data = mapped(tmp_path)
+    assert isinstance(data.x, np.memmap)
+    np.testing.assert_array_equal(data.x, ROWS.x.numpy())
+    np.testing.assert_array_equal(data.time, ROWS.time.numpy())
+    np.testing.assert_array_equal(data.event, ROWS.event.numpy())
+    assert data.feature_names == ("x0", "x1", "x2", "x3")
+
+
+def test_a_model_from_a_file_equals_the_model_from_memory(tmp_path):
+    data, held_out = mapped(tmp_path), simulated_rows(100, seed=1)
+    config = TrainingConfig(epochs=2, batch_size=100)
+    streamed = fit_path(small_mlp, family("lognormal"), Rows(data.x, data.time, data.event), held_out, config=config)
+    in_memory = fit_path(small_mlp, family("lognormal"), ROWS, held_out, config=config)
+    assert same_state(streamed.state(0), in_memory.state(0))
+
+
+def test_some_columns_in_the_order_asked_for(tmp_path):
+    data = mapped(tmp_path, features=["x2", "x0"])
+    assert data.feature_names == ("x2", "x0")
+    np.testing.assert_array_equal(data.x, ROWS.x.numpy()[:, [2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({}, {"time": "weeks"}, r"time: expected a column of the file \(x0, x1, x2, x3, days, died\), got 'weeks'"),
+        ({}, {"event": "dead"}, "event: expected a column of the file"),
+        ({}, {"features": ["x9"]}, "features: expected columns of the file .*, got 'x9'"),
+        ({}, {"features": []}, "features: expected at least one column"),
+        ({"x1": ["a"] * 300}, {}, r"x1: expected numbers \(encode categories first\), got type string"),
+        ({"x1": [None, *[1.0] * 299]}, {}, "x1: expected a value in every row .*, got none at row 0"),
+        ({"days": -ROWS.time.numpy()}, {}, "days: expected finite times, zero or larger, got .* at row 0"),
+        ({"died": np.full(300, 2)}, {}, "died: expected True/False or 0/1"),
+    ],
+)
+def test_bad_columns(tmp_path, change, options, message):
+    with pytest.raises(ValueError, match=message):
+        mapped(tmp_path, columns() | change, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["cohort.parquet"]
+
+
+def test_files_that_are_no_tables(tmp_path):
+    options = {"time": "days", "event": "died", "into": tmp_path / "x.npy"}
+    with pytest.raises(FileNotFoundError, match=r"path: expected a parquet file, got .*none\.parquet, which does not"):
+        map_parquet(tmp_path / "none.parquet", **options)
+    (tmp_path / "broken.parquet").write_bytes(written(tmp_path, columns()).read_bytes()[:-20])
+    with pytest.raises(ValueError, match="which cannot be read"):
+        map_parquet(tmp_path / "broken.parquet", **options)
+    with pytest.raises(ValueError, match="path: expected at least one row"):
+        mapped(tmp_path, {name: values[:0] for name, values in columns().items()})
