@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     )
     from xcal.data import Surv
     from xcal.distributions import FAMILIES, family
+    from xcal.estimators import SurvivalModel, SurvivalPath, load
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
@@ -29,6 +30,8 @@ _HOME = {
     "FAMILIES": "distributions",
     "GroupedDCalibration": "calibration",
     "Surv": "data",
+    "SurvivalModel": "estimators",
+    "SurvivalPath": "estimators",
     "TrainingConfig": "training",
     "XCALLoss": "calibration",
     "concordance_index": "metrics",
@@ -36,11 +39,24 @@ _HOME = {
     "evaluate": "metrics",
     "family": "distributions",
     "fit_path": "training",
+    "load": "estimators",
     "nll": "objectives",
     "survival_crps": "objectives",
     "xcal_penalty": "calibration",
 }
-_PACKAGES = {"calibration", "data", "datasets", "distributions", "metrics", "networks", "objectives", "training"}
+_PACKAGES = {
+    "calibration",
+    "data",
+    "datasets",
+    "distributions",
+    "estimators",
+    "experiments",
+    "metrics",
+    "networks",
+    "objectives",
+    "recalibration",
+    "training",
+}
 
 __all__ = [
     "FAMILIES",
@@ -49,6 +65,8 @@ __all__ = [
     "Evaluation",
     "GroupedDCalibration",
     "Surv",
+    "SurvivalModel",
+    "SurvivalPath",
     "TrainingConfig",
     "XCALLoss",
     "__version__",
@@ -57,6 +75,7 @@ __all__ = [
     "evaluate",
     "family",
     "fit_path",
+    "load",
     "nll",
     "survival_crps",
     "xcal_penalty",

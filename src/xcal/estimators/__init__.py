@@ -1,0 +1,8 @@
+"""The scikit-learn face: estimators that fit, predict and are scored, and files to keep them in."""
+
+from xcal.estimators.curves import SurvivalCurve
+from xcal.estimators.model import SurvivalModel
+from xcal.estimators.path import SurvivalPath
+from xcal.estimators.persistence import load
+
+__all__ = ["SurvivalCurve", "SurvivalModel", "SurvivalPath", "load"]

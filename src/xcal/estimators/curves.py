@@ -1,0 +1,43 @@
+"""A survival curve as an object that can be called, as scikit-survival's scorers want it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xcal.estimators.inputs import Floats, read_times
+from xcal.estimators.scaling import Outputs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SurvivalCurve:
+    """S of one row: call it with a time or an array of times.
+
+    Attributes
+    ----------
+    x, y : ndarray of shape (m,)
+        Times from 0 to the last observed one, and S at each of them, for drawing. A call does not read these points but
+        the distribution itself.
+    """
+
+    x: Floats
+    y: Floats
+    _raw: Tensor = field(repr=False)
+    _outputs: Outputs = field(repr=False)
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """Times that the data covered; a call outside of it extrapolates."""
+        return float(self.x[0]), float(self.x[-1])
+
+    def __call__(self, times: Any) -> Any:
+        """S at `times`; a number for a number, an array for an array."""
+        asked = read_times(times)
+        distribution = self._outputs.read(self._raw.expand(asked.size, -1))
+        survival = distribution.survival(torch.from_numpy(asked)).numpy()
+        return float(survival[0]) if np.ndim(times) == 0 else survival
+
+    def __repr__(self) -> str:
+        return f"SurvivalCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"

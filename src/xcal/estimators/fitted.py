@@ -1,0 +1,96 @@
+"""One trained model: everything that a prediction needs, in arrays and one torch module."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xcal.distributions import SurvivalDistribution
+from xcal.estimators.inputs import Floats
+from xcal.estimators.scaling import Outputs, Standardizer
+from xcal.training import History
+
+# Values computed at a time: rows times points of a curve.
+_CHUNK = 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A network at its best epoch, with the scaling of its inputs and the meaning of its outputs.
+
+    Predictions are made in float64, from the float32 weights of training: a row's prediction does not depend on the
+    rows beside it.
+
+    Attributes
+    ----------
+    standardizer : Standardizer
+    outputs : Outputs
+    network : Module
+        In float64 and evaluation mode.
+    lam : float
+        Weight of the penalty.
+    seed : int
+        Of the first weights, batches and dropout.
+    best_epoch : int
+        Epoch, from 0, whose weights these are.
+    history : History
+        Validation values of every epoch, ``(epochs, 1)``.
+    """
+
+    standardizer: Standardizer
+    outputs: Outputs
+    network: nn.Module
+    lam: float
+    seed: int
+    best_epoch: int
+    history: History
+
+    @torch.no_grad()
+    def raw(self, x: Floats) -> Tensor:
+        """Raw outputs of rows ``(n, d)``."""
+        result: Tensor = self.network(torch.from_numpy(self.standardizer(x)))
+        return result
+
+    def distribution(self, x: Floats) -> SurvivalDistribution:
+        """Distribution of each row, in the user's unit of time."""
+        return self.outputs.read(self.raw(x))
+
+    def survival(self, x: Floats, times: Floats) -> Floats:
+        """S of each row at each time, ``(n, m)``."""
+        return self._curves(x, times, lambda distribution, grid: distribution.survival(grid))
+
+    def cdf(self, x: Floats, times: Floats) -> Floats:
+        """F of each row at each time, ``(n, m)``."""
+        return self._curves(x, times, lambda distribution, grid: distribution.cdf(grid))
+
+    def cdf_at_own(self, x: Floats, time: Floats) -> Floats:
+        """F of each row at its own time, ``(n,)``."""
+        pieces = [self.distribution(x[part]).cdf(torch.from_numpy(time[part])) for part in self._parts(len(x), 1)]
+        return np.asarray(torch.cat(pieces))
+
+    def quantile(self, x: Floats, levels: Floats) -> Floats:
+        """Quantiles of each row, ``(n, levels)``."""
+        level = torch.from_numpy(levels).unsqueeze(1)
+        pieces = [self.distribution(x[part]).quantile(level).T for part in self._parts(len(x), levels.size)]
+        return np.asarray(torch.cat(pieces))
+
+    def risk(self, x: Floats) -> Floats:
+        """Risk of each row, ``(n,)``; see `Outputs.risk`."""
+        parts = self._parts(len(x), self.outputs.grid.size)
+        return np.asarray(torch.cat([self.outputs.risk(self.distribution(x[part])) for part in parts]))
+
+    def _curves(self, x: Floats, times: Floats, value: Callable[[SurvivalDistribution, Tensor], Tensor]) -> Floats:
+        result = np.empty((len(x), times.size))
+        grid = torch.from_numpy(times).unsqueeze(1)
+        for part in self._parts(len(x), times.size):
+            distribution = self.distribution(x[part])
+            result[part] = value(distribution, grid.expand(-1, distribution.batch_shape[-1])).T
+        return result
+
+    def _parts(self, n: int, points: int) -> Iterator[slice]:
+        """Rows by pieces that fit into memory; a discrete row also holds its bins."""
+        bins = 1 if self.outputs.edges is None else self.outputs.edges.size
+        step = max(1, _CHUNK // max(points, bins))
+        return (slice(start, start + step) for start in range(0, n, step))

@@ -1,0 +1,173 @@
+"""`SurvivalModel`: one model, one weight of the calibration penalty."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Self
+
+from xcal.estimators.fitted import FittedModel
+from xcal.estimators.fitting import fit_models
+from xcal.estimators.persistence import SavedEstimator, write_estimator
+from xcal.estimators.prediction import SurvivalPredictor
+from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda
+from xcal.training.progress import Progress
+
+
+class SurvivalModel(SurvivalPredictor):
+    """A neural survival model whose probabilities are trained to be calibrated.
+
+    Features are standardised and times scaled inside, so that neither their units nor those of the result matter. The
+    weights are those of the epoch with the lowest objective + `xcal_lambda` x D-calibration on validation rows.
+
+    Parameters
+    ----------
+    distribution : {"mtlr", "categorical", "lognormal", "weibull", "loglogistic"}
+        Form of each row's distribution. The first two are free in form, piecewise over time bins.
+    hidden : sequence of int
+        Units of the hidden layers; ``()`` is a linear model.
+    dropout : float
+        Share of hidden units left out in training.
+    objective : {"nll", "scrps"}
+        Negative log-likelihood or survival CRPS.
+    xcal_lambda : float
+        Weight of the calibration penalty; 0 trains without it. `SurvivalPath` helps to choose it.
+    interpolation : {"linear", "step"}
+        How a discrete distribution is read within a time bin; the others do not use it.
+    n_time_bins : int, optional
+        Bins of a discrete distribution up to the last event time, with equally many events in each; tied event times
+        can make them fewer. By default the square root of the number of events, at most 50.
+    calibration_bins : int
+        Bins of D-calibration, in training and validation.
+    epochs : int
+        Passes over the training rows, at most.
+    batch_size : int
+        Rows of a batch. The penalty is a statistic of the batch: some hundreds at least if it is used.
+    learning_rate, weight_decay : float
+        Of the optimiser, AdamW.
+    patience : int, optional
+        Stop after this many epochs without improvement; None never stops early.
+    validation_fraction : float
+        Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
+    random_state : int, RandomState or None
+        Seed of the split, the first weights, the batches and dropout. None is another one for each fit.
+    device : str
+        Where to train: "cpu", "cuda", or "auto" for a GPU if there is one. Predictions are made on the CPU.
+    progress : bool or callable, optional
+        As in `xcal.training.fit_path`: by default a bar if the standard error is a terminal.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only if `fit` saw a data frame; later frames must have the same columns.
+    fitted_ : FittedModel
+        Network, scaling and time edges.
+    best_epoch_ : int
+        Epoch, from 0, whose weights are kept.
+    history_ : History
+        Validation objective, D-calibration and their sum by epoch, ``(epochs, 1)`` each.
+    edges_ : ndarray or None
+        Time edges of a discrete distribution. The last bin lies after the last observed time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from xcal import Surv
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 3))
+    >>> happens, leaves = rng.exponential(np.exp(X[:, 0])), rng.exponential(2.0, 200)
+    >>> y = Surv(time=np.minimum(happens, leaves), event=happens <= leaves)
+    >>> model = SurvivalModel(xcal_lambda=10, epochs=20).fit(X, y)
+    >>> model.predict_survival_function(X[:2], times=[0.5, 1.0, 2.0]).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        distribution: str = DEFAULTS.distribution,
+        hidden: Sequence[int] = DEFAULTS.hidden,
+        *,
+        dropout: float = DEFAULTS.dropout,
+        objective: str = DEFAULTS.objective,
+        xcal_lambda: float = 0.0,
+        interpolation: str = DEFAULTS.interpolation,
+        n_time_bins: int | None = DEFAULTS.n_time_bins,
+        calibration_bins: int = DEFAULTS.calibration_bins,
+        epochs: int = DEFAULTS.epochs,
+        batch_size: int = DEFAULTS.batch_size,
+        learning_rate: float = DEFAULTS.learning_rate,
+        weight_decay: float = DEFAULTS.weight_decay,
+        patience: int | None = DEFAULTS.patience,
+        validation_fraction: float = DEFAULTS.validation_fraction,
+        random_state: Any = DEFAULTS.random_state,
+        device: str = DEFAULTS.device,
+        progress: Progress = DEFAULTS.progress,
+    ) -> None:
+        self.distribution = distribution
+        self.hidden = hidden
+        self.dropout = dropout
+        self.objective = objective
+        self.xcal_lambda = xcal_lambda
+        self.interpolation = interpolation
+        self.n_time_bins = n_time_bins
+        self.calibration_bins = calibration_bins
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation_data: Any = None) -> Self:
+        """Train.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+            Numbers without missing values.
+        y : structured array, data frame or mapping
+            ``Surv(time=..., event=...)``, a structured array as scikit-survival makes it, or a data frame with the
+            columns ``time`` and ``event``.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the rows in objective and penalty. Time edges are placed without them.
+        validation_data : tuple, optional
+            ``(X, y)`` or ``(X, y, sample_weight)`` to choose the epoch by. Without it a share of the rows is held out.
+        """
+        settings = Settings.of(self)
+        path = fit_models(
+            self,
+            X,
+            y,
+            sample_weight,
+            validation_data,
+            settings=settings,
+            lambdas=(checked_lambda(self.xcal_lambda),),
+            seeds=(settings.seed(),),
+        )
+        return self._adopt(path.models[0])
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to one file, from which `xcal.load` makes it again, to the same bits.
+
+        Tensors and JSON, nothing that could run. A `random_state` or `progress` that is an object is not kept.
+        """
+        write_estimator(path, self, [self._predicting_model()] if hasattr(self, "fitted_") else [])
+
+    @classmethod
+    def _from_saved(cls, saved: SavedEstimator) -> Self:
+        model = cls(**saved.parameters)
+        saved.set_features(model)
+        return model._adopt(saved.models[0])
+
+    def _adopt(self, fitted: FittedModel) -> Self:
+        """Become the estimator of a trained model."""
+        self.fitted_ = fitted
+        self.best_epoch_ = fitted.best_epoch
+        self.history_ = fitted.history
+        self.edges_ = fitted.outputs.edges
+        return self
+
+    def _predicting_model(self) -> FittedModel:
+        return self.fitted_

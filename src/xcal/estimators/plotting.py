@@ -1,0 +1,51 @@
+"""The picture of a frontier."""
+
+from typing import Any
+
+import pandas as pd
+
+from xcal.estimators.selection import summarise
+
+
+def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
+    """Draw mean D-calibration (log scale) against mean concordance with their spread over seeds, a point a lambda."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    means = summarise(table).dropna(subset=["dcal", "concordance"])
+    spread = means[["concordance_sd", "dcal_sd"]].fillna(0.0)
+    # On a log scale an error bar must end above zero.
+    below = spread["dcal_sd"].clip(upper=0.9 * means["dcal"])
+    colour = "#2f6db5"
+    ax.plot(means["concordance"], means["dcal"], color=colour, linewidth=1, alpha=0.4, zorder=1)
+    ax.errorbar(
+        means["concordance"],
+        means["dcal"],
+        xerr=spread["concordance_sd"],
+        yerr=[below, spread["dcal_sd"]],
+        fmt="o",
+        color=colour,
+        markersize=5,
+        elinewidth=1,
+        capsize=2,
+        zorder=2,
+    )
+    for lam, row in means.iterrows():
+        ax.annotate(
+            f"λ = {lam:g}",
+            (row["concordance"], row["dcal"]),
+            xytext=(7, 5),
+            textcoords="offset points",
+            fontsize=9,
+            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
+        )
+    floor = float(means["dcal_floor"].mean())
+    ax.axhline(floor, color="#888888", linestyle="--", linewidth=1, zorder=0, label="a perfect model scores (mean)")
+    ax.set_yscale("log")
+    ax.margins(x=0.12, y=0.15)
+    ax.set_xlabel("concordance on validation rows (right is better)")
+    ax.set_ylabel("D-calibration (down is better)")
+    ax.legend(frameon=False, fontsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax

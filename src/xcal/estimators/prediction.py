@@ -1,0 +1,142 @@
+"""What both estimators predict, and how they are scored."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from xcal._checks import as_floats, fail, first_row
+from xcal.calibration import DCalibrationResult, d_calibration
+from xcal.calibration.results import Method
+from xcal.distributions import SurvivalDistribution
+from xcal.estimators.curves import SurvivalCurve
+from xcal.estimators.fitted import FittedModel
+from xcal.estimators.inputs import Floats, read_features, read_target, read_times
+from xcal.metrics import concordance_index
+
+
+class SurvivalPredictor(BaseEstimator):
+    """Interface of a fitted survival estimator: everything follows from the one model that it predicts with."""
+
+    @abstractmethod
+    def _predicting_model(self) -> FittedModel:
+        """Return the model to predict with; called on fitted estimators only."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def predict(self, X: Any) -> Floats:
+        """Risk of each row; the higher, the sooner the event is expected.
+
+        It is the mean of F from 0 to the last time seen in training, a number from 0 to 1 without unit: one less the
+        restricted mean survival time as a share of that time. Unlike the median it is known, and tells rows apart, also
+        where most rows outlive the study.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        model, x = self._read(X)
+        return model.risk(x)
+
+    def predict_survival_function(self, X: Any, times: Any = None) -> npt.NDArray[Any]:
+        """Probability of no event until each of `times`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+        times : array-like of shape (m,), optional
+            Zero or larger.
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+            Without `times` an array of n `SurvivalCurve`, which can be called with times and have the points ``x``,
+            ``y``: the form in which scikit-survival and its scorers want it.
+        """
+        if times is not None:
+            asked = read_times(times)
+            model, x = self._read(X)
+            return model.survival(x, asked)
+        model, x = self._read(X)
+        grid, raw = model.outputs.grid, model.raw(x)
+        curves = np.empty(len(x), dtype=object)
+        for row, values in enumerate(model.survival(x, grid)):
+            curves[row] = SurvivalCurve(grid, values, raw[row], model.outputs)
+        return curves
+
+    def predict_cdf(self, X: Any, times: Any) -> Floats:
+        """Probability of an event by each of `times`, ``(n, m)``."""
+        asked = read_times(times)
+        model, x = self._read(X)
+        return model.cdf(x, asked)
+
+    def predict_quantile(self, X: Any, p: Any) -> Floats:
+        """Time by which a share `p` of rows like these has had the event.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+        p : float or array-like of shape (m,)
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, m) if `p` is an array
+            Times after the last one seen in training are extrapolations.
+        """
+        levels = as_floats("p", np.atleast_1d(np.asarray(p))).astype(np.float64)
+        bad = ~((levels > 0) & (levels < 1))
+        if bad.any():
+            fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
+        model, x = self._read(X)
+        values = model.quantile(x, levels)
+        return values[:, 0] if np.ndim(p) == 0 else values
+
+    def predict_median(self, X: Any) -> Floats:
+        """Time by which half of rows like these have had the event, ``(n,)``."""
+        return self.predict_quantile(X, 0.5)
+
+    def predict_distribution(self, X: Any) -> SurvivalDistribution:
+        """Distribution of each row's time in the unit of the training times, in torch's float64."""
+        model, x = self._read(X)
+        return model.distribution(x)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order."""
+        model, x = self._read(X)
+        time, event = read_target(y, len(x))
+        return concordance_index(time=time, event=event, risk=model.risk(x)).value
+
+    def d_calibration(
+        self, X: Any, y: Any, *, n_bins: int | None = None, method: Method = "uniform"
+    ) -> DCalibrationResult:
+        """D-calibration on rows that were not trained on, with its noise floor and a p-value.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        n_bins : int, optional
+            By default the number of bins that was trained with, ``calibration_bins``.
+        method : {"uniform", "km", "ipcw"}
+            What a censored row contributes; see `xcal.d_calibration`.
+        """
+        model, x = self._read(X)
+        time, event = read_target(y, len(x))
+        bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
+        return d_calibration(model.cdf_at_own(x, time), event, n_bins=bins, method=method, time=time)
+
+    def _read(self, X: Any) -> tuple[FittedModel, Floats]:
+        check_is_fitted(self)
+        return self._predicting_model(), read_features(self, X, reset=False)

@@ -1,0 +1,149 @@
+"""The settings that both estimators share, their defaults, and the checks of them."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from xcal._checks import fail
+from xcal.distributions._readings import READINGS
+from xcal.networks._arguments import check_dropout, check_sizes
+from xcal.objectives import nll, survival_crps
+from xcal.training import TrainingConfig
+from xcal.training.config import check_count, check_number
+from xcal.training.problem import Objective
+from xcal.training.progress import Progress
+
+# The published variants of the distributions have constants in units of time, which scaling would change.
+CONTINUOUS = ("lognormal", "weibull", "loglogistic")
+DISCRETE = ("mtlr", "categorical")
+OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
+LAMBDAS = (0.0, 1.0, 10.0, 100.0, 500.0, 1000.0)
+# Time bins, if their number is not given: the square root of the number of events, but no more than this.
+MOST_TIME_BINS = 50
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked settings of a fit. The defaults of both estimators stand here and nowhere else."""
+
+    distribution: str = "mtlr"
+    hidden: tuple[int, ...] = (64, 64)
+    dropout: float = 0.2
+    objective: str = "nll"
+    interpolation: str = "linear"
+    n_time_bins: int | None = None
+    calibration_bins: int = 20
+    epochs: int = 200
+    batch_size: int = 512
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
+    patience: int | None = 20
+    validation_fraction: float = 0.2
+    random_state: Any = 0
+    device: str = "cpu"
+    progress: Progress = None
+
+    def __post_init__(self) -> None:
+        _check_choice("distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
+        _check_choice("objective", self.objective, tuple(OBJECTIVES))
+        _check_choice("interpolation", self.interpolation, tuple(READINGS))
+        check_sizes("hidden", self.hidden)
+        check_dropout(self.dropout)
+        if self.n_time_bins is not None:
+            check_count("n_time_bins", self.n_time_bins)
+        check_count("calibration_bins", self.calibration_bins)
+        check_number("validation_fraction", self.validation_fraction, above_zero=True)
+        if self.validation_fraction >= 1:
+            fail("validation_fraction", "a number between 0 and 1", self.validation_fraction)
+        self.training_config()
+        self.where()
+
+    @classmethod
+    def of(cls, estimator: Any) -> "Settings":
+        """Read the settings of an estimator; numbers that numpy made (a grid search has them) become Python's."""
+        return cls(**{field.name: _plain(getattr(estimator, field.name)) for field in fields(cls)})
+
+    @property
+    def discrete(self) -> bool:
+        """Whether the distribution has time bins."""
+        return self.distribution in DISCRETE
+
+    def training_config(self) -> TrainingConfig:
+        """Return the part that is about the optimiser."""
+        return TrainingConfig(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            optimizer="adamw",
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+        )
+
+    def where(self) -> torch.device:
+        """Return the device to train on; "auto" is a GPU if there is one."""
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            device = torch.device(self.device)
+        except (RuntimeError, TypeError):
+            fail("device", "'cpu', 'cuda', 'auto' or another name of a torch device", repr(self.device))
+        if device.type == "cuda" and not torch.cuda.is_available():
+            fail("device", "a device of this machine ('auto' takes a GPU only if there is one)", repr(self.device))
+        return device
+
+    def seed(self) -> int:
+        """Return the first seed: `random_state` itself if it is an integer, else a number drawn from it."""
+        if isinstance(self.random_state, int) and not isinstance(self.random_state, bool):
+            if self.random_state < 0:
+                fail("random_state", "an integer, zero or larger", self.random_state)
+            return self.random_state
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+
+def checked_lambda(value: Any) -> float:
+    """One weight of the penalty: a finite number, zero or larger."""
+    value = _plain(value)
+    check_number("xcal_lambda", value, above_zero=False)
+    return float(value)
+
+
+def checked_seeds(value: Any, first: int) -> list[int]:
+    """Seeds of a path: `value` of them counted from the first, or those given."""
+    value = _plain(value)
+    if isinstance(value, tuple):
+        if not value or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in value):
+            fail("seeds", "a number of seeds, or a sequence of integers, zero or larger", repr(value))
+        if len(set(value)) < len(value):
+            fail("seeds", "different seeds", repr(value))
+        return list(value)
+    check_count("seeds", value)
+    return [first + i for i in range(value)]
+
+
+def checked_target(value: Any) -> float:
+    """D-calibration to reach: above zero, below the largest there is."""
+    value = _plain(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 or math.isnan(value):
+        fail("target_dcal", "a number between 0 and 1", repr(value))
+    return float(value)
+
+
+def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in known:
+        fail(name, f"one of {', '.join(known)}", repr(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | np.ndarray):
+        return tuple(_plain(item) for item in value)
+    return value
+
+
+DEFAULTS = Settings()
+SHARED = tuple(field.name for field in fields(Settings))

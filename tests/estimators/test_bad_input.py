@@ -1,0 +1,250 @@
+"""Bad input to every method of both estimators: one error that says what was expected and what came."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from tests.estimators.simulate import survival_rows
+from xcal import Surv
+from xcal.estimators import SurvivalModel, SurvivalPath
+
+NAN, INF = float("nan"), float("inf")
+DATA = survival_rows(60)
+TIME, EVENT = DATA.y["time"], DATA.y["event"]
+FAST = {"epochs": 1, "hidden": (4,)}
+
+
+def new(kind, **options):
+    options = FAST | options
+    return kind(**options) if kind is SurvivalModel else kind(**({"lambdas": (0,), "seeds": 1} | options))
+
+
+@pytest.fixture(scope="module", params=[SurvivalModel, SurvivalPath], ids=lambda k: k.__name__)
+def fitted(request):
+    return new(request.param).fit(DATA.x, DATA.y)
+
+
+both = pytest.mark.parametrize("kind", [SurvivalModel, SurvivalPath], ids=lambda k: k.__name__)
+
+METHODS = {
+    "predict": lambda m, x: m.predict(x),
+    "predict_survival_function": lambda m, x: m.predict_survival_function(x, [1.0]),
+    "predict_survival_function (curves)": lambda m, x: m.predict_survival_function(x),
+    "predict_cdf": lambda m, x: m.predict_cdf(x, [1.0]),
+    "predict_quantile": lambda m, x: m.predict_quantile(x, 0.2),
+    "predict_median": lambda m, x: m.predict_median(x),
+    "predict_distribution": lambda m, x: m.predict_distribution(x),
+    "score": lambda m, x: m.score(x, DATA.y),
+    "d_calibration": lambda m, x: m.d_calibration(x, DATA.y),
+}
+methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+
+
+@methods
+@both
+def test_unfitted(kind, method):
+    with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not fitted yet"):
+        method(new(kind), DATA.x)
+
+
+@pytest.mark.parametrize("method", ["select", "summary", "plot", "model", "save"])
+def test_unfitted_path(method):
+    arguments = {"model": (0,), "save": ("never-written",)}.get(method, ())
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(new(SurvivalPath), method)(*arguments)
+
+
+def test_unfitted_save():
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        new(SurvivalModel).save("never-written")
+
+
+@methods
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (DATA.x[:, :2], "X has 2 features, but Survival.* is expecting 3 features"),
+        (DATA.x[:, 0], "Expected 2D array, got 1D array"),
+        (
+            np.where(np.arange(180).reshape(60, 3) == 7, NAN, DATA.x),
+            r"X: expected no missing .*got NaN in column 1 at row 2",
+        ),
+        (np.where(np.arange(180).reshape(60, 3) == 7, INF, DATA.x), r"X: expected finite .* column 1 at row 2"),
+        (np.full((60, 3), "high"), r"X: expected numbers \(encode categories in the pipeline .*got text"),
+        (
+            pd.DataFrame({"a": DATA.x[:, 0], "b": DATA.x[:, 1], "d": ["high"] * 60}),
+            r"X: expected numeric columns \(encode categories in the pipeline .*got column 'd' of type",
+        ),
+    ],
+    ids=["columns", "one dimension", "NaN", "infinity", "text", "text column"],
+)
+def test_features_at_predict(fitted, method, x, message):
+    with pytest.raises(ValueError, match=message):
+        method(fitted, x)
+
+
+@both
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.where(DATA.x == DATA.x[3, 1], NAN, DATA.x), DATA.y, r"X: .*SimpleImputer.*NaN in column 1 at row 3"),
+        (DATA.x[:50], DATA.y, "y: expected 50 rows, as many as X has, got 60"),
+        (DATA.x, DATA.y["time"], r"y: expected Surv\(time=..., event=...\)"),
+        (DATA.x, None, r"y: expected Surv\(time=..., event=...\), got None"),
+        (DATA.x, pd.DataFrame({"time": TIME, "status": EVENT}), "y: expected columns time and event, got"),
+        (DATA.x, {"time": np.full(60, NAN), "event": EVENT}, r"y\['time'\]: expected finite times.*got nan at row 0"),
+        (DATA.x, {"time": TIME, "event": np.full(60, 2)}, r"y\['event'\]: expected True/False or 0/1.*got 2 at row 0"),
+        (DATA.x, Surv(time=TIME, event=np.zeros(60)), "y: expected at least 2 events.*, got 0 among"),
+        (DATA.x, Surv(time=TIME, event=np.arange(60) == 4), "y: expected at least 2 events.*, got 1 among"),
+        (DATA.x, Surv(time=np.zeros(60), event=np.ones(60)), "y: expected an event after time 0, got 48"),
+        (DATA.x, Surv(time=np.ones(60), event=np.ones(60)), "at least two distinct event times"),
+        (DATA.x[:1], DATA.y[:1], "minimum of 2 is required"),
+    ],
+)  # fmt: skip
+def test_data_of_fit(kind, x, y, message):
+    with pytest.raises(ValueError, match=message):
+        new(kind).fit(x, y)
+
+
+@both
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"distribution": "gamma"}, "one of mtlr, categorical, lognormal, weibull, loglogistic, got 'gamma'"),
+        ({"objective": "brier"}, "objective: expected one of nll, scrps, got 'brier'"),
+        ({"interpolation": "cubic"}, "interpolation: expected one of step, linear, got 'cubic'"),
+        ({"hidden": 8}, "hidden: expected a sequence of layer sizes, got 8"),
+        ({"hidden": (8, 0)}, "hidden: expected an integer of 1 or more, got 0"),
+        ({"dropout": 1.0}, "dropout: expected a probability"),
+        ({"n_time_bins": 0}, "n_time_bins: expected an integer of 1 or more, got 0"),
+        ({"n_time_bins": 100}, "n_time_bins: expected at most [0-9]+, the number of events in .*, got 100"),
+        ({"calibration_bins": 1.5}, "calibration_bins: expected an integer of 1 or more, got 1.5"),
+        ({"epochs": 0}, "epochs: expected an integer of 1 or more, got 0"),
+        ({"batch_size": -1}, "batch_size: expected an integer of 1 or more, got -1"),
+        ({"learning_rate": NAN}, "learning_rate: expected a finite number above 0, got nan"),
+        ({"weight_decay": -1.0}, "weight_decay: expected a finite number, zero or larger, got -1.0"),
+        ({"patience": 0}, "patience: expected an integer of 1 or more, got 0"),
+        ({"validation_fraction": 1.0}, "validation_fraction: expected a number between 0 and 1, got 1.0"),
+        ({"random_state": -1}, "random_state: expected an integer, zero or larger, got -1"),
+        ({"device": "toaster"}, "device: expected 'cpu', 'cuda', 'auto'.*got 'toaster'"),
+    ],
+)  # fmt: skip
+def test_settings(kind, options, message):
+    with pytest.raises(ValueError, match=message):
+        new(kind, **options).fit(DATA.x, DATA.y)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@both
+def test_a_device_that_is_not_there(kind):
+    with pytest.raises(ValueError, match=r"device: expected a device of this machine .*, got 'cuda'"):
+        new(kind, device="cuda").fit(DATA.x, DATA.y)
+    assert new(kind, device="auto").fit(DATA.x, DATA.y).n_features_in_ == 3
+
+
+@pytest.mark.parametrize("value", [-1, NAN, INF, "10", None])
+def test_lambda(value):
+    with pytest.raises(ValueError, match="xcal_lambda: expected a finite number, zero or larger"):
+        new(SurvivalModel, xcal_lambda=value).fit(DATA.x, DATA.y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lambdas": (0, -1)}, "lambdas: expected finite numbers, zero or larger, got -1.0 at position 1"),
+        ({"lambdas": (NAN,)}, "lambdas: expected finite numbers, zero or larger, got nan at position 0"),
+        ({"lambdas": ()}, "lambdas: expected at least one lambda"),
+        ({"lambdas": 10}, "lambdas: expected a sequence of numbers"),
+        ({"lambdas": (1, 1.0)}, "lambdas: expected different weights"),
+        ({"seeds": 0}, "seeds: expected an integer of 1 or more, got 0"),
+        ({"seeds": (1, -1)}, "seeds: expected a number of seeds, or a sequence of integers"),
+        ({"seeds": (1, 1)}, "seeds: expected different seeds"),
+        ({"target_dcal": 0}, "target_dcal: expected a number between 0 and 1, got 0"),
+        ({"target_dcal": NAN}, "target_dcal: expected a number between 0 and 1, got nan"),
+        ({"target_dcal": 0.01, "lambdas": (1, 2)}, "lambdas: expected its default with target_dcal"),
+    ],
+)
+def test_path_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        new(SurvivalPath, **options).fit(DATA.x, DATA.y)
+
+
+@both
+def test_fewer_rows_than_calibration_bins(kind):
+    penalised = {"xcal_lambda": 1.0} if kind is SurvivalModel else {"lambdas": (0, 1.0)}
+    with pytest.raises(
+        ValueError, match="calibration_bins: expected at most 12, the number of rows to train on, got 20"
+    ):
+        new(kind, **penalised).fit(DATA.x[:15], DATA.y[:15])
+
+
+@both
+def test_continuous_distributions_have_no_event_at_zero(kind):
+    time = np.where(np.arange(60) == np.flatnonzero(DATA.y["event"])[0], 0.0, DATA.y["time"])
+    y = Surv(time=time, event=DATA.y["event"])
+    with pytest.raises(ValueError, match=r"expected event times larger than zero .*use a discrete family"):
+        new(kind, distribution="weibull").fit(DATA.x, y, validation_data=(DATA.x, DATA.y))
+    assert np.isfinite(new(kind).fit(DATA.x, y).predict(DATA.x)).all()
+
+
+@both
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(59), "sample_weight: expected 60 rows, as many as X has, got 59"),
+        (np.where(np.arange(60) == 3, -1.0, 1.0), "sample_weight: expected finite weights.*got -1.0 at row 3"),
+        (np.where(np.arange(60) == 3, NAN, 1.0), "sample_weight: expected finite weights.*got nan at row 3"),
+        (np.zeros(60), "sample_weight: expected at least one weight above zero"),
+    ],
+)  # fmt: skip
+def test_weights(kind, weights, message):
+    with pytest.raises(ValueError, match=message):
+        new(kind).fit(DATA.x, DATA.y, sample_weight=weights)
+
+
+@both
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (DATA.x, r"validation_data: expected \(X, y\) or \(X, y, sample_weight\), got ndarray"),
+        ((DATA.x[:, :2], DATA.y), "X has 2 features"),
+        ((DATA.x, DATA.y[:5]), "validation_data y: expected 60 rows"),
+        ((DATA.x, Surv(time=np.ones(60), event=np.zeros(60))), "validation_data: expected at least one event"),
+        ((DATA.x, DATA.y, np.zeros(60)), "validation_data sample_weight: expected at least one weight above zero"),
+    ],
+)
+def test_validation_data(kind, data, message):
+    with pytest.raises(ValueError, match=message):
+        new(kind).fit(DATA.x, DATA.y, validation_data=data)
+
+
+@pytest.mark.parametrize("times", [[-1.0], [NAN], [INF], [], [[1.0]]])
+@pytest.mark.parametrize("method", ["predict_survival_function", "predict_cdf"])
+def test_times(fitted, method, times):
+    with pytest.raises(ValueError, match="times: expected"):
+        getattr(fitted, method)(DATA.x, times)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, NAN, [0.5, 2.0]])
+def test_levels(fitted, p):
+    with pytest.raises(ValueError, match="p: expected shares between 0 and 1"):
+        fitted.predict_quantile(DATA.x, p)
+
+
+@both
+def test_a_loss_that_is_never_finite(kind):
+    # Weights of 1e30 after one step.
+    with pytest.raises(ValueError, match=r"fit: expected a finite loss in the first epoch .*learning_rate"):
+        new(kind, learning_rate=1e30, distribution="lognormal", epochs=3, batch_size=8).fit(DATA.x, DATA.y)
+
+
+def test_a_path_of_which_some_models_fail_says_so():
+    steep = new(SurvivalPath, lambdas=(0, 1e308), distribution="lognormal", epochs=3, batch_size=24)
+    with pytest.warns(
+        ConvergenceWarning, match=r"some models stopped early: lambda 1e\+308, seed 0: model 1: the loss"
+    ):
+        path = steep.fit(DATA.x, DATA.y)
+    assert path.select().xcal_lambda == 0
+    assert np.isfinite(path.predict(DATA.x)).all()

@@ -1,0 +1,231 @@
+"""The path: its models are those that one would fit alone, and the rules choose what they say."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tests.estimators.simulate import survival_rows
+from xcal import Surv, concordance_index, d_calibration, nll
+from xcal.estimators import SurvivalModel, SurvivalPath, load
+from xcal.estimators.selection import choose
+
+DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
+SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
+LAMBDAS = (0.0, 10.0, 1000.0)
+
+
+@pytest.fixture(scope="module")
+def path():
+    return SurvivalPath(LAMBDAS, 2, **SETTINGS).fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
+
+
+@pytest.mark.parametrize("lam", LAMBDAS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_model_of_the_path_is_the_model_fitted_alone(path, lam, seed):
+    alone = SurvivalModel(xcal_lambda=lam, random_state=seed, **SETTINGS)
+    alone.fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
+    model = path.model(lam, seed)
+    assert model.get_params() == alone.get_params()
+    # Trained in float32, stacked or alone: sums in another order.
+    np.testing.assert_allclose(model.predict(TEST.x), alone.predict(TEST.x), rtol=1e-4)
+    assert model.best_epoch_ == alone.best_epoch_
+
+
+def test_the_split_of_a_path_is_that_of_its_first_seed():
+    path = SurvivalPath((0.0,), 1, random_state=5, **SETTINGS).fit(DATA.x, DATA.y)
+    alone = SurvivalModel(random_state=5, **SETTINGS).fit(DATA.x, DATA.y)
+    np.testing.assert_array_equal(path.predict(TEST.x), alone.predict(TEST.x))
+
+
+def test_frontier(path):
+    table = path.frontier_
+    assert table.columns.tolist() == [
+        "lambda", "seed", "nll", "dcal", "dcal_floor", "concordance", "total", "best_epoch",
+        "nll_gap_se", "nll_sd", "dcal_sd", "concordance_sd",
+    ]  # fmt: skip
+    time, event = HELD_OUT.y["time"].copy(), HELD_OUT.y["event"].copy()
+    losses = {}
+    for line in table.itertuples():
+        model = path.model(line[1], line.seed)
+        distribution = model.predict_distribution(HELD_OUT.x)
+        rows = nll(distribution, torch.from_numpy(time), torch.from_numpy(event)).numpy()
+        losses.setdefault(line[1], []).append(rows)
+        np.testing.assert_allclose(line.nll, rows.mean())
+        measured = d_calibration(distribution.cdf(torch.from_numpy(time)), event, n_bins=20)
+        np.testing.assert_allclose(line.dcal, measured.value, rtol=1e-4)  # in float32 while training
+        assert line.dcal_floor == measured.floor
+        expected = concordance_index(time=time, event=event, risk=model.predict(HELD_OUT.x)).value
+        assert line.concordance == expected
+        np.testing.assert_allclose(line.total, line.nll + line[1] * line.dcal, rtol=1e-4)
+    for _, group in table.groupby("lambda"):
+        for name in ("nll", "dcal", "concordance"):
+            np.testing.assert_allclose(group[f"{name}_sd"], group[name].std(ddof=1))
+    best = losses[path.summary()["nll"].idxmin()]
+    for lam, group in table.groupby("lambda"):
+        gap = np.mean(losses[lam], axis=0) - np.mean(best, axis=0)
+        np.testing.assert_allclose(group["nll_gap_se"], gap.std() / np.sqrt(200))
+
+
+def test_summary(path):
+    summary, table = path.summary(), path.frontier_
+    assert summary.index.tolist() == list(LAMBDAS)
+    for lam in LAMBDAS:
+        rows = table[table["lambda"] == lam]
+        np.testing.assert_allclose(summary.loc[lam, "nll"], rows["nll"].mean())
+        np.testing.assert_allclose(summary.loc[lam, "dcal_sd"], rows["dcal"].std())
+
+
+def test_a_larger_weight_buys_calibration_for_likelihood(path):
+    summary = path.summary()
+    assert summary.loc[1000, "dcal"] < summary.loc[0, "dcal"]
+    assert summary.loc[1000, "nll"] > summary.loc[0, "nll"]
+
+
+def test_the_seed_with_the_lowest_total_stands_for_its_weight(path):
+    for lam in LAMBDAS:
+        rows = path.frontier_[path.frontier_["lambda"] == lam]
+        assert path.model(lam).random_state == rows.loc[rows["total"].idxmin(), "seed"]
+
+
+def table_of(nll, dcal, concordance, se=0.01):
+    lambdas = [0.0, 1.0, 10.0, 100.0]
+    frame = pd.DataFrame({"lambda": lambdas, "seed": 0, "nll": nll, "dcal": dcal, "concordance": concordance})
+    return frame.assign(nll_gap_se=se, dcal_floor=0.001, nll_sd=np.nan, dcal_sd=np.nan, concordance_sd=np.nan)
+
+
+TABLE = table_of([1.00, 0.995, 1.004, 1.2], [0.02, 0.010, 0.004, 0.001], [0.70, 0.71, 0.69, 0.60])
+
+
+@pytest.mark.parametrize(
+    ("rule", "lam"),
+    [
+        ({"max_dcal": 0.02}, 1.0),  # all do; the lowest NLL
+        ({"max_dcal": 0.004}, 10.0),
+        ({"max_dcal": 0.001}, 100.0),
+        ({"max_concordance_drop": 0.0}, 1.0),
+        ({"max_concordance_drop": 0.0201}, 10.0),
+        ({"max_concordance_drop": 1.0}, 100.0),
+        ({"rule": "one_standard_error"}, 10.0),  # 1.004 is less than 0.995 + 0.01, 1.2 is not
+        ({}, 10.0),
+    ],
+)
+def test_rules(rule, lam):
+    assert choose(TABLE, **rule) == lam
+
+
+def test_a_standard_error_of_zero_chooses_the_best():
+    assert choose(table_of([1.0, 0.9, 1.1, 1.2], [0.1] * 4, [0.7] * 4, se=0.0)) == 1.0
+
+
+def test_a_weight_is_judged_by_the_mean_over_its_seeds():
+    worse = TABLE.assign(seed=1, dcal=[0.02, 0.01, 0.008, 0.004])
+    both = pd.concat([TABLE, worse], ignore_index=True)
+    assert choose(TABLE, max_dcal=0.005) == 10.0
+    assert choose(both, max_dcal=0.005) == 100.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"max_dcal": 1e-4}, "max_dcal: expected at least 0.001, which lambda 100 reaches, got 0.0001"),
+        ({"max_dcal": -1}, "max_dcal: expected a finite number, zero or larger, got -1"),
+        ({"max_dcal": float("nan")}, "max_dcal: expected a finite number, zero or larger, got nan"),
+        ({"max_concordance_drop": "small"}, "max_concordance_drop: expected a finite number, zero or larger"),
+        ({"rule": "best"}, "rule: expected one of one_standard_error, got 'best'"),
+        ({"max_dcal": 0.1, "rule": "one_standard_error"}, "select: expected one rule at a time, got max_dcal and rule"),
+    ],
+)
+def test_rules_that_choose_nothing(rule, message):
+    with pytest.raises(ValueError, match=message):
+        choose(TABLE, **rule)
+
+
+def test_validation_rows_of_which_no_two_can_be_compared():
+    held_out = Surv(time=[1.0, 1.0, 2.0], event=[0, 0, 1])  # nobody is known to outlast the one event
+    path = SurvivalPath((0.0, 1.0), 1, hidden=(4,), epochs=1)
+    path.fit(DATA.x, DATA.y, validation_data=(DATA.x[:3], held_out))
+    assert path.frontier_["concordance"].isna().all()
+    assert path.select().xcal_lambda in (0, 1)
+    with pytest.raises(ValueError, match="max_concordance_drop: expected validation rows that can be compared"):
+        path.select(max_concordance_drop=0.1)
+
+
+def test_select_gives_a_fitted_model(path):
+    model = path.select(max_concordance_drop=1.0)
+    assert isinstance(model, SurvivalModel)
+    assert model.xcal_lambda == path.summary()["dcal"].idxmin()
+    np.testing.assert_array_equal(model.predict(TEST.x), path.model(model.xcal_lambda).predict(TEST.x))
+
+
+def test_the_path_predicts_with_the_default_selection(path):
+    np.testing.assert_array_equal(path.predict(TEST.x), path.select().predict(TEST.x))
+    assert path.score(TEST.x, TEST.y) == path.select().score(TEST.x, TEST.y)
+
+
+@pytest.mark.parametrize(("lam", "seed"), [(3.0, None), (10.0, 7)])
+def test_no_such_model(path, lam, seed):
+    with pytest.raises(ValueError, match=f"lam: expected one of 0, 10, 1000 with a seed of the path, got {lam}, seed"):
+        path.model(lam, seed)
+
+
+def test_seeds():
+    path = SurvivalPath((0.0, 1.0), (7, 3), hidden=(4,), epochs=1).fit(DATA.x, DATA.y)
+    assert path.frontier_["seed"].tolist() == [7, 7, 3, 3]
+    assert [model.seed for model in path.fitted_] == [7, 7, 3, 3]
+
+
+def test_column_names_reach_the_selected_model():
+    frame = pd.DataFrame(DATA.x, columns=["a", "b", "c"])
+    model = SurvivalPath((0.0,), 1, hidden=(4,), epochs=1).fit(frame, DATA.y).select()
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["b", "a", "c"]])
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_plot(path, seeds):
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown = path if seeds == 2 else SurvivalPath((0.0, 10.0), 1, hidden=(4,), epochs=1).fit(DATA.x, DATA.y)
+    ax = shown.plot()
+    labels = [text.get_text() for text in ax.texts]
+    assert [f"λ = {lam:g}" for lam in shown.summary().index] == [label for label in labels if label.startswith("λ")]
+    assert ax.get_yscale() == "log"
+    points = ax.lines[0].get_xydata()
+    np.testing.assert_allclose(points, shown.summary()[["concordance", "dcal"]].to_numpy())
+    assert shown.plot(ax=ax) is ax
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def targeted():
+    settings = SETTINGS | {"epochs": 30, "patience": None}
+    fitted = SurvivalPath(seeds=2, target_dcal=0.006, **settings)
+    return fitted.fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
+
+
+class TestTarget:
+    def test_there_is_one_model_a_seed_with_the_weight_that_it_found(self, targeted):
+        assert targeted.frontier_["seed"].tolist() == [0, 1]
+        assert (targeted.frontier_["lambda"] > 0).all()
+        assert targeted.select().xcal_lambda in targeted.frontier_["lambda"].tolist()
+
+    def test_the_target_is_reached(self, targeted):
+        assert (targeted.frontier_["dcal"] <= 0.006).all()
+        assert targeted.select().d_calibration(HELD_OUT.x, HELD_OUT.y).value <= 0.006 * (1 + 1e-4)
+
+    def test_of_the_seeds_that_reached_it_the_most_likely_is_selected(self, targeted):
+        assert targeted.selected_ == targeted.frontier_["nll"].idxmin()
+        np.testing.assert_array_equal(targeted.predict(TEST.x), targeted.select().predict(TEST.x))
+
+    def test_the_spread_is_over_all_seeds(self, targeted):
+        np.testing.assert_allclose(targeted.frontier_["dcal_sd"], targeted.frontier_["dcal"].std())
+
+    def test_it_is_saved(self, targeted, tmp_path):
+        targeted.save(tmp_path / "path.xcal")
+        again = load(tmp_path / "path.xcal")
+        assert again.target_dcal == 0.006
+        np.testing.assert_array_equal(again.select().predict(TEST.x), targeted.select().predict(TEST.x))
