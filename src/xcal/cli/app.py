@@ -3,7 +3,7 @@
 import typer
 
 from xcal import __version__
-from xcal.cli.reproduce import compare, reproduce
+from xcal.cli.reproduce import compare, reproduce, results_page
 
 app = typer.Typer(
     name="xcal",
@@ -29,12 +29,13 @@ def _top(
 
 app.command()(reproduce)
 app.command()(compare)
+app.command("results-page")(results_page)
 
 
 def main() -> None:
     """Run the application; an expected error is one line, not a traceback."""
     try:
         app()
-    except (ValueError, FileNotFoundError, PermissionError) as error:
+    except (ValueError, OSError, ImportError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         raise SystemExit(2) from None

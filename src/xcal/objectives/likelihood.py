@@ -72,10 +72,10 @@ def objective_and_cdf(
     event: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Any objective, and F, of each row: together where the objective is `nll`, which is what most people train."""
-    published = False
-    if isinstance(objective, partial) and objective.func is nll:
-        published = objective.keywords == {"as_published": True}
-    if objective is nll or published:
+    known, published = objective is nll, False
+    if isinstance(objective, partial) and objective.func is nll and objective.keywords.keys() <= {"as_published"}:
+        known, published = True, objective.keywords.get("as_published", False)
+    if known:
         log_likelihood, cdf = dist.log_likelihood_and_cdf(time, event, as_published=published)
         return -log_likelihood, cdf
     return objective(dist, time, event), dist.cdf(time)

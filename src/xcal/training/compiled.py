@@ -1,14 +1,16 @@
-"""The loss, compiled where that works."""
+"""Loss and network, compiled where that works."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.nn.modules.conv import _ConvNd
 
 from xcal.training.problem import Problem
 from xcal.training.rows import Batch
-from xcal.training.stack import Stack
+from xcal.training.stack import Stack, own_randomness
 
 LossFunction = Callable[[Tensor, Batch], Tensor]
 
@@ -18,9 +20,8 @@ _log = logging.getLogger("xcal.training")
 def compiled_loss(problem: Problem, stack: Stack, batch: Batch) -> LossFunction:
     """Compile objective and penalty, or say in one log line why not and return the plain loss.
 
-    The network is left as it is: its time goes into matrix products, which a compiler does not make faster. Forward and
-    backward are both tried here, on a batch of the shape that all batches have, because a missing compiler shows only
-    when it is needed.
+    Forward and backward are both tried here, on a batch of the shape that all batches have, because a missing compiler
+    shows only when it is needed.
     """
     try:
         compiled: LossFunction = torch.compile(problem.loss, dynamic=False)
@@ -29,7 +30,41 @@ def compiled_loss(problem: Problem, stack: Stack, batch: Batch) -> LossFunction:
         raw.requires_grad_()
         torch.autograd.grad(compiled(raw, batch).sum(), raw)
     except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
-        reason = str(error).strip().split("\n", 1)[0]
-        _log.warning("the loss is not compiled: %s: %s", type(error).__name__, reason)
+        _log.warning("the loss is not compiled: %s", _reason(error))
         return problem.loss
     return compiled
+
+
+def has_convolutions(stack: Stack) -> bool:
+    """Whether compiling the network pays: around convolutions activation, pooling and gradients become one pass each.
+
+    Dense layers are matrix products, which a compiler does not make faster.
+    """
+    return stack.n_models == 1 and any(isinstance(module, _ConvNd) for module in stack.template.modules())
+
+
+def compile_network(stack: Stack, batch: Batch) -> None:
+    """Compile a lone network, or say in one log line why not."""
+    try:
+        compiled = torch.compile(stack.template, dynamic=False)
+        stack.template.train()
+        with own_randomness(), preserved(stack):
+            torch.autograd.grad(compiled(batch.x[0]).sum(), list(stack.leaves.values()), allow_unused=True)
+    except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
+        _log.warning("the network is not compiled: %s", _reason(error))
+        return
+    stack.compiled = compiled
+
+
+@contextmanager
+def preserved(stack: Stack) -> Iterator[None]:
+    """Leave running means and the like as they were."""
+    before = stack.snapshot()
+    try:
+        yield
+    finally:
+        stack.load(before)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: " + str(error).strip().split("\n", 1)[0]

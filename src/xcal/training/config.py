@@ -36,8 +36,9 @@ class TrainingConfig:
     checkpoint_every : int
         Epochs between checkpoints, where `fit_path` is told to write any.
     compile : bool
-        Compile objective and penalty with `torch.compile`: some seconds before the first step, faster steps after it,
-        and other bits in the last places. Where there is no compiler a log line says so.
+        Compile objective and penalty with `torch.compile`, or a lone network with convolutions, whose passes over
+        memory a compiler saves half of: some seconds before the first step, faster steps after it, and other bits in
+        the last places. Where there is no compiler a log line says so.
     cuda_graphs : bool
         On a GPU, record a step once and replay it. A network whose step cannot be recorded (one that looks at its
         values, say) is trained step by step, and a log line says so. No effect on a CPU.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from xcal.training.batches import DROPOUT, derived_seed, epoch_order
 from xcal.training.checkpoint import read_checkpoint, write_checkpoint
-from xcal.training.compiled import LossFunction, compiled_loss
+from xcal.training.compiled import LossFunction, compile_network, compiled_loss, has_convolutions
 from xcal.training.config import TrainingConfig
 from xcal.training.problem import Problem
 from xcal.training.result import Integers
@@ -79,7 +79,11 @@ class _Run:
         self.order = self._order(state.epoch)
         loss_of: LossFunction = problem.loss
         if config.compile:
-            loss_of = compiled_loss(problem, stack, problem.train.take(self.order[0].to(stack.flat.device)))
+            batch = problem.train.take(self.order[0].to(stack.flat.device))
+            if has_convolutions(stack):
+                compile_network(stack, batch)
+            else:
+                loss_of = compiled_loss(problem, stack, batch)
         self.steps = Steps(problem.train, loss_of, stack, optimizer, clip=config.clip_norm)
 
     def _order(self, epoch: int) -> Tensor:

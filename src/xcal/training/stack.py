@@ -64,6 +64,7 @@ class Stack:
         if self.n_models == 1:
             self.carried = {name: values.unsqueeze(0) for name, values in carried[0].items()}
         self.random = False
+        self.compiled: Callable[[Tensor], Any] | None = None  # stands in for the template of a lone model
 
     def look_for_randomness(self, x: Tensor) -> None:
         """Find out on a few rows whether the network draws random numbers in training, dropout for instance."""
@@ -96,7 +97,7 @@ class Stack:
         if self.n_models == 1:
             if noise is not None:
                 torch.manual_seed(noise[0])
-            raw = self.template(x[0])
+            raw = (self.template if self.compiled is None else self.compiled)(x[0])
             return raw.unsqueeze(0).unsqueeze(0)
         state = {**self.leaves, **self.carried}
         grid = {name: values.view(*self.shape, *values.shape[1:]) for name, values in state.items()}

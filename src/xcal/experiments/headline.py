@@ -1,0 +1,175 @@
+"""Whether our penalty beats the paper's, and the corrected log-normal the published one."""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xcal.experiments.comparison import Comparison, compare, figures_of
+from xcal.experiments.data import PathLike
+from xcal.experiments.render import without_nan
+
+# The corrected log-normal is held to beat the published one up to here.
+_LARGEST_LAMBDA = 100.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of D-calibration that the paper's penalty reaches, and the best that either penalty does there.
+
+    Attributes
+    ----------
+    row : str
+    lam : float
+        Lambda at which the paper's penalty reached the level.
+    level : float
+        Its D-calibration, or the floor where that is higher: below the floor differences are noise.
+    nll, concordance : float
+        Lowest and highest among the models of the paper's penalty at that level or below.
+    our_nll, our_concordance : float
+        The same of ours; NaN if no model of ours is at that level or below.
+    """
+
+    row: str
+    lam: float
+    level: float
+    nll: float
+    concordance: float
+    our_nll: float
+    our_concordance: float
+
+    @property
+    def both(self) -> bool:
+        """Whether ours has the lower NLL and the higher concordance."""
+        return self.our_nll < self.nll and self.our_concordance > self.concordance
+
+
+@dataclass(frozen=True)
+class Headline:
+    """All levels of one table and variant, and how the corrected log-normal fares against the published one.
+
+    `lognormal` maps each row and lambda to the figures on which the corrected model is better, where both were run.
+    """
+
+    table: str
+    variant: str
+    levels: tuple[Level, ...]
+    lognormal: dict[str, list[str]]
+
+    @property
+    def share(self) -> float:
+        """Share of levels at which ours has the lower NLL and the higher concordance."""
+        return _share([level.both for level in self.levels])
+
+    @property
+    def share_nll(self) -> float:
+        """Share of levels at which ours has the lower NLL."""
+        return _share([level.our_nll < level.nll for level in self.levels])
+
+    @property
+    def share_concordance(self) -> float:
+        """Share of levels at which ours has the higher concordance."""
+        return _share([level.our_concordance > level.concordance for level in self.levels])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        shares = {name: getattr(self, name) for name in ("share", "share_nll", "share_concordance")}
+        found = {
+            "table": self.table,
+            "variant": self.variant,
+            **shares,
+            "levels": [asdict(v) | {"both": v.both} for v in self.levels],
+        }
+        return dict(without_nan(found | {"lognormal": self.lognormal}))
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.table}, {self.variant}: our penalty against the paper's at {len(self.levels)} levels of D-cal",
+            f"  lower NLL and higher concordance: {self.share:.0%}",
+            f"  lower NLL: {self.share_nll:.0%}, higher concordance: {self.share_concordance:.0%}",
+        ]
+        for row in dict.fromkeys(level.row for level in self.levels):
+            own = [level for level in self.levels if level.row == row]
+            lines.append(f"  {row}: {sum(level.both for level in own)} of {len(own)}")
+        if self.lognormal:
+            whole = sum(len(better) == 3 for better in self.lognormal.values())
+            lines.append(
+                f"corrected log-normal (our penalty) better than the published one (paper's) on NLL, D-cal and "
+                f"concordance: {whole} of {len(self.lognormal)} rows and lambdas up to {_LARGEST_LAMBDA:g}"
+            )
+            lines += [
+                f"  {where}: better on {', '.join(better) or 'none'}"
+                for where, better in self.lognormal.items()
+                if len(better) < 3
+            ]
+        return "\n".join(lines)
+
+
+def headline(
+    table: str | Path, *, variant: str | None = None, epochs: int | None = None, results: PathLike = "results"
+) -> Headline:
+    """Compare the two penalties with everything else equal.
+
+    For every row and every lambda above 0, the D-calibration of the paper's penalty is a level. Of each penalty, the
+    models at that level or below are looked at (lambda above 0, means over seeds, no interpolation between lambdas),
+    and the lowest NLL and the highest concordance among them taken. Both sides choose from their path in the same way,
+    so that two equal paths give a share of 0. A level below the floor counts as the floor.
+    """
+    paper = compare(table, variant=variant, penalty="paper", epochs=epochs, results=results)
+    ours = compare(table, variant=paper.variant, penalty="ours", epochs=epochs, results=results)
+    levels = []
+    for row in paper.spec.rows:
+        theirs, own = (
+            {lam: point for lam in c.spec.lambdas if lam > 0 and (point := _point(c, row.name, lam))}
+            for c in (paper, ours)
+        )
+        if own:
+            levels += [_level(row.name, lam, point, theirs, own) for lam, point in theirs.items()]
+    beaten = _lognormal(
+        compare(table, variant="as-published", penalty="paper", epochs=epochs, results=results),
+        compare(table, variant="corrected", penalty="ours", epochs=epochs, results=results),
+    )
+    return Headline(paper.spec.table, paper.variant, tuple(levels), beaten)
+
+
+_Point = dict[str, float]
+
+
+def _point(comparison: Comparison, row: str, lam: float) -> _Point | None:
+    """Mean figures over seeds, or None without records."""
+    found = {
+        metric: figures_of(comparison.records, row, lam, metric)
+        for metric in ("nll", "dcal", "dcal_floor", "concordance")
+    }
+    if not all(found.values()):
+        return None
+    return {metric: float(np.mean(values)) for metric, values in found.items()}
+
+
+def _level(row: str, lam: float, point: _Point, theirs: dict[float, _Point], own: dict[float, _Point]) -> Level:
+    level = max(point["dcal"], point["dcal_floor"])
+    best = []
+    for points in (theirs, own):
+        reached = [p for p in points.values() if p["dcal"] <= level]
+        best.append(min((p["nll"] for p in reached), default=math.nan))
+        best.append(max((p["concordance"] for p in reached), default=math.nan))
+    return Level(row, lam, level, *best)
+
+
+def _lognormal(published: Comparison, corrected: Comparison) -> dict[str, list[str]]:
+    found = {}
+    for row in published.spec.rows:
+        for lam in published.spec.lambdas:
+            old, new = (_point(c, row.name, lam) for c in (published, corrected))
+            if row.model != "lognormal" or row.objective != "nll" or lam > _LARGEST_LAMBDA or not old or not new:
+                continue
+            better = [name for name in ("nll", "dcal") if new[name] < old[name]]
+            better += ["concordance"] if new["concordance"] > old["concordance"] else []
+            found[f"{row.name}, lambda {lam:g}"] = better
+    return found
+
+
+def _share(values: list[bool]) -> float:
+    return sum(values) / len(values) if values else math.nan

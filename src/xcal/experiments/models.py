@@ -1,0 +1,104 @@
+"""What a row of a table is made of, in each variant: family, network, objective, and the time that ranks rows.
+
+``as-published`` is what made the paper's figures, ``corrected`` what its equations say; `docs/fidelity.md` lists the
+differences and why they are there.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from xcal.distributions import Family, family
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.discrete import DiscreteDistribution
+from xcal.distributions.lognormal import LogNormal
+from xcal.distributions.shifted import Shifted
+from xcal.experiments.spec import RowSpec, Variant, VariantSpec
+from xcal.networks import MLP, Linear, PaperCNN, TwoTower
+from xcal.objectives import nll, survival_crps
+from xcal.training.problem import Objective
+from xcal.training.stack import MakeNetwork
+
+
+class ScaleRegression(nn.Module):
+    """Accelerated failure times: the log-scale is linear in the covariates, the shape one number for all rows."""
+
+    def __init__(self, n_inputs: int, *, intercept: bool) -> None:
+        super().__init__()
+        self.scale = Linear(n_inputs, 1, intercept=intercept)
+        self.shape = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., n_inputs)`` to ``(..., 2)``."""
+        return torch.cat([self.scale(x), self.shape.expand(*x.shape[:-1], 1)], dim=-1)
+
+
+def make_family(row: RowSpec, variant: Variant, edges: Tensor | None) -> Family:
+    """Return the family of a row; `edges` are the time edges of the discrete ones."""
+    if row.discrete:
+        return family(row.model, edges=edges, interpolation=row.interpolation)
+    return family(f"{row.model}-published" if variant == "as-published" else row.model)
+
+
+def make_network(row: RowSpec, settings: VariantSpec, shape: tuple[int, ...], n_outputs: int) -> MakeNetwork:
+    """Return a function that makes a row's network for covariates of that shape (of one row)."""
+    if row.network == "aft":
+        return partial(ScaleRegression, shape[0], intercept=settings.intercept)
+    # Location and scale of the log-normal have a network each.
+    width = 1 if row.model == "lognormal" else n_outputs
+    make: MakeNetwork
+    if row.network == "cnn":
+        channels, height, across = shape
+        make = partial(PaperCNN, width, (channels, height, across), head=row.hidden, dropout=row.dropout)
+    elif row.network == "mlp":
+        make = partial(MLP, shape[0], width, hidden=row.hidden, dropout=row.dropout)
+    else:
+        make = partial(Linear, shape[0], width)
+    return partial(TwoTower, make) if row.model == "lognormal" else make
+
+
+def from_guess(make: MakeNetwork, guess: Tensor) -> nn.Module:
+    """Make a network whose last biases are the raw outputs `guess`, so that it starts from that distribution."""
+    network = make()
+    heads: list[Tensor]
+    if isinstance(network, ScaleRegression):
+        heads = [network.scale.output.bias, network.shape]
+    elif isinstance(network, TwoTower):
+        heads = [_bias(network.first), _bias(network.second)]
+    else:
+        heads = [_bias(network)]
+    with torch.no_grad():
+        for head, values in zip(heads, guess.split([head.numel() for head in heads]), strict=True):
+            head.copy_(values)
+    return network
+
+
+def _bias(network: nn.Module) -> Tensor:
+    assert isinstance(network, MLP | Linear | PaperCNN)
+    return network.output.bias
+
+
+def make_objective(row: RowSpec, variant: Variant) -> Objective:
+    """Return what a row minimises besides the penalty."""
+    published = variant == "as-published"
+    return partial(survival_crps if row.objective == "scrps" else nll, as_published=published)
+
+
+def likelihood(variant: Variant) -> Objective:
+    """Return the negative log-likelihood that a table shows: by bin mass for discrete models."""
+    return partial(nll, as_published=variant == "as-published")
+
+
+def predicted_time(distribution: SurvivalDistribution, variant: Variant) -> Tensor:
+    """Time that ranks rows in the concordance, ``(..., n)``: the median, or what the published code used.
+
+    That was the mean over bin mid-points for discrete models, the mode for the log-normal, the median for the Weibull.
+    """
+    if variant == "as-published":
+        base = distribution.base if isinstance(distribution, Shifted) else distribution
+        if isinstance(base, DiscreteDistribution):
+            return base.midpoint_mean
+        if isinstance(base, LogNormal):
+            return base.mode
+    return distribution.median

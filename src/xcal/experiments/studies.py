@@ -1,0 +1,58 @@
+"""The two studies of the penalty itself, measured on the training rows: choice of gamma, and slack of the bound."""
+
+import torch
+from torch import Tensor
+
+from xcal.calibration import bin_edges, d_calibration
+from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.softbins import SoftBins
+from xcal.experiments.data import TableData
+from xcal.experiments.evaluation import Figures, Trained, on_device
+from xcal.experiments.models import likelihood
+from xcal.experiments.spec import Kind, Variant
+
+SLACK_BATCHES = (500, 10_000)
+
+
+def study_figures(
+    kind: Kind, trained: Trained, data: TableData, variant: Variant, calibration_bins: int, penalty: SoftBins
+) -> list[Figures]:
+    """Figures of every model on the training rows, in the order of the path.
+
+    "gamma-choice" gives exact and soft D-calibration of all rows and the likelihood; "jensen-slack" gives exact
+    D-calibration and the mean over batches of the soft one, which bounds it from above.
+    """
+    rows = on_device("train", data.train)
+    total = torch.zeros(trained.stack.shape, dtype=torch.float64)
+    pieces = []
+    for raw, part in trained.outputs(rows):
+        distribution = trained.family.distribution(raw)
+        losses = likelihood(variant)(distribution, part.time, part.event)
+        total += losses.double().sum(-1).cpu()
+        pieces.append(distribution.cdf(part.time))
+    cdf = torch.cat(pieces, dim=-1).flatten(0, 1)
+    nll = (total / rows.n).flatten()
+    edges = torch.from_numpy(bin_edges(calibration_bins)).to(cdf.device)
+    event = rows.event.cpu().numpy()
+    figures = []
+    for k, values in enumerate(cdf):
+        exact = d_calibration(values.cpu(), event, n_bins=calibration_bins, p_value=None)
+        found = {"nll": float(nll[k]), "dcal": exact.value, "dcal_floor": exact.floor}
+        if kind == "gamma-choice":
+            found["soft_dcal"] = _bound(values, rows.event, edges, penalty, rows.n)
+        else:
+            found |= {f"bound_{size}": _bound(values, rows.event, edges, penalty, size) for size in SLACK_BATCHES}
+        figures.append(found)
+    return figures
+
+
+@torch.no_grad()
+def _bound(cdf: Tensor, event: Tensor, edges: Tensor, penalty: SoftBins, batch: int) -> float:
+    """Mean over batches of soft D-calibration; rows come in the order of the data, which is random."""
+    # Batches larger than the data are the data; rows that fill no batch are left out, as batches must be equal.
+    size = min(batch, cdf.shape[0])
+    count = cdf.shape[0] // size
+    used = count * size
+    values = cdf[:used].double().view(count, size)
+    soft = unchecked_penalty(values, event[:used].view(count, size), edges, penalty)
+    return float(soft.mean())

@@ -1,0 +1,89 @@
+"""A table small enough for a test, and where the real data files are."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
+
+SMALL = """
+table = "small"
+kind = "{kind}"
+title = "A small table"
+paper = "gamma-censored"
+variant = "as-published"
+lambdas = [0, 10]
+seeds = [0, 1]
+calibration_bins = 20
+time_bins = 10
+group = "{group}"
+
+[data]
+name = "gamma"
+seed = 0
+n = [600, 300, 400]
+groups = "mean-quartiles"
+
+[training]
+epochs = 2
+batch_size = 200
+learning_rate = 1e-3
+
+[variants.as-published]
+bias = true
+test_rows = 250
+
+[variants.corrected]
+
+[[rows]]
+name = "lognormal-nll"
+label = "Log-normal"
+model = "lognormal"
+network = "mlp"
+hidden = [16]
+
+[[rows]]
+name = "categorical-ni"
+label = "Categorical"
+model = "categorical"
+interpolation = "step"
+network = "mlp"
+hidden = [16]
+
+[[rows]]
+name = "mtlr-i"
+label = "MTLR"
+model = "mtlr"
+interpolation = "linear"
+network = "linear"
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A function that writes a small spec, changed by (old, new) pairs of text, and returns its path."""
+
+    def write(*changes, kind="path", group="row", name="small.toml"):
+        text = SMALL.format(kind=kind, group=group)
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def real_data():
+    """A function: the data directory, if it has the named folder."""
+
+    def find(folder):
+        root = Path(os.environ.get("XCAL_DATA") or BESIDE)
+        if not (root / folder).is_dir():
+            pytest.skip(f"needs the data files in {folder}/, looked for in {root}: set XCAL_DATA to a folder with them")
+        return root
+
+    return find

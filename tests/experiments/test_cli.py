@@ -1,0 +1,100 @@
+"""`xcal reproduce` and `xcal compare` as a user types them."""
+
+import json
+import sys
+
+import pytest
+
+from xcal.cli.app import main
+from xcal.experiments import table_names
+
+
+@pytest.fixture
+def xcal(monkeypatch, capsys):
+    """Run the command line; returns exit code, standard output and standard error."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["xcal", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as done:
+            code = done.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_from_nothing_to_a_table(xcal, small, tmp_path):
+    path, results = small(), tmp_path / "results"
+    words = [path, "--results", results]
+    only = ["--rows", "mtlr-i, categorical-ni", "--lambdas", "0,10", "--seeds", "0,1", "--device", "cpu"]
+    code, out, _ = xcal("reproduce", *words, *only)
+    assert code == 0
+    assert "8 runs trained" in out
+    code, out, _ = xcal("reproduce", *words, *only)
+    assert "0 runs trained" in out
+    assert "8 were there already" in out
+    code, out, _ = xcal("compare", *words)
+    assert code == 0
+    assert "| MTLR | D-cal |" in out
+    assert "6 cells have no record yet" in out
+    code, out, _ = xcal("compare", *words, "--json")
+    content = json.loads(out)
+    assert content["compared"] == 12
+    assert 0 <= content["score"] <= 1
+    files = {name: tmp_path / f"made.{name}" for name in ("md", "csv", "png")}
+    chosen = ["--markdown", files["md"], "--csv", files["csv"], "--picture", files["png"], "--of", "nll"]
+    code, out, _ = xcal("compare", *words, *chosen)
+    assert code == 0
+    assert out == ""
+    assert all(file.stat().st_size > 0 for file in files.values())
+    code, out, _ = xcal("compare", *words, "--headline")
+    assert "our penalty against the paper's at 0 levels" in out
+    code, out, _ = xcal("compare", *words, "--headline", "--json")
+    assert json.loads(out)["levels"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reproduce", "gama"], "error: table: expected one of gamma-censored"),
+        (["compare", "gama"], "error: table: expected one of gamma-censored"),
+        (["reproduce", "gamma-censored", "--rows", "cat"], "error: rows: expected some of lognormal-nll"),
+        (["reproduce", "gamma-censored", "--lambdas", "0,2"], "error: lambdas: expected some of 0, 1, 5"),
+        (["reproduce", "gamma-censored", "--lambdas", "0;2"], "error: lambdas: expected numbers with commas"),
+        (["reproduce", "gamma-censored", "--seeds", "a"], "error: seeds: expected whole numbers with commas"),
+        (["reproduce", "gamma-censored", "--variant", "x"], "error: variant: expected as-published or corrected"),
+        (["compare", "gamma-censored", "--penalty", "x"], "error: penalty: expected paper or ours"),
+    ],
+)
+def test_a_mistake_is_one_line(xcal, words, message):
+    code, out, err = xcal(*words)
+    assert code == 2
+    assert out == ""
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+def test_a_corrupt_record_is_reported(xcal, small, tmp_path):
+    path = small()
+    words = [path, "--results", tmp_path, "--device", "cpu", "--rows", "mtlr-i", "--seeds", "0"]
+    xcal("reproduce", *words)
+    file = tmp_path / "small" / "as-published.paper.jsonl"
+    file.write_text(file.read_text()[:-20])
+    code, out, err = xcal("compare", path, "--results", tmp_path)
+    assert "corrupt record" in err
+    code, out, err = xcal("reproduce", *words)
+    assert code == 0
+    assert "line 2: not a whole line of JSON" in err
+    assert "1 runs trained" in out
+
+
+@pytest.mark.parametrize("command", ["reproduce", "compare"])
+def test_help_teaches(xcal, command):
+    code, out, _ = xcal(command, "--help")
+    assert code == 0
+    assert f"xcal {command} gamma-censored" in out
+    for table in table_names():
+        assert table in out

@@ -1,0 +1,243 @@
+"""Running a table: only what is missing, to the same bits whatever happened on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from xcal.experiments import RecordFile, load_spec, reproduce
+from xcal.experiments.groups import Group, missing_groups
+
+from .conftest import SMALL
+
+# Runs a table on the CPU and dies, as by a power cut: before or after the records of a group get their place, or while
+# a group is trained.
+SCRIPT = """
+import os, signal, sys
+from xcal.experiments import progress, reproduce
+
+path, results, when = sys.argv[1:]
+written = 0
+replace, epoch = os.replace, progress.Bar.epoch
+
+def die_if(moment):
+    if moment == when:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def replace_and_die(*arguments):
+    global written
+    written += 1
+    die_if(f"before {written}")
+    replace(*arguments)
+    die_if(f"after {written}")
+
+def train_and_die(bar, report):
+    die_if(f"during {bar.number}")
+    epoch(bar, report)
+
+os.replace, progress.Bar.epoch = replace_and_die, train_and_die
+reproduce(path, results=results, device="cpu")
+"""
+
+
+def figures(path):
+    """Figures of every record of a file, by key."""
+    records, corrupt = RecordFile(path).read()
+    assert not corrupt
+    return {key: (r.figures, r.validation, r.recalibrated, r.best_epoch) for key, r in records.items()}
+
+
+def run_and_die(path, results, kill):
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path), str(results), kill], env=environment, check=False, timeout=120
+    )
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The file of an uninterrupted run."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    (folder / "small.toml").write_text(SMALL.format(kind="path", group="row"))
+    summary = reproduce(folder / "small.toml", results=folder, device="cpu")
+    assert (summary.trained, summary.kept, summary.missing) == (12, 0, 0)
+    return summary.path
+
+
+@pytest.fixture
+def whole(uninterrupted):
+    """Figures of an uninterrupted run."""
+    return figures(uninterrupted)
+
+
+@pytest.mark.parametrize(("kill", "kept"), [("after 1", 4), ("before 2", 4), ("during 2", 4)])
+def test_a_killed_run_loses_the_group_in_flight_and_ends_up_the_same(small, tmp_path, whole, kill, kept):
+    path = small()
+    run_and_die(path, tmp_path / "cut", kill)
+    summary = reproduce(path, results=tmp_path / "cut", device="cpu")
+    assert (summary.trained, summary.kept, summary.missing, summary.corrupt) == (12 - kept, kept, 0, ())
+    assert figures(summary.path) == whole
+
+
+def test_a_second_run_does_nothing(small, uninterrupted):
+    before = uninterrupted.read_bytes()
+    summary = reproduce(small(), results=uninterrupted.parents[1], device="cpu")
+    assert (summary.trained, summary.kept) == (0, 12)
+    assert summary.path.read_bytes() == before
+
+
+def test_a_corrupt_record_is_reported_and_done_again(small, tmp_path, uninterrupted, whole):
+    path = small()
+    file = tmp_path / "whole" / "small" / uninterrupted.name
+    file.parent.mkdir(parents=True)
+    lines = uninterrupted.read_text().splitlines()
+    lines[5] = lines[5].replace('"seed": ', '"seed": 1')
+    file.write_text("\n".join(lines) + "\n")
+    summary = reproduce(path, results=tmp_path / "whole", device="cpu")
+    assert (summary.trained, summary.kept) == (1, 11)
+    assert [corrupt.line for corrupt in summary.corrupt] == [6]
+    found = figures(file)
+    assert found.keys() == whole.keys()
+    # The run is alone now and was one of four before: the same model, up to rounding of single precision.
+    for key, (ours, *_) in found.items():
+        assert ours == pytest.approx(whole[key][0], rel=1e-3, abs=1e-4)
+
+
+def test_parts_of_a_table_add_up(small, tmp_path):
+    path = small()
+    first = reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"], lambdas=[10], seeds=[1])
+    assert (first.trained, first.missing) == (1, 0)
+    second = reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"])
+    assert (second.trained, second.kept) == (3, 1)
+
+
+def test_trials_variants_and_penalties_have_files_of_their_own(small, tmp_path):
+    path = small()
+    only = {"rows": ["mtlr-i"], "seeds": [0], "results": tmp_path, "device": "cpu"}
+    reproduce(path, **only)
+    reproduce(path, **only, epochs=1)
+    reproduce(path, **only, penalty="ours")
+    reproduce(path, **only, variant="corrected")
+    found = {str(file.relative_to(tmp_path / "small")) for file in (tmp_path / "small").rglob("*.jsonl")}
+    assert found == {
+        "as-published.paper.jsonl",
+        "trial/as-published.paper.jsonl",
+        "as-published.ours.jsonl",
+        "corrected.ours.jsonl",
+    }
+    published = RecordFile(tmp_path / "small" / "as-published.paper.jsonl").read()[0].values()
+    ours = RecordFile(tmp_path / "small" / "as-published.ours.jsonl").read()[0].values()
+    # Without a penalty its form does not matter; with one it does.
+    by_lam = [{r.lam: r.figures["nll"] for r in records} for records in (published, ours)]
+    assert by_lam[0][0.0] == by_lam[1][0.0]
+    assert by_lam[0][10.0] != by_lam[1][10.0]
+
+
+def test_records_made_on_other_rows_are_replaced(small, tmp_path):
+    path = small()
+    only = {"rows": ["mtlr-i"], "results": tmp_path, "device": "cpu"}
+    reproduce(path, **only, seeds=[0])
+    file = RecordFile(tmp_path / "small" / "as-published.paper.jsonl")
+    records, _ = file.read()
+    stale = [type(r)(**{**vars(r), "data_hash": "other"}) for r in records.values()]
+    file.add(stale)
+    summary = reproduce(path, **only)
+    assert (summary.trained, summary.kept, summary.other_data) == (4, 0, 2)
+
+
+def test_an_interruption_keeps_finished_groups(small, tmp_path, monkeypatch):
+    from xcal.experiments import runner
+
+    path, train = small(), runner.fit_path
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(runner, "fit_path", interrupted)
+    summary = reproduce(path, results=tmp_path, device="cpu")
+    assert summary.interrupted
+    assert (summary.trained, summary.missing) == (4, 8)
+    again = reproduce(path, results=tmp_path, device="cpu")
+    assert (again.trained, again.kept, again.interrupted) == (8, 4, False)
+
+
+def test_a_path_that_was_cut_short_is_no_record(small, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    from xcal.experiments import runner
+
+    train = runner.fit_path
+    monkeypatch.setattr(runner, "fit_path", lambda *a, **k: replace(train(*a, **k), interrupted=True))
+    summary = reproduce(small(), results=tmp_path, device="cpu")
+    assert (summary.interrupted, summary.trained, summary.missing) == (True, 0, 12)
+
+
+def test_groups_are_full_grids_of_what_is_missing(small):
+    spec = load_spec(small())
+    row, other = spec.rows[0], spec.rows[2]
+    missing = [(row, 0.0, 0), (row, 10.0, 0), (row, 0.0, 1), (row, 10.0, 1), (other, 10.0, 1)]
+    assert missing_groups(spec, missing) == [Group(row, (0.0, 10.0), (0, 1)), Group(other, (10.0,), (1,))]
+    uneven = missing_groups(spec, [(row, 0.0, 0), (row, 10.0, 0), (row, 10.0, 1)])
+    assert uneven == [Group(row, (0.0, 10.0), (0,)), Group(row, (10.0,), (1,))]
+    alone = load_spec(small(group="run"))
+    row = alone.rows[0]
+    assert missing_groups(alone, [(row, 0.0, 0), (row, 0.0, 1)]) == [Group(row, (0.0,), (0,)), Group(row, (0.0,), (1,))]
+    each = load_spec(small(("seed = 0", "seed = 0\nper_seed = true")))
+    row = each.rows[0]
+    assert missing_groups(each, [(row, 0.0, 0), (row, 0.0, 1)]) == [Group(row, (0.0,), (0,)), Group(row, (0.0,), (1,))]
+
+
+def test_seeds_with_their_own_rows(small, tmp_path):
+    path = small(("seed = 0", "seed = 5\nper_seed = true"))
+    summary = reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"])
+    records = RecordFile(summary.path).read()[0].values()
+    hashes = {r.seed: r.data_hash for r in records}
+    assert hashes[0] != hashes[1]
+
+
+def test_a_record_says_where_it_comes_from(small, tmp_path):
+    summary = reproduce(small(), results=tmp_path, device="cpu", rows=["categorical-ni"], seeds=[0])
+    record = json.loads(summary.path.read_text().splitlines()[0])
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["device"] == "cpu"
+    assert record["group_models"] == 2
+    assert record["group_seconds"] > 0
+    assert record["written"].endswith("+00:00")
+    assert record["epochs"] == 2
+    assert 0 <= record["best_epoch"] < 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "correct"}, "variant: expected as-published or corrected, got 'correct'"),
+        ({"penalty": "mine"}, "penalty: expected paper or ours, got 'mine'"),
+        ({"device": "tpu9"}, "device: expected a torch device"),
+        ({"rows": ["nothing"]}, "rows: expected some of"),
+        ({"epochs": 0}, "epochs: expected an integer of 1 or more"),
+    ],
+)
+def test_bad_options(small, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce(small(), results=tmp_path / "r", **options)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_study_is_of_the_papers_penalty(small, tmp_path):
+    with pytest.raises(ValueError, match="penalty: expected paper: small is a study"):
+        reproduce(small(kind="jensen-slack"), results=tmp_path, penalty="ours")
+
+
+def test_results_that_cannot_be_written_are_said_before_training(small, tmp_path):
+    (tmp_path / "results").write_text("in the way")
+    with pytest.raises(OSError, match="results: expected a folder that can be written"):
+        reproduce(small(), results=tmp_path / "results", device="cpu")
