@@ -99,3 +99,20 @@ def test_apooled_convolution_as_shifted_sums():
         results.append((pooled, *gradients))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("make", [lambda: MLP(3, 1, hidden=(5,)), lambda: Linear(3, 2)])
+def test_towers_run_at_once_give_the_same(make):
+    towers, x = TwoTower(make).double(), torch.randn(5, 3, dtype=torch.float64)
+    assert towers._alike()
+    results = []
+    for raw in (towers._together(x), towers(x)):
+        results.append((raw, *torch.autograd.grad(raw.square().sum(), list(towers.parameters()))))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_towers_that_cannot_run_at_once():
+    sizes = iter([(4,), (5,)])
+    assert not TwoTower(lambda: MLP(3, 1, hidden=next(sizes)))._alike()
+    assert not TwoTower(lambda: PaperCNN(1, head=()))._alike()

@@ -56,10 +56,24 @@ class StandardLaw:
     window_above: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
+_RULES: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
+
+
+def _rule(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes and weights where they are needed, kept there: a copy from the host would stop a GPU at every step."""
+    if torch.compiler.is_compiling():
+        return torch.tensor(_NODES, dtype=dtype, device=device), torch.tensor(_WEIGHTS, dtype=dtype, device=device)
+    if (dtype, device) not in _RULES:
+        # Ordinary tensors, whatever mode the first call is made in: they are used in all of them.
+        with torch.inference_mode(False):
+            kept = (torch.tensor(values, dtype=dtype, device=device) for values in (_NODES, _WEIGHTS))
+            _RULES[dtype, device] = (next(kept), next(kept))
+    return _RULES[dtype, device]
+
+
 def _integrate(start: Tensor, stop: Tensor, log_integrand: Callable[[Tensor], Tensor]) -> Tensor:
     """Integrate from `start`, which carries gradient, to `stop`, which does not; reversed ends change the sign."""
-    nodes = torch.tensor(_NODES, dtype=start.dtype, device=start.device)
-    weights = torch.tensor(_WEIGHTS, dtype=start.dtype, device=start.device)
+    nodes, weights = _rule(start.dtype, start.device)
     v_start = torch.asinh(start / _BEND)
     length = torch.asinh(stop / _BEND) - v_start
     v = v_start.unsqueeze(-1) + length.unsqueeze(-1) * nodes

@@ -78,9 +78,7 @@ class _LikelihoodAndCdf(torch.autograd.Function):
 _LikelihoodAndCdf.forward.__signature__ = signature(_LikelihoodAndCdf.forward)  # type: ignore[attr-defined]
 
 
-def _values(
-    logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:
     """Masses, S and log-likelihood."""
     mass = torch.softmax(logits, dim=-1)
     survival = (mass * after).sum(-1)
