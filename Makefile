@@ -4,10 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Options of xcal demo, as in: make demo DEMO="--dataset metabric"
+DEMO   ?=
+
 .PHONY: demo test lint format docs bench clean help
 
 help:
-	@echo "make demo    the three D-calibration estimators under rising censoring (table and picture)"
+	@echo "make demo    train a path, choose a balance, save it under runs/ (DEMO=\"--dataset metabric\" for options)"
 	@echo "make test    the whole test suite, doctests included"
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make docs    the documentation, into docs/_build/html"
@@ -22,7 +25,7 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/.stamp-datasets
-	$(BIN)/python examples/demo.py
+	$(BIN)/xcal demo $(DEMO)
 
 test: $(VENV)/.stamp-test
 	@# Two workers with one thread each: more threads than cores make small tensor operations wait for each other.

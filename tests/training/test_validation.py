@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.training.simulate import simulated_rows, small_mlp
 from xcal import d_calibration
 from xcal.calibration import bin_edges
+from xcal.distributions import family
+from xcal.training import TrainingConfig, fit_path
 from xcal.training.problem import bin_sums, uniform_histogram
 
 
@@ -59,3 +62,18 @@ def test_mass_is_one_and_nan_stays_with_its_model():
     spoilt = uniform_histogram(bin_sums(cdf, event, edges), edges)
     assert spoilt[1].isnan().any()
     assert torch.equal(spoilt[[0, 2]], clean[[0, 2]])
+
+
+def test_epochs_are_chosen_by_what_exceeds_the_floor():
+    rows, held_out = simulated_rows(200), simulated_rows(60, seed=1)
+    config = TrainingConfig(epochs=6, batch_size=50, learning_rate=1e-2)
+    arguments = dict(lambdas=(500.0,), config=config)
+    plain = fit_path(small_mlp, family("lognormal"), rows, held_out, **arguments)
+    floor = float(np.median(plain.history.dcal))
+    path = fit_path(small_mlp, family("lognormal"), rows, held_out, dcal_floor=floor, **arguments)
+    np.testing.assert_array_equal(path.history.dcal, plain.history.dcal)
+    expected = path.history.objective + 500 * np.maximum(path.history.dcal - floor, 0)
+    np.testing.assert_allclose(path.history.total, expected)
+    assert path.best_epoch[0] == np.argmin(expected)
+    with pytest.raises(ValueError, match="dcal_floor: expected a finite number, zero or larger"):
+        fit_path(small_mlp, family("lognormal"), rows, held_out, dcal_floor=-1.0)

@@ -3,6 +3,7 @@
 import typer
 
 from xcal import __version__
+from xcal.cli.demo import demo
 from xcal.cli.reproduce import compare, reproduce, results_page
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ def _top(
     """Survival models whose probabilities can be trusted: train them, audit them, choose the balance."""
 
 
+app.command()(demo)
 app.command()(reproduce)
 app.command()(compare)
 app.command("results-page")(results_page)

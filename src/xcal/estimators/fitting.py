@@ -10,10 +10,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from xcal._checks import fail
+from xcal.calibration import d_calibration
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.inputs import Table, check_events, read_table, read_validation, split_table
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.estimators.settings import OBJECTIVES, Settings
+from xcal.metrics import kaplan_meier
 from xcal.networks import MLP
 from xcal.training import History, PathResult, Rows, fit_path
 from xcal.training.stack import MakeNetwork
@@ -66,11 +68,22 @@ def fit_models(
         config=settings.training_config(),
         device=settings.where(),
         progress=settings.progress,
+        dcal_floor=_floor(validation, settings.calibration_bins),
         **options,
     )
     _report(result)
     models = tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
     return TrainedPath(models, validation)
+
+
+def _floor(validation: Table, n_bins: int) -> float:
+    """D-calibration that a perfect model would score on the validation rows; below it differences are noise.
+
+    Without covariates the Kaplan-Meier curve is such a model.
+    """
+    curve = kaplan_meier(time=validation.time, event=validation.event)
+    cdf = np.clip(1.0 - curve.at(validation.time), 0.0, 1.0)
+    return d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None).floor
 
 
 def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torch.Tensor) -> MakeNetwork:
@@ -80,6 +93,8 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
         network = MLP(n_inputs, n_outputs, hidden=settings.hidden, dropout=settings.dropout)
         with torch.no_grad():
             network.output.bias.copy_(start)
+            # Start near the distribution of the times as a whole, with small differences between rows.
+            network.output.weight.mul_(0.1)
         return network
 
     return make

@@ -46,7 +46,8 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         As in `SurvivalModel`.
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
-        dcal_floor (what a perfect model would score), concordance, total (objective + lambda x dcal), best_epoch. The
+        dcal_floor (what a perfect model would score), concordance, total (objective + lambda x what dcal exceeds its
+        floor, by which epochs are chosen), best_epoch. The
         rest is the same for all seeds of a lambda: nll_gap_se, the standard error over rows of its distance to the
         lowest mean nll, and the standard deviations over seeds nll_sd, dcal_sd, concordance_sd (NaN with one seed).
     fitted_ : tuple of FittedModel
@@ -144,7 +145,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
     ) -> SurvivalModel:
         """Return the model that one rule chooses, by means over the seeds on the validation rows.
 
-        Of the chosen lambda it is the seed with the lowest total, objective + lambda x D-calibration.
+        Of the chosen lambda it is the seed with the lowest total, objective + lambda x D-calibration above its floor.
 
         Parameters
         ----------

@@ -32,14 +32,14 @@ class Settings:
 
     distribution: str = "mtlr"
     hidden: tuple[int, ...] = (64, 64)
-    dropout: float = 0.2
+    dropout: float = 0.3
     objective: str = "nll"
     interpolation: str = "linear"
     n_time_bins: int | None = None
     calibration_bins: int = 20
-    epochs: int = 200
+    epochs: int = 500
     batch_size: int = 512
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-3
     weight_decay: float = 0.01
     patience: int | None = 20
     validation_fraction: float = 0.2

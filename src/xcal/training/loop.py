@@ -131,7 +131,7 @@ class _Run:
             stack.load(before, torch.as_tensor(state.stopped, device=stack.flat.device))
         device_objective, device_dcal = problem.validate(stack)
         objective, dcal = device_objective.cpu().numpy(), device_dcal.cpu().numpy()
-        total = objective + state.lambdas * dcal
+        total = objective + state.lambdas * np.maximum(dcal - problem.dcal_floor, 0.0)
         state.fail(~state.stopped & ~np.isfinite(total), None)
         state.record(objective, dcal, total)
         score = total if problem.target_dcal is None else _constrained(objective, dcal, problem.target_dcal)

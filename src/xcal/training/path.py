@@ -54,6 +54,7 @@ def fit_path(
     progress: Progress = None,
     checkpoint: str | Path | None = None,
     target_dcal: float | None = None,
+    dcal_floor: float = 0.0,
 ) -> PathResult:
     """Train one model for every lambda and seed, all in one run.
 
@@ -95,6 +96,10 @@ def fit_path(
         grows where validation D-calibration is above the target and shrinks where it is below (dual ascent on its
         logarithm). A model keeps the epoch with the lowest objective among those at or below the target, or with the
         lowest D-calibration if there is none; `PathResult.lambdas` has the weights of these epochs.
+    dcal_floor
+        Epochs are chosen by objective + lambda x what D-calibration exceeds this. 0 is the paper's rule; what a perfect
+        model scores on the validation rows (`xcal.d_calibration(...).floor`) keeps a small validation set from choosing
+        epochs by its noise.
 
     Returns
     -------
@@ -119,6 +124,7 @@ def fit_path(
         if lambdas != [0.0]:
             fail("lambdas", "none beside target_dcal, which finds the weight itself", lambdas)
         lambdas = [1.0]
+    check_number("dcal_floor", dcal_floor, above_zero=False)
     where = chosen_device(device, train)
     rows, held_out = train.on("train", where), validation.on("validation", where)
     check_alike(rows, held_out)
@@ -126,7 +132,16 @@ def fit_path(
     grid = torch.tensor([lambdas] * len(seeds), device=where, dtype=torch.float64)
     placed = _on_device(family, where)
     problem = Problem(
-        placed, objective, penalty or SoftBins(), edges, grid, rows, held_out, max(lambdas) > 0, target_dcal
+        placed,
+        objective,
+        penalty or SoftBins(),
+        edges,
+        grid,
+        rows,
+        held_out,
+        max(lambdas) > 0,
+        target_dcal,
+        dcal_floor,
     )
     # Two copies are enough to see whether the network fits the family, and whether it can be stacked.
     probe = Stack(make_network, seeds[:1], 2, where, rows.x.dtype)
@@ -172,6 +187,7 @@ class _Group:
                 "config": {k: v for k, v in asdict(config).items() if k not in {"checkpoint_every", "cuda_graphs"}},
                 "lambdas": self.lambdas,
                 "target_dcal": problem.target_dcal,
+                "dcal_floor": problem.dcal_floor,
                 "seeds": self.seeds,
                 "penalty": asdict(problem.penalty),
                 "calibration_bins": problem.edges.shape[0] - 1,

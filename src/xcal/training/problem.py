@@ -33,6 +33,7 @@ class Problem:
     validation: TensorRows
     penalised: bool  # whether any lambda is above zero; kept here because reading a device's values waits for it
     target_dcal: float | None = None
+    dcal_floor: float = 0.0
 
     def loss(self, raw: Tensor, batch: Batch) -> Tensor:
         """Mean objective + lambda x soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
