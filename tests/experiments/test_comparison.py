@@ -5,6 +5,7 @@ import io
 import json
 import math
 
+import numpy as np
 import pytest
 
 from xcal.experiments import Record, RecordFile, compare, load_spec
@@ -198,6 +199,28 @@ def test_a_level_that_ours_never_reaches_is_lost(small, tmp_path):
     assert found.share == found.share_nll == found.share_concordance == 0
 
 
+def test_between_two_lambdas_the_path_is_a_line(small, tmp_path):
+    path = small(("lambdas = [0, 10]", "lambdas = [0, 1, 100]"))
+
+    def with_dcal(values, nll):
+        def figures(row, lam, seed):
+            return path_figures(nll, lambda _: 0.9)(row, lam, seed) | {"dcal": values[lam]}
+
+        return figures
+
+    write(tmp_path, path, with_dcal({0: 1.0, 1: 1e-2, 100: 1e-4}, lambda lam: {0: 0.0, 1: 2.0, 100: 4.0}[lam]))
+    # Ours passes 1e-2 half way, in logarithms, between NLL 1 and 2: at 1.5, below 2. At 1e-4 it is at 2.
+    write(
+        tmp_path,
+        path,
+        with_dcal({0: 1.0, 1: 1e-1, 100: 1e-3}, lambda lam: {0: 0.0, 1: 1.0, 100: 2.0}[lam]),
+        penalty="ours",
+    )
+    found = headline(path, results=tmp_path)
+    assert [level.our_nll for level in found.levels[:2]] == pytest.approx([1.5, np.nan], nan_ok=True)
+    assert [level.nll for level in found.levels[:2]] == [2.0, 4.0]
+
+
 def test_below_the_floor_d_calibration_does_not_decide(small, tmp_path):
     path = small()
 
@@ -211,7 +234,7 @@ def test_below_the_floor_d_calibration_does_not_decide(small, tmp_path):
         return figures
 
     write(tmp_path, path, at(2e-5, 1.0, 0.8))
-    write(tmp_path, path, at(9e-5, 0.9, 0.9), penalty="ours")
+    write(tmp_path, path, at(1.9e-4, 0.9, 0.9), penalty="ours")
     assert headline(path, results=tmp_path).share == 1
 
 

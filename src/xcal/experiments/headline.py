@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class Level:
     lam : float
         Lambda at which the paper's penalty reached the level.
     level : float
-        Its D-calibration, or the floor where that is higher: below the floor differences are noise.
+        Its D-calibration, or twice the floor where that is higher: below that differences are noise.
     nll, concordance : float
         Lowest and highest among the models of the paper's penalty at that level or below.
     our_nll, our_concordance : float
@@ -112,10 +113,11 @@ def headline(
 ) -> Headline:
     """Compare the two penalties with everything else equal.
 
-    For every row and every lambda above 0, the D-calibration of the paper's penalty is a level. Of each penalty, the
-    models at that level or below are looked at (lambda above 0, means over seeds, no interpolation between lambdas),
-    and the lowest NLL and the highest concordance among them taken. Both sides choose from their path in the same way,
-    so that two equal paths give a share of 0. A level below the floor counts as the floor.
+    For every row and every lambda above 0, the D-calibration of the paper's penalty (mean over seeds) is a level. A
+    path is read as straight lines between neighbouring lambdas, in the logarithm of D-calibration, because two
+    penalties never stop at the same level; of each penalty the lowest NLL and the highest concordance at that level or
+    below are taken. Both sides choose from their path in the same way, so that two equal paths give a share of 0. A
+    level below twice the floor counts as twice the floor: three seeds cannot tell such a model from a perfect one.
     """
     paper = compare(table, variant=variant, penalty="paper", epochs=epochs, results=results)
     ours = compare(table, variant=paper.variant, penalty="ours", epochs=epochs, results=results)
@@ -149,13 +151,23 @@ def _point(comparison: Comparison, row: str, lam: float) -> _Point | None:
 
 
 def _level(row: str, lam: float, point: _Point, theirs: dict[float, _Point], own: dict[float, _Point]) -> Level:
-    level = max(point["dcal"], point["dcal_floor"])
+    level = max(point["dcal"], 2 * point["dcal_floor"])
     best = []
     for points in (theirs, own):
-        reached = [p for p in points.values() if p["dcal"] <= level]
+        reached = _reached([points[lam] for lam in sorted(points)], level)
         best.append(min((p["nll"] for p in reached), default=math.nan))
         best.append(max((p["concordance"] for p in reached), default=math.nan))
     return Level(row, lam, level, *best)
+
+
+def _reached(path: list[_Point], level: float) -> list[_Point]:
+    """Points of a path at the level or below, and where the lines between neighbours cross it."""
+    found = [p for p in path if p["dcal"] <= level]
+    for one, other in pairwise(path):
+        if min(one["dcal"], other["dcal"]) < level < max(one["dcal"], other["dcal"]):
+            share = math.log(level / one["dcal"]) / math.log(other["dcal"] / one["dcal"])
+            found.append({name: one[name] + share * (other[name] - one[name]) for name in ("nll", "concordance")})
+    return found
 
 
 def _lognormal(published: Comparison, corrected: Comparison) -> dict[str, list[str]]:
