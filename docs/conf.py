@@ -1,6 +1,14 @@
 """Sphinx configuration. Build with `make docs`; every warning is an error."""
 
+import shutil
+from pathlib import Path
+
 import xcal
+
+# The rendered records are pages of the documentation too.
+_here = Path(__file__).parent
+shutil.rmtree(_here / "records", ignore_errors=True)
+shutil.copytree(_here.parent / "results", _here / "records", ignore=shutil.ignore_patterns("*.jsonl", "*.csv", "trial"))
 
 project = "xcal"
 author = "The xcal developers"

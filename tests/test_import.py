@@ -1,7 +1,20 @@
 import subprocess
 import sys
 
-HEAVY = ["matplotlib", "pandas", "sklearn", "scipy.stats", "polars", "plotly", "duckdb", "ray", "lifelines", "typer"]
+HEAVY = [
+    "torch",
+    "numpy",
+    "matplotlib",
+    "pandas",
+    "sklearn",
+    "scipy",
+    "polars",
+    "plotly",
+    "duckdb",
+    "ray",
+    "lifelines",
+    "typer",
+]
 
 
 def test_importing_xcal_pulls_in_nothing_heavy():
