@@ -436,3 +436,26 @@ def test_training_with_the_penalty_calibrates():
         penalty(1 - torch.exp(-log_rate.exp() * time), event).backward()
         optimiser.step()
     assert abs(log_rate.exp().item() - 1) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(50,), (3, 50), (2, 3, 50)])
+@pytest.mark.parametrize("own_event", [False, True])
+def test_the_short_way_and_the_general_way_agree(dtype, shape, own_event, monkeypatch):
+    """Small batches of the default penalty have a way of their own; rows on edges, at 0 and at 1 included."""
+    generator = torch.Generator().manual_seed(0)
+    u = torch.rand(shape, generator=generator, dtype=torch.float64)
+    u[..., :22] = torch.cat([torch.arange(21) / 20.0, torch.ones(1)]).double()
+    event = torch.rand(shape if own_event else shape[-1:], generator=generator) < 0.5
+    weights = torch.rand(event.shape, generator=generator)
+    for weight in (None, weights):
+        results = []
+        for size in (1 << 19, 1):
+            monkeypatch.setattr("xcal.calibration.penalty._BLOCK", {"cpu": size})
+            x = u.to(dtype).requires_grad_()
+            value = xcal_penalty(x, event, weights=weight)
+            (gradient,) = torch.autograd.grad((value * (1 + torch.arange(value.numel()).view(value.shape))).sum(), x)
+            results.append((value, gradient))
+        tolerance = {torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)

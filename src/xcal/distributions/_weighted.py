@@ -12,13 +12,12 @@ One array of masses and one of shares serve values and gradients; autograd throu
 keeps and passes over eight. On a GPU each pass is one kernel (`_fused`).
 """
 
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from xcal._triton import usable
+from xcal._shortcuts import apply, kernels_usable
 from xcal.distributions import _fused
 
 # Below these a sum of masses may have lost digits to underflow.
@@ -35,7 +34,7 @@ class _LikelihoodAndCdf(torch.autograd.Function):
     def forward(
         logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        if usable(logits) and _fused.fits(logits):
+        if kernels_usable(logits) and _fused.fits(logits):
             log_likelihood, cdf = _fused.values(logits, after, own, pointed, floor)
             return log_likelihood, cdf, logits.new_empty(0), logits.new_empty(0)
         mass, survival, log_likelihood = _values(logits, after, own, pointed, floor)
@@ -57,7 +56,7 @@ class _LikelihoodAndCdf(torch.autograd.Function):
         if torch.is_grad_enabled():
             # A second derivative is wanted: everything has to depend on the logits again.
             mass, survival, log_likelihood = _values(logits, after, own, pointed, ctx.floor)
-        elif usable(logits) and _fused.fits(logits):
+        elif kernels_usable(logits) and _fused.fits(logits):
             gradient = _fused.gradient(logits, after, own, pointed, ctx.floor, grad, grad_cdf)
             return gradient, None, None, None, None
         at_bin = grad * pointed
@@ -72,10 +71,6 @@ class _LikelihoodAndCdf(torch.autograd.Function):
             share = torch.softmax(_what_is_left(logits, after, pointed), dim=-1)
             result = result + (share - mass) * (grad - at_bin).unsqueeze(-1)
         return result.scatter_add_(-1, _column(own, result), at_bin.unsqueeze(-1)), None, None, None, None
-
-
-# torch reads the signature at every call; kept here, that costs a tenth.
-_LikelihoodAndCdf.forward.__signature__ = signature(_LikelihoodAndCdf.forward)  # type: ignore[attr-defined]
 
 
 def _values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,5 +138,5 @@ def likelihood_and_cdf(
     tuple of Tensor
         Both of shape ``(..., n)``. Only the logits have a gradient.
     """
-    log_likelihood, cdf, _, _ = _LikelihoodAndCdf.apply(logits, after, own, pointed, floor)
+    log_likelihood, cdf, _, _ = apply(_LikelihoodAndCdf, logits, after, own, pointed, floor)
     return log_likelihood, cdf

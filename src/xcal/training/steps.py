@@ -118,8 +118,10 @@ class Steps:
         finite = torch.isfinite(loss.detach() + gradient.sum(1))
         self.first_bad.copy_(torch.where(self.alive & ~finite, self.number, self.first_bad))
         self.alive.logical_and_(finite)
-        # A choice and not a product: zero times NaN is NaN.
-        gradient = torch.where(self.alive.unsqueeze(1), gradient, 0.0)
+        # A GPU is not asked, as it would have to be waited for; a CPU is, as most of the time all models are well.
+        if gradient.is_cuda or not bool(self.alive.all()):
+            # A choice and not a product: zero times NaN is NaN.
+            gradient = torch.where(self.alive.unsqueeze(1), gradient, 0.0)
         self.stack.flat.grad = gradient if self.clip is None else clip_rows(gradient, self.clip)
         self.optimizer.step()
         self.number.add_(1)
