@@ -46,10 +46,10 @@ class Spoilt:
 
 @pytest.mark.parametrize("what", ["value", "gradient"])
 def test_a_loss_that_is_not_a_number_stops_its_model_alone(what, caplog):
-    # 4 batches an epoch: call 11 is batch 2 of epoch 2.
+    # 4 batches an epoch, and a call for each seed: call 21 is batch 2 of epoch 2 with the first seed.
     arguments = {"lambdas": (0.0, 5.0, 50.0), "seeds": (0, 1), "config": CONFIG}
-    clean = fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, objective=Spoilt(11, None), **arguments)
-    spoilt = fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, objective=Spoilt(11, what), **arguments)
+    clean = fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, objective=Spoilt(21, None), **arguments)
+    spoilt = fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, objective=Spoilt(21, what), **arguments)
     assert spoilt.failures == (Failure(model=1, epoch=2, batch=2),)
     assert "model 1: the loss was not finite in epoch 2, in batch 2" in caplog.text
     others = [0, 2, 3, 4, 5]

@@ -270,3 +270,16 @@ def test_find_and_repr():
     with pytest.raises(ValueError, match="model: expected an index from 0 to 3"):
         path.network(4)
     assert repr(path) == "PathResult(4 models: 2 lambdas x 2 seeds, 2 epochs, stacked)"
+
+
+@pytest.mark.parametrize("lambdas", [8, 9])
+def test_many_lambdas_run_in_parts_and_stay_themselves(lambdas):
+    """On a CPU eight lambdas of a seed run together; the ninth is a part of its own."""
+    rows, held_out = simulated_rows(200, dtype=torch.float64), simulated_rows(100, seed=1, dtype=torch.float64)
+    values = [float(k) for k in range(lambdas)]
+    path = fit_path(dropout_mlp, LOGNORMAL, rows, held_out, lambdas=values, seeds=(0, 1), config=SHORT)
+    for k in (0, lambdas - 1, lambdas, 2 * lambdas - 1):
+        alone = fit_path(
+            dropout_mlp, LOGNORMAL, rows, held_out, lambdas=[path.lambdas[k]], seeds=[path.seeds[k]], config=SHORT
+        )
+        assert distance(alone.state(0), path.state(k)) < 1e-9

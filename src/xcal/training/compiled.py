@@ -12,7 +12,7 @@ from xcal.training.problem import Problem
 from xcal.training.rows import Batch
 from xcal.training.stack import Stack, own_randomness
 
-LossFunction = Callable[[Tensor, Batch], Tensor]
+LossFunction = Callable[[Tensor, Batch, Tensor], Tensor]
 
 _log = logging.getLogger("xcal.training")
 
@@ -26,9 +26,11 @@ def compiled_loss(problem: Problem, stack: Stack, batch: Batch) -> LossFunction:
     try:
         compiled: LossFunction = torch.compile(problem.loss, dynamic=False)
         with torch.no_grad():
-            raw = stack.forward(batch.x, training=False)
+            part = stack.parts[0]
+            few = batch.starts(part.starts)
+            raw = stack.forward(few.x, training=False, part=part)
         raw.requires_grad_()
-        torch.autograd.grad(compiled(raw, batch).sum(), raw)
+        torch.autograd.grad(compiled(raw, few, problem.lambdas[part.starts, part.lambdas]).sum(), raw)
     except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
         _log.warning("the loss is not compiled: %s", _reason(error))
         return problem.loss

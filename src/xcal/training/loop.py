@@ -84,7 +84,7 @@ class _Run:
                 compile_network(stack, batch)
             else:
                 loss_of = compiled_loss(problem, stack, batch)
-        self.steps = Steps(problem.train, loss_of, stack, optimizer, clip=config.clip_norm)
+        self.steps = Steps(problem.train, loss_of, problem.lambdas, stack, optimizer, clip=config.clip_norm)
 
     def _order(self, epoch: int) -> Tensor:
         return epoch_order(self.problem.train.n, self.config.batch_size, self.seeds, epoch)

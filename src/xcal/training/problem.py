@@ -35,7 +35,7 @@ class Problem:
     target_dcal: float | None = None
     dcal_floor: float = 0.0
 
-    def loss(self, raw: Tensor, batch: Batch) -> Tensor:
+    def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:
         """Mean objective + lambda x soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
 
         The network's outputs hold all models, so the objective and the penalty run once for all of them.
@@ -47,7 +47,7 @@ class Problem:
         if not self.penalised:
             return mean
         penalty = unchecked_penalty(cdf, event.expand(cdf.shape), self.edges, self.penalty, weights)
-        return mean + self.lambdas * penalty
+        return mean + lambdas * penalty
 
     def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
         """Objective and F of every row."""

@@ -123,6 +123,11 @@ class Batch:
     event: Tensor
     weights: Tensor | None
 
+    def starts(self, chosen: slice) -> "Batch":
+        """Keep some of the S sets."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return Batch(self.x[chosen], self.time[chosen], self.event[chosen], weights)
+
 
 def _take(values: Tensor, index: Tensor | slice) -> Tensor:
     if isinstance(index, slice):

@@ -6,6 +6,7 @@ optimiser step, a clipped gradient, a frozen model and a checkpoint are each one
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +16,20 @@ from torch.func import functional_call, vmap
 from xcal._checks import fail
 
 MakeNetwork = Callable[[], nn.Module]
+
+# Lambdas of one seed that a CPU runs together: enough that starting operations costs little, few enough that the
+# activations of a batch stay in its cache. A GPU runs everything together.
+_CPU_LAMBDAS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Models of a stack that run together: which rows of the matrix, which starts and lambdas, and their windows."""
+
+    models: slice
+    starts: slice
+    lambdas: slice
+    leaves: dict[str, Tensor]
 
 
 class Stack:
@@ -43,19 +58,11 @@ class Stack:
             fail("make_network", "a network with parameters to train", type(self.template).__name__)
         rows = [torch.cat([p.detach().reshape(-1) for p in parameters.values()]) for parameters in trained]
         self.flat = _copies(rows, n_lambdas)
-        # Leaves are windows on the matrix: the optimiser writes the matrix, the networks read the windows.
-        self.leaves: dict[str, Tensor] = {}
-        start = 0
-        for name, parameter in trained[0].items():
-            window = self.flat[:, start : start + parameter.numel()].view(-1, *parameter.shape).detach()
-            start += parameter.numel()
-            if self.n_models == 1:
-                # A model alone is the network itself, its parameters moved into the matrix: calling it as it is saves
-                # the exchange of parameters for windows at every step.
-                parameter.data = window[0]
-                self.leaves[name] = parameter
-            else:
-                self.leaves[name] = window.requires_grad_()
+        self.parts = tuple(
+            self._part(start, first, trained[0])
+            for start in ([slice(0, len(seeds))] if device.type != "cpu" else _ones(len(seeds)))
+            for first in range(0, n_lambdas, n_lambdas if device.type != "cpu" else _CPU_LAMBDAS)
+        )
         # Buffers (running means, say) and parameters that the user froze: carried along, without gradient.
         carried = [dict(net.named_buffers()) for net in starts]
         for fixed, net in zip(carried, starts, strict=True):
@@ -65,6 +72,30 @@ class Stack:
             self.carried = {name: values.unsqueeze(0) for name, values in carried[0].items()}
         self.random = False
         self.compiled: Callable[[Tensor], Any] | None = None  # stands in for the template of a lone model
+
+    def _part(self, starts: slice, first: int, parameters: dict[str, nn.Parameter]) -> "Part":
+        """Make the windows of some models; starts and lambdas must be neighbours in the matrix."""
+        last = self.shape[1] if starts.stop - starts.start > 1 else min(self.shape[1], first + _CPU_LAMBDAS)
+        models = slice(starts.start * self.shape[1] + first, (starts.stop - 1) * self.shape[1] + last)
+        # Leaves are windows on the matrix: the optimiser writes the matrix, the networks read the windows.
+        leaves: dict[str, Tensor] = {}
+        column = 0
+        for name, parameter in parameters.items():
+            window = self.flat[models, column : column + parameter.numel()].view(-1, *parameter.shape).detach()
+            column += parameter.numel()
+            if self.n_models == 1:
+                # A model alone is the network itself, its parameters moved into the matrix: calling it as it is saves
+                # the exchange of parameters for windows at every step.
+                parameter.data = window[0]
+                leaves[name] = parameter
+            else:
+                leaves[name] = window.requires_grad_()
+        return Part(models, starts, slice(first, last), leaves)
+
+    @property
+    def leaves(self) -> dict[str, Tensor]:
+        """Windows of the first part; shapes after the first dimension are those of one network."""
+        return self.parts[0].leaves
 
     def look_for_randomness(self, x: Tensor) -> None:
         """Find out on a few rows whether the network draws random numbers in training, dropout for instance."""
@@ -82,14 +113,17 @@ class Stack:
         """Number of models, S x L."""
         return self.flat.shape[0]
 
-    def forward(self, x: Tensor, *, training: bool, noise: Sequence[int] | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, *, training: bool, noise: Sequence[int] | None = None, part: "Part | None" = None
+    ) -> Tensor:
         """Raw outputs ``(S, L, b, n_outputs)`` of rows ``(S, b, ...)``, a set for each seed shared by its lambdas.
 
         `noise` seeds the random numbers of the networks of each start. Lambdas share them, as they share batches, and
         starts are run one after another: dropout of a model does not depend on what is trained beside it. Without
         `noise` starts run together and draw different numbers.
 
-        One model runs as it is, so that a network that cannot be stacked can still be trained alone.
+        With a `part`, rows and outputs are those of its starts and lambdas. One model runs as it is, so that a network
+        that cannot be stacked can still be trained alone.
         """
         if self.template.training is not training:
             self.template.train(training)
@@ -99,9 +133,19 @@ class Stack:
                 torch.manual_seed(noise[0])
             raw = (self.template if self.compiled is None else self.compiled)(x[0])
             return raw.unsqueeze(0).unsqueeze(0)
-        state = {**self.leaves, **self.carried}
-        grid = {name: values.view(*self.shape, *values.shape[1:]) for name, values in state.items()}
+        if part is None:
+            raws = [self._forward(x[p.starts], p, None if noise is None else noise[p.starts]) for p in self.parts]
+            if len(raws) == 1:
+                return raws[0]
+            return torch.cat([raw.flatten(0, 1) for raw in raws]).view(*self.shape, *raws[0].shape[2:])
+        return self._forward(x, part, noise)
+
+    def _forward(self, x: Tensor, part: "Part", noise: Sequence[int] | None) -> Tensor:
+        state = {**part.leaves, **{name: values[part.models] for name, values in self.carried.items()}}
+        shape = (part.starts.stop - part.starts.start, part.lambdas.stop - part.lambdas.start)
+        grid = {name: values.view(*shape, *values.shape[1:]) for name, values in state.items()}
         over_lambdas = vmap(self._one, in_dims=(0, None), randomness="same")
+        raw: Tensor
         if noise is None:
             raw = vmap(over_lambdas, in_dims=(0, 0), randomness="different")(grid, x)
             return raw
@@ -114,10 +158,10 @@ class Stack:
     def _one(self, state: dict[str, Tensor], x: Tensor) -> Any:
         return functional_call(self.template, state, (x,))
 
-    def gradient(self, loss: Tensor) -> Tensor:
-        """Gradient of a sum over models, as one matrix: row k is the gradient of model k."""
-        pieces = torch.autograd.grad(loss, list(self.leaves.values()), materialize_grads=True)
-        return torch.cat([piece.reshape(self.n_models, -1) for piece in pieces], dim=1)
+    def gradient(self, loss: Tensor, part: "Part") -> Tensor:
+        """Gradient of a sum over the models of a part, as one matrix with a row for each."""
+        pieces = torch.autograd.grad(loss, list(part.leaves.values()), materialize_grads=True)
+        return torch.cat([piece.reshape(part.models.stop - part.models.start, -1) for piece in pieces], dim=1)
 
     def snapshot(self) -> dict[str, Tensor]:
         """Copy of everything that training changes; `flat` is the matrix, the rest are the carried tensors."""
@@ -169,3 +213,7 @@ def load_row(network: nn.Module, state: dict[str, Tensor], model: int) -> nn.Mod
 
 def _copies(rows: list[Tensor], n_lambdas: int) -> Tensor:
     return torch.stack([row.detach() for row in rows]).repeat_interleave(n_lambdas, dim=0)
+
+
+def _ones(n: int) -> list[slice]:
+    return [slice(k, k + 1) for k in range(n)]

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
-from xcal.training.rows import TensorRows
-from xcal.training.stack import Stack
+from xcal.training.rows import Batch, TensorRows
+from xcal.training.stack import Part, Stack
 
 _log = logging.getLogger("xcal.training")
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
@@ -56,7 +56,9 @@ class Steps:
     rows
         Training rows.
     loss_of
-        Loss of every model from raw outputs and a batch.
+        Loss of every model from raw outputs, a batch and lambdas.
+    lambdas
+        Weights of all models, (S, L), on the device; what is written into them holds from the next step on.
     stack, optimizer
         What is trained, and by what.
     clip
@@ -67,12 +69,14 @@ class Steps:
         self,
         rows: TensorRows,
         loss_of: LossFunction,
+        lambdas: Tensor,
         stack: Stack,
         optimizer: torch.optim.Optimizer,
         *,
         clip: float | None = None,
     ) -> None:
-        self.rows, self.loss_of, self.stack, self.optimizer, self.clip = rows, loss_of, stack, optimizer, clip
+        self.rows, self.loss_of, self.lambdas, self.clip = rows, loss_of, lambdas, clip
+        self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self.alive = torch.ones(models, dtype=torch.bool, device=device)
@@ -111,11 +115,11 @@ class Steps:
     def step(self, noise: Sequence[int] | None = None) -> None:
         """One batch: the one that `number` says."""
         batch = self.rows.take(self.order.index_select(0, self.number)[0], x=self.streamed_x)
-        raw = self.stack.forward(batch.x, training=True, noise=noise)
-        loss = self.loss_of(raw, batch).reshape(-1)
-        gradient = self.stack.gradient(loss.sum())
+        parts = [self._part(part, batch, noise) for part in self.stack.parts]
+        loss = torch.cat([losses for losses, _ in parts])
+        gradient = torch.cat([gradients for _, gradients in parts]) if len(parts) > 1 else parts[0][1]
         # A sum is finite only if all its terms are, and one pass is half of what a look at each would cost.
-        finite = torch.isfinite(loss.detach() + gradient.sum(1))
+        finite = torch.isfinite(loss + gradient.sum(1))
         self.first_bad.copy_(torch.where(self.alive & ~finite, self.number, self.first_bad))
         self.alive.logical_and_(finite)
         # A GPU is not asked, as it would have to be waited for; a CPU is, as most of the time all models are well.
@@ -125,6 +129,14 @@ class Steps:
         self.stack.flat.grad = gradient if self.clip is None else clip_rows(gradient, self.clip)
         self.optimizer.step()
         self.number.add_(1)
+
+    def _part(self, part: Part, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+        """Losses and gradients of the models of a part."""
+        stack, own = self.stack, batch if len(self.stack.parts) == 1 else batch.starts(part.starts)
+        seeds = None if noise is None else noise[part.starts]
+        raw = stack.forward(own.x, training=True, noise=seeds, part=part)
+        loss = self.loss_of(raw, own, self.lambdas[part.starts, part.lambdas]).reshape(-1)
+        return loss.detach(), stack.gradient(loss.sum(), part)
 
     def record(self) -> None:
         """Record a step as a CUDA graph, or say in one log line why not; nothing is trained by it."""
