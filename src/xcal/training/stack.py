@@ -58,10 +58,12 @@ class Stack:
             fail("make_network", "a network with parameters to train", type(self.template).__name__)
         rows = [torch.cat([p.detach().reshape(-1) for p in parameters.values()]) for parameters in trained]
         self.flat = _copies(rows, n_lambdas)
+        whole = device.type != "cpu"
+        together = n_lambdas if whole else _CPU_LAMBDAS
         self.parts = tuple(
-            self._part(start, first, trained[0])
-            for start in ([slice(0, len(seeds))] if device.type != "cpu" else _ones(len(seeds)))
-            for first in range(0, n_lambdas, n_lambdas if device.type != "cpu" else _CPU_LAMBDAS)
+            self._part(starts, slice(first, min(first + together, n_lambdas)), trained[0])
+            for starts in ([slice(0, len(seeds))] if whole else [slice(k, k + 1) for k in range(len(seeds))])
+            for first in range(0, n_lambdas, together)
         )
         # Buffers (running means, say) and parameters that the user froze: carried along, without gradient.
         carried = [dict(net.named_buffers()) for net in starts]
@@ -73,10 +75,10 @@ class Stack:
         self.random = False
         self.compiled: Callable[[Tensor], Any] | None = None  # stands in for the template of a lone model
 
-    def _part(self, starts: slice, first: int, parameters: dict[str, nn.Parameter]) -> "Part":
-        """Make the windows of some models; starts and lambdas must be neighbours in the matrix."""
-        last = self.shape[1] if starts.stop - starts.start > 1 else min(self.shape[1], first + _CPU_LAMBDAS)
-        models = slice(starts.start * self.shape[1] + first, (starts.stop - 1) * self.shape[1] + last)
+    def _part(self, starts: slice, lambdas: slice, parameters: dict[str, nn.Parameter]) -> "Part":
+        """Make the windows of some models, neighbours in the matrix: one start, or all lambdas."""
+        columns = self.shape[1]
+        models = slice(starts.start * columns + lambdas.start, (starts.stop - 1) * columns + lambdas.stop)
         # Leaves are windows on the matrix: the optimiser writes the matrix, the networks read the windows.
         leaves: dict[str, Tensor] = {}
         column = 0
@@ -90,7 +92,7 @@ class Stack:
                 leaves[name] = parameter
             else:
                 leaves[name] = window.requires_grad_()
-        return Part(models, starts, slice(first, last), leaves)
+        return Part(models, starts, lambdas, leaves)
 
     @property
     def leaves(self) -> dict[str, Tensor]:
@@ -213,7 +215,3 @@ def load_row(network: nn.Module, state: dict[str, Tensor], model: int) -> nn.Mod
 
 def _copies(rows: list[Tensor], n_lambdas: int) -> Tensor:
     return torch.stack([row.detach() for row in rows]).repeat_interleave(n_lambdas, dim=0)
-
-
-def _ones(n: int) -> list[slice]:
-    return [slice(k, k + 1) for k in range(n)]
