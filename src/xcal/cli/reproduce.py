@@ -32,15 +32,13 @@ def reproduce(
     results: Results = Path("results"),
     data: Annotated[Path | None, typer.Option(help="Folder of the data files; by default $XCAL_DATA.")] = None,
 ) -> None:
-    r"""Train and measure what is missing of one of the paper's tables.
+    """Train and measure what is missing of one of the paper's tables.
 
     Records are written group by group, so a run can be stopped at any time: the same command goes on from there.
 
-    \b
     A look, in a minute or two on a laptop:
       xcal reproduce gamma-censored --rows mtlr-i --lambdas 0,10 --seeds 0 --epochs 2
       xcal compare gamma-censored --epochs 2
-    \b
     The whole table, on a GPU, and the same with our penalty:
       xcal reproduce gamma-censored
       xcal reproduce gamma-censored --penalty ours
@@ -89,13 +87,12 @@ def compare(
         "concordance"
     ),
 ) -> None:
-    r"""Put the records of a table beside the paper's figures.
+    """Put the records of a table beside the paper's figures.
 
     A cell is matched if NLL is within .05 or 3 of our standard deviations, concordance within .02, D-cal within a
     factor of 2 or 1e-4; better or worse beyond that. The score is the share of cells that are matched or better.
 
-    \b
-    Examples:
+    For example:
       xcal compare gamma-censored
       xcal compare gamma-censored --json
       xcal compare gamma-censored --markdown gamma.md --csv gamma.csv --picture gamma.png
@@ -135,9 +132,8 @@ def compare(
 
 
 def results_page(results: Results = Path("results")) -> None:
-    r"""Render every record below the results folder: tables, pictures, and README.md that lists them.
+    """Render every record below the results folder: tables, pictures, and README.md that lists them.
 
-    \b
     Example:
       xcal results-page --results results
     """

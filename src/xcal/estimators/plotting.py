@@ -31,21 +31,38 @@ def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
         capsize=2,
         zorder=2,
     )
-    for lam, row in means.iterrows():
-        ax.annotate(
-            f"λ = {lam:g}",
-            (row["concordance"], row["dcal"]),
-            xytext=(7, 5),
-            textcoords="offset points",
-            fontsize=9,
-            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
-        )
     floor = float(means["dcal_floor"].mean())
     ax.axhline(floor, color="#888888", linestyle="--", linewidth=1, zorder=0, label="a perfect model scores (mean)")
     ax.set_yscale("log")
     ax.margins(x=0.12, y=0.15)
+    _label(ax, means)
     ax.set_xlabel("concordance on validation rows (right is better)")
     ax.set_ylabel("D-calibration (down is better)")
     ax.legend(frameon=False, fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _label(ax: Any, means: pd.DataFrame) -> None:
+    """Write lambda beside each point, on the other side where the last label would be written over."""
+    places, sides = [], []
+    for lam, row in means.iterrows():
+        place = ax.transData.transform((row["concordance"], row["dcal"]))
+        taken = {side for (x, y), side in zip(places, sides, strict=True) if _close(place, (x, y))}
+        side = "left" if "right" in taken else "right"
+        places.append((place[0], place[1]))
+        sides.append(side)
+        ax.annotate(
+            f"λ = {lam:g}",
+            (row["concordance"], row["dcal"]),
+            xytext=(7, 5) if side == "right" else (-7, 5),
+            ha="left" if side == "right" else "right",
+            textcoords="offset points",
+            fontsize=9,
+            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
+        )
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Whether labels of two points, in pixels, would overlap."""
+    return bool(abs(one[0] - other[0]) < 60 and abs(one[1] - other[1]) < 20)
