@@ -78,3 +78,11 @@ def test_files_that_are_no_tables(tmp_path):
         map_parquet(tmp_path / "broken.parquet", **options)
     with pytest.raises(ValueError, match="path: expected at least one row"):
         mapped(tmp_path, {name: values[:0] for name, values in columns().items()})
+
+
+def test_the_source_is_not_written_over(tmp_path):
+    source = written(tmp_path, columns())
+    before = source.read_bytes()
+    with pytest.raises(ValueError, match="into: expected another file than path"):
+        map_parquet(source, time="days", event="died", into=tmp_path / "." / "cohort.parquet")
+    assert source.read_bytes() == before

@@ -221,3 +221,45 @@ def test_a_bar_is_shown_on_request_and_on_a_terminal_only(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, config=CONFIG, progress=False)
     assert capsys.readouterr().err == ""
+
+
+class Wider(torch.nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(4, 8), act(), torch.nn.Linear(8, 2))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+plain, doubled = (lambda d, t, e: nll(d, t, e)), (lambda d, t, e: 2 * nll(d, t, e))
+
+
+def swapped(rows):
+    return type(rows)(rows.x[:, [1, 0, 2, 3]], rows.time, rows.event)
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "objective", "message"),
+    [
+        (lambda: Wider(torch.nn.Tanh), ROWS, plain, "network"),
+        (lambda: Wider(torch.nn.ReLU), swapped(ROWS), plain, "train"),
+        (lambda: Wider(torch.nn.ReLU), ROWS, doubled, "objective"),
+    ],
+)
+def test_a_checkpoint_of_a_run_that_differs_in_one_thing_is_refused(make, rows, objective, message, tmp_path):
+    relu = lambda: Wider(torch.nn.ReLU)  # noqa: E731
+    fit_path(relu, LOGNORMAL, ROWS, HELD_OUT, objective=plain, config=CONFIG, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=f"made with another {message}$"):
+        fit_path(make, LOGNORMAL, rows, HELD_OUT, objective=objective, config=CONFIG, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.95])
+def test_a_flipped_bit_is_found(share, tmp_path):
+    fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, config=CONFIG, checkpoint=tmp_path)
+    (file,) = tmp_path.iterdir()
+    content = bytearray(file.read_bytes())
+    content[int(share * len(content))] ^= 1
+    file.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="checkpoint: expected a checkpoint file, got .*, which cannot be read"):
+        fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, config=CONFIG, checkpoint=tmp_path)

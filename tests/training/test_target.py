@@ -91,3 +91,10 @@ def test_target_and_lambdas():
     rows = simulated_rows(50)
     with pytest.raises(ValueError, match="lambdas: expected none beside target_dcal"):
         fit_path(make_network, LOGNORMAL, rows, rows, lambdas=(1.0,), target_dcal=0.1)
+
+
+def test_patience_does_not_stop_the_search(data):
+    config = TrainingConfig(epochs=40, batch_size=500, learning_rate=1e-2, patience=2)
+    path = fit_path(make_network, LOGNORMAL, *data, config=config, target_dcal=1e-3)
+    assert path.history.epochs == 40
+    assert np.isfinite(path.history.total).all()

@@ -1,5 +1,6 @@
 """``xcal demo``: a whole path trained, shown, chosen from and saved, in about a minute."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,8 @@ def demo(
     if dataset not in DATASETS:
         fail("--dataset", f"one of {', '.join(DATASETS)}", repr(dataset))
     console = Console()
+    # Before the training and not after it: a folder that cannot be written to is better said now.
+    out.mkdir(parents=True, exist_ok=True)
     x, y, x_test, y_test = _rows(dataset)
     console.print(
         f"[bold]{dataset}[/]: {len(y)} rows to train and validate on, {len(y_test)} to test, "
@@ -97,17 +100,22 @@ def _frontier_table(path: "SurvivalPath", chosen: float) -> Any:
         table.add_column(column, justify="right")
     for lam, rows in frontier.groupby("lambda"):
         nll, dcal, concordance = rows["nll"].mean(), rows["dcal"].mean(), rows["concordance"].mean()
-        spread = rows.iloc[0].fillna(0.0)
+        spread = rows.iloc[0]
         table.add_row(
             f"{lam:g}",
-            f"{nll:.4f} ± {spread['nll_sd']:.4f}",
-            f"{dcal:.5f} ± {spread['dcal_sd']:.5f}",
-            f"{concordance:.4f} ± {spread['concordance_sd']:.4f}",
+            f"{nll:.4f}" + _plus_minus(spread["nll_sd"], 4),
+            f"{dcal:.5f}" + _plus_minus(spread["dcal_sd"], 5),
+            f"{concordance:.4f}" + _plus_minus(spread["concordance_sd"], 4),
             "[green]chosen[/]" if lam == chosen else "",
         )
     table.caption = f"A perfect model would score a D-cal of {frontier['dcal_floor'].iloc[0]:.5f} on these rows."
     table.caption_justify = "left"
     return table
+
+
+def _plus_minus(spread: float, digits: int) -> str:
+    """Write a spread; one seed has none."""
+    return "" if math.isnan(spread) else f" ± {spread:.{digits}f}"
 
 
 def _metrics(model: "SurvivalModel", x: Any, y: Any, train: Any) -> dict[str, float]:
@@ -117,7 +125,7 @@ def _metrics(model: "SurvivalModel", x: Any, y: Any, train: Any) -> dict[str, fl
     from xcal.metrics import integrated_brier_score
 
     measured = model.d_calibration(x, y)
-    times = np.quantile(train["time"][train["event"]], np.linspace(0.05, 0.9, 50))
+    times = np.unique(np.quantile(train["time"][train["event"]], np.linspace(0.05, 0.9, 50)))
     survival = model.predict_survival_function(x, times)
     brier = integrated_brier_score(survival, times, time=y["time"], event=y["event"])
     assert measured.p_value is not None
@@ -149,7 +157,6 @@ def _save(path: "SurvivalPath", chosen: "SurvivalModel", metrics: dict[str, dict
 
     mpl.use("Agg")
 
-    out.mkdir(parents=True, exist_ok=True)
     chosen.save(out / "model.safetensors")
     path.save(out / "path.safetensors")
     path.frontier_.to_csv(out / "frontier.csv", index=False)

@@ -108,6 +108,8 @@ def compare(
     found = put_beside(table, variant=variant, penalty=penalty, epochs=epochs, results=results)
     for line in found.corrupt:
         typer.secho(f"corrupt record: {line}", fg="yellow", err=True)
+    if not found.records:
+        _no_records(found.spec.table, found.variant, found.penalty, epochs, results)
     for path, make in ((markdown, to_markdown), (csv, as_csv)):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,3 +161,13 @@ def _whole(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"{name}: expected whole numbers with commas between them, got {text!r}") from None
+
+
+def _no_records(table: str, variant: str, penalty: str, epochs: int | None, results: Path) -> None:
+    """Say what to run, or which records there are."""
+    trials = sorted((results / table / "trial").glob("*.jsonl"))
+    asked = f"{table}, {variant}, penalty {penalty}" + ("" if epochs is None else f", {epochs} epochs")
+    hint = f"xcal reproduce {table} makes them"
+    if trials and epochs is None:
+        hint += f"; {trials[0].parent} holds trials with other epochs, which --epochs shows"
+    raise ValueError(f"results: expected records of {asked} in {results}, got none ({hint})")

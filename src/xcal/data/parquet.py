@@ -73,6 +73,8 @@ def map_parquet(
     source, target = Path(path), Path(into)
     if not source.is_file():
         raise FileNotFoundError(f"path: expected a parquet file, got {source}, which does not exist")
+    if target.resolve() == source.resolve():
+        fail("into", "another file than path", repr(str(into)))
     parquet: Any = import_module("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(source)

@@ -1,5 +1,6 @@
 """Checkpoints: tensors only, written whole or not at all."""
 
+import hashlib
 import json
 import os
 import tempfile
@@ -17,6 +18,16 @@ from xcal.training.stack import Stack
 from xcal.training.state import RunState
 
 _ADAM = ("step", "exp_avg", "exp_avg_sq")
+_DIGEST = "digest"
+
+
+def _digest(tensors: dict[str, Tensor]) -> Tensor:
+    """Checksum of names and contents: a flipped bit must not become other weights."""
+    seen = hashlib.sha256()
+    for name in sorted(tensors):
+        seen.update(name.encode())
+        seen.update(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes())
+    return torch.frombuffer(bytearray(seen.digest()), dtype=torch.uint8).clone()
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
@@ -25,6 +36,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     os.close(handle)
     kept = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    kept[_DIGEST] = _digest(kept)
     try:
         if find_spec("safetensors") is not None:
             from safetensors.torch import save_file
@@ -51,6 +63,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             from safetensors.torch import load_file
 
             loaded = load_file(path)
+        found = loaded.pop(_DIGEST, None)
+        if found is None or not torch.equal(found, _digest(loaded)):
+            raise ValueError("its checksum does not fit its contents")
         return loaded
     # Whatever a broken file makes the two readers raise, the user gets one error that names it.
     except Exception as error:

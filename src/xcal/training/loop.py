@@ -135,7 +135,9 @@ class _Run:
         state.fail(~state.stopped & ~np.isfinite(total), None)
         state.record(objective, dcal, total)
         score = total if problem.target_dcal is None else _constrained(objective, dcal, problem.target_dcal)
-        state.choose(stack.snapshot(), score, self.config.patience)
+        # A weight that is still looking for its size must not be stopped while it does.
+        patience = self.config.patience if problem.target_dcal is None else None
+        state.choose(stack.snapshot(), score, patience)
         if problem.target_dcal is not None:
             state.raise_lambdas(dcal, problem.target_dcal, self.config.epochs)
             problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))

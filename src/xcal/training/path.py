@@ -2,6 +2,7 @@
 
 import json
 import logging
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -95,7 +96,8 @@ def fit_path(
         Instead of `lambdas`: find the weight in this run, one model a seed. Lambda starts at 1; after every epoch it
         grows where validation D-calibration is above the target and shrinks where it is below (dual ascent on its
         logarithm). A model keeps the epoch with the lowest objective among those at or below the target, or with the
-        lowest D-calibration if there is none; `PathResult.lambdas` has the weights of these epochs.
+        lowest D-calibration if there is none; `PathResult.lambdas` has the weights of these epochs. Finding takes all
+        epochs: ``config.patience`` is not used.
     dcal_floor
         Epochs are chosen by objective + lambda x what D-calibration exceeds this. 0 is the paper's rule; what a perfect
         model scores on the validation rows (`xcal.d_calibration(...).floor`) keeps a small validation set from choosing
@@ -193,7 +195,7 @@ class _Group:
                 "calibration_bins": problem.edges.shape[0] - 1,
                 "family": _family_settings(problem.family),
                 "objective": _name(problem.objective),
-                "network": {name: list(leaf.shape[1:]) for name, leaf in stack.leaves.items()},
+                "network": [repr(stack.template), {name: list(leaf.shape[1:]) for name, leaf in stack.leaves.items()}],
                 "train": [f"{value:.10g}" for value in problem.train.fingerprint()],
                 "validation": [f"{value:.10g}" for value in problem.validation.fingerprint()],
                 "dtype": str(problem.train.x.dtype),
@@ -294,6 +296,10 @@ def _family_settings(family: Family) -> list[Any]:
 
 
 def _name(objective: Any) -> str:
+    """Tell objectives apart: by name, and by what they do, as all lambdas have the same name."""
     if isinstance(objective, partial):
         return f"{_name(objective.func)} {objective.args} {objective.keywords}"
-    return f"{getattr(objective, '__module__', '')}.{getattr(objective, '__qualname__', type(objective).__qualname__)}"
+    place = getattr(objective, "__module__", "")
+    name = f"{place}.{getattr(objective, '__qualname__', type(objective).__qualname__)}"
+    code = getattr(objective, "__code__", None)
+    return name if code is None else f"{name} {zlib.crc32(code.co_code)} {code.co_consts} {code.co_names}"
