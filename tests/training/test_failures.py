@@ -232,7 +232,7 @@ class Wider(torch.nn.Module):
         return self.body(x)
 
 
-plain, doubled = (lambda d, t, e: nll(d, t, e)), (lambda d, t, e: 2 * nll(d, t, e))
+plain, doubled = (lambda d, t, e: 1 * nll(d, t, e)), (lambda d, t, e: 2 * nll(d, t, e))
 
 
 def swapped(rows):
@@ -261,5 +261,5 @@ def test_a_flipped_bit_is_found(share, tmp_path):
     content = bytearray(file.read_bytes())
     content[int(share * len(content))] ^= 1
     file.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match="checkpoint: expected a checkpoint file, got .*, which cannot be read"):
+    with pytest.raises(ValueError, match=r"checkpoint: expected a checkpoint file, got .*, which cannot be read"):
         fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, config=CONFIG, checkpoint=tmp_path)
