@@ -1,0 +1,35 @@
+"""The committed records are whole, and say what the documents say."""
+
+from pathlib import Path
+
+import pytest
+
+from xcal.experiments import compare, load_spec, table_names
+from xcal.experiments.headline import headline
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+@pytest.mark.parametrize("table", table_names())
+def test_no_record_is_corrupt_or_of_another_spec(table):
+    penalties = ("paper", "ours") if load_spec(table).kind == "path" else ("paper",)
+    for variant in ("as-published", "corrected"):
+        for penalty in penalties:
+            path = RESULTS / table / f"{variant}.{penalty}.jsonl"
+            found = compare(table, variant=variant, penalty=penalty, results=RESULTS)
+            assert not found.corrupt
+            lines = len(path.read_text().splitlines()) if path.exists() else 0
+            assert len(found.records) == lines
+
+
+def test_the_gamma_tables_score_what_the_documents_say():
+    censored, uncensored = (compare(f"gamma-{kind}", results=RESULTS) for kind in ("censored", "uncensored"))
+    assert censored.score == pytest.approx(0.958, abs=5e-4)
+    assert uncensored.score == pytest.approx(0.910, abs=5e-4)
+
+
+def test_the_corrected_log_normal_beats_the_published_one_up_to_lambda_100():
+    for table in ("gamma-censored", "gamma-uncensored"):
+        found = headline(table, results=RESULTS)
+        assert len(found.lognormal) == 6
+        assert all(len(better) == 3 for better in found.lognormal.values())
