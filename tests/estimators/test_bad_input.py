@@ -1,7 +1,10 @@
 """Bad input to every method of both estimators: one error that says what was expected and what came."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -96,16 +99,65 @@ def test_features_at_predict(fitted, method, x, message):
         (DATA.x, pd.DataFrame({"time": TIME, "status": EVENT}), "y: expected columns time and event, got"),
         (DATA.x, {"time": np.full(60, NAN), "event": EVENT}, r"y\['time'\]: expected finite times.*got nan at row 0"),
         (DATA.x, {"time": TIME, "event": np.full(60, 2)}, r"y\['event'\]: expected True/False or 0/1.*got 2 at row 0"),
-        (DATA.x, Surv(time=TIME, event=np.zeros(60)), "y: expected at least 2 events.*, got 0 among"),
-        (DATA.x, Surv(time=TIME, event=np.arange(60) == 4), "y: expected at least 2 events.*, got 1 among"),
+        (DATA.x, Surv(time=TIME, event=np.zeros(60)), "y: expected at least 3 events.*, got 0 among"),
+        (DATA.x, Surv(time=TIME, event=np.arange(60) < 2), "at least 3 events, 2 to train on and 1 .*, got 2 among"),
         (DATA.x, Surv(time=np.zeros(60), event=np.ones(60)), "y: expected an event after time 0, got 48"),
-        (DATA.x, Surv(time=np.ones(60), event=np.ones(60)), "at least two distinct event times"),
+        (DATA.x, Surv(time=np.ones(60), event=np.ones(60)), "y: .*two distinct event times .*, got only the time 1"),
         (DATA.x[:1], DATA.y[:1], "minimum of 2 is required"),
     ],
 )  # fmt: skip
 def test_data_of_fit(kind, x, y, message):
     with pytest.raises(ValueError, match=message):
         new(kind).fit(x, y)
+
+
+DAY = np.datetime64("2020-01-01", "ns")
+
+
+@both
+@pytest.mark.parametrize(
+    ("x", "got"),
+    [
+        (np.full((60, 3), DAY), r"dtype datetime64\[ns\]"),
+        (np.full((60, 3), np.timedelta64(1, "D")), r"dtype timedelta64\[D\]"),
+        (np.full((60, 3), pd.Timestamp(DAY), dtype=object), r"Timestamp\('2020-01-01 00:00:00'\)"),
+        ([[1.0, 2.0, datetime.date(2020, 1, 1)]] * 60, r"datetime.date\(2020, 1, 1\)"),
+        (pd.DataFrame({"a": DATA.x[:, 0], "day": DAY}), "column 'day' of type datetime64"),
+        (pl.DataFrame({"day": np.full(60, DAY)}), "column 'day' of type Datetime"),
+    ],
+    ids=["datetime64", "timedelta64", "timestamps", "list", "pandas", "polars"],
+)
+def test_dates(kind, x, got):
+    # Not the advice for categories: a date is one of too many.
+    with pytest.raises(ValueError, match=rf"X: expected num[a-z ]* \(turn dates and durations into [^(]*\), got {got}"):
+        new(kind).fit(x, DATA.y)
+
+
+@both
+def test_a_lazy_frame(kind):
+    with pytest.raises(
+        ValueError, match=r"X: expected a data frame with its rows, got a LazyFrame: call \.collect\(\)"
+    ):
+        new(kind).fit(pl.DataFrame(DATA.x).lazy(), DATA.y)
+
+
+@both
+def test_objects_that_are_no_numbers(kind):
+    with pytest.raises(TypeError, match=r"X: expected numbers, got another kind of object: .*not 'dict'"):
+        new(kind).fit(np.full((60, 3), {}, dtype=object), DATA.y)
+
+
+@both
+@pytest.mark.parametrize(("distribution", "to_train"), [("mtlr", 2), ("weibull", 1)])
+def test_as_many_events_as_are_needed_are_enough(kind, distribution, to_train):
+    def fit(events, validation):
+        y = Surv(time=TIME, event=np.arange(60) < events)
+        return new(kind, distribution=distribution).fit(DATA.x, y, validation_data=validation)
+
+    for validation, needed in (((DATA.x, DATA.y), to_train), (None, to_train + 1)):
+        assert np.isfinite(fit(needed, validation).predict(DATA.x)).all()
+        with pytest.raises(ValueError, match=f"y: expected at least {needed} event.*, got {needed - 1} among"):
+            fit(needed - 1, validation)
 
 
 @both
@@ -120,7 +172,8 @@ def test_data_of_fit(kind, x, y, message):
         ({"dropout": 1.0}, "dropout: expected a probability"),
         ({"n_time_bins": 0}, "n_time_bins: expected an integer of 1 or more, got 0"),
         ({"n_time_bins": 100}, "n_time_bins: expected at most [0-9]+, the number of events in .*, got 100"),
-        ({"calibration_bins": 1.5}, "calibration_bins: expected an integer of 1 or more, got 1.5"),
+        ({"calibration_bins": 1.5}, "calibration_bins: expected an integer of 2 or more, got 1.5"),
+        ({"calibration_bins": 1}, "calibration_bins: expected an integer of 2 or more, got 1"),
         ({"epochs": 0}, "epochs: expected an integer of 1 or more, got 0"),
         ({"batch_size": -1}, "batch_size: expected an integer of 1 or more, got -1"),
         ({"learning_rate": NAN}, "learning_rate: expected a finite number above 0, got nan"),
@@ -184,8 +237,12 @@ def test_fewer_rows_than_calibration_bins(kind):
 def test_continuous_distributions_have_no_event_at_zero(kind):
     time = np.where(np.arange(60) == np.flatnonzero(DATA.y["event"])[0], 0.0, DATA.y["time"])
     y = Surv(time=time, event=DATA.y["event"])
-    with pytest.raises(ValueError, match=r"expected event times larger than zero .*use a discrete family"):
-        new(kind, distribution="weibull").fit(DATA.x, y, validation_data=(DATA.x, DATA.y))
+    message = r": expected event times larger than zero .*use a discrete one.*, got 1 at time zero"
+    for validation in ((DATA.x, DATA.y), None):
+        with pytest.raises(ValueError, match=f"y{message}"):
+            new(kind, distribution="weibull").fit(DATA.x, y, validation_data=validation)
+    with pytest.raises(ValueError, match=f"validation_data{message}"):
+        new(kind, distribution="weibull").fit(DATA.x, DATA.y, validation_data=(DATA.x, y))
     assert np.isfinite(new(kind).fit(DATA.x, y).predict(DATA.x)).all()
 
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.estimators.simulate import survival_rows
 from xcal.estimators import SurvivalModel, SurvivalPath, load
+from xcal.estimators.persistence import _digest
 
 DATA = survival_rows(120)
 FRAME = pd.DataFrame(DATA.x, columns=["age", "größe", "dose mg"])
@@ -171,8 +172,16 @@ def test_another_class_is_refused(tmp_path, saved):
     class Other(SurvivalModel):
         pass
 
-    other = Other(hidden=(4,), epochs=1).fit(DATA.x, DATA.y)
-    other.save(tmp_path / "other")
+    Namesake = type("SurvivalModel", (SurvivalModel,), {})
+    for kind in (Other, Namesake):
+        other = kind(hidden=(4,), epochs=1).fit(DATA.x, DATA.y)
+        with pytest.raises(
+            ValueError, match=r"save: expected a SurvivalModel or SurvivalPath itself, .*, got the subclass"
+        ):
+            other.save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    header = metadata_of(saved)["header"].replace('"class": "SurvivalModel"', '"class": "Other"')
+    rewritten(saved, tmp_path / "other", header=header, digest=_digest(header, load_file(saved)))
     with pytest.raises(ValueError, match=r"path: expected a saved SurvivalModel or SurvivalPath, got .* with a Other"):
         load(tmp_path / "other")
 

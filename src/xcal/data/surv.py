@@ -73,6 +73,8 @@ def _columns(y: Any, name: str) -> tuple[Any, Any]:
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is not None:
         return _fields(y, names, name)
+    if type(y).__name__ == "LazyFrame":
+        fail(name, "data that is in memory: .collect()", "a LazyFrame")
     columns = y if isinstance(y, dict) else getattr(y, "columns", None)
     if columns is None:
         fail(name, "Surv(time=..., event=...) or a data frame with columns time and event", _describe(y))

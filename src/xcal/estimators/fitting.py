@@ -1,5 +1,6 @@
 """Training behind both estimators: a model is a path of one."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from xcal._checks import fail
 from xcal.calibration import d_calibration
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.inputs import Table, check_events, read_table, read_validation, split_table
+from xcal.estimators.inputs import (
+    Table,
+    check_events,
+    check_no_event_at_zero,
+    read_table,
+    read_validation,
+    split_table,
+)
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.estimators.settings import OBJECTIVES, Settings
 from xcal.metrics import kaplan_meier
@@ -42,14 +50,7 @@ def fit_models(
     target_dcal: float | None = None,
 ) -> TrainedPath:
     """Check the data, scale it, train, and put every model together with its scaling."""
-    table = read_table(estimator, X, y, sample_weight)
-    if validation_data is None:
-        check_events(table, needed=2)
-        # All seeds of a path share the split, so that their values can be compared.
-        train, validation = split_table(table, settings.validation_fraction, settings.seed())
-    else:
-        check_events(table, needed=1)
-        train, validation = table, read_validation(estimator, validation_data)
+    train, validation = _parts(estimator, X, y, sample_weight, validation_data, settings)
     penalised = target_dcal is not None or max(lambdas) > 0
     if penalised and train.n < settings.calibration_bins:
         fail("calibration_bins", f"at most {train.n}, the number of rows to train on", settings.calibration_bins)
@@ -68,22 +69,56 @@ def fit_models(
         config=settings.training_config(),
         device=settings.where(),
         progress=settings.progress,
-        dcal_floor=_floor(validation, settings.calibration_bins),
+        dcal_floor=_floor(validation, settings.calibration_bins, penalised=penalised),
         **options,
     )
-    _report(result)
+    _report(result, target_dcal)
     models = tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
     return TrainedPath(models, validation)
 
 
-def _floor(validation: Table, n_bins: int) -> float:
-    """D-calibration that a perfect model would score on the validation rows; below it differences are noise.
+def _parts(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, settings: Settings
+) -> tuple[Table, Table]:
+    """Read and check the rows to train on and those to validate on."""
+    table = read_table(estimator, X, y, sample_weight)
+    check_events(table, discrete=settings.discrete, split=validation_data is None)
+    if not settings.discrete:
+        check_no_event_at_zero(table, "y")
+    if validation_data is None:
+        # All seeds of a path share the split, so that their values can be compared.
+        return split_table(table, settings.validation_fraction, settings.seed())
+    validation = read_validation(estimator, validation_data)
+    if not settings.discrete:
+        check_no_event_at_zero(validation, "validation_data")
+    return table, validation
 
-    Without covariates the Kaplan-Meier curve is such a model.
+
+# D-calibration of the Kaplan-Meier curve on its own rows, as a multiple of the floor. Times without ties give less
+# than 2 however few they are; more than this is the work of ties.
+_MOST_BY_TIES = 10.0
+
+
+def _floor(validation: Table, n_bins: int, *, penalised: bool) -> float:
+    """Upper end of the D-calibration that a perfect model scores on the validation rows; differences below are noise.
+
+    Without covariates the Kaplan-Meier curve is such a model. The score is about a chi-squared variable with n_bins - 1
+    degrees of freedom, scaled to have the floor as its mean. Two standard deviations are added: the lowest of many
+    epochs would otherwise be one that the noise of these rows happens to favour. Unequal weights make it larger.
     """
     curve = kaplan_meier(time=validation.time, event=validation.event)
     cdf = np.clip(1.0 - curve.at(validation.time), 0.0, 1.0)
-    return d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None).floor
+    measured = d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None)
+    if penalised and measured.value > _MOST_BY_TIES * measured.floor:
+        warnings.warn(
+            f"the times take few distinct values ({np.unique(validation.time).size} among {validation.n} validation "
+            f"rows): even their Kaplan-Meier curve scores a D-calibration of {measured.value:.2g} where noise gives "
+            f"{measured.floor:.2g}, so neither D-calibration nor the penalty can be trusted. Use finer times, fewer "
+            "calibration_bins, or no penalty (xcal_lambda=0)",
+            UserWarning,
+            stacklevel=4,
+        )
+    return measured.floor * validation.design_effect * (1 + 2 * math.sqrt(2 / (n_bins - 1)))
 
 
 def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torch.Tensor) -> MakeNetwork:
@@ -123,7 +158,7 @@ def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs:
     )
 
 
-def _report(result: PathResult) -> None:
+def _report(result: PathResult, target_dcal: float | None) -> None:
     """Say what went wrong in training; a path of which nothing can be used is an error."""
     if result.interrupted:
         warnings.warn("training was interrupted; the best weights until then are kept", UserWarning, stacklevel=4)
@@ -134,3 +169,11 @@ def _report(result: PathResult) -> None:
             f"lambda {result.lambdas[f.model]:g}, seed {result.seeds[f.model]}: {f}" for f in result.failures
         )
         warnings.warn(f"some models stopped early: {told}", ConvergenceWarning, stacklevel=4)
+    lowest = float(np.nanmin(result.best().dcal))
+    if target_dcal is not None and lowest > target_dcal:
+        warnings.warn(
+            f"no seed reached target_dcal={target_dcal:g}: the lowest D-calibration on the validation rows is "
+            f"{lowest:.3g}. Train for more epochs or ask for less",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

@@ -1,5 +1,6 @@
 """What the estimators accept as X, y and weights, checked once."""
 
+import datetime
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,12 @@ class Table:
         """Number of rows."""
         return self.time.size
 
+    @property
+    def design_effect(self) -> float:
+        """Variance of a weighted mean over that of a plain one, ``n sum(w^2) / sum(w)^2``; 1 without weights."""
+        w = self.weights
+        return 1.0 if w is None else float(w.size * np.square(w).sum() / np.square(w.sum()))
+
     def take(self, rows: npt.NDArray[Any]) -> "Table":
         """Pick rows by index."""
         weights = None if self.weights is None else self.weights[rows]
@@ -38,12 +45,10 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
 
     Categories and missing values belong to the steps of a pipeline before the estimator; the errors say so.
     """
+    if type(X).__name__ == "LazyFrame":
+        fail("X", "a data frame with its rows", "a LazyFrame: call .collect() first")
     _check_columns(X)
-    if isinstance(X, np.ndarray) and X.dtype.kind in "OUS":
-        try:
-            X = X.astype(np.float64)
-        except ValueError as error:
-            raise ValueError(f"X: expected numbers ({_ENCODE}), got text: {error}") from error
+    X = _as_numbers(np.asarray(X) if isinstance(X, list | tuple) else X)
     # One layout in memory, so that a frame and an array with the same numbers give the same bits.
     x: Floats = validate_data(
         estimator,
@@ -75,8 +80,9 @@ def read_target(y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
         )
     time, event = time_and_event(y, name=name)
     check_same_length(name, time, "X", n)
-    # A field of a structured array has gaps between its values, which torch cannot take.
-    return np.ascontiguousarray(time, dtype=np.float64), np.ascontiguousarray(event)
+    # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
+    # whatever its gaps, so that only a copy is safe.
+    return np.array(time, dtype=np.float64), np.array(event)
 
 
 def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> Table:
@@ -115,13 +121,27 @@ def split_table(table: Table, fraction: float, seed: int) -> tuple[Table, Table]
     return table.take(np.flatnonzero(~chosen)), table.take(np.flatnonzero(chosen))
 
 
-def check_events(table: Table, *, needed: int) -> None:
-    """Check that there are events to learn from."""
+def check_events(table: Table, *, discrete: bool, split: bool) -> None:
+    """Check that there are events to learn from: two for time bins, and one more if the rows will be split."""
     found = int(np.count_nonzero(table.event))
+    to_train = 2 if discrete else 1
+    needed = to_train + split
     if found < needed:
-        why = "" if needed == 1 else ", one to train on and one to validate on (or give validation_data)"
+        why = f", {to_train} to train on and 1 to validate on (or give validation_data)" if split else " to train on"
         expected = f"at least {needed} event{'s' if needed > 1 else ''}{why}"
         fail("y", expected, f"{found} among n_samples = {table.n} rows")
+
+
+def check_no_event_at_zero(table: Table, name: str) -> None:
+    """Check the rows of a continuous distribution; `name` is the argument that they came by."""
+    found = int(np.count_nonzero(table.event & (table.time <= 0)))
+    if found:
+        fail(
+            name,
+            "event times larger than zero (a continuous distribution has no likelihood for an event at time zero; move "
+            "such rows to a small positive time or use a discrete one, 'mtlr' for instance)",
+            f"{found} at time zero",
+        )
 
 
 def read_times(times: Any) -> Floats:
@@ -134,6 +154,7 @@ def read_times(times: Any) -> Floats:
 
 
 _ENCODE = "encode categories in the pipeline before this estimator, with OneHotEncoder for instance"
+_DATES = "turn dates and durations into numbers before, days since a fixed date for instance"
 _IMPUTE = "impute them in the pipeline before this estimator, with SimpleImputer for instance"
 
 
@@ -145,9 +166,30 @@ def _check_columns(X: Any) -> None:
     for name, dtype in zip(columns, dtypes, strict=True):
         # A polars type knows what it is; a numpy or pandas type has a one-letter kind.
         kind = getattr(dtype, "kind", None)
-        numeric = kind in tuple("biufc") if isinstance(kind, str) else dtype.is_numeric() or str(dtype) == "Boolean"
+        if isinstance(kind, str):
+            numeric, dates = kind in tuple("biufc"), kind in tuple("mM")
+        else:
+            numeric, dates = dtype.is_numeric() or str(dtype) == "Boolean", dtype.is_temporal()
         if not numeric:
-            fail("X", f"numeric columns ({_ENCODE})", f"column {name!r} of type {dtype}")
+            fail("X", f"numeric columns ({_DATES if dates else _ENCODE})", f"column {name!r} of type {dtype}")
+
+
+def _as_numbers(X: Any) -> Any:
+    """Read text and objects in an array as numbers, or say why they are none; leave everything else as it is."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "OUSmM":
+        return X
+    if X.dtype.kind in "mM":
+        fail("X", f"numbers ({_DATES})", f"dtype {X.dtype}")
+    try:
+        return X.astype(np.float64)
+    except ValueError as error:
+        raise ValueError(f"X: expected numbers ({_ENCODE}), got text: {error}") from error
+    except TypeError as error:
+        dates = (datetime.date, datetime.time, datetime.timedelta, np.datetime64)
+        found = next((value for value in X.flat if isinstance(value, dates)), None)
+        if found is not None:
+            fail("X", f"numbers ({_DATES})", repr(found))
+        raise TypeError(f"X: expected numbers, got another kind of object: {error}") from error
 
 
 def _with_weights(table: Table, weights: Any, name: str) -> Table:

@@ -16,7 +16,8 @@ class SurvivalModel(SurvivalPredictor):
     """A neural survival model whose probabilities are trained to be calibrated.
 
     Features are standardised and times scaled inside, so that neither their units nor those of the result matter. The
-    weights are those of the epoch with the lowest objective + `xcal_lambda` x D-calibration on validation rows.
+    weights are those of the epoch with the lowest objective + `xcal_lambda` x what D-calibration exceeds its noise, on
+    validation rows.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ class SurvivalModel(SurvivalPredictor):
         Bins of a discrete distribution up to the last event time, with equally many events in each; tied event times
         can make them fewer. By default the square root of the number of events, at most 50.
     calibration_bins : int
-        Bins of D-calibration, in training and validation.
+        Bins of D-calibration, in training and validation; 2 or more.
     epochs : int
         Passes over the training rows, at most.
     batch_size : int
@@ -64,7 +65,9 @@ class SurvivalModel(SurvivalPredictor):
     best_epoch_ : int
         Epoch, from 0, whose weights are kept.
     history_ : History
-        Validation objective, D-calibration and their sum by epoch, ``(epochs, 1)`` each.
+        Validation objective, D-calibration and total by epoch, ``(epochs, 1)`` each. The total is the objective +
+        `xcal_lambda` x what D-calibration exceeds its noise: the mean of what a perfect model scores on these rows and
+        two standard deviations. Objective and total are in the network's unit of time, the median event time.
     edges_ : ndarray or None
         Time edges of a discrete distribution. The last bin lies after the last observed time.
 
@@ -121,7 +124,7 @@ class SurvivalModel(SurvivalPredictor):
         self.progress = progress
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation_data: Any = None) -> Self:
-        """Train.
+        """Train. An interrupt from the keyboard keeps the best weights until then, with a warning.
 
         Parameters
         ----------

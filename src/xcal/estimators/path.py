@@ -46,10 +46,12 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         As in `SurvivalModel`.
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
-        dcal_floor (what a perfect model would score), concordance, total (objective + lambda x what dcal exceeds its
-        floor, by which epochs are chosen), best_epoch. The
-        rest is the same for all seeds of a lambda: nll_gap_se, the standard error over rows of its distance to the
+        dcal_floor (what a perfect model would score on average), concordance, total (objective + lambda x what dcal
+        exceeds its noise, by which epochs are chosen, in the network's unit of time; see `SurvivalModel`), best_epoch.
+        The rest is the same for all seeds of a lambda: nll_gap_se, the standard error over rows of its distance to the
         lowest mean nll, and the standard deviations over seeds nll_sd, dcal_sd, concordance_sd (NaN with one seed).
+        As epochs were chosen on these rows, dcal is a little too good: judge the chosen model by `d_calibration` on
+        fresh rows.
     fitted_ : tuple of FittedModel
         In the order of `frontier_`.
     selected_ : int
@@ -113,7 +115,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         self.progress = progress
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation_data: Any = None) -> Self:
-        """Train all models; the arguments are those of `SurvivalModel.fit`."""
+        """Train all models; arguments and interrupts as in `SurvivalModel.fit`."""
         settings = Settings.of(self)
         lambdas, target = checked_lambdas(self.lambdas), None
         if len(set(lambdas)) < len(lambdas):
@@ -145,7 +147,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
     ) -> SurvivalModel:
         """Return the model that one rule chooses, by means over the seeds on the validation rows.
 
-        Of the chosen lambda it is the seed with the lowest total, objective + lambda x D-calibration above its floor.
+        Of the chosen lambda it is the seed with the lowest total, objective + lambda x D-calibration above its noise.
 
         Parameters
         ----------

@@ -54,11 +54,16 @@ def write_estimator(
 ) -> None:
     """Write a fitted estimator to a new file and move it into place: a reader sees the old file or the new one."""
     check_is_fitted(estimator)
+    kind = type(estimator)
+    if _HOMES.get(kind.__name__) != kind.__module__:
+        fail(
+            "save", f"a {' or '.join(_HOMES)} itself, as load makes no other class", f"the subclass {kind.__qualname__}"
+        )
     first = models[0]
     names = getattr(estimator, "feature_names_in_", None)
     header = json.dumps(
         {
-            "class": type(estimator).__name__,
+            "class": kind.__name__,
             "parameters": {name: _jsonable(value) for name, value in estimator.get_params(deep=False).items()},
             "n_features": int(estimator.n_features_in_),
             "feature_names": None if names is None else [str(name) for name in names],

@@ -18,12 +18,17 @@ def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
     # On a log scale an error bar must end above zero.
     below = spread["dcal_sd"].clip(upper=0.9 * means["dcal"])
     colour = "#2f6db5"
-    ax.plot(means["concordance"], means["dcal"], color=colour, linewidth=1, alpha=0.4, zorder=1)
+    # Arrays: matplotlib would make a number of a series with one value, of which pandas disapproves.
+    concordance, dcal, across, above = (
+        column.to_numpy()
+        for column in (means["concordance"], means["dcal"], spread["concordance_sd"], spread["dcal_sd"])
+    )
+    ax.plot(concordance, dcal, color=colour, linewidth=1, alpha=0.4, zorder=1)
     ax.errorbar(
-        means["concordance"],
-        means["dcal"],
-        xerr=spread["concordance_sd"],
-        yerr=[below, spread["dcal_sd"]],
+        concordance,
+        dcal,
+        xerr=across,
+        yerr=[below.to_numpy(), above],
         fmt="o",
         color=colour,
         markersize=5,
@@ -45,7 +50,8 @@ def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
 
 def _label(ax: Any, means: pd.DataFrame) -> None:
     """Write lambda beside each point, on the other side where the last label would be written over."""
-    places, sides = [], []
+    places: list[tuple[float, float]] = []
+    sides: list[str] = []
     for lam, row in means.iterrows():
         place = ax.transData.transform((row["concordance"], row["dcal"]))
         taken = {side for (x, y), side in zip(places, sides, strict=True) if _close(place, (x, y))}

@@ -14,7 +14,8 @@ from xcal.estimators.inputs import Floats, Table
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.metrics import kaplan_meier
 
-# Points of the grid on which a continuous distribution is integrated.
+# Points of the grid on which a continuous distribution is integrated: so many at quantiles of the event times, where F
+# moves, and as many evenly up to the last time, as a late censored row may lie far beyond the last event.
 _GRID = 200
 
 
@@ -76,10 +77,12 @@ class Outputs:
         scale = _time_scale(table)
         last = float(table.time.max())
         if settings.discrete:
+            _check_distinct(table, settings.distribution)
             edges = time_edges(table, _bins(table, settings.n_time_bins))
             return cls(settings.distribution, settings.interpolation, scale, edges, edges[:-1])
         shares = np.arange(1, _GRID) / _GRID
-        grid = np.unique(np.concatenate([[0.0], np.quantile(table.time[table.event], shares), [last]]))
+        quantiles = np.quantile(table.time[table.event], shares)
+        grid = np.unique(np.concatenate([quantiles, np.linspace(0.0, last, _GRID + 1)]))
         return cls(settings.distribution, settings.interpolation, scale, None, grid)
 
     def family(self) -> Family:
@@ -149,6 +152,17 @@ def _bins(table: Table, asked: int | None) -> int:
     if asked > events:
         fail("n_time_bins", f"at most {events}, the number of events in the rows to train on", asked)
     return asked
+
+
+def _check_distinct(table: Table, distribution: str) -> None:
+    events = table.time[table.event]
+    # As edges are told apart.
+    if np.unique(events.astype(np.float32)).size < 2:
+        fail(
+            "y",
+            f"at least two distinct event times among the rows to train on, to place the time bins of {distribution!r}",
+            f"only the time {events[0]:g}",
+        )
 
 
 def _time_scale(table: Table) -> float:

@@ -86,7 +86,7 @@ def _line(model: FittedModel, rows: Table, losses: Floats, n_bins: int) -> dict[
         "seed": model.seed,
         "nll": float(losses.mean()) if trained else np.nan,
         "dcal": float(model.history.dcal[model.best_epoch, 0]) if trained else np.nan,
-        "dcal_floor": measured.floor,
+        "dcal_floor": measured.floor * rows.design_effect,
         "concordance": concordance_index(time=rows.time, event=rows.event, risk=model.risk(rows.x)).value,
         "total": float(model.history.total[model.best_epoch, 0]) if trained else np.nan,
         "best_epoch": model.best_epoch,

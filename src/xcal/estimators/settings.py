@@ -55,7 +55,9 @@ class Settings:
         check_dropout(self.dropout)
         if self.n_time_bins is not None:
             check_count("n_time_bins", self.n_time_bins)
-        check_count("calibration_bins", self.calibration_bins)
+        bins = self.calibration_bins
+        if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
+            fail("calibration_bins", "an integer of 2 or more", repr(bins))
         check_number("validation_fraction", self.validation_fraction, above_zero=True)
         if self.validation_fraction >= 1:
             fail("validation_fraction", "a number between 0 and 1", self.validation_fraction)
