@@ -35,7 +35,8 @@ def changed(field, row, value):
         ({"clip_norm": INF}, "clip_norm: expected a finite number above 0"),
         ({"compile": "yes"}, "compile: expected True or False, got 'yes'"),
         ({"optimizer": "sgd"}, "optimizer: expected 'adam' or 'adamw', got 'sgd'"),
-        ({"schedule": "step"}, "schedule: expected 'cosine' or None, got 'step'"),
+        ({"warm_up": -1}, "warm_up: expected an integer of 1 or more, got -1"),
+        ({"schedule": "step"}, "schedule: expected 'cosine' or 'linear' or None, got 'step'"),
     ],
 )
 def test_settings(setting, message):
@@ -104,3 +105,30 @@ def test_batches_are_equal_and_leave_out_fewer_rows_than_there_are_batches(n, ba
     assert order.shape == (batches, 2, rows)
     assert order[:, 0].unique().numel() == batches * rows
     assert torch.equal(order[:, 1], epoch_order(n, batch_size, [1], epoch=3)[:, 0])
+
+
+def test_rates_against_torchs_own_schedules():
+    from torch.optim import SGD
+    from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR
+
+    def of(schedule):
+        optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        kind = {
+            "cosine": lambda: CosineAnnealingLR(optimizer, T_max=10),
+            "linear": lambda: LinearLR(optimizer, start_factor=1.0, end_factor=0.0, total_iters=10),
+        }[schedule]()
+        rates = []
+        for _ in range(10):
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            kind.step()
+        return rates
+
+    for schedule in ("cosine", "linear"):
+        config = TrainingConfig(epochs=10, learning_rate=0.1, schedule=schedule)
+        assert [config.rate(epoch) for epoch in range(10)] == pytest.approx(of(schedule), abs=1e-12)
+        # After a warm-up of four epochs the same, shifted.
+        warm = TrainingConfig(epochs=14, learning_rate=0.1, schedule=schedule, warm_up=4)
+        assert [warm.rate(epoch) for epoch in range(4)] == pytest.approx([0.02, 0.04, 0.06, 0.08])
+        assert [warm.rate(epoch) for epoch in range(4, 14)] == pytest.approx(of(schedule), abs=1e-12)
+    assert TrainingConfig(learning_rate=0.1).rate(50) == 0.1

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from xcal._checks import fail
 
 Optimizer = Literal["adam", "adamw"]
-Schedule = Literal["cosine"]
+Schedule = Literal["cosine", "linear"]
 Mode = Literal["auto", "stacked", "sequential"]
 
 
@@ -27,8 +27,10 @@ class TrainingConfig:
     optimizer : {"adam", "adamw"}
         Weight decay is added to the gradient by Adam and taken from the weights by AdamW.
     weight_decay : float
-    schedule : {"cosine"}, optional
-        Learning rate by epoch: from `learning_rate` down towards zero along half a cosine, or constant.
+    schedule : {"cosine", "linear"}, optional
+        Learning rate by epoch: from `learning_rate` down towards zero along half a cosine or a line, or constant.
+    warm_up : int
+        Epochs at the start in which the rate rises to `learning_rate`, in equal steps.
     clip_norm : float, optional
         Largest norm of one model's gradient; each model of a path is clipped on its own.
     patience : int, optional
@@ -58,6 +60,7 @@ class TrainingConfig:
     optimizer: Optimizer = "adam"
     weight_decay: float = 0.0
     schedule: Schedule | None = None
+    warm_up: int = 0
     clip_norm: float | None = None
     patience: int | None = None
     checkpoint_every: int = 10
@@ -70,6 +73,8 @@ class TrainingConfig:
             check_count(name, getattr(self, name))
         if self.patience is not None:
             check_count("patience", self.patience)
+        if self.warm_up != 0:
+            check_count("warm_up", self.warm_up)
         check_number("learning_rate", self.learning_rate, above_zero=True)
         check_number("weight_decay", self.weight_decay, above_zero=False)
         if self.clip_norm is not None:
@@ -84,9 +89,12 @@ class TrainingConfig:
 
     def rate(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
-        if self.schedule is None:
-            return self.learning_rate
-        return self.learning_rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        if epoch < self.warm_up:
+            return self.learning_rate * (epoch + 1) / (self.warm_up + 1)
+        done = (epoch - self.warm_up) / max(1, self.epochs - self.warm_up)
+        if self.schedule == "cosine":
+            return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+        return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
 
 
 def check_count(name: str, value: Any) -> None:

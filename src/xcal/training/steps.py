@@ -14,7 +14,7 @@ from torch import Tensor
 from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
 from xcal.training.rows import Batch, TensorRows
-from xcal.training.stack import Part, Stack
+from xcal.training.stack import Stack
 
 _log = logging.getLogger("xcal.training")
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
@@ -75,7 +75,8 @@ class Steps:
         *,
         clip: float | None = None,
     ) -> None:
-        self.rows, self.loss_of, self.lambdas, self.clip = rows, loss_of, lambdas, clip
+        self.rows, self.loss_of, self.clip = rows, loss_of, clip
+        self.lambdas = [lambdas[part.starts, part.lambdas] for part in stack.parts]  # windows on what the caller writes
         self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
@@ -115,27 +116,29 @@ class Steps:
     def step(self, noise: Sequence[int] | None = None) -> None:
         """One batch: the one that `number` says."""
         batch = self.rows.take(self.order.index_select(0, self.number)[0], x=self.streamed_x)
-        parts = [self._part(part, batch, noise) for part in self.stack.parts]
-        loss = torch.cat([losses for losses, _ in parts])
-        gradient = torch.cat([gradients for _, gradients in parts]) if len(parts) > 1 else parts[0][1]
+        parts = [self._part(k, batch, noise) for k in range(len(self.stack.parts))]
+        loss, gradient = (
+            parts[0] if len(parts) == 1 else tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
+        )
         # A sum is finite only if all its terms are, and one pass is half of what a look at each would cost.
         finite = torch.isfinite(loss + gradient.sum(1))
-        self.first_bad.copy_(torch.where(self.alive & ~finite, self.number, self.first_bad))
-        self.alive.logical_and_(finite)
         # A GPU is not asked, as it would have to be waited for; a CPU is, as most of the time all models are well.
-        if gradient.is_cuda or not bool(self.alive.all()):
+        if gradient.is_cuda or not bool((finite & self.alive).all()):
+            self.first_bad.copy_(torch.where(self.alive & ~finite, self.number, self.first_bad))
+            self.alive.logical_and_(finite)
             # A choice and not a product: zero times NaN is NaN.
             gradient = torch.where(self.alive.unsqueeze(1), gradient, 0.0)
         self.stack.flat.grad = gradient if self.clip is None else clip_rows(gradient, self.clip)
         self.optimizer.step()
         self.number.add_(1)
 
-    def _part(self, part: Part, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    def _part(self, number: int, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the models of a part."""
-        stack, own = self.stack, batch if len(self.stack.parts) == 1 else batch.starts(part.starts)
+        stack, part = self.stack, self.stack.parts[number]
+        own = batch if len(stack.parts) == 1 else batch.starts(part.starts)
         seeds = None if noise is None else noise[part.starts]
         raw = stack.forward(own.x, training=True, noise=seeds, part=part)
-        loss = self.loss_of(raw, own, self.lambdas[part.starts, part.lambdas]).reshape(-1)
+        loss = self.loss_of(raw, own, self.lambdas[number]).reshape(-1)
         return loss.detach(), stack.gradient(loss.sum(), part)
 
     def record(self) -> None:
