@@ -61,7 +61,7 @@ def fit_path(
 
     The loss of model k on a batch is the mean of `objective` over its rows plus ``lambda_k`` times soft D-calibration
     (`xcal.xcal_penalty`). After every epoch each model is scored on all validation rows by objective + lambda x exact
-    D-calibration, and keeps its own best epoch.
+    D-calibration (less `dcal_floor`, if that is given), and keeps its own best epoch.
 
     Parameters
     ----------
