@@ -43,7 +43,7 @@ def markdown(comparison: Comparison) -> str:
     """Return the table and what follows from it, as a page."""
     spec = comparison.spec
     lines = [
-        f"# {spec.title}",
+        f"# {spec.title}: {comparison.variant}, penalty {comparison.penalty}",
         "",
         f"`{spec.table}`, {comparison.variant}, penalty: {comparison.penalty}, {spec.training.epochs} epochs. "
         f"{_coverage(comparison)}",
