@@ -55,6 +55,11 @@ def _group_weights(weight: Tensor, labels: Tensor | None, n_groups: int) -> Tens
     return weight.unsqueeze(-2) * one
 
 
+def _ones(u: Tensor, event: Tensor) -> Tensor:
+    """Weights of rows that were given none."""
+    return torch.ones_like(event, dtype=u.dtype)
+
+
 def _by_kind(weight: Tensor, happened: Tensor) -> tuple[Tensor, Tensor]:
     """Row weights of events and of censored rows.
 
@@ -153,7 +158,9 @@ def _is_small_default(u: Tensor, labels: Tensor | None, edges: Tensor, spec: Sof
     return u.numel() * edges.shape[0] <= _BLOCK["cpu"]
 
 
-def _small_default(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def _small_default(
+    u: Tensor, event: Tensor, weight: Tensor | None, edges: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
     """Penalty and gradient in the fewest operations: on a thousand rows starting one costs as much as its arithmetic.
 
     The same formulas as in `_statistics` and `_gradient`, which every other penalty takes; a test holds them together.
@@ -165,13 +172,14 @@ def _small_default(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scal
     later = (rest * inverse).clamp_(max=1.0)
     # lerp with a weight of exactly 0 or 1 is a choice, and the fastest one between arrays of rows x bins.
     seen = event.to(u.dtype).unsqueeze(-1)
-    share = (weight / weight.sum(-1, keepdim=True)).unsqueeze(-2)
-    above = (share @ torch.lerp(later, happened, seen)).squeeze(-2).sub_(rest)
-    residual = pad(above, (1, 1)).diff(dim=-1)
+    features = torch.lerp(later, happened, seen)
+    share = 1 / u.shape[-1] if weight is None else weight / weight.sum(-1, keepdim=True)
+    above = features.mean(-2) if isinstance(share, float) else (share.unsqueeze(-2) @ features).squeeze(-2)
+    residual = pad(above.sub_(rest), (1, 1)).diff(dim=-1)
     slope = residual.diff(dim=-1).mul_(-2.0).unsqueeze(-1)
     event_slope = torch.addcmul(happened, happened, happened, value=-1).mul_(scale)
     later_slope = threshold(later.neg_(), -1.0, 0.0).mul_(inverse.neg_())
-    gradient = (torch.lerp(later_slope, event_slope, seen) @ slope).squeeze(-1) * share.squeeze(-2)
+    gradient = (torch.lerp(later_slope, event_slope, seen) @ slope).squeeze(-1) * share
     return torch.linalg.vecdot(residual, residual).unsqueeze(-1), gradient
 
 
@@ -199,7 +207,7 @@ class _XCAL(torch.autograd.Function):
     def forward(
         u: Tensor,
         event: Tensor,
-        weight: Tensor,
+        weight: Tensor | None,
         labels: Tensor | None,
         edges: Tensor,
         spec: SoftBins,
@@ -209,6 +217,7 @@ class _XCAL(torch.autograd.Function):
         with _full_precision(u):
             if wanted and _is_small_default(u, labels, edges, spec):
                 return _small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
+            weight = _ones(u, event) if weight is None else weight
             at = _statistics(u, event, weight, labels, edges, spec, n_groups)
             gradient = _gradient(u, event, weight, labels, edges, spec, at) if wanted else u.new_zeros(())
         return at.value, gradient
@@ -226,6 +235,7 @@ class _XCAL(torch.autograd.Function):
         u, event, weight, labels, edges, gradient = ctx.saved_tensors
         if torch.is_grad_enabled():
             # A second derivative is wanted (create_graph): the gradient has to depend on F again.
+            weight = _ones(u, event) if weight is None else weight
             with _full_precision(u):
                 at = _statistics(u, event, weight, labels, edges, ctx.spec, ctx.n_groups)
                 gradient = _gradient(u, event, weight, labels, edges, ctx.spec, at)
@@ -286,10 +296,10 @@ def unchecked_penalty(
     Tensor of shape (...)
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
-    weight = torch.ones_like(event, dtype=u.dtype) if weights is None else weights.detach().to(u.dtype)
+    weight = None if weights is None else weights.detach().to(u.dtype)
     value: Tensor
     value, _ = apply(_XCAL, u, event, weight, labels, edges.to(u.dtype), spec, n_groups, _gradient_wanted(u))
     if labels is None:
         return value.squeeze(-1)
-    share = _group_weights(weight, labels, n_groups).sum(-1)
+    share = _group_weights(_ones(u, event) if weight is None else weight, labels, n_groups).sum(-1)
     return (value * (share / share.sum(-1, keepdim=True))).sum(-1)

@@ -61,7 +61,7 @@ class _LikelihoodAndCdf(torch.autograd.Function):
             return gradient, None, None, None, None
         at_bin = grad * pointed
         slope = -grad_cdf
-        small = ctx.floor == 0 and (_cannot_look(logits) or bool((log_likelihood < _LOG_SMALL).any()))
+        small = ctx.floor == 0 and (_cannot_look(logits) or bool(log_likelihood.amin() < _LOG_SMALL))
         if not small:
             slope = slope + (grad - at_bin) * torch.exp(-log_likelihood)
         level = survival * slope + at_bin
@@ -79,11 +79,12 @@ def _values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: 
     survival = (mass * after).sum(-1)
     at_bin = mass.gather(-1, _column(own, mass)).squeeze(-1)
     likelihood = torch.where(pointed, at_bin, survival + floor)
-    small = likelihood < _TINY[logits.dtype]
-    if not (_cannot_look(logits) or bool(small.any())):
+    tiny = _TINY[logits.dtype]
+    if not _cannot_look(logits) and bool(likelihood.amin() >= tiny):
         log_likelihood = torch.log(likelihood)
         return mass, survival, log_likelihood if floor else log_likelihood.clamp(max=0.0)
     # Masses that underflow: the same in logarithms, relative to the largest term.
+    small = likelihood < tiny
     log_mass = torch.log_softmax(logits, dim=-1)
     log_bin = log_mass.gather(-1, _column(own, log_mass)).squeeze(-1)
     tail = torch.logsumexp(_what_is_left(log_mass, after, pointed), dim=-1)

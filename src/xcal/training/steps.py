@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
@@ -40,6 +41,28 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
+
+
+def adam_step(optimizer: torch.optim.Optimizer, flat: Tensor) -> None:
+    """Do what ``optimizer.step()`` does for one matrix, through torch's functional form.
+
+    The method looks after hooks, closures and profiling at every call, which a small model on a CPU feels.
+    """
+    group, state = optimizer.param_groups[0], optimizer.state[flat]
+    if not state:
+        state.update(
+            step=torch.zeros((), dtype=torch.float32),
+            exp_avg=torch.zeros_like(flat, memory_format=torch.preserve_format),
+            exp_avg_sq=torch.zeros_like(flat, memory_format=torch.preserve_format),
+        )
+    assert flat.grad is not None
+    with torch.no_grad():
+        adam(
+            [flat], [flat.grad], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]],
+            fused=True, amsgrad=False, beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"],
+            weight_decay=group["weight_decay"], eps=group["eps"], maximize=False,
+            decoupled_weight_decay=isinstance(optimizer, torch.optim.AdamW),
+        )  # fmt: skip
 
 
 def clip_rows(gradient: Tensor, largest: float) -> Tensor:
@@ -129,7 +152,10 @@ class Steps:
             # A choice and not a product: zero times NaN is NaN.
             gradient = torch.where(self.alive.unsqueeze(1), gradient, 0.0)
         self.stack.flat.grad = gradient if self.clip is None else clip_rows(gradient, self.clip)
-        self.optimizer.step()
+        if gradient.is_cuda:
+            self.optimizer.step()
+        else:
+            adam_step(self.optimizer, self.stack.flat)
         self.number.add_(1)
 
     def _part(self, number: int, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
