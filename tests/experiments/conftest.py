@@ -1,11 +1,6 @@
 """A table small enough for a test, and where the real data files are."""
 
-import os
-from pathlib import Path
-
 import pytest
-
-BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 
 SMALL = """
 table = "small"
@@ -74,16 +69,3 @@ def small(tmp_path):
         return path
 
     return write
-
-
-@pytest.fixture
-def real_data():
-    """A function: the data directory, if it has the named folder."""
-
-    def find(folder):
-        root = Path(os.environ.get("XCAL_DATA") or BESIDE)
-        if not (root / folder).is_dir():
-            pytest.skip(f"needs the data files in {folder}/, looked for in {root}: set XCAL_DATA to a folder with them")
-        return root
-
-    return find

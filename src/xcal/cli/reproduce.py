@@ -52,7 +52,7 @@ def reproduce(
         lambdas=None if lambdas is None else [_number("lambdas", text) for text in _words(lambdas) or []],
         seeds=None if seeds is None else [_whole("seeds", text) for text in _words(seeds) or []],
         variant=variant,  # type: ignore[arg-type]  # checked there, with one message for both doors
-        penalty=penalty,  # type: ignore[arg-type]
+        penalty=penalty,  # type: ignore[arg-type]  # likewise
         epochs=epochs,
         device=device,
         results=results,

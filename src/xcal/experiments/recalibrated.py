@@ -8,16 +8,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.base import PUBLISHED_FLOOR, SurvivalDistribution
 from xcal.distributions.discrete import DiscreteDistribution
 from xcal.experiments.models import predicted_time
 from xcal.experiments.spec import Variant
 from xcal.recalibration import KaplanMeierRecalibration
 
 Floats = npt.NDArray[np.float64]
-
-# What the published likelihood adds to the survival of a censored row.
-_PUBLISHED_FLOOR = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +57,7 @@ def recalibrated_rows(
     happened = event.cpu().numpy()
     if variant == "as-published":
         counted = distribution.published_event(time, event).cpu().numpy()
-        likelihood = np.where(counted, mass, np.log(np.exp(own) + _PUBLISHED_FLOOR))
+        likelihood = np.where(counted, mass, np.log(np.exp(own) + PUBLISHED_FLOOR))
     else:
         likelihood = np.where(happened, mass, survival)
     ranking = _ranking(recalibration, distribution, variant)

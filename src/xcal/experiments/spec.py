@@ -241,6 +241,7 @@ def _spec(source: str, values: dict[str, Any]) -> Spec:
 
 def _part(kind: type[_Part], where: str, values: Any) -> _Part:
     """Read one TOML table into a dataclass, checking keys and the type of every value."""
+    # The type variable stands for dataclasses only, which mypy has no way to be told.
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     required = [name for name, field in known.items() if field.default is MISSING]
     _check_keys(where, values, known, required=required)
