@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from xcal.networks import MLP, Linear, PaperCNN, TwoTower
-from xcal.networks.convolutional import pooled_convolution
 
 SHARED = MLP(3, 1)
 
@@ -84,21 +83,6 @@ def test_pooling_before_the_activation_changes_nothing():
         expected = nn.functional.relu(block.convolution(expected))
         expected = nn.functional.max_pool2d(expected, 2) if min(expected.shape[-2:]) >= 2 else expected
     torch.testing.assert_close(network(x), network.output(expected.flatten(1)))
-
-
-def test_apooled_convolution_as_shifted_sums():
-    """The form that a compiler fuses on a GPU, with its gradient, against torch's convolution and pooling."""
-    convolution = nn.Conv2d(1, 4, 2, dtype=torch.float64)
-    x = torch.randn(3, 1, 28, 27, dtype=torch.float64)
-    results = []
-    for pooled in (
-        pooled_convolution(x, convolution, nn.functional.relu),
-        nn.functional.relu(nn.functional.max_pool2d(convolution(x), 2)),
-    ):
-        gradients = torch.autograd.grad(pooled.square().sum(), list(convolution.parameters()))
-        results.append((pooled, *gradients))
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("make", [lambda: MLP(3, 1, hidden=(5,)), lambda: Linear(3, 2)])

@@ -1,14 +1,15 @@
 """The convolutional network of the paper's Survival-MNIST experiment."""
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise, product
+from collections.abc import Sequence
+from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 from xcal._checks import fail
+from xcal._shortcuts import kernels_usable
 from xcal.networks._arguments import check_dropout, check_size, check_sizes
+from xcal.networks._pooled import pooled_block
 
 _KERNEL, _POOL = 2, 2
 
@@ -81,7 +82,8 @@ class PaperCNN(nn.Module):
 class _Block(nn.Module):
     """Convolution, ReLU, dropout, max-pooling.
 
-    Without dropout pooling comes first: both orders give the same, and the pooled map is a quarter of the work.
+    Without dropout pooling comes first: both orders give the same, and the pooled map is a quarter of the work. On a
+    GPU everything after the convolution is one pass (`_pooled`).
     """
 
     def __init__(self, before: int, after: int, *, pooled: bool, dropout: float) -> None:
@@ -92,37 +94,16 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., before, height, width)`` to ``(..., after, smaller, smaller)``."""
-        if self.pooled and self.convolution.in_channels == 1 and x.is_cuda and torch.compiler.is_compiling():
-            return pooled_convolution(x, self.convolution, self._activated)
+        rate = self.dropout.p if self.training else 0.0
+        if self.pooled and x.ndim == 4 and kernels_usable(x) and kernels_usable(self.convolution.weight):
+            return pooled_block(x, self.convolution, rate)
         y = self.convolution(x)
         if not self.pooled:
             return self._activated(y)
-        if self.training and self.dropout.p > 0:
+        if rate > 0:
             return max_pool2d(self._activated(y), _POOL)
         return relu(max_pool2d(y, _POOL))
 
     def _activated(self, x: Tensor) -> Tensor:
         activated: Tensor = self.dropout(relu(x))
         return activated
-
-
-def pooled_convolution(x: Tensor, convolution: nn.Conv2d, activate: Callable[[Tensor], Tensor]) -> Tensor:
-    """Convolve one channel, activate and pool, as sums of shifted images: a compiler makes one pass of it.
-
-    The convolution's own output, four times the size of the pooled map and with one input channel all memory traffic,
-    is never written.
-    """
-    weight, bias = convolution.weight, convolution.bias
-    assert bias is not None
-    rows, columns = ((size - _KERNEL + 1) // _POOL * _POOL for size in x.shape[-2:])
-
-    def at(down: int, right: int) -> Tensor:
-        total = bias.view(-1, 1, 1)
-        for i, j in product(range(_KERNEL), repeat=2):
-            top, left = down + i, right + j
-            shifted = x[..., top : top + rows : _POOL, left : left + columns : _POOL]
-            total = total + weight[:, 0, i, j].view(-1, 1, 1) * shifted
-        return activate(total)
-
-    upper, lower = torch.maximum(at(0, 0), at(0, 1)), torch.maximum(at(1, 0), at(1, 1))
-    return torch.maximum(upper, lower)
