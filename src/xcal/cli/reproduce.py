@@ -1,13 +1,20 @@
 """``xcal reproduce`` and ``xcal compare``: the paper's tables, run again and put beside the paper."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:  # torch takes a second to import, and --help should not
+    from xcal.experiments.runner import Summary
 
 _TABLES = "gamma-censored, gamma-uncensored, mnist-censored, mnist-uncensored, glioma, gamma-choice, jensen-slack"
 
 Table = Annotated[str, typer.Argument(help=f"One of {_TABLES}, or the path of a spec of your own (.toml).")]
+Tables = Annotated[
+    list[str],
+    typer.Argument(help=f"One or more of {_TABLES}, or paths of specs of your own (.toml).", metavar="TABLE..."),
+]
 Variant = Annotated[
     str | None,
     typer.Option(help="as-published: what made the paper's figures; corrected: what its equations say."),
@@ -21,7 +28,7 @@ Results = Annotated[Path, typer.Option(help="Folder of the records.")]
 
 
 def reproduce(
-    table: Table,
+    tables: Tables,
     rows: Annotated[str | None, typer.Option(help="Only these rows, with commas: categorical-ni,mtlr-i")] = None,
     lambdas: Annotated[str | None, typer.Option(help="Only these lambdas of the table, with commas: 0,10,100")] = None,
     seeds: Annotated[str | None, typer.Option(help="These seeds instead of the table's, with commas: 0,1,2")] = None,
@@ -32,32 +39,45 @@ def reproduce(
     results: Results = Path("results"),
     data: Annotated[Path | None, typer.Option(help="Folder of the data files; by default $XCAL_DATA.")] = None,
 ) -> None:
-    """Train and measure what is missing of one of the paper's tables.
+    """Train and measure what is missing of the paper's tables.
 
     Records are written group by group, so a run can be stopped at any time: the same command goes on from there.
 
     A look, in a minute or two on a laptop:
       xcal reproduce gamma-censored --rows mtlr-i --lambdas 0,10 --seeds 0 --epochs 2
       xcal compare gamma-censored --epochs 2
-    The whole table, on a GPU, and the same with our penalty:
-      xcal reproduce gamma-censored
-      xcal reproduce gamma-censored --penalty ours
+    Whole tables, on a GPU, and the same with our penalty:
+      xcal reproduce gamma-censored gamma-uncensored
+      xcal reproduce gamma-censored gamma-uncensored --penalty ours
       xcal reproduce gamma-censored --variant corrected
     """
     from xcal.experiments.runner import reproduce as run
+    from xcal.experiments.spec import load_spec
 
-    summary = run(
-        table,
-        rows=_words(rows),
-        lambdas=None if lambdas is None else [_number("lambdas", text) for text in _words(lambdas) or []],
-        seeds=None if seeds is None else [_whole("seeds", text) for text in _words(seeds) or []],
-        variant=variant,  # type: ignore[arg-type]  # checked there, with one message for both doors
-        penalty=penalty,  # type: ignore[arg-type]  # likewise
-        epochs=epochs,
-        device=device,
-        results=results,
-        data_dir=data,
-    )
+    for table in tables:
+        load_spec(table)  # a typo in the last one should show before the first one is trained
+    chosen: dict[str, Any] = {
+        "rows": _words(rows),
+        "lambdas": None if lambdas is None else [_number("lambdas", text) for text in _words(lambdas) or []],
+        "seeds": None if seeds is None else [_whole("seeds", text) for text in _words(seeds) or []],
+    }
+    for table in tables:
+        _tell(
+            run(
+                table,
+                **chosen,
+                variant=variant,  # type: ignore[arg-type]  # checked there, with one message for both doors
+                penalty=penalty,  # type: ignore[arg-type]  # likewise
+                epochs=epochs,
+                device=device,
+                results=results,
+                data_dir=data,
+            )
+        )
+
+
+def _tell(summary: "Summary") -> None:
+    """Say what was done, and stop after an interruption."""
     for line in summary.corrupt:
         typer.secho(f"corrupt record: {line}", fg="yellow", err=True)
     if summary.other_data:
