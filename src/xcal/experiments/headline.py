@@ -124,11 +124,11 @@ def headline(
     levels = []
     for row in paper.spec.rows:
         theirs, own = (
-            {lam: point for lam in c.spec.lambdas if lam > 0 and (point := _point(c, row.name, lam))}
+            {lam: point for lam in c.spec.lambdas if lam > 0 and (point := point_of(c, row.name, lam))}
             for c in (paper, ours)
         )
         if own:
-            levels += [_level(row.name, lam, point, theirs, own) for lam, point in theirs.items()]
+            levels += [level_at(row.name, lam, point, theirs, own) for lam, point in theirs.items()]
     beaten = _lognormal(
         compare(table, variant="as-published", penalty="paper", epochs=epochs, results=results),
         compare(table, variant="corrected", penalty="ours", epochs=epochs, results=results),
@@ -136,10 +136,10 @@ def headline(
     return Headline(paper.spec.table, paper.variant, tuple(levels), beaten)
 
 
-_Point = dict[str, float]
+Point = dict[str, float]
 
 
-def _point(comparison: Comparison, row: str, lam: float) -> _Point | None:
+def point_of(comparison: Comparison, row: str, lam: float) -> Point | None:
     """Mean figures over seeds, or None without records."""
     found = {
         metric: figures_of(comparison.records, row, lam, metric)
@@ -150,7 +150,8 @@ def _point(comparison: Comparison, row: str, lam: float) -> _Point | None:
     return {metric: float(np.mean(values)) for metric, values in found.items()}
 
 
-def _level(row: str, lam: float, point: _Point, theirs: dict[float, _Point], own: dict[float, _Point]) -> Level:
+def level_at(row: str, lam: float, point: Point, theirs: dict[float, Point], own: dict[float, Point]) -> Level:
+    """Return the best of two paths at the level of one point."""
     level = max(point["dcal"], 2 * point["dcal_floor"])
     best = []
     for points in (theirs, own):
@@ -160,7 +161,7 @@ def _level(row: str, lam: float, point: _Point, theirs: dict[float, _Point], own
     return Level(row, lam, level, *best)
 
 
-def _reached(path: list[_Point], level: float) -> list[_Point]:
+def _reached(path: list[Point], level: float) -> list[Point]:
     """Points of a path at the level or below, and where the lines between neighbours cross it."""
     found = [p for p in path if p["dcal"] <= level]
     for one, other in pairwise(path):
@@ -174,7 +175,7 @@ def _lognormal(published: Comparison, corrected: Comparison) -> dict[str, list[s
     found = {}
     for row in published.spec.rows:
         for lam in published.spec.lambdas:
-            old, new = (_point(c, row.name, lam) for c in (published, corrected))
+            old, new = (point_of(c, row.name, lam) for c in (published, corrected))
             if row.model != "lognormal" or row.objective != "nll" or lam > _LARGEST_LAMBDA or not old or not new:
                 continue
             better = [name for name in ("nll", "dcal") if new[name] < old[name]]
