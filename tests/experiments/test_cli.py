@@ -56,6 +56,19 @@ def test_from_nothing_to_a_table(xcal, small, tmp_path):
     assert json.loads(out)["levels"] == []
 
 
+def test_several_tables_in_one_go(xcal, small, tmp_path):
+    paths = [small(('table = "small"', f'table = "{name}"'), name=f"{name}.toml") for name in ("one", "other")]
+    only = ["--rows", "mtlr-i", "--lambdas", "0", "--seeds", "0", "--device", "cpu", "--results", tmp_path / "r"]
+    code, out, _ = xcal("reproduce", *paths, *only)
+    assert code == 0
+    assert [line.split(":")[1].split(" in ")[0] for line in out.splitlines()] == [" 1 runs trained"] * 2
+    # A typo in the last one is found before the first one is trained.
+    code, out, err = xcal("reproduce", paths[0], "gama", *only[:-1], tmp_path / "s")
+    assert code == 2
+    assert err.startswith("error: table: expected one of")
+    assert not (tmp_path / "s").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

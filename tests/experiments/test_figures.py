@@ -197,14 +197,15 @@ def test_glioma(real_data, tmp_path):
     assert min(r.figures["nll"] for r in records if r.row == "weibull") < 6
 
 
-def test_mnist(real_data, tmp_path, small):
+@pytest.mark.parametrize("network", ["cnn", "published-cnn"])
+def test_mnist(real_data, tmp_path, small, network):
     root = real_data("mnist")
     changes = [
         ('name = "gamma"', 'name = "mnist"'),
         ("n = [600, 300, 400]", "n = [60, 40, 50]"),
         ('groups = "mean-quartiles"', 'groups = "label"'),
         ("bias = true\ntest_rows = 250\n", ""),
-        ('network = "linear"', 'network = "cnn"'),
+        ('network = "linear"', f'network = "{network}"\ndropout = 0.2'),
         ("epochs = 2", "epochs = 1"),
     ]
     path = small(*changes, group="run")

@@ -1,5 +1,7 @@
 """Specs: the shipped ones are whole and follow the appendix; a typo, a wrong type or an unknown name is one error."""
 
+from dataclasses import replace
+
 import pytest
 
 from xcal.calibration import SoftBins
@@ -16,7 +18,9 @@ def test_every_table_of_the_issue_is_there():
         "gamma-censored",
         "gamma-uncensored",
         "mnist-censored",
+        "mnist-censored-code",
         "mnist-uncensored",
+        "mnist-uncensored-code",
         "glioma",
         "gamma-choice",
         "jensen-slack",
@@ -28,7 +32,7 @@ def test_every_cell_has_its_figure_in_the_paper_and_the_other_way_round(table):
     spec = load_spec(table)
     assert len(spec.seeds) == 3
     cells = {(row.name, lam, m) for row in spec.rows for lam in spec.lambdas for m in METRICS[spec.kind]}
-    assert cells == set(paper_figures(table))
+    assert cells == set(paper_figures(spec.paper))
 
 
 # The appendix on experimental details.
@@ -49,6 +53,15 @@ def test_the_settings_are_those_of_the_appendix(table, epochs, batch, rate, deca
     assert (training.weight_decay, spec.calibration_bins, spec.time_bins) == (decay, bins, time_bins)
     assert len(spec.rows) == rows
     assert spec.lambdas == LAMBDAS
+
+
+@pytest.mark.parametrize("table", ["mnist-censored", "mnist-uncensored"])
+def test_the_network_of_the_published_code_is_all_that_changes(table):
+    text, code = load_spec(table), load_spec(f"{table}-code")
+    assert (text.training, text.data, text.lambdas) == (code.training, code.data, code.lambdas)
+    for one, other in zip(text.rows, code.rows, strict=True):
+        assert (one.network, other.network) == ("cnn", "published-cnn")
+        assert replace(other, network="cnn", hidden=one.hidden) == one
 
 
 def test_dropout_of_mnist_is_that_of_the_appendix():

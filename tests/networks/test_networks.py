@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from xcal.networks import MLP, Linear, PaperCNN, TwoTower
+from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower
 
 SHARED = MLP(3, 1)
 
@@ -18,6 +18,8 @@ SHARED = MLP(3, 1)
         (Linear(10, 49), torch.zeros(7, 10), 49),
         (TwoTower(lambda: MLP(10, 1)), torch.zeros(7, 10), 2),
         (PaperCNN(50), torch.zeros(7, 1, 28, 28), 50),
+        (PublishedCNN(50, dropout=0.1), torch.zeros(7, 1, 28, 28), 50),
+        (PublishedCNN(3, head=()), torch.zeros(7, 1, 28, 28), 3),
         (TwoTower(lambda: PaperCNN(1, head=(), dropout=0.1)), torch.zeros(7, 1, 28, 28), 2),
     ],
 )
@@ -83,6 +85,37 @@ def test_pooling_before_the_activation_changes_nothing():
         expected = nn.functional.relu(block.convolution(expected))
         expected = nn.functional.max_pool2d(expected, 2) if min(expected.shape[-2:]) >= 2 else expected
     torch.testing.assert_close(network(x), network.output(expected.flatten(1)))
+
+
+def growth(network, last):
+    """Mean of the maps up to a layer in training, over that in use."""
+    x = torch.rand(200, 1, 28, 28)
+    with torch.no_grad():
+        training = torch.stack([network.train()[:last](x).mean() for _ in range(10)]).mean()
+        return float(training / network.eval()[:last](x).mean())
+
+
+def test_dropout_before_max_pooling_makes_the_maps_larger_in_training():
+    torch.manual_seed(0)
+    assert growth(PaperCNN(3, head=(), dropout=0.2).convolutions, 1) > 1.15
+    assert growth(PaperCNN(3, head=(), dropout=0.2).convolutions, 3) > 1.5
+    # Average pooling does not, nor does dropout of whole channels.
+    assert growth(PublishedCNN(3, head=(), dropout=0.2).body, 4) == pytest.approx(1, abs=0.05)
+
+
+def test_the_published_network_layer_by_layer():
+    """Kernels 5, 5, 4; average pooling; dropout of whole channels twice, and between hidden layers only."""
+    kinds = [type(module).__name__ for module in PublishedCNN(3, dropout=0.1).body]
+    block = ["Conv2d", "ReLU", "Dropout2d", "AvgPool2d"]
+    dense = ["Linear", "ReLU", "Dropout"]
+    assert kinds == [*block, *block, "Conv2d", "ReLU", "Flatten", *dense, *dense, "Linear", "ReLU"]
+    shapes = [tuple(p.shape) for p in PublishedCNN(3, head=()).parameters() if p.ndim == 4]
+    assert shapes == [(64, 1, 5, 5), (128, 64, 5, 5), (256, 128, 4, 4)]
+
+
+def test_the_published_network_is_for_images_of_28_by_28():
+    with pytest.raises(ValueError, match=r"x: expected images of 1 x 28 x 28, got \(2, 1, 32, 32\)"):
+        PublishedCNN(3)(torch.zeros(2, 1, 32, 32))
 
 
 @pytest.mark.parametrize("make", [lambda: MLP(3, 1, hidden=(5,)), lambda: Linear(3, 2)])

@@ -8,7 +8,10 @@ import typer
 if TYPE_CHECKING:  # torch takes a second to import, and --help should not
     from xcal.experiments.runner import Summary
 
-_TABLES = "gamma-censored, gamma-uncensored, mnist-censored, mnist-uncensored, glioma, gamma-choice, jensen-slack"
+_TABLES = (
+    "gamma-censored, gamma-uncensored, mnist-censored, mnist-uncensored, mnist-censored-code, mnist-uncensored-code, "
+    "glioma, gamma-choice, jensen-slack"
+)
 
 Table = Annotated[str, typer.Argument(help=f"One of {_TABLES}, or the path of a spec of your own (.toml).")]
 Tables = Annotated[

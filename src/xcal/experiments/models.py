@@ -15,7 +15,7 @@ from xcal.distributions.discrete import DiscreteDistribution
 from xcal.distributions.lognormal import LogNormal
 from xcal.distributions.shifted import Shifted
 from xcal.experiments.spec import RowSpec, Variant, VariantSpec
-from xcal.networks import MLP, Linear, PaperCNN, TwoTower
+from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower
 from xcal.objectives import nll, survival_crps
 from xcal.training.problem import Objective
 from xcal.training.stack import MakeNetwork
@@ -51,6 +51,8 @@ def make_network(row: RowSpec, settings: VariantSpec, shape: tuple[int, ...], n_
     if row.network == "cnn":
         channels, height, across = shape
         make = partial(PaperCNN, width, (channels, height, across), head=row.hidden, dropout=row.dropout)
+    elif row.network == "published-cnn":
+        make = partial(PublishedCNN, width, head=row.hidden, dropout=row.dropout)
     elif row.network == "mlp":
         make = partial(MLP, shape[0], width, hidden=row.hidden, dropout=row.dropout)
     else:
@@ -75,7 +77,7 @@ def from_guess(make: MakeNetwork, guess: Tensor) -> nn.Module:
 
 
 def _bias(network: nn.Module) -> Tensor:
-    assert isinstance(network, MLP | Linear | PaperCNN)
+    assert isinstance(network, MLP | Linear | PaperCNN | PublishedCNN)
     return network.output.bias
 
 

@@ -83,7 +83,7 @@ class RowSpec:
     name: str
     label: str
     model: Literal["lognormal", "weibull", "categorical", "mtlr"]
-    network: Literal["mlp", "linear", "cnn", "aft"]
+    network: Literal["mlp", "linear", "cnn", "published-cnn", "aft"]
     objective: Literal["nll", "scrps"] = "nll"
     interpolation: Literal["step", "linear"] | None = None
     hidden: tuple[int, ...] = ()

@@ -1,7 +1,7 @@
 """Networks: plain torch modules from covariates to the raw outputs of a family, ``(n, ...)`` to ``(n, n_outputs)``."""
 
-from xcal.networks.convolutional import PaperCNN
+from xcal.networks.convolutional import PaperCNN, PublishedCNN
 from xcal.networks.dense import MLP, Linear
 from xcal.networks.towers import TwoTower
 
-__all__ = ["MLP", "Linear", "PaperCNN", "TwoTower"]
+__all__ = ["MLP", "Linear", "PaperCNN", "PublishedCNN", "TwoTower"]

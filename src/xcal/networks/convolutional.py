@@ -1,4 +1,4 @@
-"""The convolutional network of the paper's Survival-MNIST experiment."""
+"""The convolutional networks of the Survival-MNIST experiment: of the paper's text, and of its published code."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -32,7 +32,8 @@ class PaperCNN(nn.Module):
     head
         Hidden units after them; ``()`` is the linear head of the paper's MTLR.
     dropout
-        After every ReLU.
+        After every ReLU, and before pooling, as the text says. Pooling then picks the largest of what is left, scaled
+        up by 1 / (1 - dropout): maps are larger in training than in use.
 
     Examples
     --------
@@ -107,3 +108,45 @@ class _Block(nn.Module):
     def _activated(self, x: Tensor) -> Tensor:
         activated: Tensor = self.dropout(relu(x))
         return activated
+
+
+class PublishedCNN(nn.Module):
+    """The network of the published code, which is not that of the paper's text.
+
+    Convolutions of kernels 5, 5 and 4 with 64, 128 and 256 channels; after each of the first two ReLU, dropout of whole
+    channels and average pooling of 2. Then a dense head, with dropout between its hidden layers and none before the
+    output. For images of 28 x 28.
+
+    Parameters
+    ----------
+    n_outputs, head, dropout
+        As in `PaperCNN`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> PublishedCNN(50)(torch.zeros(3, 1, 28, 28)).shape
+    torch.Size([3, 50])
+    """
+
+    def __init__(self, n_outputs: int, *, head: Sequence[int] = (1024, 1024, 1024), dropout: float = 0.0) -> None:
+        super().__init__()
+        check_dropout(dropout)
+        layers: list[nn.Module] = []
+        for before, after in ((1, 64), (64, 128)):
+            layers += [nn.Conv2d(before, after, 5), nn.ReLU(), nn.Dropout2d(dropout), nn.AvgPool2d(_POOL)]
+        layers += [nn.Conv2d(128, 256, 4), nn.ReLU(), nn.Flatten(start_dim=-3)]
+        sizes = [256, *check_sizes("head", head)]
+        for fan_in, fan_out in pairwise(sizes):
+            layers += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(dropout)]
+        if len(sizes) > 1:
+            layers.pop()
+        self.body = nn.Sequential(*layers)
+        self.output = nn.Linear(sizes[-1], check_size("n_outputs", n_outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(n, 1, 28, 28)`` to ``(n, n_outputs)``."""
+        if x.shape[-3:] != (1, 28, 28):
+            fail("x", "images of 1 x 28 x 28", tuple(x.shape))
+        result: Tensor = self.output(self.body(x))
+        return result
