@@ -197,7 +197,7 @@ def test_glioma(real_data, tmp_path):
     assert min(r.figures["nll"] for r in records if r.row == "weibull") < 6
 
 
-@pytest.mark.parametrize("network", ["cnn", "published-cnn"])
+@pytest.mark.parametrize("network", ["cnn", "published-cnn", "mlp"])
 def test_mnist(real_data, tmp_path, small, network):
     root = real_data("mnist")
     changes = [

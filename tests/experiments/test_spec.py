@@ -19,6 +19,7 @@ def test_every_table_of_the_issue_is_there():
         "gamma-uncensored",
         "mnist-censored",
         "mnist-censored-code",
+        "mnist-dense",
         "mnist-uncensored",
         "mnist-uncensored-code",
         "glioma",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # torch takes a second to import, and --help should not
 
 _TABLES = (
     "gamma-censored, gamma-uncensored, mnist-censored, mnist-uncensored, mnist-censored-code, mnist-uncensored-code, "
-    "glioma, gamma-choice, jensen-slack"
+    "mnist-dense, glioma, gamma-choice, jensen-slack"
 )
 
 Table = Annotated[str, typer.Argument(help=f"One of {_TABLES}, or the path of a spec of your own (.toml).")]

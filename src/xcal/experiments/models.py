@@ -5,6 +5,7 @@ differences and why they are there.
 """
 
 from functools import partial
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,14 @@ class ScaleRegression(nn.Module):
         return torch.cat([self.scale(x), self.shape.expand(*x.shape[:-1], 1)], dim=-1)
 
 
+class PixelMLP(MLP):
+    """Dense layers on images, pixel by pixel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., channels, height, width)`` to ``(..., n_outputs)``."""
+        return super().forward(x.flatten(start_dim=-3))
+
+
 def make_family(row: RowSpec, variant: Variant, edges: Tensor | None) -> Family:
     """Return the family of a row; `edges` are the time edges of the discrete ones."""
     if row.discrete:
@@ -54,7 +63,8 @@ def make_network(row: RowSpec, settings: VariantSpec, shape: tuple[int, ...], n_
     elif row.network == "published-cnn":
         make = partial(PublishedCNN, width, head=row.hidden, dropout=row.dropout)
     elif row.network == "mlp":
-        make = partial(MLP, shape[0], width, hidden=row.hidden, dropout=row.dropout)
+        kind = MLP if len(shape) == 1 else PixelMLP
+        make = partial(kind, prod(shape), width, hidden=row.hidden, dropout=row.dropout)
     else:
         make = partial(Linear, shape[0], width)
     return partial(TwoTower, make) if row.model == "lognormal" else make
