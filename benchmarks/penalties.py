@@ -110,6 +110,7 @@ TRIALS = {
     "unbiased": Trial(SoftBins(estimator="unbiased")),
     "temperature 1, unbiased": Trial(SoftBins(temperature=1.0, estimator="unbiased")),
     "temperature 2 to 0.1": Trial(stand_in=lambda steps: Annealed(steps, 2.0, 0.1)),
+    "temperature 0.5 to 0.05": Trial(stand_in=lambda steps: Annealed(steps, 0.5, 0.05)),
     "lambda rising": Trial(stand_in=Ramped),
     "running mean 0.9": Trial(stand_in=lambda steps: Running(steps, 0.9)),
     "running mean 0.99": Trial(stand_in=lambda steps: Running(steps, 0.99)),

@@ -59,7 +59,8 @@ def test_the_settings_are_those_of_the_appendix(table, epochs, batch, rate, deca
 @pytest.mark.parametrize("table", ["mnist-censored", "mnist-uncensored"])
 def test_the_network_of_the_published_code_is_all_that_changes(table):
     text, code = load_spec(table), load_spec(f"{table}-code")
-    assert (text.training, text.data, text.lambdas) == (code.training, code.data, code.lambdas)
+    assert replace(code.training, compile=False) == text.training
+    assert (text.data, text.lambdas) == (code.data, code.lambdas)
     for one, other in zip(text.rows, code.rows, strict=True):
         assert (one.network, other.network) == ("cnn", "published-cnn")
         assert replace(other, network="cnn", hidden=one.hidden) == one
