@@ -187,6 +187,18 @@ def test_the_headline_counts_levels_at_which_ours_wins_on_both(small, tmp_path):
     assert json.loads(json.dumps(found.as_dict()))["share"] == pytest.approx(2 / 3)
 
 
+def test_the_headline_of_the_annealed_penalty(small, tmp_path):
+    path = small()
+    write(tmp_path, path, path_figures(lambda lam: 2.0, lambda lam: 0.5))
+    write(tmp_path, path, path_figures(lambda lam: 1.0, lambda lam: 0.9), penalty="annealed")
+    assert headline(path, results=tmp_path).levels == ()
+    found = headline(path, penalty="annealed", results=tmp_path)
+    assert found.share == 1
+    assert "our penalty (annealed) against the paper's at 3 levels" in str(found)
+    picture = draw_frontier(path, tmp_path / "frontier.png", results=tmp_path)
+    assert picture.stat().st_size > 0
+
+
 def test_a_level_that_ours_never_reaches_is_lost(small, tmp_path):
     path = small()
     write(tmp_path, path, path_figures(lambda lam: 2.0, lambda lam: 0.5))

@@ -122,20 +122,23 @@ def test_trials_variants_and_penalties_have_files_of_their_own(small, tmp_path):
     reproduce(path, **only)
     reproduce(path, **only, epochs=1)
     reproduce(path, **only, penalty="ours")
+    reproduce(path, **only, penalty="annealed")
     reproduce(path, **only, variant="corrected")
     found = {str(file.relative_to(tmp_path / "small")) for file in (tmp_path / "small").rglob("*.jsonl")}
     assert found == {
         "as-published.paper.jsonl",
         "trial/as-published.paper.jsonl",
         "as-published.ours.jsonl",
+        "as-published.annealed.jsonl",
         "corrected.ours.jsonl",
     }
     published = RecordFile(tmp_path / "small" / "as-published.paper.jsonl").read()[0].values()
     ours = RecordFile(tmp_path / "small" / "as-published.ours.jsonl").read()[0].values()
+    annealed = RecordFile(tmp_path / "small" / "as-published.annealed.jsonl").read()[0].values()
     # Without a penalty its form does not matter; with one it does.
-    by_lam = [{r.lam: r.figures["nll"] for r in records} for records in (published, ours)]
-    assert by_lam[0][0.0] == by_lam[1][0.0]
-    assert by_lam[0][10.0] != by_lam[1][10.0]
+    by_lam = [{r.lam: r.figures["nll"] for r in records} for records in (published, ours, annealed)]
+    assert len({found[0.0] for found in by_lam}) == 1
+    assert len({found[10.0] for found in by_lam}) == 3
 
 
 def test_records_made_on_other_rows_are_replaced(small, tmp_path):
@@ -220,7 +223,7 @@ def test_a_record_says_where_it_comes_from(small, tmp_path):
     ("options", "message"),
     [
         ({"variant": "correct"}, "variant: expected as-published or corrected, got 'correct'"),
-        ({"penalty": "mine"}, "penalty: expected paper or ours, got 'mine'"),
+        ({"penalty": "mine"}, "penalty: expected paper or ours or annealed, got 'mine'"),
         ({"device": "tpu9"}, "device: expected a torch device"),
         ({"rows": ["nothing"]}, "rows: expected some of"),
         ({"epochs": 0}, "epochs: expected an integer of 1 or more"),

@@ -33,6 +33,7 @@ def changed(field, row, value):
         ({"learning_rate": NAN}, "learning_rate: expected a finite number above 0, got nan"),
         ({"weight_decay": -1.0}, "weight_decay: expected a finite number, zero or larger"),
         ({"clip_norm": INF}, "clip_norm: expected a finite number above 0"),
+        ({"first_temperature": 0}, "first_temperature: expected a finite number above 0, got 0"),
         ({"compile": "yes"}, "compile: expected True or False, got 'yes'"),
         ({"optimizer": "sgd"}, "optimizer: expected 'adam' or 'adamw', got 'sgd'"),
         ({"warm_up": -1}, "warm_up: expected an integer of 1 or more, got -1"),

@@ -24,7 +24,10 @@ Variant = Annotated[
 ]
 Penalty = Annotated[
     str | None,
-    typer.Option(help="paper or ours. By default the paper's as published, and ours corrected."),
+    typer.Option(
+        help="paper, ours or annealed (ours, its temperature falling). By default the paper's as published, and ours "
+        "corrected."
+    ),
 ]
 Epochs = Annotated[int | None, typer.Option(help="Other epochs than the table's: a trial, kept apart.")]
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
@@ -120,6 +123,7 @@ def compare(
       xcal compare gamma-censored --json
       xcal compare gamma-censored --markdown gamma.md --csv gamma.csv --picture gamma.png
       xcal compare gamma-censored --headline
+      xcal compare mnist-dense --headline --penalty annealed
       xcal compare gamma-censored --picture within.png --of dcal_within
     The picture shows both penalties where both have records, unless --penalty is given.
     """
@@ -148,7 +152,8 @@ def compare(
 
         from xcal.experiments.headline import headline as find
 
-        lead = find(table, variant=variant, epochs=epochs, results=results)
+        chosen = "annealed" if penalty == "annealed" else "ours"
+        lead = find(table, variant=variant, penalty=chosen, epochs=epochs, results=results)
         typer.echo(json.dumps(lead.as_dict(), indent=1) if as_json else str(lead))
     elif as_json:
         typer.echo(to_json(found))

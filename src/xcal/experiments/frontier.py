@@ -22,6 +22,8 @@ OF = {
 _PRINTED = {"color": "#7f7f7f", "marker": "s", "linestyle": ":", "label": "the paper's figures"}
 _PAPER = {"color": "#0072b2", "marker": "o", "linestyle": "-", "label": "X-CAL, the paper's penalty"}
 _OURS = {"color": "#d55e00", "marker": "^", "linestyle": "-", "label": "X-CAL, our penalty"}
+_ANNEALED = {"color": "#009e73", "marker": "s", "linestyle": "-", "label": "X-CAL, our penalty annealed"}
+_STYLES = {"paper": _PAPER, "ours": _OURS, "annealed": _ANNEALED}
 _MENDED = {"color": "#009e73", "marker": "*", "linestyle": "none", "label": "λ = 0, recalibrated", "markersize": 13}
 
 
@@ -55,7 +57,7 @@ def draw_frontier(
     spec = load_spec(table)
     if spec.kind != "path":
         fail("table", "a table of models, which has a frontier", spec.table)
-    wanted = ("paper", "ours") if penalty is None else (penalty,)
+    wanted = tuple(_STYLES) if penalty is None else (penalty,)
     found = [compare(table, variant=variant, penalty=p, epochs=epochs, results=results) for p in wanted]
     if not any(comparison.records for comparison in found):
         fail("results", "records to draw", f"none for {spec.table}, {found[0].variant}")
@@ -134,7 +136,7 @@ def _series(found: list[Comparison], row: str, of: str) -> list[Series]:
         points = [_means(comparison, row, lam, of) for lam in spec.lambdas]
         kept = [point for point in points if point is not None]
         if kept:
-            style = _PAPER if comparison.penalty == "paper" else _OURS
+            style = _STYLES[comparison.penalty]
             series.append(Series([d for d, _ in kept], [v for _, v in kept], style, points[0] is not None))
     # Without a penalty the two paths share their models: one of them will do.
     mended = (_means(comparison, row, 0.0, of, recalibrated=True) for comparison in found)

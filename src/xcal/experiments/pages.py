@@ -11,7 +11,6 @@ from xcal.experiments.headline import Headline, headline
 from xcal.experiments.render import as_csv, markdown
 from xcal.experiments.spec import Penalty, Variant, load_spec, table_names
 
-
 # Tables with test rows enough to tell two penalties apart, as the paper has them.
 _LARGE = ("gamma-censored", "gamma-uncensored", "mnist-censored", "mnist-uncensored")
 
@@ -39,9 +38,8 @@ def write_pages(results: PathLike) -> list[Path]:
         for of in OF:
             picture = folder / table / f"{variant}.{of}.png"
             written.append(draw_frontier(table, picture, of=of, variant=variant, results=folder))
-        lead = headline(table, variant=variant, results=folder)
-        if lead.levels:
-            heads.append(lead)
+        leads = (headline(table, variant=variant, penalty=p, results=folder) for p in ("ours", "annealed"))
+        heads += [lead for lead in leads if lead.levels]
     index = folder / "README.md"
     index.write_text(_index(found, heads), encoding="utf-8")
     return [*written, index]
@@ -81,13 +79,15 @@ def _index(found: list[Comparison], heads: list[Headline]) -> str:
             "At each level of D-calibration that the paper's penalty reaches: is the lowest NLL of our penalty lower, "
             "and its highest concordance higher, everything else equal?",
             "",
-            "| table | variant | levels | both | lower NLL | higher concordance |",
-            "|---|---|---|---|---|---|",
+            "| table | variant | penalty | levels | both | lower NLL | higher concordance |",
+            "|---|---|---|---|---|---|---|",
         ]
         for head in heads:
             shares = f"{head.share:.0%} | {head.share_nll:.0%} | {head.share_concordance:.0%}"
-            lines.append(f"| {head.table} | {head.variant} | {len(head.levels)} | {shares} |")
-        large = [head for head in heads if head.variant == "as-published" and head.table in _LARGE]
+            lines.append(f"| {head.table} | {head.variant} | {head.penalty} | {len(head.levels)} | {shares} |")
+        large = [
+            head for head in heads if head.table in _LARGE and (head.variant, head.penalty) == ("as-published", "ours")
+        ]
         levels = [level for head in large for level in head.levels]
         if levels:
             both = sum(level.both for level in levels)

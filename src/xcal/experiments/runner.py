@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -78,8 +78,9 @@ def reproduce(
         Only these; by default all of the table's.
     variant : {"as-published", "corrected"}, optional
         By default the table's.
-    penalty : {"paper", "ours"}, optional
-        By default the paper's for "as-published" and ours for "corrected".
+    penalty : {"paper", "ours", "annealed"}, optional
+        By default the paper's for "as-published" and ours for "corrected". The annealed one is ours with a temperature
+        that falls from 2 bin widths to 0.1.
     epochs
         Other epochs than the table's: a trial, whose records are kept apart.
     device
@@ -107,7 +108,7 @@ def reproduce(
 def chosen_variant(spec: Spec, variant: str | None, penalty: str | None) -> tuple[Variant, Penalty]:
     """Check variant and penalty, and fill in what was not given."""
     known: dict[str, Variant] = {"as-published": "as-published", "corrected": "corrected"}
-    penalties: dict[str, Penalty] = {"paper": "paper", "ours": "ours"}
+    penalties: dict[str, Penalty] = {name: name for name in get_args(Penalty)}
     if variant is not None and variant not in known:
         fail("variant", " or ".join(known), repr(variant))
     if penalty is not None and penalty not in penalties:
@@ -115,7 +116,7 @@ def chosen_variant(spec: Spec, variant: str | None, penalty: str | None) -> tupl
     chosen = spec.variant if variant is None else known[variant]
     if spec.kind != "path":
         # Both studies are about the paper's membership.
-        if penalty == "ours":
+        if penalty not in {None, "paper"}:
             fail("penalty", f"paper: {spec.table} is a study of the paper's penalty", repr(penalty))
         return chosen, "paper"
     return chosen, default_penalty(chosen) if penalty is None else penalties[penalty]
@@ -207,7 +208,7 @@ class _Run:
             objective=make_objective(row, self.variant),
             penalty=penalty,
             calibration_bins=self.spec.calibration_bins,
-            config=self.spec.training.config(),
+            config=self.spec.training.config(self.penalty),
             device=self.device,
             progress=bar.epoch,
         )

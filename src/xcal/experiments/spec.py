@@ -14,8 +14,10 @@ from xcal.calibration.softbins import SoftBins
 from xcal.training.config import TrainingConfig
 
 Variant = Literal["as-published", "corrected"]
-Penalty = Literal["paper", "ours"]
+Penalty = Literal["paper", "ours", "annealed"]
 Kind = Literal["path", "gamma-choice", "jensen-slack"]
+
+FIRST_TEMPERATURE = 2.0  # of the annealed penalty, in bin widths
 
 # Part of every hash: raise it when code changes what the same spec computes.
 METHOD = 1
@@ -56,9 +58,9 @@ class TrainingSpec:
     compile: bool = False
     tf32: bool = False
 
-    def config(self) -> TrainingConfig:
+    def config(self, penalty: Penalty = "paper") -> TrainingConfig:
         """Return the settings of `fit_path`."""
-        return TrainingConfig(**asdict(self))
+        return TrainingConfig(**asdict(self), first_temperature=FIRST_TEMPERATURE if penalty == "annealed" else None)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ class Spec:
             "kind": self.kind,
             "variant": variant,
             "variant_settings": _chosen(self.variants[variant]),
-            "penalty": [soft.membership, soft.temperature, soft.gamma, soft.censored, soft.estimator],
+            "penalty": [soft.membership, soft.temperature, soft.gamma, soft.censored, soft.estimator]
+            + ([FIRST_TEMPERATURE] if penalty == "annealed" else []),
             "calibration_bins": self.calibration_bins,
             "time_bins": self.time_bins if row.discrete else None,
             "data": _chosen(self.data),
@@ -173,8 +176,13 @@ class Spec:
 
 
 def soft_bins(penalty: Penalty, row: RowSpec) -> SoftBins:
-    """Return the penalty: the paper's, product membership with soft censored rows, or the default of `xcal`."""
-    return SoftBins("product", gamma=row.gamma, censored="soft") if penalty == "paper" else SoftBins()
+    """Return the penalty: the paper's, product membership with soft censored rows, or the default of `xcal`.
+
+    The "annealed" one is ours with a temperature that falls from 2 bin widths to the one returned.
+    """
+    if penalty == "paper":
+        return SoftBins("product", gamma=row.gamma, censored="soft")
+    return SoftBins(temperature=0.1) if penalty == "annealed" else SoftBins()
 
 
 def default_penalty(variant: Variant) -> Penalty:

@@ -11,6 +11,10 @@ Schedule = Literal["cosine", "linear"]
 Mode = Literal["auto", "stacked", "sequential"]
 
 
+# Temperatures on the way down. On a GPU the step is recorded anew at each of them.
+_TEMPERATURES = 10
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """Settings of `fit_path`; the defaults are those of the paper's gamma experiment.
@@ -31,6 +35,10 @@ class TrainingConfig:
         Learning rate by epoch: from `learning_rate` down towards zero along half a cosine or a line, or constant.
     warm_up : int
         Epochs at the start in which the rate rises to `learning_rate`, in equal steps.
+    first_temperature : float, optional
+        Temperature of the penalty's membership at the start, in bin widths. It falls in ten steps, by equal factors, to
+        that of the penalty (`SoftBins`). A wide membership leaves the gradient little noise and a narrow one the
+        result little bias: ``first_temperature=2.0`` with ``SoftBins(temperature=0.1)`` has both.
     clip_norm : float, optional
         Largest norm of one model's gradient; each model of a path is clipped on its own.
     patience : int, optional
@@ -61,6 +69,7 @@ class TrainingConfig:
     weight_decay: float = 0.0
     schedule: Schedule | None = None
     warm_up: int = 0
+    first_temperature: float | None = None
     clip_norm: float | None = None
     patience: int | None = None
     checkpoint_every: int = 10
@@ -77,8 +86,9 @@ class TrainingConfig:
             check_count("warm_up", self.warm_up)
         check_number("learning_rate", self.learning_rate, above_zero=True)
         check_number("weight_decay", self.weight_decay, above_zero=False)
-        if self.clip_norm is not None:
-            check_number("clip_norm", self.clip_norm, above_zero=True)
+        for name in ("clip_norm", "first_temperature"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), above_zero=True)
         if self.optimizer not in get_args(Optimizer):
             fail("optimizer", " or ".join(map(repr, get_args(Optimizer))), repr(self.optimizer))
         for name in ("compile", "cuda_graphs", "tf32"):
@@ -95,6 +105,13 @@ class TrainingConfig:
         if self.schedule == "cosine":
             return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
         return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
+
+    def temperature(self, epoch: int, last: float) -> float:
+        """Temperature of the penalty in an epoch, counted from 0, that ends at `last`."""
+        if self.first_temperature is None:
+            return last
+        step = epoch * _TEMPERATURES // self.epochs
+        return float(self.first_temperature * (last / self.first_temperature) ** (step / (_TEMPERATURES - 1)))
 
 
 def check_count(name: str, value: Any) -> None:

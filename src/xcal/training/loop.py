@@ -1,7 +1,9 @@
 """The training loop: K models at once, or one, by the same lines."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,8 @@ from xcal.training.result import Integers
 from xcal.training.stack import Stack, own_randomness
 from xcal.training.state import RunState
 from xcal.training.steps import Steps, make_optimizer, set_rate
+
+_log = logging.getLogger("xcal.training")
 
 
 def train_stack(
@@ -77,11 +81,14 @@ class _Run:
         self.problem, self.stack, self.seeds, self.config = problem, stack, seeds, config
         self.optimizer, self.state = optimizer, state
         self.order = self._order(state.epoch)
+        self.last_temperature = problem.penalty.temperature
         loss_of: LossFunction = problem.loss
         if config.compile:
             batch = problem.train.take(self.order[0].to(stack.flat.device))
             if has_convolutions(stack):
                 compile_network(stack, batch)
+            elif config.first_temperature is not None:
+                _log.warning("the loss is not compiled: its temperature changes")
             else:
                 loss_of = compiled_loss(problem, stack, batch)
         self.steps = Steps(problem.train, loss_of, problem.lambdas, stack, optimizer, clip=config.clip_norm)
@@ -92,6 +99,7 @@ class _Run:
     def epoch(self) -> None:
         """Train, validate, choose."""
         state, stack, steps, config = self.state, self.stack, self.steps, self.config
+        self._set_temperature()
         set_rate(self.optimizer, config.rate(state.epoch))
         before = stack.snapshot()
         steps.begin(self.order, torch.as_tensor(~state.stopped))
@@ -107,6 +115,16 @@ class _Run:
         state.epoch += 1
 
     tried = False
+
+    def _set_temperature(self) -> None:
+        """Give the penalty the temperature of the epoch; a recorded step has the old one in it."""
+        if self.config.first_temperature is None or self.last_temperature is None:
+            return
+        now = self.config.temperature(self.state.epoch, self.last_temperature)
+        if now != self.problem.penalty.temperature:
+            self.problem = replace(self.problem, penalty=replace(self.problem.penalty, temperature=now))
+            self.steps.loss_of = self.problem.loss
+            self.steps.graph, self.tried = None, False
 
     def _noise(self) -> list[list[int]] | None:
         """Seeds of an epoch's random numbers.

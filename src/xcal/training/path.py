@@ -127,6 +127,8 @@ def fit_path(
             fail("lambdas", "none beside target_dcal, which finds the weight itself", lambdas)
         lambdas = [1.0]
     check_number("dcal_floor", dcal_floor, above_zero=False)
+    if config.first_temperature is not None and penalty is not None and penalty.temperature is None:
+        fail("config.first_temperature", "None beside a penalty that has no temperature", config.first_temperature)
     where = chosen_device(device, train)
     rows, held_out = train.on("train", where), validation.on("validation", where)
     check_alike(rows, held_out)
