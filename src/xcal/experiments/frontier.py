@@ -22,7 +22,7 @@ OF = {
 _PRINTED = {"color": "#7f7f7f", "marker": "s", "linestyle": ":", "label": "the paper's figures"}
 _PAPER = {"color": "#0072b2", "marker": "o", "linestyle": "-", "label": "X-CAL, the paper's penalty"}
 _OURS = {"color": "#d55e00", "marker": "^", "linestyle": "-", "label": "X-CAL, our penalty"}
-_ANNEALED = {"color": "#009e73", "marker": "s", "linestyle": "-", "label": "X-CAL, our penalty annealed"}
+_ANNEALED = {"color": "#cc79a7", "marker": "D", "linestyle": "-", "label": "X-CAL, our penalty annealed"}
 _STYLES = {"paper": _PAPER, "ours": _OURS, "annealed": _ANNEALED}
 _MENDED = {"color": "#009e73", "marker": "*", "linestyle": "none", "label": "λ = 0, recalibrated", "markersize": 13}
 
@@ -118,8 +118,14 @@ def _legend(figure: Any, panels: Any) -> None:
         for label, handle in zip(labels, handles, strict=True):
             entries.setdefault(label, handle)
     title = "hollow: the lowest λ, where a line begins"
+    columns = len(entries) if len(entries) <= 5 else 3  # more do not fit beside each other
     figure.legend(
-        entries.values(), entries.keys(), title=title, loc="outside lower center", ncols=len(entries), frameon=False
+        entries.values(),
+        entries.keys(),
+        title=title,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
     )
 
 
