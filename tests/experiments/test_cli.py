@@ -67,6 +67,12 @@ def test_several_tables_in_one_go(xcal, small, tmp_path):
     assert code == 2
     assert err.startswith("error: table: expected one of")
     assert not (tmp_path / "s").exists()
+    # So is a penalty that one of them does not have.
+    study = small(('kind = "path"', 'kind = "jensen-slack"'), name="study.toml")
+    code, out, err = xcal("reproduce", paths[0], study, "--penalty", "ours", *only[:-1], tmp_path / "s")
+    assert code == 2
+    assert "is a study of the paper's penalty" in err
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(
@@ -80,6 +86,11 @@ def test_several_tables_in_one_go(xcal, small, tmp_path):
         (["reproduce", "gamma-censored", "--seeds", "a"], "error: seeds: expected whole numbers with commas"),
         (["reproduce", "gamma-censored", "--variant", "x"], "error: variant: expected as-published or corrected"),
         (["compare", "gamma-censored", "--penalty", "x"], "error: penalty: expected paper or ours"),
+        (
+            ["compare", "gamma-censored", "--penalty", "paper", "--headline"],
+            "error: penalty: expected ours or annealed",
+        ),
+        (["compare", "gamma-choice", "--headline"], "error: table: expected a table of models, which has a headline"),
     ],
 )
 def test_a_mistake_is_one_line(xcal, words, message):

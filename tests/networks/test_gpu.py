@@ -30,6 +30,12 @@ def convolution_and_rows(shape, n=40):
     return convolution, torch.randn(n, before, height, width, device="cuda", requires_grad=before > 1)
 
 
+def windows(y):
+    """The four values that each pooled one is made of."""
+    rows, columns = (size // 2 * 2 for size in y.shape[-2:])
+    return torch.stack([y[..., i:rows:2, j:columns:2] for i in (0, 1) for j in (0, 1)])
+
+
 def gradients(value, convolution, x):
     inputs = [*convolution.parameters(), *([x] if x.requires_grad else [])]
     return torch.autograd.grad(value, inputs)
@@ -55,16 +61,14 @@ def test_dropout_keeps_the_largest_of_four_that_is_left(shape, exact):
     rate = 0.3
     with torch.no_grad():
         pooled = pooled_block(x, convolution, rate) * (1 - rate)
-        y = relu(convolution(x))
-        rows, columns = (size // 2 * 2 for size in y.shape[-2:])
-        four = torch.stack([y[..., i:rows:2, j:columns:2] for i in (0, 1) for j in (0, 1)])
+        four = windows(relu(convolution(x)))
         ranked = four.sort(dim=0, descending=True).values
     # Four independent coins: the largest with probability 1 - p, the second with p (1 - p), and so on.
     above = (ranked > 0).all(0)
     assert int(above.sum()) > 1000
     for place in range(4):
         share = torch.isclose(pooled, ranked[place], rtol=1e-4)[above].double().mean()
-        assert float(share) == pytest.approx(rate**place * (1 - rate), abs=0.03)
+        assert float(share) == pytest.approx(rate**place * (1 - rate), rel=0.15, abs=0.004)
     assert bool((torch.isclose(pooled, four, rtol=1e-4, atol=1e-6).any(0) | (pooled == 0)).all())
 
 
@@ -72,25 +76,22 @@ def test_dropout_keeps_the_largest_of_four_that_is_left(shape, exact):
 def test_the_gradient_goes_where_the_value_came_from(shape, exact):
     convolution, x = convolution_and_rows(shape)
     rate = 0.3
+    pooled = pooled_block(x, convolution, rate)
+    # The value itself tells which of the four it is.
+    four = windows(relu(convolution(x)))
+    chosen = (four.detach() - pooled.detach() * (1 - rate)).abs().argmin(0, keepdim=True)
+    same = torch.where(pooled > 0, four.gather(0, chosen)[0] / (1 - rate), 0.0)
+    torch.testing.assert_close(pooled, same, rtol=1e-4, atol=1e-5)
+    weight = torch.randn_like(same)
+    expected = gradients((same * weight).sum(), convolution, x)
+    for one, other in zip(gradients((pooled * weight).sum(), convolution, x), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-2)
 
-    def value():
-        torch.cuda.manual_seed(3)
-        return pooled_block(x, convolution, rate)
 
-    weight = torch.randn_like(value())
-    found = gradients((value() * weight).sum(), convolution, x)[:2]
-    for parameter, gradient in zip(convolution.parameters(), found, strict=True):
-        step = 1e-4 * torch.randn_like(parameter)
-        with torch.no_grad():
-            parameter.add_(step)
-            up = (value().double() * weight).sum()
-            parameter.sub_(2 * step)
-            down = (value().double() * weight).sum()
-            parameter.add_(step)
-        expected = float((up - down) / 2)
-        assert float((gradient.double() * step).sum()) == pytest.approx(
-            expected, rel=0.02, abs=1e-4 * weight.numel() ** 0.5
-        )
+def test_nan_is_not_pooled_away():
+    convolution, x = convolution_and_rows(SHAPES[0])
+    x[0, 0, 10, 10] = float("nan")
+    assert bool(pooled_block(x, convolution, 0.0)[0].isnan().any())
 
 
 def test_dropout_is_drawn_anew_and_repeats_with_a_seed():

@@ -33,8 +33,10 @@ def test_it_falls_by_equal_factors_from_the_first_to_that_of_the_penalty():
     assert [found.count(step) for step in steps] == [3] * 10
     for one, other in pairwise(steps):
         assert other / one == pytest.approx(20 ** (-1 / 9))
-    # With few epochs it takes fewer steps, and starts at the first all the same.
-    assert TrainingConfig(epochs=1, first_temperature=2.0).temperature(0, 0.1) == 2.0
+    # With few epochs it takes fewer steps, and ends where it should all the same.
+    few = TrainingConfig(epochs=3, first_temperature=2.0)
+    assert [few.temperature(epoch, 0.1) for epoch in range(3)] == pytest.approx([2.0, 0.2**0.5, 0.1])
+    assert TrainingConfig(epochs=1, first_temperature=2.0).temperature(0, 0.1) == 0.1
     assert TrainingConfig(epochs=1).temperature(0, 0.1) == 0.1
 
 
@@ -76,8 +78,13 @@ def test_a_resumed_run_goes_on_at_its_temperature(tmp_path, mode):
 
 
 def test_a_penalty_without_temperature_is_refused():
-    with pytest.raises(ValueError, match=r"config.first_temperature: expected None beside a penalty that has no temp"):
+    with pytest.raises(ValueError, match=r"config.first_temperature: expected None: the penalty has none, got 2.0"):
         fitted(2.0, penalty=SoftBins("product", censored="soft"))
+
+
+def test_a_temperature_that_would_rise_is_refused():
+    with pytest.raises(ValueError, match=r"config.first_temperature: expected 0.1 or more, .* got 0.05"):
+        fitted(0.05)
 
 
 def test_a_loss_that_changes_is_not_compiled_and_that_is_said(caplog):

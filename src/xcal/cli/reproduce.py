@@ -25,8 +25,8 @@ Variant = Annotated[
 Penalty = Annotated[
     str | None,
     typer.Option(
-        help="paper, ours or annealed (ours, its temperature falling). By default the paper's as published, and ours "
-        "corrected."
+        help="paper, ours or annealed (ours, its temperature falling). By default the paper's with as-published, and "
+        "ours with corrected."
     ),
 ]
 Epochs = Annotated[int | None, typer.Option(help="Other epochs than the table's: a trial, kept apart.")]
@@ -57,16 +57,19 @@ def reproduce(
       xcal reproduce gamma-censored gamma-uncensored --penalty ours
       xcal reproduce gamma-censored --variant corrected
     """
+    from xcal.experiments.runner import chosen_variant
     from xcal.experiments.runner import reproduce as run
     from xcal.experiments.spec import load_spec
 
-    for table in tables:
-        load_spec(table)  # a typo in the last one should show before the first one is trained
     chosen: dict[str, Any] = {
         "rows": _words(rows),
         "lambdas": None if lambdas is None else [_number("lambdas", text) for text in _words(lambdas) or []],
         "seeds": None if seeds is None else [_whole("seeds", text) for text in _words(seeds) or []],
     }
+    for table in tables:  # what is wrong with the last one should show before the first one is trained
+        spec = load_spec(table)
+        spec.narrowed(**chosen, epochs=epochs)
+        chosen_variant(spec, variant, penalty)
     for table in tables:
         _tell(
             run(
@@ -125,7 +128,7 @@ def compare(
       xcal compare gamma-censored --headline
       xcal compare mnist-dense --headline --penalty annealed
       xcal compare gamma-censored --picture within.png --of dcal_within
-    The picture shows both penalties where both have records, unless --penalty is given.
+    The picture shows every penalty that has records, unless --penalty is given.
     """
     from xcal.experiments.comparison import compare as put_beside
     from xcal.experiments.render import as_csv
@@ -152,8 +155,7 @@ def compare(
 
         from xcal.experiments.headline import headline as find
 
-        chosen = "annealed" if penalty == "annealed" else "ours"
-        lead = find(table, variant=variant, penalty=chosen, epochs=epochs, results=results)
+        lead = find(table, variant=variant, penalty=penalty or "ours", epochs=epochs, results=results)
         typer.echo(json.dumps(lead.as_dict(), indent=1) if as_json else str(lead))
     elif as_json:
         typer.echo(to_json(found))
@@ -195,7 +197,7 @@ def _no_records(table: str, variant: str, penalty: str, epochs: int | None, resu
     """Say what to run, or which records there are."""
     trials = sorted((results / table / "trial").glob("*.jsonl"))
     asked = f"{table}, {variant}, penalty {penalty}" + ("" if epochs is None else f", {epochs} epochs")
-    hint = f"xcal reproduce {table} makes them"
+    hint = f"xcal reproduce {table} --variant {variant} --penalty {penalty} makes them"
     if trials and epochs is None:
         hint += f"; {trials[0].parent} holds trials with other epochs, which --epochs shows"
     raise ValueError(f"results: expected records of {asked} in {results}, got none ({hint})")

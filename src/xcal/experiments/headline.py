@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from xcal._checks import fail
 from xcal.experiments.comparison import Comparison, compare, figures_of
 from xcal.experiments.data import PathLike
 from xcal.experiments.render import without_nan
+from xcal.experiments.spec import load_spec
 
 # The corrected log-normal is held to beat the published one up to here.
 _LARGEST_LAMBDA = 100.0
@@ -127,6 +129,11 @@ def headline(
     below are taken. Both sides choose from their path in the same way, so that two equal paths give a share of 0. A
     level below twice the floor counts as twice the floor: three seeds cannot tell such a model from a perfect one.
     """
+    spec = load_spec(table)
+    if spec.kind != "path":
+        fail("table", "a table of models, which has a headline", spec.table)
+    if penalty == "paper":
+        fail("penalty", "ours or annealed, to be compared with the paper's", repr(penalty))
     paper = compare(table, variant=variant, penalty="paper", epochs=epochs, results=results)
     ours = compare(table, variant=paper.variant, penalty=penalty, epochs=epochs, results=results)
     levels = []

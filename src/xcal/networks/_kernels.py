@@ -8,6 +8,12 @@ _ROUNDS = tl.constexpr(7)
 
 
 @triton.jit
+def _larger(a, b):
+    """Maximum, or NaN where one of them is: a network that breaks must be seen to."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def _largest_kept(a, b, c, d, seed, places, rate, DROPOUT: tl.constexpr):
     """ReLU and dropout of four values, then the largest, not yet rescaled; and which it is, 4 where nothing is left."""
     if DROPOUT:
@@ -16,7 +22,7 @@ def _largest_kept(a, b, c, d, seed, places, rate, DROPOUT: tl.constexpr):
         b = tl.where(r1 >= rate, b, 0.0)
         c = tl.where(r2 >= rate, c, 0.0)
         d = tl.where(r3 >= rate, d, 0.0)
-    best = tl.maximum(tl.maximum(tl.maximum(a, b), tl.maximum(c, d)), 0.0)
+    best = _larger(_larger(_larger(a, b), _larger(c, d)), 0.0)
     which = tl.where(a == best, 0, tl.where(b == best, 1, tl.where(c == best, 2, 3)))
     return best, tl.where(best > 0, which, 4)
 

@@ -110,8 +110,11 @@ class TrainingConfig:
         """Temperature of the penalty in an epoch, counted from 0, that ends at `last`."""
         if self.first_temperature is None:
             return last
-        step = epoch * _TEMPERATURES // self.epochs
-        return float(self.first_temperature * (last / self.first_temperature) ** (step / (_TEMPERATURES - 1)))
+        steps = min(_TEMPERATURES, self.epochs)
+        if steps == 1:
+            return last
+        share = (epoch * steps // self.epochs) / (steps - 1)
+        return float(self.first_temperature * (last / self.first_temperature) ** share)
 
 
 def check_count(name: str, value: Any) -> None:

@@ -118,7 +118,7 @@ class _Run:
 
     def _set_temperature(self) -> None:
         """Give the penalty the temperature of the epoch; a recorded step has the old one in it."""
-        if self.config.first_temperature is None or self.last_temperature is None:
+        if self.config.first_temperature is None or self.last_temperature is None or not self.problem.penalised:
             return
         now = self.config.temperature(self.state.epoch, self.last_temperature)
         if now != self.problem.penalty.temperature:

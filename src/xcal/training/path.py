@@ -127,8 +127,12 @@ def fit_path(
             fail("lambdas", "none beside target_dcal, which finds the weight itself", lambdas)
         lambdas = [1.0]
     check_number("dcal_floor", dcal_floor, above_zero=False)
-    if config.first_temperature is not None and penalty is not None and penalty.temperature is None:
-        fail("config.first_temperature", "None beside a penalty that has no temperature", config.first_temperature)
+    soft = penalty or SoftBins()
+    if config.first_temperature is not None and not (soft.temperature or float("inf")) <= config.first_temperature:
+        expected = (
+            f"{soft.temperature} or more, where the penalty ends" if soft.temperature else "None: the penalty has none"
+        )
+        fail("config.first_temperature", expected, config.first_temperature)
     where = chosen_device(device, train)
     rows, held_out = train.on("train", where), validation.on("validation", where)
     check_alike(rows, held_out)
@@ -138,7 +142,7 @@ def fit_path(
     problem = Problem(
         placed,
         objective,
-        penalty or SoftBins(),
+        soft,
         edges,
         grid,
         rows,
