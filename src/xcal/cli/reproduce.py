@@ -16,7 +16,7 @@ _TABLES = (
 Table = Annotated[str, typer.Argument(help=f"One of {_TABLES}, or the path of a spec of your own (.toml).")]
 Tables = Annotated[
     list[str],
-    typer.Argument(help=f"One or more of {_TABLES}, or paths of specs of your own (.toml).", metavar="TABLE..."),
+    typer.Argument(help=f"One or more of {_TABLES}, or paths of specs of your own (.toml).", metavar="TABLE"),
 ]
 Variant = Annotated[
     str | None,
