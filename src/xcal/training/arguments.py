@@ -55,6 +55,17 @@ def check_kinds(
         fail("mode", " or ".join(map(repr, get_args(Mode))), repr(mode))
 
 
+def check_temperature(config: TrainingConfig, penalty: SoftBins) -> None:
+    """Check that a temperature that is to fall starts above where it ends."""
+    first, last = config.first_temperature, penalty.temperature
+    if first is None:
+        return
+    if last is None:
+        fail("config.first_temperature", "None: the penalty has none", first)
+    if first < last:
+        fail("config.first_temperature", f"{last} or more, where the penalty ends", first)
+
+
 def checked_lambdas(values: Any) -> list[float]:
     """Lambdas as a list of finite numbers, zero or larger."""
     try:

@@ -22,6 +22,7 @@ from xcal.training.arguments import (
     check_alike,
     check_kinds,
     check_outputs,
+    check_temperature,
     checked_lambdas,
     checked_seeds,
     chosen_device,
@@ -128,11 +129,7 @@ def fit_path(
         lambdas = [1.0]
     check_number("dcal_floor", dcal_floor, above_zero=False)
     soft = penalty or SoftBins()
-    if config.first_temperature is not None and not (soft.temperature or float("inf")) <= config.first_temperature:
-        expected = (
-            f"{soft.temperature} or more, where the penalty ends" if soft.temperature else "None: the penalty has none"
-        )
-        fail("config.first_temperature", expected, config.first_temperature)
+    check_temperature(config, soft)
     where = chosen_device(device, train)
     rows, held_out = train.on("train", where), validation.on("validation", where)
     check_alike(rows, held_out)
