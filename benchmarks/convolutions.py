@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.measure import side_by_side
+from benchmarks.measure import recorded, side_by_side
 from xcal.networks import PaperCNN
 
 IMAGES, BINS, DROPOUT, STEPS = 5000, 50, 0.2, 50
@@ -42,21 +42,12 @@ def step_of(network: nn.Module, x: Tensor, label: Tensor, *, compiled: bool) -> 
     return step
 
 
-def recorded(step: Callable[[], None]) -> Callable[[], None]:
-    """Record a step as a CUDA graph and make a run of many."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+def many(replay: Callable[[], None]) -> Callable[[], None]:
+    """Make a run of many steps, long enough to be timed."""
 
     def run() -> None:
         for _ in range(STEPS):
-            graph.replay()
+            replay()
 
     return run
 
@@ -75,7 +66,7 @@ def main() -> None:
         "torch's layers, compiled": step_of(plain().cuda(), x, label, compiled=True),
         "PaperCNN": ours,
     }
-    times = side_by_side({name: recorded(step) for name, step in steps.items()}, cuda=True)
+    times = side_by_side({name: many(recorded(step)) for name, step in steps.items()}, cuda=True)
     for name, seconds in times.items():
         print(f"{name:26s} {1e3 * seconds / STEPS:6.2f} ms a step, ratio {times['PaperCNN'] / seconds:.2f}")
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:

@@ -38,6 +38,22 @@ def side_by_side(runs: dict[str, Callable[[], Any]], *, rounds: int = 5, cuda: b
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
+def recorded(step: Callable[[], Any]) -> Callable[[], None]:
+    """Record a step as a CUDA graph, after warming up, and return what replays it."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 def _resident() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()

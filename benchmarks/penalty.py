@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from benchmarks.measure import extra_bytes, median_seconds, side_by_side
+from benchmarks.measure import extra_bytes, median_seconds, recorded, side_by_side
 from xcal import XCALLoss
 from xcal.calibration import unchecked_penalty
 
@@ -93,17 +93,7 @@ def gpu_bytes(run: Callable[[], Tensor]) -> int:
 
 def captured(loss: XCALLoss, u: Tensor, event: Tensor) -> Callable[[], None]:
     """Capture the same step as a CUDA graph, as a training loop runs it: no Python, no look at the values."""
-    run = step(lambda x, e: unchecked_penalty(x, e, loss.edges, loss.spec), u, event)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run()
-    return graph.replay
+    return recorded(step(lambda x, e: unchecked_penalty(x, e, loss.edges, loss.spec), u, event))
 
 
 def on_gpu(n: int, n_bins: int) -> None:

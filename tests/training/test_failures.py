@@ -248,8 +248,9 @@ def swapped(rows):
     ],
 )
 def test_a_checkpoint_of_a_run_that_differs_in_one_thing_is_refused(make, rows, objective, message, tmp_path):
-    relu = lambda: Wider(torch.nn.ReLU)  # noqa: E731
-    fit_path(relu, LOGNORMAL, ROWS, HELD_OUT, objective=plain, config=CONFIG, checkpoint=tmp_path)
+    fit_path(
+        lambda: Wider(torch.nn.ReLU), LOGNORMAL, ROWS, HELD_OUT, objective=plain, config=CONFIG, checkpoint=tmp_path
+    )
     with pytest.raises(ValueError, match=f"made with another {message}$"):
         fit_path(make, LOGNORMAL, rows, HELD_OUT, objective=objective, config=CONFIG, checkpoint=tmp_path)
 

@@ -285,7 +285,7 @@ def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: TensorRows) -> L
     try:
         with torch.no_grad():
             probe.forward(rows.x[:2].unsqueeze(0), training=False)
-    except (RuntimeError, ValueError, NotImplementedError) as error:
+    except (RuntimeError, ValueError, NotImplementedError) as error:  # what vmap raises for what it cannot batch
         _log.info("models are trained one after another, as the network cannot be stacked: %s", error)
         return "sequential"
     return "stacked"
