@@ -7,6 +7,7 @@ from torch import nn
 from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower
 
 SHARED = MLP(3, 1)
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,32 @@ def test_dropout_before_max_pooling_makes_the_maps_larger_in_training():
     torch.manual_seed(0)
     assert growth(PaperCNN(3, head=(), dropout=0.2).convolutions, 1) > 1.15
     assert growth(PaperCNN(3, head=(), dropout=0.2).convolutions, 3) > 1.5
-    # Average pooling does not, nor does dropout of whole channels.
+    # Average pooling does not, nor does dropout of whole channels; what is left after three blocks is the noise of ReLU.
     assert growth(PublishedCNN(3, head=(), dropout=0.2).body, 4) == pytest.approx(1, abs=0.05)
+    whole = PaperCNN(3, head=(), dropout=0.2, released_dropout=True).convolutions
+    assert growth(whole, 1) == pytest.approx(1, abs=0.05)
+    assert growth(whole, 3) < 1.35
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_released_dropout_drops_whole_channels_and_scales_the_others(device):
+    torch.manual_seed(0)
+    block = PaperCNN(3, dropout=0.2, released_dropout=True).convolutions[0].to(device)
+    x = torch.rand(500, 1, 28, 28, device=device)
+    with torch.no_grad():
+        used, training = block.eval()(x), block.train()(x)
+    dropped = (training == 0).all(-1).all(-1) & (used > 0).any(-1).any(-1)
+    share = float(dropped.sum() / (used > 0).any(-1).any(-1).sum())
+    assert share == pytest.approx(0.2, abs=0.02)
+    kept = ~dropped[..., None, None]
+    torch.testing.assert_close(training, torch.where(kept, used / 0.8, 0.0))
+
+
+def test_released_dropout_spares_the_output():
+    kinds = [type(module).__name__ for module in PaperCNN(3, dropout=0.1, released_dropout=True).body]
+    dense = ["Linear", "ReLU", "Dropout"]
+    assert kinds == ["Flatten", *dense, *dense, "Linear", "ReLU"]
+    assert [type(module).__name__ for module in PaperCNN(3, dropout=0.1).body] == ["Flatten", *dense, *dense, *dense]
 
 
 def test_the_published_network_layer_by_layer():

@@ -59,7 +59,14 @@ def make_network(row: RowSpec, settings: VariantSpec, shape: tuple[int, ...], n_
     make: MakeNetwork
     if row.network == "cnn":
         channels, height, across = shape
-        make = partial(PaperCNN, width, (channels, height, across), head=row.hidden, dropout=row.dropout)
+        make = partial(
+            PaperCNN,
+            width,
+            (channels, height, across),
+            head=row.hidden,
+            dropout=row.dropout,
+            released_dropout=row.released_dropout,
+        )
     elif row.network == "published-cnn":
         make = partial(PublishedCNN, width, head=row.hidden, dropout=row.dropout)
     elif row.network == "mlp":

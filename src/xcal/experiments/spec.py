@@ -80,7 +80,7 @@ class VariantSpec:
 
 @dataclass(frozen=True)
 class RowSpec:
-    """One model of a table."""
+    """One model of a table; for `released_dropout` see `PaperCNN`."""
 
     name: str
     label: str
@@ -90,6 +90,7 @@ class RowSpec:
     interpolation: Literal["step", "linear"] | None = None
     hidden: tuple[int, ...] = ()
     dropout: float = 0.0
+    released_dropout: bool = False
     gamma: float | None = None
 
     def __post_init__(self) -> None:

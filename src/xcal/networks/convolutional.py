@@ -34,6 +34,9 @@ class PaperCNN(nn.Module):
     dropout
         After every ReLU, and before pooling, as the text says. Pooling then picks the largest of what is left, scaled
         up by 1 / (1 - dropout): maps are larger in training than in use.
+    released_dropout
+        Dropout as in the layers of the released code, which the text leaves open: whole channels of a map, which
+        pooling leaves as large as they are, and none before the output.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class PaperCNN(nn.Module):
         channels: Sequence[int] = (32, 64, 128, 256),
         head: Sequence[int] = (512, 1024, 1024),
         dropout: float = 0.0,
+        released_dropout: bool = False,
     ) -> None:
         super().__init__()
         check_dropout(dropout)
@@ -62,16 +66,13 @@ class PaperCNN(nn.Module):
             if min(height, width) < 1:
                 fail("image", f"an image large enough for {len(channels)} convolutions", image)
             pooled = min(height, width) >= _POOL
-            convolutions.append(_Block(before, after, pooled=pooled, dropout=dropout))
+            convolutions.append(_Block(before, after, pooled=pooled, dropout=dropout, whole=released_dropout))
             if pooled:
                 height, width = height // _POOL, width // _POOL
             before = after
-        layers: list[nn.Module] = []
         sizes = [before * height * width, *check_sizes("head", head)]
-        for fan_in, fan_out in pairwise(sizes):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(dropout)]
         self.convolutions = nn.Sequential(*convolutions)
-        self.body = nn.Sequential(nn.Flatten(start_dim=-3), *layers)
+        self.body = nn.Sequential(nn.Flatten(start_dim=-3), *_hidden(sizes, dropout, last=not released_dropout))
         self.output = nn.Linear(sizes[-1], check_size("n_outputs", n_outputs))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -83,31 +84,42 @@ class PaperCNN(nn.Module):
 class _Block(nn.Module):
     """Convolution, ReLU, dropout, max-pooling.
 
-    Without dropout pooling comes first: both orders give the same, and the pooled map is a quarter of the work. On a
-    GPU everything after the convolution is one pass (`_pooled`).
+    Without dropout pooling comes before ReLU, and with dropout of whole channels before that too: the order changes
+    nothing, and the pooled map is a quarter of the work. On a GPU everything after the convolution is one pass
+    (`_pooled`).
     """
 
-    def __init__(self, before: int, after: int, *, pooled: bool, dropout: float) -> None:
+    def __init__(self, before: int, after: int, *, pooled: bool, dropout: float, whole: bool) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(before, after, _KERNEL)
-        self.dropout = nn.Dropout(dropout)
-        self.pooled = pooled
+        self.dropout: nn.Module = nn.Dropout2d(dropout) if whole else nn.Dropout(dropout)
+        self.rate = 0.0 if whole else dropout  # of single values, which pooling must not come before
+        self.whole, self.pooled = whole, pooled
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., before, height, width)`` to ``(..., after, smaller, smaller)``."""
-        rate = self.dropout.p if self.training else 0.0
+        rate = self.rate if self.training else 0.0
+        y: Tensor
         if self.pooled and x.ndim == 4 and kernels_usable(x) and kernels_usable(self.convolution.weight):
-            return pooled_block(x, self.convolution, rate)
-        y = self.convolution(x)
-        if not self.pooled:
-            return self._activated(y)
-        if rate > 0:
-            return max_pool2d(self._activated(y), _POOL)
-        return relu(max_pool2d(y, _POOL))
+            y = pooled_block(x, self.convolution, rate)
+        else:
+            y = self.convolution(x)
+            if self.pooled and rate > 0:
+                return max_pool2d(self._dropped(relu(y)), _POOL)
+            y = relu(max_pool2d(y, _POOL)) if self.pooled else relu(y)
+        return y if self.pooled and not self.whole else self._dropped(y)
 
-    def _activated(self, x: Tensor) -> Tensor:
-        activated: Tensor = self.dropout(relu(x))
-        return activated
+    def _dropped(self, x: Tensor) -> Tensor:
+        result: Tensor = self.dropout(x)
+        return result
+
+
+def _hidden(sizes: Sequence[int], dropout: float, *, last: bool) -> list[nn.Module]:
+    """Dense layers with ReLU and dropout; after the last of them only if `last`."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        layers += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(dropout)]
+    return layers if last else layers[:-1]
 
 
 class PublishedCNN(nn.Module):
@@ -137,10 +149,7 @@ class PublishedCNN(nn.Module):
             layers += [nn.Conv2d(before, after, 5), nn.ReLU(), nn.Dropout2d(dropout), nn.AvgPool2d(_POOL)]
         layers += [nn.Conv2d(128, 256, 4), nn.ReLU(), nn.Flatten(start_dim=-3)]
         sizes = [256, *check_sizes("head", head)]
-        for fan_in, fan_out in pairwise(sizes):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(dropout)]
-        if len(sizes) > 1:
-            layers.pop()
+        layers += _hidden(sizes, dropout, last=False)
         self.body = nn.Sequential(*layers)
         self.output = nn.Linear(sizes[-1], check_size("n_outputs", n_outputs))
 
