@@ -208,7 +208,19 @@ def test_a_level_that_ours_never_reaches_is_lost(small, tmp_path):
 
     write(tmp_path, path, blunt, penalty="ours")
     found = headline(path, results=tmp_path)
-    assert found.share == found.share_nll == found.share_concordance == 0
+    assert found.share == found.share_nll == found.share_concordance == found.share_matched == 0
+
+
+@pytest.mark.parametrize(
+    ("nll", "concordance", "matched"), [(1.04, 0.79, 1), (0.5, 0.9, 1), (1.06, 0.9, 0), (0.5, 0.77, 0)]
+)
+def test_a_level_is_matched_by_the_rule_of_the_tables(small, tmp_path, nll, concordance, matched):
+    path = small()
+    write(tmp_path, path, path_figures(lambda lam: 1.0, lambda lam: 0.8))
+    write(tmp_path, path, path_figures(lambda lam: nll, lambda lam: concordance), penalty="ours")
+    found = headline(path, results=tmp_path)
+    assert found.share_matched == matched
+    assert f"concordance within .02): {matched:.0%}" in str(found)
 
 
 def test_between_two_lambdas_the_path_is_a_line(small, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import fail
-from xcal.experiments.comparison import Comparison, compare, figures_of
+from xcal.experiments.comparison import Comparison, compare, figures_of, mark_concordance, mark_nll
 from xcal.experiments.data import PathLike
 from xcal.experiments.render import without_nan
 from xcal.experiments.spec import load_spec
@@ -48,6 +48,15 @@ class Level:
         """Whether ours has the lower NLL and the higher concordance."""
         return self.our_nll < self.nll and self.our_concordance > self.concordance
 
+    @property
+    def matched(self) -> bool:
+        """Whether ours is matched or better on both, by the rule of the tables: NLL within .05, concordance within .02."""
+        marks = (
+            mark_nll(self.our_nll, math.nan, self.nll),
+            mark_concordance(self.our_concordance, 0.0, self.concordance),
+        )
+        return not math.isnan(self.our_nll) and "worse" not in marks
+
 
 @dataclass(frozen=True)
 class Headline:
@@ -68,6 +77,11 @@ class Headline:
         return _share([level.both for level in self.levels])
 
     @property
+    def share_matched(self) -> float:
+        """Share of levels at which ours is matched or better on both."""
+        return _share([level.matched for level in self.levels])
+
+    @property
     def share_nll(self) -> float:
         """Share of levels at which ours has the lower NLL."""
         return _share([level.our_nll < level.nll for level in self.levels])
@@ -79,13 +93,13 @@ class Headline:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        shares = {name: getattr(self, name) for name in ("share", "share_nll", "share_concordance")}
+        shares = {name: getattr(self, name) for name in ("share", "share_matched", "share_nll", "share_concordance")}
         found = {
             "table": self.table,
             "variant": self.variant,
             "penalty": self.penalty,
             **shares,
-            "levels": [asdict(v) | {"both": v.both} for v in self.levels],
+            "levels": [asdict(v) | {"both": v.both, "matched": v.matched} for v in self.levels],
         }
         return dict(without_nan(found | {"lognormal": self.lognormal}))
 
@@ -94,6 +108,7 @@ class Headline:
             f"{self.table}, {self.variant}: our penalty{'' if self.penalty == 'ours' else f' ({self.penalty})'} "
             f"against the paper's at {len(self.levels)} levels of D-cal",
             f"  lower NLL and higher concordance: {self.share:.0%}",
+            f"  matched or better on both (NLL within .05, concordance within .02): {self.share_matched:.0%}",
             f"  lower NLL: {self.share_nll:.0%}, higher concordance: {self.share_concordance:.0%}",
         ]
         for row in dict.fromkeys(level.row for level in self.levels):
