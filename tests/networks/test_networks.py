@@ -100,7 +100,7 @@ def test_dropout_before_max_pooling_makes_the_maps_larger_in_training():
     torch.manual_seed(0)
     assert growth(PaperCNN(3, head=(), dropout=0.2).convolutions, 1) > 1.15
     assert growth(PaperCNN(3, head=(), dropout=0.2).convolutions, 3) > 1.5
-    # Average pooling does not, nor does dropout of whole channels; what is left after three blocks is the noise of ReLU.
+    # Average pooling does not, nor does dropout of whole channels; after three blocks ReLU has added its noise.
     assert growth(PublishedCNN(3, head=(), dropout=0.2).body, 4) == pytest.approx(1, abs=0.05)
     whole = PaperCNN(3, head=(), dropout=0.2, released_dropout=True).convolutions
     assert growth(whole, 1) == pytest.approx(1, abs=0.05)

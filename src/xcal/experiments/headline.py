@@ -50,7 +50,7 @@ class Level:
 
     @property
     def matched(self) -> bool:
-        """Whether ours is matched or better on both, by the rule of the tables: NLL within .05, concordance within .02."""
+        """Whether ours is matched or better on both, by the rule of the tables."""
         marks = (
             mark_nll(self.our_nll, math.nan, self.nll),
             mark_concordance(self.our_concordance, 0.0, self.concordance),
