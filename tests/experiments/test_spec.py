@@ -7,8 +7,9 @@ import pytest
 from xcal.calibration import SoftBins
 from xcal.experiments import load_spec, table_names
 from xcal.experiments.comparison import METRICS
+from xcal.experiments.models import make_network
 from xcal.experiments.paper import paper_figures
-from xcal.experiments.spec import soft_bins
+from xcal.experiments.spec import VariantSpec, soft_bins
 
 LAMBDAS = (0, 1, 5, 10, 50, 100, 500, 1000)
 
@@ -63,7 +64,7 @@ def test_the_network_of_the_published_code_is_all_that_changes(table):
     assert (text.data, text.lambdas) == (code.data, code.lambdas)
     for one, other in zip(text.rows, code.rows, strict=True):
         assert (one.network, other.network) == ("cnn", "published-cnn")
-        assert replace(other, network="cnn", hidden=one.hidden) == one
+        assert replace(other, network="cnn", hidden=one.hidden, released_dropout=True) == one
 
 
 def test_dropout_of_mnist_is_that_of_the_appendix():
@@ -73,6 +74,15 @@ def test_dropout_of_mnist_is_that_of_the_appendix():
     }
     assert dropout["censored"] == {"categorical": 0.1, "mtlr": 0.2, "lognormal": 0.1}
     assert dropout["uncensored"] == {"categorical": 0.2, "mtlr": 0.2, "lognormal": 0.1}
+
+
+def test_mnist_drops_whole_channels_as_the_released_layers_do():
+    for table in ("censored", "uncensored"):
+        for row in load_spec(f"mnist-{table}").rows:
+            network = make_network(row, VariantSpec(), (1, 28, 28), 3)()
+            kinds = {type(module).__name__ for module in network.modules() if "Dropout" in type(module).__name__}
+            # The linear head of MTLR has nothing to drop.
+            assert kinds == ({"Dropout2d", "Dropout"} if row.hidden else {"Dropout2d"})
 
 
 def test_penalties():
