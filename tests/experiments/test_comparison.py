@@ -310,7 +310,7 @@ def test_pages_of_all_records(tmp_path):
         "| [Gamma simulation, censored](gamma-censored/as-published.paper.md) | as-published | paper | 1.00 |" in index
     )
     # The same figures twice: nothing is strictly lower or higher anywhere.
-    assert "Gamma and MNIST tables together, as published: 0 of 42 levels, 0%." in index
+    assert "together, as published: both at 0 of 42 levels, 0%; matched or better at 42." in index
 
 
 def test_pages_of_nothing(tmp_path):
