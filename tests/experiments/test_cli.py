@@ -50,10 +50,21 @@ def test_from_nothing_to_a_table(xcal, small, tmp_path):
     assert code == 0
     assert out == ""
     assert all(file.stat().st_size > 0 for file in files.values())
+    # A headline needs the records of both penalties.
+    code, out, err = xcal("compare", *words, "--headline")
+    assert code == 2
+    assert "expected records of small, as-published, penalty ours" in err
+    xcal("reproduce", *words, *only, "--penalty", "ours")
     code, out, _ = xcal("compare", *words, "--headline")
-    assert "our penalty against the paper's at 0 levels" in out
+    assert "our penalty against the paper's at 2 levels" in out
     code, out, _ = xcal("compare", *words, "--headline", "--json")
-    assert json.loads(out)["levels"] == []
+    assert len(json.loads(out)["levels"]) == 2
+
+
+def test_the_hint_of_a_trial_without_records_names_its_epochs(xcal, small, tmp_path):
+    code, _, err = xcal("compare", small(), "--epochs", "7", "--results", tmp_path)
+    assert code == 2
+    assert "--penalty paper --epochs 7 makes them" in err
 
 
 def test_several_tables_in_one_go(xcal, small, tmp_path):

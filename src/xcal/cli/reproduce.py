@@ -105,9 +105,12 @@ def compare(
     penalty: Penalty = None,
     epochs: Epochs = None,
     results: Results = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print score and cells as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print score and cells (or the headline) as JSON.")] = False,
     headline: Annotated[
-        bool, typer.Option("--headline", help="Print how our penalty fares against the paper's.")
+        bool,
+        typer.Option(
+            "--headline", help="Print how our penalty (or --penalty) fares against the paper's at equal D-cal."
+        ),
     ] = False,
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write one line a cell as CSV.")] = None,
@@ -155,6 +158,9 @@ def compare(
 
         from xcal.experiments.headline import headline as find
 
+        for kind in ("paper", penalty or "ours") if found.spec.kind == "path" else ():
+            if not put_beside(table, variant=found.variant, penalty=kind, epochs=epochs, results=results).records:
+                _no_records(found.spec.table, found.variant, kind, epochs, results)
         lead = find(table, variant=variant, penalty=penalty or "ours", epochs=epochs, results=results)
         typer.echo(json.dumps(lead.as_dict(), indent=1) if as_json else str(lead))
     elif as_json:
@@ -197,7 +203,8 @@ def _no_records(table: str, variant: str, penalty: str, epochs: int | None, resu
     """Say what to run, or which records there are."""
     trials = sorted((results / table / "trial").glob("*.jsonl"))
     asked = f"{table}, {variant}, penalty {penalty}" + ("" if epochs is None else f", {epochs} epochs")
-    hint = f"xcal reproduce {table} --variant {variant} --penalty {penalty} makes them"
+    trial = "" if epochs is None else f" --epochs {epochs}"
+    hint = f"xcal reproduce {table} --variant {variant} --penalty {penalty}{trial} makes them"
     if trials and epochs is None:
         hint += f"; {trials[0].parent} holds trials with other epochs, which --epochs shows"
     raise ValueError(f"results: expected records of {asked} in {results}, got none ({hint})")

@@ -141,8 +141,9 @@ def headline(
     For every row and every lambda above 0, the D-calibration of the paper's penalty (mean over seeds) is a level. A
     path is read as straight lines between neighbouring lambdas, in the logarithm of D-calibration, because two
     penalties never stop at the same level; of each penalty the lowest NLL and the highest concordance at that level or
-    below are taken. Both sides choose from their path in the same way, so that two equal paths give a share of 0. A
-    level below twice the floor counts as twice the floor: three seeds cannot tell such a model from a perfect one.
+    below are taken. Both sides choose from their path in the same way, so that two equal paths give a share of 0,
+    and 1 of matched or better. A level below twice the floor counts as twice the floor: a few seeds cannot tell such a
+    model from a perfect one.
     """
     spec = load_spec(table)
     if spec.kind != "path":

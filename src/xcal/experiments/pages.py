@@ -77,8 +77,8 @@ def _index(found: list[Comparison], heads: list[Headline]) -> str:
             "## Our penalty against the paper's",
             "",
             "At each level of D-calibration that the paper's penalty reaches: is the lowest NLL of our penalty lower, "
-            "and its highest concordance higher, everything else equal? Matched or better: neither is worse "
-            "by more than a cell may be (.05 and .02).",
+            "and its highest concordance higher, everything else equal? Matched or better: NLL not higher by "
+            "more than .05, concordance not lower by more than .02.",
             "",
             "| table | variant | penalty | levels | both | lower NLL | higher concordance | matched or better |",
             "|---|---|---|---|---|---|---|---|",

@@ -32,11 +32,11 @@ class PaperCNN(nn.Module):
     head
         Hidden units after them; ``()`` is the linear head of the paper's MTLR.
     dropout
-        After every ReLU, and before pooling, as the text says. Pooling then picks the largest of what is left, scaled
-        up by 1 / (1 - dropout): maps are larger in training than in use.
+        Of single values, after every ReLU and before pooling, as the text says. Pooling then picks the largest of what
+        is left, scaled up by 1 / (1 - dropout): maps are larger in training than in use.
     released_dropout
-        Dropout as in the layers of the released code, which the text leaves open: whole channels of a map, which
-        pooling leaves as large as they are, and none before the output.
+        What is dropped the text leaves open. With this it is what the layers of the released code drop: whole channels
+        of a map, which pooling leaves as large as they are, and nothing after the last hidden layer of the head.
 
     Examples
     --------
@@ -84,9 +84,8 @@ class PaperCNN(nn.Module):
 class _Block(nn.Module):
     """Convolution, ReLU, dropout, max-pooling.
 
-    Without dropout pooling comes before ReLU, and with dropout of whole channels before that too: the order changes
-    nothing, and the pooled map is a quarter of the work. On a GPU everything after the convolution is one pass
-    (`_pooled`).
+    Where no single values are dropped, pooling comes first: the order changes nothing, and the pooled map is a quarter
+    of the work. On a GPU bias, ReLU, dropout of single values and pooling are one pass (`_pooled`).
     """
 
     def __init__(self, before: int, after: int, *, pooled: bool, dropout: float, whole: bool) -> None:
