@@ -30,6 +30,16 @@ def test_the_gamma_tables_score_what_the_documents_say():
     assert uncensored.score == pytest.approx(0.910, abs=5e-4)
 
 
+def test_the_log_normal_rows_match_with_the_epochs_of_the_released_script():
+    found = compare("gamma-uncensored", epochs=500, results=RESULTS)
+    rows = ("lognormal-nll", "lognormal-scrps")
+    longer = [cell.mark for cell in found.compared if cell.row in rows]
+    assert (len(longer), longer.count("worse")) == (48, 2)
+    table = compare("gamma-uncensored", results=RESULTS)
+    assert sum(cell.mark == "worse" for cell in table.compared if cell.row in rows) == 7
+    assert sum(cell.mark == "worse" for cell in table.compared if cell.row not in rows) == 6
+
+
 def test_the_mnist_tables_score_what_the_documents_say():
     censored, uncensored, dense = (
         compare(f"mnist-{kind}", results=RESULTS) for kind in ("censored", "uncensored", "dense")
