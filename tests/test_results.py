@@ -49,7 +49,7 @@ def test_the_mnist_tables_score_what_the_documents_say():
     small = [cell.mark for cell in uncensored.compared if cell.lam <= 100]
     assert (len(small), small.count("worse")) == (108, 3)
     # With dense layers every D-calibration of the paper's discrete rows comes back.
-    dcal = [cell.mark for cell in dense.compared if cell.metric == "dcal"]
+    dcal = [c.mark for c in dense.compared if c.metric == "dcal" and not c.row.startswith("lognormal")]
     assert len(dcal) == 32
     assert "worse" not in dcal
 
