@@ -88,21 +88,6 @@ def test_the_gradient_goes_where_the_value_came_from(shape, exact):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_whole_channels_are_dropped_in_value_and_gradient(shape, exact):
-    convolution, x = convolution_and_rows(shape, n=400)
-    pooled, plain = pooled_block(x, convolution, 0.3, whole=True), relu(max_pool2d(convolution(x), 2))
-    alive = plain.flatten(2).amax(-1) > 0
-    dropped = alive & (pooled.flatten(2).amax(-1) == 0)
-    assert float(dropped.sum() / alive.sum()) == pytest.approx(0.3, abs=0.04)
-    same = plain / 0.7 * ~dropped[..., None, None]
-    torch.testing.assert_close(pooled, same, rtol=1e-5, atol=1e-5)
-    weight = torch.randn_like(same)
-    expected = gradients((same * weight).sum(), convolution, x)
-    for one, other in zip(gradients((pooled * weight).sum(), convolution, x), expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-2)
-
-
 def test_nan_is_not_pooled_away():
     convolution, x = convolution_and_rows(SHAPES[0])
     x[0, 0, 10, 10] = float("nan")

@@ -6,9 +6,6 @@ import triton.language as tl
 # Philox with 7 rounds passes the usual batteries of tests; 10 are for cryptographers.
 _ROUNDS = tl.constexpr(7)
 
-# What DROPOUT drops; 0 is nothing.
-VALUES, CHANNELS_WHOLE = tl.constexpr(1), tl.constexpr(2)
-
 
 @triton.jit
 def _larger(a, b):
@@ -17,20 +14,15 @@ def _larger(a, b):
 
 
 @triton.jit
-def _largest_kept(a, b, c, d, seed, places, maps, rate, DROPOUT: tl.constexpr):
-    """ReLU and dropout of four values, then the largest, not yet rescaled; and which it is, 4 where nothing is left.
-
-    `places` number the pooled values and `maps` the channels of each image: one random number is drawn for each.
-    """
-    if DROPOUT == VALUES:
+def _largest_kept(a, b, c, d, seed, places, rate, DROPOUT: tl.constexpr):
+    """ReLU and dropout of four values, then the largest, not yet rescaled; and which it is, 4 where nothing is left."""
+    if DROPOUT:
         r0, r1, r2, r3 = tl.rand4x(tl.load(seed), places.to(tl.int32), _ROUNDS)
         a = tl.where(r0 >= rate, a, 0.0)
         b = tl.where(r1 >= rate, b, 0.0)
         c = tl.where(r2 >= rate, c, 0.0)
         d = tl.where(r3 >= rate, d, 0.0)
     best = _larger(_larger(_larger(a, b), _larger(c, d)), 0.0)
-    if DROPOUT == CHANNELS_WHOLE:
-        best = tl.where(tl.rand(tl.load(seed), maps.to(tl.int32), _ROUNDS) >= rate, best, 0.0)
     which = tl.where(a == best, 0, tl.where(b == best, 1, tl.where(c == best, 2, 3)))
     return best, tl.where(best > 0, which, 4)
 
@@ -70,13 +62,12 @@ def image_forward(
     w3 = tl.load(weight + channels * 4 + 3, mask=known, other=0.0)[None, :]
     w = tl.load(bias + channels, mask=known, other=0.0)[None, :]
     places = pixels[:, None] * n_channels + channels[None, :]
-    maps = (pixels // (rows * columns))[:, None] * n_channels + channels[None, :]
     best, which = _largest_kept(
         w + w0 * x00 + w1 * x01 + w2 * x10 + w3 * x11,
         w + w0 * x01 + w1 * x02 + w2 * x11 + w3 * x12,
         w + w0 * x10 + w1 * x11 + w2 * x20 + w3 * x21,
         w + w0 * x11 + w1 * x12 + w2 * x21 + w3 * x22,
-        seed, places, maps, rate, DROPOUT,
+        seed, places, rate, DROPOUT,
     )  # fmt: skip
     mask = valid[:, None] & known[None, :]
     tl.store(out + places, best / (1.0 - rate), mask=mask)
@@ -133,13 +124,12 @@ def map_forward(
     lower = upper + width * n_channels
     b = tl.load(bias + channels, mask=known, other=0.0)[None, :]
     places = pixels[:, None] * n_channels + channels[None, :]
-    maps = (pixels // (rows * columns))[:, None] * n_channels + channels[None, :]
     best, which = _largest_kept(
         b + tl.load(upper, mask=mask, other=0.0),
         b + tl.load(upper + n_channels, mask=mask, other=0.0),
         b + tl.load(lower, mask=mask, other=0.0),
         b + tl.load(lower + n_channels, mask=mask, other=0.0),
-        seed, places, maps, rate, DROPOUT,
+        seed, places, rate, DROPOUT,
     )  # fmt: skip
     tl.store(out + places, best / (1.0 - rate), mask=mask)
     tl.store(chosen + places, which.to(tl.uint8), mask=mask)

@@ -34,7 +34,7 @@ class _Image(torch.autograd.Function):
     """Convolution with kernel 2 of images of one channel, ReLU, dropout, pooling; no gradient in the images."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rate: float, whole: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rate: float) -> Tensor:
         from xcal.networks._kernels import image_forward
 
         x = x.contiguous()
@@ -44,7 +44,7 @@ class _Image(torch.autograd.Function):
         with torch.cuda.device(x.device):
             image_forward[at.blocks,](
                 x, weight.contiguous(), bias, _seed(x, rate), out, chosen, *at.sizes, rate,
-                DROPOUT=_dropped(rate, whole), CHANNELS=at.padded, PIXELS=at.pixels,
+                DROPOUT=rate > 0, CHANNELS=at.padded, PIXELS=at.pixels,
             )  # fmt: skip
         ctx.save_for_backward(x, chosen)
         ctx.at, ctx.rate = at, rate
@@ -64,14 +64,14 @@ class _Image(torch.autograd.Function):
                 x, chosen, grad, partial, *at.sizes, ctx.rate, CHANNELS=at.padded, PIXELS=at.pixels
             )
         total = partial.sum(0)
-        return None, total[:4].T.reshape(at.channels, 1, 2, 2), total[4], None, None
+        return None, total[:4].T.reshape(at.channels, 1, 2, 2), total[4], None
 
 
 class _Map(torch.autograd.Function):
     """Bias, ReLU, dropout and pooling of the map that a convolution has made."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, bias: Tensor, rate: float, whole: bool) -> Tensor:
+    def forward(ctx: Any, y: Tensor, bias: Tensor, rate: float) -> Tensor:
         from xcal.networks._kernels import map_forward
 
         n, channels, height, width = y.shape
@@ -81,7 +81,7 @@ class _Map(torch.autograd.Function):
         with torch.cuda.device(y.device):
             map_forward[at.blocks,](
                 last, bias, _seed(y, rate), out, chosen, *at.sizes, rate,
-                DROPOUT=_dropped(rate, whole), CHANNELS=at.padded, PIXELS=at.pixels,
+                DROPOUT=rate > 0, CHANNELS=at.padded, PIXELS=at.pixels,
             )  # fmt: skip
         ctx.save_for_backward(chosen)
         ctx.at, ctx.rate, ctx.shape = at, rate, last.shape
@@ -103,14 +103,7 @@ class _Map(torch.autograd.Function):
             map_backward[programs,](
                 chosen, grad, out, partial, *at.sizes, ctx.rate, CHANNELS=at.padded, PIXELS=at.pixels
             )
-        return out.permute(0, 3, 1, 2), partial.sum(0), None, None
-
-
-def _dropped(rate: float, whole: bool) -> int:
-    """Return what is dropped: nothing, single values or whole channels, by the numbers of the kernels."""
-    if rate == 0:
-        return 0
-    return 2 if whole else 1
+        return out.permute(0, 3, 1, 2), partial.sum(0), None
 
 
 def _seed(like: Tensor, rate: float) -> Tensor:
@@ -120,17 +113,14 @@ def _seed(like: Tensor, rate: float) -> Tensor:
     return torch.empty(0, dtype=torch.int64, device=like.device)
 
 
-def pooled_block(x: Tensor, convolution: torch.nn.Conv2d, rate: float, *, whole: bool = False) -> Tensor:
-    """Convolve, activate, drop out and pool ``(n, before, height, width)``; the result is channels-last in memory.
-
-    Dropout is of single values, or of whole channels of an image.
-    """
+def pooled_block(x: Tensor, convolution: torch.nn.Conv2d, rate: float) -> Tensor:
+    """Convolve, activate, drop out and pool ``(n, before, height, width)``; the result is channels-last in memory."""
     weight, bias = convolution.weight, convolution.bias
     result: Tensor
     if weight.shape[1] == 1 and not x.requires_grad:
-        result = _Image.apply(x, weight, bias, rate, whole)
+        result = _Image.apply(x, weight, bias, rate)
     else:
         last = torch.channels_last
         y = torch.nn.functional.conv2d(x.contiguous(memory_format=last), weight.contiguous(memory_format=last))
-        result = _Map.apply(y, bias, rate, whole)
+        result = _Map.apply(y, bias, rate)
     return result

@@ -85,26 +85,28 @@ class _Block(nn.Module):
     """Convolution, ReLU, dropout, max-pooling.
 
     Where no single values are dropped, pooling comes first: the order changes nothing, and the pooled map is a quarter
-    of the work. On a GPU everything after the convolution is one pass (`_pooled`).
+    of the work. On a GPU bias, ReLU, dropout of single values and pooling are one pass (`_pooled`).
     """
 
     def __init__(self, before: int, after: int, *, pooled: bool, dropout: float, whole: bool) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(before, after, _KERNEL)
-        self.dropout = nn.Dropout2d(dropout) if whole else nn.Dropout(dropout)
-        self.pooled, self.whole = pooled, whole
+        self.dropout: nn.Module = nn.Dropout2d(dropout) if whole else nn.Dropout(dropout)
+        self.rate = 0.0 if whole else dropout  # of single values, which pooling must not come before
+        self.whole, self.pooled = whole, pooled
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., before, height, width)`` to ``(..., after, smaller, smaller)``."""
-        rate = self.dropout.p if self.training else 0.0
+        rate = self.rate if self.training else 0.0
+        y: Tensor
         if self.pooled and x.ndim == 4 and kernels_usable(x) and kernels_usable(self.convolution.weight):
-            return pooled_block(x, self.convolution, rate, whole=self.whole)
-        y = self.convolution(x)
-        if not self.pooled:
-            return self._dropped(relu(y))
-        if rate > 0 and not self.whole:
-            return max_pool2d(self._dropped(relu(y)), _POOL)
-        return self._dropped(relu(max_pool2d(y, _POOL)))
+            y = pooled_block(x, self.convolution, rate)
+        else:
+            y = self.convolution(x)
+            if self.pooled and rate > 0:
+                return max_pool2d(self._dropped(relu(y)), _POOL)
+            y = relu(max_pool2d(y, _POOL)) if self.pooled else relu(y)
+        return y if self.pooled and not self.whole else self._dropped(y)
 
     def _dropped(self, x: Tensor) -> Tensor:
         result: Tensor = self.dropout(x)
