@@ -61,10 +61,12 @@ def main() -> None:
     x = torch.rand(IMAGES, 1, 28, 28, device="cuda")
     label = torch.randint(BINS, (IMAGES,), device="cuda")
     ours = step_of(PaperCNN(BINS, dropout=DROPOUT).cuda(), x, label, compiled=False)
+    whole = step_of(PaperCNN(BINS, dropout=DROPOUT, released_dropout=True).cuda(), x, label, compiled=False)
     steps = {
         "torch's layers": step_of(plain().cuda(), x, label, compiled=False),
         "torch's layers, compiled": step_of(plain().cuda(), x, label, compiled=True),
         "PaperCNN": ours,
+        "PaperCNN, whole channels": whole,
     }
     times = side_by_side({name: many(recorded(step)) for name, step in steps.items()}, cuda=True)
     for name, seconds in times.items():
