@@ -98,15 +98,15 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., before, height, width)`` to ``(..., after, smaller, smaller)``."""
         rate = self.rate if self.training else 0.0
-        y: Tensor
         if self.pooled and x.ndim == 4 and kernels_usable(x) and kernels_usable(self.convolution.weight):
             y = pooled_block(x, self.convolution, rate)
-        else:
-            y = self.convolution(x)
-            if self.pooled and rate > 0:
-                return max_pool2d(self._dropped(relu(y)), _POOL)
-            y = relu(max_pool2d(y, _POOL)) if self.pooled else relu(y)
-        return y if self.pooled and not self.whole else self._dropped(y)
+            return self._dropped(y) if self.whole else y
+        y = self.convolution(x)
+        if not self.pooled:
+            return self._dropped(relu(y))
+        if rate > 0:
+            return max_pool2d(self._dropped(relu(y)), _POOL)
+        return self._dropped(relu(max_pool2d(y, _POOL)))
 
     def _dropped(self, x: Tensor) -> Tensor:
         result: Tensor = self.dropout(x)
