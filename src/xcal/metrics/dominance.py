@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from xcal._threads import one_thread
+
 IntVector = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Weights = npt.NDArray[np.float64] | npt.NDArray[np.bool_]
@@ -28,6 +30,7 @@ _BLOCK = 1 << 18  # bytes compared at a time: three such blocks fit a one-megaby
 _SLAB = 1 << 14  # rows whose histograms are made at a time, for the same reason
 
 
+@one_thread()
 def dominated_weight(rank: IntVector, weight: Weights) -> float:
     """Sum of ``weight[i]`` over the pairs ``i < j`` with ``rank[i] < rank[j]``.
 

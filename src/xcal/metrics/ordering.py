@@ -7,6 +7,7 @@ import numpy.typing as npt
 import torch
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._threads import one_thread
 
 Indices = npt.NDArray[np.int64]
 Keys = npt.NDArray[Any]
@@ -51,6 +52,7 @@ def is_event_key(keys: Keys) -> BoolArray:
     return np.asarray((keys & 1) == 0)
 
 
+@one_thread()
 def stable_sort(keys: Keys) -> tuple[Keys, Indices]:
     """Sorted keys and the order that sorts them; equal keys keep their order."""
     values, order = torch.sort(torch.from_numpy(keys), stable=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 # What a stream of random numbers is for; two uses of one seed and epoch must not share numbers.
-ORDER, DROPOUT = 0, 1
+ORDER, DROPOUT, PIECES = 0, 1, 2
 
 
 def derived_seed(epoch: int, use: int, seeds: Sequence[int]) -> int:

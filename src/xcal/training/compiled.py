@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.nn.modules.conv import _ConvNd
 
 from xcal.training.problem import Problem
+from xcal.training.randomness import shared_numbers
 from xcal.training.rows import Batch
-from xcal.training.stack import Stack, own_randomness
+from xcal.training.stack import Stack
 
 LossFunction = Callable[[Tensor, Batch, Tensor], Tensor]
 
@@ -50,7 +51,7 @@ def compile_network(stack: Stack, batch: Batch) -> None:
     try:
         compiled = torch.compile(stack.template, dynamic=False)
         stack.template.train()
-        with own_randomness(), preserved(stack):
+        with shared_numbers(), preserved(stack):
             torch.autograd.grad(compiled(batch.x[0]).sum(), list(stack.leaves.values()), allow_unused=True)
     except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
         _log.warning("the network is not compiled: %s", _reason(error))

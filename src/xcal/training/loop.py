@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from xcal.training.checkpoint import read_checkpoint, write_checkpoint
 from xcal.training.compiled import LossFunction, compile_network, compiled_loss, has_convolutions
 from xcal.training.config import TrainingConfig
 from xcal.training.problem import Problem
+from xcal.training.randomness import shared_numbers
 from xcal.training.result import Integers
-from xcal.training.stack import Stack, own_randomness
+from xcal.training.stack import Stack
 from xcal.training.state import RunState
 from xcal.training.steps import Steps, make_optimizer, set_rate
+from xcal.training.workers import Plan, Workers, working
 
 _log = logging.getLogger("xcal.training")
 
@@ -28,6 +30,7 @@ def train_stack(
     stack: Stack,
     seeds: list[int],
     config: TrainingConfig,
+    plan: Plan,
     *,
     after_epoch: Callable[[RunState], None],
     checkpoint: Path | None,
@@ -40,8 +43,9 @@ def train_stack(
         state = read_checkpoint(checkpoint, fingerprint, stack, optimizer)
         problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
     try:
-        with own_randomness(), _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None):
-            run = _Run(problem, stack, seeds, config, optimizer, state)
+        precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
+        with torch.enable_grad(), precision, working(plan) as workers:
+            run = _Run(problem, stack, seeds, config, optimizer, state, workers, plan.row_pieces)
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()
                 done = state.epoch == config.epochs or state.stopped.all()
@@ -77,9 +81,11 @@ class _Run:
         config: TrainingConfig,
         optimizer: torch.optim.Optimizer,
         state: RunState,
+        workers: Workers,
+        row_pieces: int,
     ) -> None:
         self.problem, self.stack, self.seeds, self.config = problem, stack, seeds, config
-        self.optimizer, self.state = optimizer, state
+        self.optimizer, self.state, self.workers = optimizer, state, workers
         self.order = self._order(state.epoch)
         self.last_temperature = problem.penalty.temperature
         loss_of: LossFunction = problem.loss
@@ -91,13 +97,27 @@ class _Run:
                 _log.warning("the loss is not compiled: its temperature changes")
             else:
                 loss_of = compiled_loss(problem, stack, batch)
-        self.steps = Steps(problem.train, loss_of, problem.lambdas, stack, optimizer, clip=config.clip_norm)
+        self.steps = Steps(
+            problem.train,
+            loss_of,
+            problem.lambdas,
+            stack,
+            optimizer,
+            clip=config.clip_norm,
+            workers=workers,
+            row_pieces=row_pieces,
+        )
 
     def _order(self, epoch: int) -> Tensor:
         return epoch_order(self.problem.train.n, self.config.batch_size, self.seeds, epoch)
 
     def epoch(self) -> None:
         """Train, validate, choose."""
+        # A GPU's random numbers come from torch's own generator, and a step cannot be recorded beside other work.
+        with shared_numbers() if self.stack.flat.is_cuda else nullcontext():
+            self._epoch()
+
+    def _epoch(self) -> None:
         state, stack, steps, config = self.state, self.stack, self.steps, self.config
         self._set_temperature()
         set_rate(self.optimizer, config.rate(state.epoch))
@@ -147,7 +167,7 @@ class _Run:
         state.fail(~state.stopped & (first_bad >= 0), first_bad)
         if state.stopped.any():
             stack.load(before, torch.as_tensor(state.stopped, device=stack.flat.device))
-        device_objective, device_dcal = problem.validate(stack)
+        device_objective, device_dcal = problem.validate(stack, self.workers)
         objective, dcal = device_objective.cpu().numpy(), device_dcal.cpu().numpy()
         total = objective + state.lambdas * np.maximum(dcal - problem.dcal_floor, 0.0)
         state.fail(~state.stopped & ~np.isfinite(total), None)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -27,7 +26,9 @@ from xcal.training.arguments import (
     checked_seeds,
     chosen_device,
 )
+from xcal.training.batches import batch_shape
 from xcal.training.config import Mode, TrainingConfig, check_number
+from xcal.training.fingerprint import settings_digest, tensor_digest
 from xcal.training.loop import train_stack
 from xcal.training.problem import Objective, Problem
 from xcal.training.progress import Progress, Reporter
@@ -35,6 +36,7 @@ from xcal.training.result import Failure, Floats, History, PathResult
 from xcal.training.rows import Rows, TensorRows
 from xcal.training.stack import MakeNetwork, Stack
 from xcal.training.state import RunState
+from xcal.training.workers import Plan, planned
 
 _log = logging.getLogger("xcal.training")
 
@@ -152,11 +154,12 @@ def fit_path(
     probe = Stack(make_network, seeds[:1], 2, where, rows.x.dtype)
     check_outputs(probe, rows, family)
     used = _choose_mode(mode, len(seeds) * len(lambdas), probe, rows)
-    groups = [_Group(seeds, problem)]
+    plan = _plan(config, probe, rows, (len(seeds), len(lambdas)) if used == "stacked" else (1, 1))
+    groups = [_Group(seeds, problem, plan)]
     if used == "sequential":
         pairs = [(seed, lam) for seed in seeds for lam in lambdas]
         groups = [
-            _Group([seed], replace(problem, lambdas=grid.new_full((1, 1), lam), penalised=lam > 0))
+            _Group([seed], replace(problem, lambdas=grid.new_full((1, 1), lam), penalised=lam > 0), plan)
             for seed, lam in pairs
         ]
     folder = None if checkpoint is None else Path(checkpoint)
@@ -170,6 +173,7 @@ class _Group:
 
     seeds: list[int]
     problem: Problem
+    plan: Plan
 
     @property
     def lambdas(self) -> list[list[float]]:
@@ -179,16 +183,18 @@ class _Group:
     def make_stack(self, make_network: MakeNetwork) -> Stack:
         """Make the models; done when their turn comes, so that a sequential path holds one at a time."""
         x = self.problem.train.x
-        stack = Stack(make_network, self.seeds, self.problem.lambdas.shape[1], x.device, x.dtype)
+        n_lambdas, together = self.problem.lambdas.shape[1], self.plan.together
+        stack = Stack(make_network, self.seeds, n_lambdas, x.device, x.dtype, together=together)
         stack.look_for_randomness(x[:2])
         return stack
 
     def fingerprint(self, config: TrainingConfig, stack: Stack) -> str:
         """Everything that decides the result, as text; a checkpoint of another run is told by it."""
         problem = self.problem
+        network = {name: list(leaf.shape[1:]) for name, leaf in stack.leaves.items()}
         return json.dumps(
             {
-                "version": 1,
+                "version": 2,
                 "config": {k: v for k, v in asdict(config).items() if k not in {"checkpoint_every", "cuda_graphs"}},
                 "lambdas": self.lambdas,
                 "target_dcal": problem.target_dcal,
@@ -196,11 +202,16 @@ class _Group:
                 "seeds": self.seeds,
                 "penalty": asdict(problem.penalty),
                 "calibration_bins": problem.edges.shape[0] - 1,
-                "family": _family_settings(problem.family),
-                "objective": _name(problem.objective),
-                "network": [repr(stack.template), {name: list(leaf.shape[1:]) for name, leaf in stack.leaves.items()}],
-                "train": [f"{value:.10g}" for value in problem.train.fingerprint()],
-                "validation": [f"{value:.10g}" for value in problem.validation.fingerprint()],
+                "family": [type(problem.family).__name__, settings_digest("family", problem.family)],
+                "objective": [_name(problem.objective), settings_digest("objective", problem.objective)],
+                "network": [
+                    type(stack.template).__name__,
+                    network,
+                    settings_digest("network", stack.template, weights=False),
+                ],
+                "initial weights": tensor_digest(stack.snapshot().values()),
+                "train": [problem.train.n, tensor_digest(problem.train.tensors())],
+                "validation": [problem.validation.n, tensor_digest(problem.validation.tensors())],
                 "dtype": str(problem.train.x.dtype),
             }
         )
@@ -226,9 +237,10 @@ def _train_groups(
                     stack,
                     group.seeds,
                     config,
+                    group.plan,
                     after_epoch=partial(reporter.show, epochs=config.epochs, models=models),
                     checkpoint=None if folder is None else folder / name,
-                    fingerprint=group.fingerprint(config, stack),
+                    fingerprint="" if folder is None else group.fingerprint(config, stack),
                 )
             )
             interrupted = states[-1].interrupted
@@ -291,18 +303,18 @@ def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: TensorRows) -> L
     return "stacked"
 
 
-def _family_settings(family: Family) -> list[Any]:
-    settings: list[Any] = [type(family).__name__, family.n_outputs]
-    if isinstance(family, CategoricalFamily | MTLRFamily):
-        settings += [family.interpolation, family.edges.tolist()]
-    return settings
+def _plan(config: TrainingConfig, probe: Stack, rows: TensorRows, models: tuple[int, int]) -> Plan:
+    """Decide how the work of a step is cut among threads."""
+    if rows.time.is_cuda:
+        return Plan()
+    if config.compile:
+        return Plan(split_operations=True)  # the compiler has its own threads
+    _, batch = batch_shape(rows.n, config.batch_size)
+    return planned(*models, probe.work(rows.x[:2]) * batch, row_wise=lambda: probe.row_wise(rows.x[:8]))
 
 
 def _name(objective: Any) -> str:
-    """Tell objectives apart: by name, and by what they do, as all lambdas have the same name."""
+    """Return a name for people."""
     if isinstance(objective, partial):
-        return f"{_name(objective.func)} {objective.args} {objective.keywords}"
-    place = getattr(objective, "__module__", "")
-    name = f"{place}.{getattr(objective, '__qualname__', type(objective).__qualname__)}"
-    code = getattr(objective, "__code__", None)
-    return name if code is None else f"{name} {zlib.crc32(code.co_code)} {code.co_consts} {code.co_names}"
+        return _name(objective.func)
+    return str(getattr(objective, "__qualname__", type(objective).__qualname__))

@@ -12,7 +12,8 @@ from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.families import Family
 from xcal.objectives.likelihood import objective_and_cdf
 from xcal.training.rows import Batch, TensorRows
-from xcal.training.stack import Stack
+from xcal.training.stack import Part, Stack
+from xcal.training.workers import Workers
 
 Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
 
@@ -53,23 +54,37 @@ class Problem:
         """Objective and F of every row."""
         return objective_and_cdf(self.objective, self.family.distribution(raw), time, event)
 
-    @torch.no_grad()
-    def validate(self, stack: Stack) -> tuple[Tensor, Tensor]:
+    def validate(self, stack: Stack, workers: Workers) -> tuple[Tensor, Tensor]:
         """Mean objective and exact D-calibration of every model on all validation rows, (K,) each in float64."""
-        rows, models = self.validation, stack.n_models
+        n = self.validation.n
+        if stack.n_models > 1:
+            # Networks of different parts can run at the same time, one network on different rows cannot.
+            pieces = workers.map(lambda part: self._sums(stack, part, slice(0, n)), stack.parts)
+            total, sums = (torch.cat(each) for each in zip(*pieces, strict=True))
+        else:
+            step = _CHUNK.get(self.edges.device.type, 1 << 14)
+            ranges = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+            pieces = workers.map(lambda rows: self._sums(stack, stack.parts[0], rows), ranges)
+            total, sums = (torch.stack(each).sum(0) for each in zip(*pieces, strict=True))
+        histogram = uniform_histogram(sums, self.edges)
+        return total / n, (histogram - self.edges.diff()).square().sum(-1)
+
+    @torch.no_grad()
+    def _sums(self, stack: Stack, part: Part, rows: slice) -> tuple[Tensor, Tensor]:
+        """Sum of the objective, and sums by bin, of the models of a part over some validation rows."""
+        models = part.models.stop - part.models.start
         step = max(1, _CHUNK.get(self.edges.device.type, 1 << 14) // models)
         total = self.edges.new_zeros(models)
         sums = self.edges.new_zeros(models, 3, self.edges.shape[0] - 1)
-        for start in range(0, rows.n, step):
-            part = rows.take(slice(start, start + step))
-            x = part.x.unsqueeze(0).expand(stack.shape[0], *part.x.shape)
-            rows_objective, cdf = self._rows(stack.forward(x, training=False), part.time, part.event)
-            values = rows_objective.double()
-            weights = None if part.weights is None else part.weights.double()
+        for start in range(rows.start, rows.stop, step):
+            few = self.validation.take(slice(start, min(start + step, rows.stop)))
+            x = few.x.unsqueeze(0).expand(part.starts.stop - part.starts.start, *few.x.shape)
+            objective, cdf = self._rows(stack.forward(x, training=False, part=part), few.time, few.event)
+            values = objective.double()
+            weights = None if few.weights is None else few.weights.double()
             total += (values if weights is None else values * weights).sum(-1).reshape(-1)
-            sums += bin_sums(cdf.reshape(models, -1), part.event, self.edges, weights)
-        histogram = uniform_histogram(sums, self.edges)
-        return total / rows.n, (histogram - self.edges.diff()).square().sum(-1)
+            sums += bin_sums(cdf.reshape(models, -1), few.event, self.edges, weights)
+        return total, sums
 
 
 def bin_sums(cdf: Tensor, event: Tensor, edges: Tensor, weights: Tensor | None = None) -> Tensor:

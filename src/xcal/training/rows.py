@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import as_event, as_floats, as_numpy, as_time, check_same_length, fail, first_row
-from xcal.training.host import HostFeatures, checked_host_features, row_sums
+from xcal.training.host import HostFeatures, checked_host_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +103,12 @@ class TensorRows:
         weights = None if self.weights is None else self.weights.to(device)
         return TensorRows(self.x.to(device), self.time.to(device), self.event.to(device), weights)
 
-    def fingerprint(self) -> list[float]:
-        """Return a few sums that tell one data set, and one order of its rows and columns, from another."""
-        place = torch.arange(1, self.n + 1, device=self.x.device, dtype=torch.float64) / self.n
-        per_row = row_sums(self.x) if isinstance(self.x, Tensor) else self.x.row_sums()
-        sums = [per_row, self.time.double(), self.event.double(), *([] if self.weights is None else [self.weights])]
-        return [self.n, *(float((values * place).sum()) for values in sums)]
+    def tensors(self) -> Iterator[Tensor]:
+        """Everything that the rows hold, piece by piece where they are in a file."""
+        yield from [self.x] if isinstance(self.x, Tensor) else self.x.pieces()
+        yield from [self.time, self.event]
+        if self.weights is not None:
+            yield self.weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,32 +4,38 @@ Models are ordered by seed, then by lambda: model ``s * L + l`` has seed s and l
 optimiser step, a clipped gradient, a frozen model and a checkpoint are each one operation on rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 from xcal._checks import fail
+from xcal.training.randomness import OwnNumbers, WithoutDropout, draws, seeded, shared_numbers
 
 MakeNetwork = Callable[[], nn.Module]
 
-# Lambdas of one seed that a CPU runs together: enough that starting operations costs little, few enough that the
-# activations of a batch stay in its cache. A GPU runs everything together.
-_CPU_LAMBDAS = 8
+# Lambdas of one seed that a CPU runs together, at most: enough that starting operations costs little, few enough that
+# the activations of a batch stay in its cache. A GPU runs everything together.
+CPU_LAMBDAS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Models of a stack that run together: which rows of the matrix, which starts and lambdas, and their windows."""
+    """Models of a stack that run together: which rows of the matrix, which starts and lambdas, and their windows.
+
+    Each part has a network of its own to run them through: parts may run at the same time.
+    """
 
     models: slice
     starts: slice
     lambdas: slice
     leaves: dict[str, Tensor]
+    template: nn.Module
 
 
 class Stack:
@@ -45,10 +51,19 @@ class Stack:
         Copies of each start, L.
     device, dtype
         Where the models live, and what floating-point type they have.
+    together
+        Lambdas of one seed that run together on a CPU.
     """
 
     def __init__(
-        self, make_network: MakeNetwork, seeds: Sequence[int], n_lambdas: int, device: torch.device, dtype: torch.dtype
+        self,
+        make_network: MakeNetwork,
+        seeds: Sequence[int],
+        n_lambdas: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        together: int = CPU_LAMBDAS,
     ) -> None:
         starts = [new_network(make_network, seed).to(device=device, dtype=dtype) for seed in seeds]
         self.shape = (len(seeds), n_lambdas)
@@ -59,10 +74,17 @@ class Stack:
         rows = [torch.cat([p.detach().reshape(-1) for p in parameters.values()]) for parameters in trained]
         self.flat = _copies(rows, n_lambdas)
         whole = device.type != "cpu"
-        together = n_lambdas if whole else _CPU_LAMBDAS
+        together = n_lambdas if whole else together
         self.parts = tuple(
-            self._part(starts, slice(first, min(first + together, n_lambdas)), trained[0])
-            for starts in ([slice(0, len(seeds))] if whole else [slice(k, k + 1) for k in range(len(seeds))])
+            self._part(
+                which,
+                slice(first, min(first + together, n_lambdas)),
+                trained[0],
+                starts[which.start]
+                if first == 0
+                else new_network(make_network, seeds[which.start]).to(device=device, dtype=dtype),
+            )
+            for which in ([slice(0, len(seeds))] if whole else [slice(k, k + 1) for k in range(len(seeds))])
             for first in range(0, n_lambdas, together)
         )
         # Buffers (running means, say) and parameters that the user froze: carried along, without gradient.
@@ -72,10 +94,11 @@ class Stack:
         self.carried = {name: _copies([c[name] for c in carried], n_lambdas) for name in carried[0]}
         if self.n_models == 1:
             self.carried = {name: values.unsqueeze(0) for name, values in carried[0].items()}
-        self.random = False
+        self.random = False  # whether the network draws random numbers in training
+        self.shares_numbers = False  # whether any of them come from torch's own generators
         self.compiled: Callable[[Tensor], Any] | None = None  # stands in for the template of a lone model
 
-    def _part(self, starts: slice, lambdas: slice, parameters: dict[str, nn.Parameter]) -> "Part":
+    def _part(self, starts: slice, lambdas: slice, parameters: dict[str, nn.Parameter], template: nn.Module) -> "Part":
         """Make the windows of some models, neighbours in the matrix: one start, or all lambdas."""
         columns = self.shape[1]
         models = slice(starts.start * columns + lambdas.start, (starts.stop - 1) * columns + lambdas.stop)
@@ -92,7 +115,7 @@ class Stack:
                 leaves[name] = parameter
             else:
                 leaves[name] = window.requires_grad_()
-        return Part(models, starts, lambdas, leaves)
+        return Part(models, starts, lambdas, leaves, template)
 
     @property
     def leaves(self) -> dict[str, Tensor]:
@@ -102,13 +125,29 @@ class Stack:
     def look_for_randomness(self, x: Tensor) -> None:
         """Find out on a few rows whether the network draws random numbers in training, dropout for instance."""
         self.template.train()
-        on_gpu = x.is_cuda
-        with torch.no_grad(), own_randomness():
-            before = torch.cuda.get_rng_state(x.device) if on_gpu else torch.get_rng_state()
-            # On copies of the buffers: running means must not see these rows.
-            functional_call(self.template, {name: b.clone() for name, b in self.template.named_buffers()}, (x,))
-            after = torch.cuda.get_rng_state(x.device) if on_gpu else torch.get_rng_state()
-        self.random = not torch.equal(before, after)
+        # On copies of the buffers: running means must not see these rows.
+        buffers = {name: b.clone() for name, b in self.template.named_buffers()}
+        with torch.no_grad():
+            self.random, self.shares_numbers = draws(lambda: functional_call(self.template, buffers, (x,)))
+
+    def work(self, x: Tensor) -> float:
+        """Multiplications of one network's forward pass, per row."""
+        self.template.eval()
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            self.template(x)
+        return float(counter.get_total_flops()) / 2 / x.shape[0]
+
+    def row_wise(self, x: Tensor) -> bool:
+        """Whether the network treats each row of a batch on its own in training, as batch normalisation does not."""
+        self.template.train()
+        buffers = {name: b.clone() for name, b in self.template.named_buffers()}
+        half = x.shape[0] // 2
+        with torch.no_grad(), WithoutDropout():
+            try:
+                whole, *halves = (functional_call(self.template, buffers, (rows,)) for rows in (x, x[:half], x[half:]))
+            except (RuntimeError, ValueError):  # of a network that needs more rows than a half
+                return False
+        return torch.allclose(whole, torch.cat(halves), rtol=1e-3, atol=1e-5)
 
     @property
     def n_models(self) -> int:
@@ -127,42 +166,53 @@ class Stack:
         With a `part`, rows and outputs are those of its starts and lambdas. One model runs as it is, so that a network
         that cannot be stacked can still be trained alone.
         """
-        if self.template.training is not training:
-            self.template.train(training)
-        raw: Tensor
-        if self.n_models == 1:
-            if noise is not None:
-                torch.manual_seed(noise[0])
-            raw = (self.template if self.compiled is None else self.compiled)(x[0])
-            return raw.unsqueeze(0).unsqueeze(0)
         if part is None:
-            raws = [self._forward(x[p.starts], p, None if noise is None else noise[p.starts]) for p in self.parts]
+            raws = [
+                self.forward(x[p.starts], training=training, noise=None if noise is None else noise[p.starts], part=p)
+                for p in self.parts
+            ]
             if len(raws) == 1:
                 return raws[0]
             return torch.cat([raw.flatten(0, 1) for raw in raws]).view(*self.shape, *raws[0].shape[2:])
-        return self._forward(x, part, noise)
+        if part.template.training is not training:
+            part.template.train(training)
+        if self.n_models > 1:
+            return self._forward(x, part, noise)
+        network = part.template if self.compiled is None else self.compiled
+        raw: Tensor = network(x[0]) if noise is None else self._noisy(lambda: network(x[0]), noise[0])
+        return raw.unsqueeze(0).unsqueeze(0)
 
     def _forward(self, x: Tensor, part: "Part", noise: Sequence[int] | None) -> Tensor:
         state = {**part.leaves, **{name: values[part.models] for name, values in self.carried.items()}}
         shape = (part.starts.stop - part.starts.start, part.lambdas.stop - part.lambdas.start)
         grid = {name: values.view(*shape, *values.shape[1:]) for name, values in state.items()}
-        over_lambdas = vmap(self._one, in_dims=(0, None), randomness="same")
+
+        def one(state: dict[str, Tensor], x: Tensor) -> Any:
+            return functional_call(part.template, state, (x,))
+
+        over_lambdas = vmap(one, in_dims=(0, None), randomness="same")
         raw: Tensor
         if noise is None:
             raw = vmap(over_lambdas, in_dims=(0, 0), randomness="different")(grid, x)
             return raw
-        raws = []
-        for start, seed in enumerate(noise):
-            torch.manual_seed(seed)
-            raws.append(over_lambdas({name: values[start] for name, values in grid.items()}, x[start]))
-        return torch.stack(raws)
 
-    def _one(self, state: dict[str, Tensor], x: Tensor) -> Any:
-        return functional_call(self.template, state, (x,))
+        def start(k: int) -> Tensor:
+            own: Tensor = over_lambdas({name: values[k] for name, values in grid.items()}, x[k])
+            return own
 
-    def gradient(self, loss: Tensor, part: "Part") -> Tensor:
-        """Gradient of a sum over the models of a part, as one matrix with a row for each."""
-        pieces = torch.autograd.grad(loss, list(part.leaves.values()), materialize_grads=True)
+        return torch.stack([self._noisy(partial(start, k), seed) for k, seed in enumerate(noise)])
+
+    def _noisy(self, forward: Callable[[], Tensor], seed: int) -> Tensor:
+        """Run a network whose random numbers follow from the seed alone."""
+        if self.compiled is None and not self.shares_numbers:
+            with OwnNumbers(seed):
+                return forward()
+        with shared_numbers(seed):
+            return forward()
+
+    def gradient(self, values: Tensor, part: "Part", outer: Tensor | None = None) -> Tensor:
+        """Gradient of a sum over the models of a part, weighted by `outer`, as one matrix with a row for each."""
+        pieces = torch.autograd.grad(values, list(part.leaves.values()), outer, materialize_grads=True)
         return torch.cat([piece.reshape(part.models.stop - part.models.start, -1) for piece in pieces], dim=1)
 
     def snapshot(self) -> dict[str, Tensor]:
@@ -178,20 +228,9 @@ class Stack:
                 values[rows] = state[f"carried.{name}"][rows].to(values)
 
 
-@contextmanager
-def own_randomness() -> Iterator[None]:
-    """Leave the user's random state, on every device in use, as it was."""
-    # Asking a GPU for its state would start it; one that nobody uses has none to keep.
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else range(0)
-    with torch.random.fork_rng(devices=list(devices)):
-        yield
-
-
 def new_network(make_network: MakeNetwork, seed: int) -> nn.Module:
     """Make a network whose weights depend on the seed alone; torch's own random state is left as it was."""
-    with own_randomness():
-        torch.manual_seed(seed)
-        network = make_network()
+    network = seeded(make_network, seed)
     if not isinstance(network, nn.Module):
         fail("make_network", "a function that returns a torch.nn.Module", type(network).__name__)
     return network

@@ -7,15 +7,18 @@ small kernels one by one takes longer than running them.
 
 import logging
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+from xcal.training.batches import PIECES, derived_seed
 from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
 from xcal.training.rows import Batch, TensorRows
 from xcal.training.stack import Stack
+from xcal.training.workers import Workers
 
 _log = logging.getLogger("xcal.training")
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
@@ -86,6 +89,8 @@ class Steps:
         What is trained, and by what.
     clip
         Largest norm of a model's gradient.
+    workers, row_pieces
+        Who works on the parts of the stack, and into how many pieces the batch of a lone model is cut.
     """
 
     def __init__(
@@ -97,8 +102,11 @@ class Steps:
         optimizer: torch.optim.Optimizer,
         *,
         clip: float | None = None,
+        workers: Workers | None = None,
+        row_pieces: int = 1,
     ) -> None:
         self.rows, self.loss_of, self.clip = rows, loss_of, clip
+        self.workers, self.row_pieces = workers or Workers(), row_pieces
         self.lambdas = [lambdas[part.starts, part.lambdas] for part in stack.parts]  # windows on what the caller writes
         self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
@@ -139,7 +147,10 @@ class Steps:
     def step(self, noise: Sequence[int] | None = None) -> None:
         """One batch: the one that `number` says."""
         batch = self.rows.take(self.order.index_select(0, self.number)[0], x=self.streamed_x)
-        parts = [self._part(k, batch, noise) for k in range(len(self.stack.parts))]
+        if self.row_pieces > 1:
+            parts = [self._lone(batch, noise)]
+        else:
+            parts = self.workers.map(lambda k: self._part(k, batch, noise), range(len(self.stack.parts)))
         loss, gradient = (
             parts[0] if len(parts) == 1 else tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
         )
@@ -166,6 +177,34 @@ class Steps:
         raw = stack.forward(own.x, training=True, noise=seeds, part=part)
         loss = self.loss_of(raw, own, self.lambdas[number]).reshape(-1)
         return loss.detach(), stack.gradient(loss.sum(), part)
+
+    def _lone(self, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+        """Loss and gradient of a lone model whose network runs on pieces of the batch side by side.
+
+        The loss needs all rows at once, the network does not. Gradients of the pieces are added in their order, whoever
+        is done first.
+        """
+        stack, part = self.stack, self.stack.parts[0]
+        n = batch.time.shape[-1]
+        edges = [n * k // self.row_pieces for k in range(self.row_pieces + 1)]
+        pieces = [slice(*ends) for ends in pairwise(edges)]
+
+        def forward(k: int) -> Tensor:
+            seeds = None if noise is None else [derived_seed(k, PIECES, noise)]
+            return stack.forward(batch.x[:, pieces[k]], training=True, noise=seeds, part=part)
+
+        raws = self.workers.map(forward, range(self.row_pieces))
+        raw = torch.cat([piece.detach() for piece in raws], dim=2).requires_grad_()
+        loss = self.loss_of(raw, batch, self.lambdas[0]).reshape(-1)
+        (outer,) = torch.autograd.grad(loss.sum(), raw)
+
+        def gradient(k: int) -> Tensor:
+            return stack.gradient(raws[k], part, outer[:, :, pieces[k]])
+
+        first, *rest = self.workers.map(gradient, range(self.row_pieces))
+        for more in rest:
+            first += more
+        return loss.detach(), first
 
     def record(self) -> None:
         """Record a step as a CUDA graph, or say in one log line why not; nothing is trained by it."""

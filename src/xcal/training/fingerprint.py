@@ -1,0 +1,193 @@
+"""What decides the result of a run, as text: a checkpoint of another run is told by it.
+
+Data and initial weights are hashed. Families, objectives and networks are asked for their settings: their attributes,
+the code of functions that are not a library's, its defaults, what it closes over and the plain values it looks up. What
+has a state that cannot be read is refused: two runs that cannot be told apart must not share a checkpoint.
+"""
+
+import hashlib
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable
+from enum import Enum
+from functools import lru_cache, partial
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from xcal._checks import fail
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, PurePath)
+_BUILT_IN = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ModuleType,
+    np.ufunc,
+)
+
+_INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+# What torch keeps in a module besides its settings; weights and buffers are hashed as tensors.
+_MODULE_STATE = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
+
+
+def digest(*pieces: bytes) -> str:
+    """Return a short name for some bytes."""
+    seen = hashlib.sha256()
+    for piece in pieces:
+        seen.update(len(piece).to_bytes(8, "little"))
+        seen.update(piece)
+    return seen.hexdigest()[:32]
+
+
+def tensor_digest(tensors: Iterable[Tensor]) -> str:
+    """Return a short name for the contents, shapes and types of some tensors, read one after another."""
+    seen = hashlib.sha256()
+    for tensor in tensors:
+        values = tensor.detach().cpu().contiguous()
+        seen.update(f"{values.dtype} {tuple(values.shape)}".encode())
+        seen.update(values.reshape(-1).view(torch.uint8).numpy().data)
+    return seen.hexdigest()[:32]
+
+
+def settings_digest(name: str, value: Any, *, weights: bool = True) -> str:
+    """Return a short name for everything that decides what an object does.
+
+    Parameters
+    ----------
+    name
+        What to call the object in an error.
+    value
+        The object.
+    weights
+        Whether the parameters and buffers of torch modules count.
+    """
+    return digest(_Settings(name, weights).of(value).encode())
+
+
+class _Settings:
+    """Describes one object, and what it refers to, as text."""
+
+    def __init__(self, name: str, weights: bool) -> None:
+        self.name, self.weights = name, weights
+        self.seen: dict[int, Any] = {}  # the objects too, so that no number is given twice
+
+    def of(self, value: Any) -> str:
+        if isinstance(value, _PLAIN):
+            return f"{type(value).__name__} {value!r}"
+        if isinstance(value, _BUILT_IN):
+            return f"{type(value).__name__} {getattr(value, '__qualname__', value.__name__)}"
+        if isinstance(value, torch.dtype | torch.device | torch.Size | np.dtype | np.generic | Enum):
+            return f"{type(value).__name__} {value!r}"
+        if id(value) in self.seen:
+            return f"again {list(self.seen).index(id(value))}"
+        self.seen[id(value)] = value
+        return f"{type(value).__module__}.{type(value).__qualname__}({self._content(value)})"
+
+    def _content(self, value: Any) -> str:
+        if isinstance(value, Tensor):
+            return tensor_digest([value])
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            return f"{value.dtype} {value.shape} {digest(np.ascontiguousarray(value).tobytes())}"
+        if isinstance(value, list | tuple):
+            return ", ".join(map(self.of, value))
+        if isinstance(value, dict):
+            return ", ".join(f"{self.of(key)}: {self.of(item)}" for key, item in value.items())
+        if isinstance(value, set | frozenset):
+            return ", ".join(sorted(map(self.of, value)))
+        if isinstance(value, partial):
+            return ", ".join(map(self.of, (value.func, value.args, value.keywords)))
+        if isinstance(value, types.MethodType):
+            return f"{self.of(value.__func__)} of {self.of(value.__self__)}"
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.CodeType):
+            return self._code(value)
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, property):
+            return ", ".join(map(self.of, (value.fget, value.fset)))
+        if isinstance(value, staticmethod | classmethod):
+            return self.of(value.__func__)
+        return self._object(value)
+
+    def _function(self, value: types.FunctionType) -> str:
+        place = f"{value.__module__}.{value.__qualname__}"
+        if _of_library(value.__module__):
+            return place
+        enclosed = [_cell(cell) for cell in value.__closure__ or ()]
+        names = sorted(_names(value.__code__) & value.__globals__.keys())
+        looked_up = {name: value.__globals__[name] for name in names}
+        return ", ".join(
+            [place, *map(self.of, (value.__code__, value.__defaults__, value.__kwdefaults__, enclosed, looked_up))]
+        )
+
+    def _code(self, code: types.CodeType) -> str:
+        return ", ".join([digest(code.co_code), *map(self.of, (code.co_consts, code.co_names, code.co_varnames))])
+
+    def _class(self, value: type) -> str:
+        place = f"{value.__module__}.{value.__qualname__}"
+        if _of_library(value.__module__):
+            return place
+        own = {key: item for key, item in sorted(vars(value).items()) if not _is_machinery(key, item)}
+        return f"{place}, {self.of(own)}, {self.of(value.__bases__)}"
+
+    def _object(self, value: Any) -> str:
+        described = self.of(type(value))
+        if isinstance(value, nn.Module):
+            kept = {k: v for k, v in vars(value).items() if k not in _MODULE_STATE and not _is_hook(k, v)}
+            tensors = {**value._parameters, **value._buffers} if self.weights else {}
+            return f"{described}, {self.of(kept)}, {self.of(tensors)}, {self.of(dict(value._modules))}"
+        try:
+            # What pickle would write: (how to make it, from what, its state, ...). Nothing is made or run from it.
+            parts = value.__reduce_ex__(4)
+        except Exception as error:  # whatever an object raises that will not be copied
+            fail(
+                "checkpoint",
+                f"settings of the {self.name} that can be read, to tell this run from another",
+                f"a {type(value).__module__}.{type(value).__qualname__} in it: {error}",
+            )
+        if isinstance(parts, str):
+            return f"{described}, {parts}"
+        items = [list(part) if index > 2 and part is not None else part for index, part in enumerate(parts[:5])]
+        return f"{described}, {self.of(items)}"
+
+
+@lru_cache(maxsize=256)
+def _of_library(module: str | None) -> bool:
+    """Whether code belongs to Python, to an installed package or to xcal, and is known by its name alone."""
+    root = (module or "").split(".", 1)[0]
+    if root in {"xcal", "builtins"} or root in sys.stdlib_module_names:
+        return root != "__main__"
+    found = getattr(sys.modules.get(root), "__file__", None)
+    return found is not None and any(Path(found).resolve().is_relative_to(folder) for folder in _INSTALLED)
+
+
+def _is_machinery(name: str, value: Any) -> bool:
+    """Whether an entry of a class is one that Python made, and says nothing about what the class does."""
+    return name.startswith("_abc_") or (
+        name.startswith("__") and name.endswith("__") and not isinstance(value, types.FunctionType)
+    )
+
+
+def _is_hook(name: str, value: Any) -> bool:
+    """Whether an attribute of a module is one of torch's empty collections of hooks."""
+    return "hook" in name and not value
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that has no value yet
+        return "empty"
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Names that a function looks up, those of functions within it included."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))

@@ -1,0 +1,241 @@
+"""Runs that differ in anything that decides their result do not share a checkpoint."""
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.training.simulate import simulated_rows, small_mlp
+from xcal.distributions import family
+from xcal.distributions.families import LogNormalFamily
+from xcal.objectives import nll
+from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training.fingerprint import settings_digest
+
+ROWS, HELD_OUT = simulated_rows(200), simulated_rows(100, seed=1)
+LOGNORMAL = family("lognormal")
+CONFIG = TrainingConfig(epochs=1, batch_size=100)
+
+
+@dataclass(frozen=True)
+class Sharper(LogNormalFamily):
+    """A family of a user's own, with a setting."""
+
+    factor: float = 1.0
+
+    def distribution(self, raw):
+        return super().distribution(raw * self.factor)
+
+
+class Plain(LogNormalFamily):
+    """A setting that is no field."""
+
+    def __init__(self, factor):
+        object.__setattr__(self, "factor", factor)
+
+
+class OfItsClass(LogNormalFamily):
+    factor = 1.0
+
+
+def of_a_class(factor):
+    return type("OfItsClass", (OfItsClass,), {"factor": factor, "__module__": __name__})()
+
+
+class Objective:
+    """An objective with an attribute."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, distribution, time, event):
+        return self.factor * nll(distribution, time, event)
+
+
+def enclosing(factor):
+    return lambda distribution, time, event: factor * nll(distribution, time, event)
+
+
+def with_default(factor):
+    def objective(distribution, time, event, *, by=factor):
+        return by * nll(distribution, time, event)
+
+    return objective
+
+
+def calling(factor):
+    def inner(value):
+        return factor * value
+
+    return lambda distribution, time, event: inner(nll(distribution, time, event))
+
+
+class Tempered(nn.Module):
+    """A network with an attribute that is no weight."""
+
+    def __init__(self, temperature):
+        super().__init__()
+        self.temperature, self.output = temperature, nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.output(x) / self.temperature
+
+
+def constant_start(value):
+    def make():
+        network = small_mlp()
+        nn.init.constant_(network.output.bias, value)
+        return network
+
+    return make
+
+
+def two_events_swapped(rows):
+    """Change places of events so that no weighted sum of an obvious kind shows it."""
+    event = rows.event.clone()
+    event[[10, 13, 11, 12]] = torch.tensor([True, True, False, False])
+    return Rows(rows.x, rows.time, event)
+
+
+def other_events_swapped(rows):
+    event = rows.event.clone()
+    event[[10, 13, 11, 12]] = torch.tensor([False, False, True, True])
+    return Rows(rows.x, rows.time, event)
+
+
+DIFFERENCES = {
+    "field of a family": ({"family": Sharper(1.0)}, {"family": Sharper(2.0)}, "family"),
+    "attribute of a family": ({"family": Plain(1.0)}, {"family": Plain(2.0)}, "family"),
+    "attribute of a family's class": ({"family": of_a_class(1.0)}, {"family": of_a_class(2.0)}, "family"),
+    "family of another class": ({"family": LOGNORMAL}, {"family": family("loglogistic")}, "family"),
+    "time edges": (
+        {"family": family("categorical", edges=[0.0, 1.0, 3.0])},
+        {"family": family("categorical", edges=[0.0, 2.0, 3.0])},
+        "family",
+    ),
+    "closure of an objective": ({"objective": enclosing(1.0)}, {"objective": enclosing(2.0)}, "objective"),
+    "closure's closure": ({"objective": calling(1.0)}, {"objective": calling(2.0)}, "objective"),
+    "default of an objective": ({"objective": with_default(1.0)}, {"objective": with_default(2.0)}, "objective"),
+    "attribute of an objective": ({"objective": Objective(1.0)}, {"objective": Objective(2.0)}, "objective"),
+    "method of an object": (
+        {"objective": Objective(1.0).__call__},
+        {"objective": Objective(2.0).__call__},
+        "objective",
+    ),
+    "argument of a partial": (
+        {"objective": partial(Objective.__call__, Objective(1.0))},
+        {"objective": partial(Objective.__call__, Objective(2.0))},
+        "objective",
+    ),
+    "tensor in an attribute": (
+        {"objective": Objective(torch.tensor([1.0, 2.0])[:1])},
+        {"objective": Objective(torch.tensor([1.0, 2.0])[1:])},
+        "objective",
+    ),
+    "attribute of a network": (
+        {"make_network": lambda: Tempered(1.0)},
+        {"make_network": lambda: Tempered(2.0)},
+        "network",
+    ),
+    "initial weights": (
+        {"make_network": constant_start(0.0)},
+        {"make_network": constant_start(0.5)},
+        "initial weights",
+    ),
+    "four event flags": (
+        {"train": two_events_swapped(ROWS)},
+        {"train": other_events_swapped(ROWS)},
+        "train",
+    ),
+    "one time": (
+        {"train": ROWS},
+        {"train": Rows(ROWS.x, torch.where(torch.arange(200) == 7, ROWS.time * (1 + 1e-6), ROWS.time), ROWS.event)},
+        "train",
+    ),
+    "validation rows": ({"validation": HELD_OUT}, {"validation": two_events_swapped(HELD_OUT)}, "validation"),
+}
+
+
+def run(folder, changes):
+    settings = {"make_network": small_mlp, "family": LOGNORMAL, "train": ROWS, "validation": HELD_OUT} | changes
+    return fit_path(**settings, config=CONFIG, checkpoint=folder)
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_another_run_is_refused_and_the_same_resumed(name, tmp_path):
+    first, second, message = DIFFERENCES[name]
+    run(tmp_path, first)
+    run(tmp_path, first)
+    with pytest.raises(ValueError, match=rf"checkpoint: expected a checkpoint of the same run, .*another {message}$"):
+        run(tmp_path, second)
+
+
+SCALE = 1.0
+
+
+def test_a_value_that_a_function_looks_up_counts(monkeypatch):
+    def objective(distribution, time, event):
+        return SCALE * nll(distribution, time, event)
+
+    before = settings_digest("objective", objective)
+    assert settings_digest("objective", objective) == before
+    monkeypatch.setitem(globals(), "SCALE", 2.0)
+    assert settings_digest("objective", objective) != before
+
+
+def test_what_cannot_be_read_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"checkpoint: expected settings of the objective .* got a _thread\.lock"):
+        run(tmp_path, {"objective": Objective(threading.Lock())})
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_are_told_apart_by_their_contents():
+    ones, twos = Objective(np.ones(3)), Objective(np.full(3, 2.0))
+    assert settings_digest("objective", ones) == settings_digest("objective", Objective(np.ones(3)))
+    assert settings_digest("objective", ones) != settings_digest("objective", twos)
+
+
+def test_objects_that_refer_to_themselves_are_described():
+    objective = Objective(1.0)
+    objective.owner = [objective]
+    assert settings_digest("objective", objective) == settings_digest("objective", objective)
+
+
+def test_weights_of_a_network_count_if_asked():
+    network = small_mlp()
+    before = settings_digest("network", network), settings_digest("network", network, weights=False)
+    with torch.no_grad():
+        network.output.bias.add_(1.0)
+    after = settings_digest("network", network), settings_digest("network", network, weights=False)
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+
+
+SCRIPT = """
+from tests.training import test_fingerprint as t
+from xcal.training.fingerprint import settings_digest
+things = [t.Sharper(2.0), t.enclosing({"a", "b", "c"}), t.Objective({"x": 1, "y": (2, "z")}), t.Tempered(3.0)]
+print([settings_digest("thing", thing, weights=False) for thing in things])
+"""
+
+
+def test_another_process_finds_the_same_settings():
+    def described(hash_seed):
+        variables = os.environ | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=variables, check=True)
+        return done.stdout
+
+    assert described("1") == described("2")
+
+
+def test_a_changed_configuration_is_named(tmp_path):
+    run(tmp_path, {})
+    with pytest.raises(ValueError, match=r"another config$"):
+        fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, config=replace(CONFIG, learning_rate=0.5), checkpoint=tmp_path)
