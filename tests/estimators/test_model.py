@@ -7,10 +7,13 @@ import pytest
 import torch
 from scipy import integrate
 from scipy.stats import chi2, norm
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
 
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, concordance_index, d_calibration
-from xcal.estimators import SurvivalModel
+from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.fitting import _floor
 from xcal.estimators.inputs import Table, split_table
 from xcal.estimators.scaling import time_edges
@@ -271,15 +274,69 @@ class TestNoise:
         assert _floor(self.rows(np.arange(1, n + 1)), 20, penalised=True) > 0
 
 
-def test_an_interrupted_fit_keeps_the_best_until_then():
+def interrupt_after(epoch):
     def stop(report):
-        if report.epoch == 3:
+        if report.epoch == epoch:
             raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="training was interrupted; the best weights until then are kept"):
-        model = SurvivalModel(hidden=(4,), progress=stop).fit(DATA.x, DATA.y)
-    short = SurvivalModel(hidden=(4,), epochs=3).fit(DATA.x, DATA.y)
-    np.testing.assert_array_equal(model.predict(DATA.x), short.predict(DATA.x))
+    return stop
+
+
+@pytest.mark.parametrize(
+    "estimator", [SurvivalModel(hidden=(4,)), SurvivalPath((0, 10), seeds=1, hidden=(4,))], ids=["model", "path"]
+)
+class TestInterrupt:
+    def test_it_is_passed_on_and_the_best_until_then_is_kept(self, estimator):
+        model, short = clone(estimator).set_params(progress=interrupt_after(3)), clone(estimator).set_params(epochs=3)
+        with pytest.raises(KeyboardInterrupt, match="fitted with the best weights until then"):
+            model.fit(DATA.x, DATA.y)
+        np.testing.assert_array_equal(model.predict(DATA.x), short.fit(DATA.x, DATA.y).predict(DATA.x))
+
+    def test_in_the_first_epoch_it_leaves_nothing(self, estimator, monkeypatch):
+        def interrupt(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("xcal.training.steps.Steps.step", interrupt)
+        model = clone(estimator)
+        with pytest.raises(KeyboardInterrupt, match="first epoch: the estimator is not fitted"):
+            model.fit(DATA.x, DATA.y)
+        with pytest.raises(NotFittedError):
+            model.predict(DATA.x)
+
+    def test_cross_validation_stops(self, estimator):
+        calls = []
+
+        def stop(report):
+            calls.append(report)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            cross_val_score(clone(estimator).set_params(progress=stop), DATA.x, DATA.y, cv=3, error_score=np.nan)
+        assert len(calls) == 1
+
+
+@pytest.fixture
+def double_by_default():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(("distribution", "interpolation"), DISTRIBUTIONS)
+def test_torchs_default_type_changes_nothing(distribution, interpolation, request):
+    model = SurvivalModel(distribution, (8,), interpolation=interpolation, epochs=2, xcal_lambda=10, dropout=0.1)
+    before = model.fit(DATA.x, DATA.y).predict_survival_function(DATA.x, TIMES)
+    request.getfixturevalue("double_by_default")
+    np.testing.assert_array_equal(before, model.fit(DATA.x, DATA.y).predict_survival_function(DATA.x, TIMES))
+
+
+@pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
+def test_a_fit_needs_no_gradients_of_its_caller(switch):
+    model = SurvivalModel(hidden=(4,), epochs=2)
+    expected = model.fit(DATA.x, DATA.y).predict(DATA.x)
+    with switch():
+        np.testing.assert_array_equal(model.fit(DATA.x, DATA.y).predict(DATA.x), expected)
 
 
 class TestTimeEdges:

@@ -54,7 +54,13 @@ def demo(
         f"[bold]{dataset}[/]: {len(y)} rows to train and validate on, {len(y_test)} to test, "
         f"{100 * (1 - y['event'].mean()):.0f} % censored. A {distribution} model."
     )
-    path = SurvivalPath(distribution=distribution, seeds=seeds, epochs=epochs, calibration_bins=10).fit(x, y)
+    path = SurvivalPath(distribution=distribution, seeds=seeds, epochs=epochs, calibration_bins=10)
+    try:
+        path.fit(x, y)
+    except KeyboardInterrupt:
+        if not hasattr(path, "frontier_"):
+            raise
+        console.print("Interrupted: what follows is from the best epochs until now.")
     chosen = path.select(max_concordance_drop=max_drop)
     console.print(_frontier_table(path, chosen.xcal_lambda))
     plain = path.model(0)

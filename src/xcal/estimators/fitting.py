@@ -31,10 +31,21 @@ from xcal.training.stack import MakeNetwork
 
 @dataclass(frozen=True, eq=False)
 class TrainedPath:
-    """Models of all lambdas and seeds, and the rows that they were validated on."""
+    """Models of all lambdas and seeds, the rows that they were validated on, and whether training was interrupted."""
 
     models: tuple[FittedModel, ...]
     validation: Table
+    interrupted: bool
+
+    def pass_interrupt_on(self) -> None:
+        """Raise the keyboard interrupt that ended training, now that what was trained is kept.
+
+        Cross-validation and other callers must see it: they would otherwise go on with the next fit.
+        """
+        if self.interrupted:
+            raise KeyboardInterrupt(
+                "training was interrupted; the estimator is fitted with the best weights until then"
+            )
 
 
 def fit_models(
@@ -74,7 +85,7 @@ def fit_models(
     )
     _report(result, target_dcal)
     models = tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
-    return TrainedPath(models, validation)
+    return TrainedPath(models, validation, result.interrupted)
 
 
 def _parts(
@@ -125,7 +136,8 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
     """Return a function that makes a network whose first predictions are near the Kaplan-Meier curve."""
 
     def make() -> MLP:
-        network = MLP(n_inputs, n_outputs, hidden=settings.hidden, dropout=settings.dropout)
+        # In the type of the rows: torch's default type, which a program may have changed, would draw other weights.
+        network = MLP(n_inputs, n_outputs, hidden=settings.hidden, dropout=settings.dropout, dtype=torch.float32)
         with torch.no_grad():
             network.output.bias.copy_(start)
             # Start near the distribution of the times as a whole, with small differences between rows.
@@ -160,8 +172,8 @@ def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs:
 
 def _report(result: PathResult, target_dcal: float | None) -> None:
     """Say what went wrong in training; a path of which nothing can be used is an error."""
-    if result.interrupted:
-        warnings.warn("training was interrupted; the best weights until then are kept", UserWarning, stacklevel=4)
+    if result.interrupted and not result.history.epochs:
+        raise KeyboardInterrupt("interrupted in the first epoch: the estimator is not fitted")
     if (result.best_epoch < 0).all():
         fail("fit", "a finite loss in the first epoch (try a smaller learning_rate)", f"{result!r}")
     if result.failures:

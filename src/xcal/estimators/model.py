@@ -124,7 +124,7 @@ class SurvivalModel(SurvivalPredictor):
         self.progress = progress
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation_data: Any = None) -> Self:
-        """Train. An interrupt from the keyboard keeps the best weights until then, with a warning.
+        """Train. A keyboard interrupt is passed on; the estimator is then fitted with the best weights until then.
 
         Parameters
         ----------
@@ -149,7 +149,9 @@ class SurvivalModel(SurvivalPredictor):
             lambdas=(checked_lambda(self.xcal_lambda),),
             seeds=(settings.seed(),),
         )
-        return self._adopt(path.models[0])
+        self._adopt(path.models[0])
+        path.pass_interrupt_on()
+        return self
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to one file, from which `xcal.load` makes it again, to the same bits.

@@ -136,7 +136,9 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
             target_dcal=target,
         )
         table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
-        return self._adopt(path.models, table)
+        self._adopt(path.models, table)
+        path.pass_interrupt_on()
+        return self
 
     def select(
         self,

@@ -26,6 +26,10 @@ class SurvivalPredictor(BaseEstimator):
     def _predicting_model(self) -> FittedModel:
         """Return the model to predict with; called on fitted estimators only."""
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a model; the columns of X are known as soon as a fit has begun."""
+        return hasattr(self, "fitted_")
+
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         tags.target_tags.required = True

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 
 from xcal.networks._arguments import check_dropout, check_size, check_sizes
@@ -19,6 +20,8 @@ class MLP(nn.Module):
         Units of the hidden layers; the default is the network of the paper's gamma experiment.
     dropout
         Probability that a hidden unit is left out in training. At 0 there is no dropout layer at all.
+    dtype
+        Of the weights; by default torch's default type.
 
     Examples
     --------
@@ -28,18 +31,24 @@ class MLP(nn.Module):
     """
 
     def __init__(
-        self, n_inputs: int, n_outputs: int, hidden: Sequence[int] = (128, 64, 64), dropout: float = 0.0
+        self,
+        n_inputs: int,
+        n_outputs: int,
+        hidden: Sequence[int] = (128, 64, 64),
+        dropout: float = 0.0,
+        *,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_dropout(dropout)
         sizes = [check_size("n_inputs", n_inputs), *check_sizes("hidden", hidden)]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
-            layers += [nn.Linear(before, after), nn.ReLU()]
+            layers += [nn.Linear(before, after, dtype=dtype), nn.ReLU()]
             if dropout > 0:
                 layers.append(nn.Dropout(dropout))
         self.body = nn.Sequential(*layers)
-        self.output = nn.Linear(sizes[-1], check_size("n_outputs", n_outputs))
+        self.output = nn.Linear(sizes[-1], check_size("n_outputs", n_outputs), dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., n_inputs)`` to ``(..., n_outputs)``."""

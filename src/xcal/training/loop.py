@@ -44,7 +44,7 @@ def train_stack(
         problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
     try:
         precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
-        with torch.enable_grad(), precision, working(plan) as workers:
+        with precision, working(plan) as workers:
             run = _Run(problem, stack, seeds, config, optimizer, state, workers, plan.row_pieces)
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()

@@ -41,6 +41,8 @@ from xcal.training.workers import Plan, planned
 _log = logging.getLogger("xcal.training")
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()  # a caller may have switched gradients off; training needs them
 def fit_path(
     make_network: MakeNetwork,
     family: Family,
