@@ -5,11 +5,12 @@ import torch
 from torch import nn
 
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
+from xcal._threads import Workers
 from xcal.distributions import family
 from xcal.networks import MLP
-from xcal.training import Rows, TrainingConfig, fit_path, workers
+from xcal.training import Rows, TrainingConfig, fit_path, plan
+from xcal.training.plan import Plan, planned
 from xcal.training.stack import Stack
-from xcal.training.workers import Plan, Workers, planned, working
 
 CPU = torch.device("cpu")
 ROWS, HELD_OUT = simulated_rows(400), simulated_rows(150, seed=1)
@@ -28,7 +29,7 @@ def threads():
 @pytest.fixture
 def everything_is_heavy(monkeypatch, threads):
     """Cut even the smallest work."""
-    monkeypatch.setattr(workers, "_WORTH_A_THREAD", 1.0)
+    monkeypatch.setattr(plan, "_WORTH_A_THREAD", 1.0)
 
 
 def fitted(make_network=small_mlp, lambdas=(0.0, 10.0, 100.0), seeds=(0, 1), dtype=torch.float32, **options):
@@ -57,7 +58,7 @@ def test_who_does_the_work_changes_no_bit(models, dropout, everything_is_heavy, 
 @pytest.mark.parametrize("models", [{}, {"lambdas": (10.0,), "seeds": (0,)}], ids=["path", "lone model"])
 def test_how_the_work_is_cut_changes_rounding_only(models, everything_is_heavy, monkeypatch):
     cut = fitted(dtype=torch.float64, **models)
-    monkeypatch.setattr(workers, "_WORTH_A_THREAD", 1e30)
+    monkeypatch.setattr(plan, "_WORTH_A_THREAD", 1e30)
     whole = fitted(dtype=torch.float64, **models)
     for a, b in zip(states(cut), states(whole), strict=True):
         for name in a:
@@ -67,18 +68,18 @@ def test_how_the_work_is_cut_changes_rounding_only(models, everything_is_heavy, 
 def test_torchs_number_of_threads_is_left_as_it_was(threads):
     fitted()
     assert torch.get_num_threads() == threads
-    with pytest.raises(ZeroDivisionError), working(Plan()):
+    with pytest.raises(ZeroDivisionError), Workers(1):
         1 / (torch.get_num_threads() - 1)  # one thread inside
     assert torch.get_num_threads() == threads
 
 
 def test_an_error_in_a_piece_reaches_the_caller():
-    with working(Plan(threads=2)) as pool, pytest.raises(ZeroDivisionError):
+    with Workers(2) as pool, pytest.raises(ZeroDivisionError):
         pool.map(lambda k: 1 / k, [1, 0])
 
 
 def test_results_come_in_the_order_of_the_items():
-    with working(Plan(threads=2)) as pool:
+    with Workers(2) as pool:
         assert pool.map(lambda k: k * k, range(20)) == [k * k for k in range(20)]
 
 
@@ -86,7 +87,7 @@ HEAVY, LIGHT = 1e9, 1e5
 
 
 @pytest.mark.parametrize(
-    ("models", "work", "row_wise", "plan"),
+    ("models", "work", "row_wise", "expected"),
     [
         ((1, 1), LIGHT, True, Plan()),
         ((3, 8), LIGHT, True, Plan()),
@@ -97,8 +98,8 @@ HEAVY, LIGHT = 1e9, 1e5
         ((4, 24), HEAVY, False, Plan(2, together=8)),
     ],
 )
-def test_the_cut_follows_from_the_work(models, work, row_wise, plan, threads):
-    assert planned(*models, work, row_wise=lambda: row_wise) == plan
+def test_the_cut_follows_from_the_work(models, work, row_wise, expected, threads):
+    assert planned(*models, work, row_wise=lambda: row_wise) == expected
 
 
 def test_one_thread_cuts_nothing():

@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xcal._threads import Workers
 from xcal.training.batches import DROPOUT, derived_seed, epoch_order
 from xcal.training.checkpoint import read_checkpoint, write_checkpoint
 from xcal.training.compiled import LossFunction, compile_network, compiled_loss, has_convolutions
 from xcal.training.config import TrainingConfig
+from xcal.training.plan import Plan
 from xcal.training.problem import Problem
 from xcal.training.randomness import shared_numbers
 from xcal.training.result import Integers
 from xcal.training.stack import Stack
 from xcal.training.state import RunState
 from xcal.training.steps import Steps, make_optimizer, set_rate
-from xcal.training.workers import Plan, Workers, working
 
 _log = logging.getLogger("xcal.training")
 
@@ -44,7 +45,7 @@ def train_stack(
         problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
     try:
         precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
-        with precision, working(plan) as workers:
+        with precision, plan.workers() as workers:
             run = _Run(problem, stack, seeds, config, optimizer, state, workers, plan.row_pieces)
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()

@@ -30,13 +30,13 @@ from xcal.training.batches import batch_shape
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.fingerprint import settings_digest, tensor_digest
 from xcal.training.loop import train_stack
+from xcal.training.plan import Plan, planned
 from xcal.training.problem import Objective, Problem
 from xcal.training.progress import Progress, Reporter
 from xcal.training.result import Failure, Floats, History, PathResult
 from xcal.training.rows import Rows, TensorRows
 from xcal.training.stack import MakeNetwork, Stack
 from xcal.training.state import RunState
-from xcal.training.workers import Plan, planned
 
 _log = logging.getLogger("xcal.training")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from xcal._threads import Workers
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.distributions.base import SurvivalDistribution
@@ -13,7 +14,6 @@ from xcal.distributions.families import Family
 from xcal.objectives.likelihood import objective_and_cdf
 from xcal.training.rows import Batch, TensorRows
 from xcal.training.stack import Part, Stack
-from xcal.training.workers import Workers
 
 Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
 

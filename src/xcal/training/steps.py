@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+from xcal._threads import Workers
 from xcal.training.batches import PIECES, derived_seed
 from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
 from xcal.training.rows import Batch, TensorRows
 from xcal.training.stack import Stack
-from xcal.training.workers import Workers
 
 _log = logging.getLogger("xcal.training")
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
@@ -106,7 +106,7 @@ class Steps:
         row_pieces: int = 1,
     ) -> None:
         self.rows, self.loss_of, self.clip = rows, loss_of, clip
-        self.workers, self.row_pieces = workers or Workers(), row_pieces
+        self.workers, self.row_pieces = workers or Workers(1), row_pieces
         self.lambdas = [lambdas[part.starts, part.lambdas] for part in stack.parts]  # windows on what the caller writes
         self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
