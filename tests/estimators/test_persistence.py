@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import threading
 
 import numpy as np
 import pandas as pd
@@ -120,6 +121,26 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, saved):
     with pytest.raises(KeyboardInterrupt):
         load(saved).save(file)
     assert file.read_bytes() == saved.read_bytes()
+    assert os.listdir(tmp_path) == ["model.xcal"]
+
+
+def test_threads_may_save_to_one_path(tmp_path, saved):
+    model, file, errors = load(saved), tmp_path / "model.xcal", []
+
+    def save():
+        try:
+            for _ in range(20):
+                model.save(file)
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert_same(model, load(file))
     assert os.listdir(tmp_path) == ["model.xcal"]
 
 

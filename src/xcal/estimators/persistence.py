@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal._files import write_whole
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.networks import MLP
@@ -75,7 +76,7 @@ def write_estimator(
     )
     tensors = _tensors(models)
     metadata = {"format": FORMAT, "version": str(VERSION), "header": header, "digest": _digest(header, tensors)}
-    _write(Path(path), save(tensors, metadata))
+    write_whole(Path(path), save(tensors, metadata))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -177,16 +178,6 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
     except (SafetensorError, UnicodeDecodeError) as error:
         raise ValueError(f"path: expected {_EXPECTED}, got {path}, which cannot be read: {error}") from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _digest(header: str, tensors: dict[str, Tensor]) -> str:

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import fail
+from xcal._files import new_file
 from xcal.training.result import Failure
 from xcal.training.stack import Stack
 from xcal.training.state import RunState
@@ -31,23 +30,17 @@ def _digest(tensors: dict[str, Tensor]) -> Tensor:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors to a temporary file beside `path` and move it there: a reader sees the old file or the new one."""
+    """Write tensors whole or not at all: a reader sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    os.close(handle)
     kept = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
     kept[_DIGEST] = _digest(kept)
-    try:
+    with new_file(path) as part:
         if find_spec("safetensors") is not None:
             from safetensors.torch import save_file
 
-            save_file(kept, name)
+            save_file(kept, part)
         else:
-            torch.save(kept, name)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+            torch.save(kept, part)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
