@@ -1,4 +1,7 @@
-"""Run what is missing of a table: train a group, measure it, write its records, go on."""
+"""Run what is missing of a table: train a group, measure it, write its records, go on.
+
+Groups are trained whole, and records that are there stay as they are: see `xcal.experiments.groups`.
+"""
 
 import platform
 import time
@@ -42,6 +45,9 @@ class Summary:
         Records replaced because they were made on other rows.
     seconds : float
     interrupted : bool
+    trained_beside : int
+        Runs that were there already and were trained again, because a group is trained whole. Their records stay as
+        they were.
     """
 
     path: Path
@@ -52,6 +58,7 @@ class Summary:
     other_data: int
     seconds: float
     interrupted: bool
+    trained_beside: int
 
 
 def reproduce(
@@ -69,6 +76,10 @@ def reproduce(
     progress: bool | None = None,
 ) -> Summary:
     """Train and measure every run of a table that has no record yet.
+
+    Runs of a group are trained together, and always all of them: where a record is missing the whole group is trained
+    again, and only what was missing is written. With the paper's penalty the figures of a run depend on the runs beside
+    it. With `lambdas` or `seeds` the group is what was asked for; each record names its group.
 
     Parameters
     ----------
@@ -168,18 +179,19 @@ class _Run:
         groups = missing_groups(
             self.spec, [(r, lam, seed) for r, lam, seed in wanted if (r.name, lam, seed) not in kept]
         )
-        trained, interrupted = 0, False
+        trained, beside, interrupted = 0, 0, False
         with Bar(groups, self.spec.training.epochs, progress) as bar:
             try:
                 for group in groups:
                     records = self._group(group, data[group.seeds[0]], hashes[group.row.name], bar)
-                    self.file.add(records)
-                    trained += len(records)
+                    new = [record for record in records if (record.row, record.lam, record.seed) not in kept]
+                    self.file.add(new)
+                    trained, beside = trained + len(new), beside + len(records) - len(new)
             except KeyboardInterrupt:
                 interrupted = True
         missing = len(wanted) - len(kept) - trained
         seconds = time.perf_counter() - start
-        return Summary(self.file.path, trained, len(kept), missing, tuple(corrupt), other, seconds, interrupted)
+        return Summary(self.file.path, trained, len(kept), missing, tuple(corrupt), other, seconds, interrupted, beside)
 
     def _load(self, data: dict[int, TableData], seed: int) -> None:
         first = next(iter(data.values()), None)
@@ -234,6 +246,8 @@ class _Run:
             "versions": _versions(),
             "device": _device_name(self.device),
             "group_models": group.n_models,
+            "group_lambdas": group.lambdas,
+            "group_seeds": group.seeds,
             "group_seconds": round(time.perf_counter() - start, 3),
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
         }
