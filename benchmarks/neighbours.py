@@ -1,7 +1,7 @@
 """A model's numbers depend on the models trained beside it only where the penalty is very sharp.
 
-The same model (one seed, lambda 10) is trained alone and in a path of three lambdas, with everything else equal. A matrix
-product for three models rounds its last digits otherwise than one for a single model. With a smooth penalty the
+The same model (one seed, lambda 10) is trained alone and in a path of three lambdas, with everything else equal. A
+matrix product for three models rounds its last digits otherwise than one for a single model. With a smooth penalty the
 difference stays there. The paper's penalty (gamma = 1e4) has slopes of thousands in F and makes it larger from epoch to
 epoch, in double precision too, only later: the cause is the sharpness, and no precision cures it.
 """

@@ -98,7 +98,9 @@ def _tell(summary: "Summary") -> None:
         f"{summary.kept} were there already{beside}"
     )
     if summary.interrupted:
-        typer.secho(f"stopped: {summary.missing} runs are missing; run the same command again to resume", fg="yellow", err=True)
+        typer.secho(
+            f"stopped: {summary.missing} runs are missing; run the same command again to resume", fg="yellow", err=True
+        )
         raise typer.Exit(130)
 
 
