@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from xcal.training.batches import DROPOUT, derived_seed, epoch_order
-from xcal.training.checkpoint import read_checkpoint, write_checkpoint
+from xcal.training.checkpoint import CheckpointWriter, read_checkpoint
 from xcal.training.compiled import LossFunction, compile_network, compiled_loss, has_convolutions
 from xcal.training.config import TrainingConfig
 from xcal.training.problem import Problem
@@ -39,14 +39,15 @@ def train_stack(
     if checkpoint is not None and checkpoint.exists():
         state = read_checkpoint(checkpoint, fingerprint, stack, optimizer)
         problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
+    writer = None if checkpoint is None else CheckpointWriter(checkpoint, fingerprint)
     try:
         with own_randomness(), _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None):
             run = _Run(problem, stack, seeds, config, optimizer, state)
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()
                 done = state.epoch == config.epochs or state.stopped.all()
-                if checkpoint is not None and (done or state.epoch % config.checkpoint_every == 0):
-                    write_checkpoint(checkpoint, fingerprint, stack, optimizer, state)
+                if writer is not None and (done or state.epoch % config.checkpoint_every == 0):
+                    writer.write(stack, optimizer, state)
                 after_epoch(state)
     except KeyboardInterrupt:
         state.interrupted = True

@@ -27,6 +27,7 @@ from xcal.training.arguments import (
     checked_seeds,
     chosen_device,
 )
+from xcal.training.checkpoint import check_folder
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.loop import train_stack
 from xcal.training.problem import Objective, Problem
@@ -211,6 +212,9 @@ def _train_groups(
 ) -> list[RunState]:
     states, first = [], 0
     interrupted = False
+    names = ["path.ckpt"] if len(groups) == 1 else [f"model-{number}.ckpt" for number in range(len(groups))]
+    if folder is not None:
+        check_folder(folder, names)
     try:
         for number, group in enumerate(groups):
             stack = group.make_stack(make_network)
@@ -219,7 +223,6 @@ def _train_groups(
             if interrupted:
                 states.append(RunState.start(stack.snapshot(), stack.n_models, group.problem.lambdas))
                 continue
-            name = "path.ckpt" if len(groups) == 1 else f"model-{number}.ckpt"
             states.append(
                 train_stack(
                     group.problem,
@@ -227,7 +230,7 @@ def _train_groups(
                     group.seeds,
                     config,
                     after_epoch=partial(reporter.show, epochs=config.epochs, models=models),
-                    checkpoint=None if folder is None else folder / name,
+                    checkpoint=None if folder is None else folder / names[number],
                     fingerprint=group.fingerprint(config, stack),
                 )
             )
