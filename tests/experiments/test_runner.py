@@ -276,7 +276,7 @@ def test_a_record_says_where_it_comes_from(small, tmp_path):
     [
         ({"variant": "correct"}, "variant: expected as-published or corrected, got 'correct'"),
         ({"penalty": "mine"}, "penalty: expected paper or ours or annealed, got 'mine'"),
-        ({"device": "tpu9"}, "device: expected a torch device"),
+        ({"device": "tpu9"}, "device: expected a device of this machine"),
         ({"rows": ["nothing"]}, "rows: expected some of"),
         ({"epochs": 0}, "epochs: expected an integer of 1 or more"),
     ],

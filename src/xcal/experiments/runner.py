@@ -16,6 +16,7 @@ import torch
 
 import xcal
 from xcal._checks import fail
+from xcal._devices import as_device, best_device
 from xcal.experiments.data import PathLike, TableData, load_data
 from xcal.experiments.evaluation import Figures, Trained, test_figures
 from xcal.experiments.groups import Group, missing_groups
@@ -111,7 +112,7 @@ def reproduce(
     full = load_spec(table)
     spec = full.narrowed(rows=rows, lambdas=lambdas, seeds=seeds, epochs=epochs)
     chosen, soft = chosen_variant(full, variant, penalty)
-    where = _device(device)
+    where = best_device() if device is None else as_device(device)
     file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training)
     return _Run(spec, chosen, soft, where, file, data_dir).all_groups(progress)
 
@@ -131,18 +132,6 @@ def chosen_variant(spec: Spec, variant: str | None, penalty: str | None) -> tupl
             fail("penalty", f"paper: {spec.table} is a study of the paper's penalty", repr(penalty))
         return chosen, "paper"
     return chosen, default_penalty(chosen) if penalty is None else penalties[penalty]
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        fail("device", "a torch device such as cpu or cuda", repr(name))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        fail("device", "a device of this machine", f"{name!r}, and there is no GPU that torch can use")
-    return device
 
 
 @dataclass(frozen=True)
