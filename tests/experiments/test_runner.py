@@ -1,6 +1,7 @@
 """Running a table: only what is missing, to the same bits whatever happened on the way."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -257,6 +258,15 @@ def test_seeds_with_their_own_rows(small, tmp_path):
     records = RecordFile(summary.path).read()[0].values()
     hashes = {r.seed: r.data_hash for r in records}
     assert hashes[0] != hashes[1]
+
+
+def test_infinite_figures_have_no_spread(small, tmp_path, uninterrupted):
+    file = RecordFile(tmp_path / "small" / uninterrupted.name)
+    records = RecordFile(uninterrupted).read()[0].values()
+    file.add(replace(r, figures=r.figures | {"nll": math.inf}) for r in records)
+    cell = compare(small(), results=tmp_path).cell("mtlr-i", 10.0, "nll")
+    assert (cell.ours, cell.mark) == (math.inf, "worse")
+    assert math.isnan(cell.spread)
 
 
 def test_a_record_says_where_it_comes_from(small, tmp_path):

@@ -190,7 +190,8 @@ def figures_of(
 def _cell(row: RowSpec, lam: float, metric: str, records: tuple[Record, ...], spec: Spec) -> Cell:
     values = np.array(figures_of(records, row.name, lam, metric))
     ours = float(values.mean()) if values.size else math.nan
-    spread = float(values.std(ddof=1)) if values.size > 1 else math.nan
+    # An infinite figure has no spread.
+    spread = float(values.std(ddof=1)) if values.size > 1 and np.isfinite(values).all() else math.nan
     paper = paper_figures(spec.paper).get((row.name, lam, metric), math.nan)
     mark: Mark = "not in the paper"
     if not math.isnan(paper):
