@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from xcal.experiments import compare, load_spec, table_names
+from xcal.experiments import RecordFile, compare, load_spec, table_names
 from xcal.experiments.headline import headline
 from xcal.experiments.spec import Penalty
 
@@ -22,6 +22,16 @@ def test_no_record_is_corrupt_or_of_another_spec(table):
             assert not found.corrupt
             lines = len(path.read_text().splitlines()) if path.exists() else 0
             assert len(found.records) == lines
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.jsonl")), ids=lambda path: str(path.relative_to(RESULTS)))
+def test_committed_lines_stay_as_they_are_when_a_file_is_rewritten(path, tmp_path):
+    copy = RecordFile(tmp_path / path.name)
+    copy.path.write_bytes(path.read_bytes())
+    records, corrupt = copy.read()
+    assert not corrupt
+    copy.add([next(iter(records.values()))])
+    assert copy.path.read_bytes() == path.read_bytes()
 
 
 def test_the_gamma_tables_score_what_the_documents_say():

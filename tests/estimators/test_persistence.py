@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import threading
 
 import numpy as np
 import pandas as pd
@@ -123,6 +124,26 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, saved):
     assert os.listdir(tmp_path) == ["model.xcal"]
 
 
+def test_threads_may_save_to_one_path(tmp_path, saved):
+    model, file, errors = load(saved), tmp_path / "model.xcal", []
+
+    def save():
+        try:
+            for _ in range(20):
+                model.save(file)
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert_same(model, load(file))
+    assert os.listdir(tmp_path) == ["model.xcal"]
+
+
 def rewritten(saved, file, **changes):
     """The saved file with other metadata."""
     save_file(load_file(saved), file, metadata_of(saved) | changes)
@@ -182,7 +203,9 @@ def test_another_class_is_refused(tmp_path, saved):
     assert not (tmp_path / "other").exists()
     header = metadata_of(saved)["header"].replace('"class": "SurvivalModel"', '"class": "Other"')
     rewritten(saved, tmp_path / "other", header=header, digest=_digest(header, load_file(saved)))
-    with pytest.raises(ValueError, match=r"path: expected a saved SurvivalModel or SurvivalPath, got .* with a Other"):
+    with pytest.raises(
+        ValueError, match=r"path: expected .*class: expected SurvivalModel or SurvivalPath, got 'Other'"
+    ):
         load(tmp_path / "other")
 
 

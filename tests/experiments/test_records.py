@@ -1,13 +1,21 @@
 """Records: written whole or not at all, checked line by line."""
 
 import errno
+import json
 import math
 import os
-from dataclasses import replace
+import subprocess
+import sys
+import threading
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from xcal.experiments import Record, RecordFile
+from xcal.experiments.records import _check, _parse
 
 RECORD = Record(
     table="small",
@@ -72,6 +80,137 @@ def test_a_corrupt_line_is_reported_and_the_others_are_kept(file, damage, reason
     assert reason in str(corrupt[0])
 
 
+ADD = """
+import sys, threading
+from dataclasses import fields, replace
+from pathlib import Path
+from tests.experiments.test_records import RECORD
+from xcal.experiments import RecordFile
+
+file, first = RecordFile(Path(sys.argv[1])), int(sys.argv[2])
+
+def add(start):
+    for seed in range(start, start + 25):
+        file.add([replace(RECORD, seed=seed)])
+
+threads = [threading.Thread(target=add, args=(first + 25 * k,)) for k in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_no_record_is_lost_between_writers(file):
+    running = [
+        subprocess.Popen([sys.executable, "-c", ADD, str(file.path), str(50 * k)], cwd=Path(__file__).parents[2])
+        for k in range(4)
+    ]
+    assert [process.wait(timeout=300) for process in running] == [0] * 4
+    records, corrupt = file.read()
+    assert not corrupt
+    assert sorted(key[-1] for key in records) == list(range(200))
+
+
+def test_a_reader_beside_a_writer_sees_whole_records(file):
+    file.add([replace(RECORD, seed=seed) for seed in range(50)])
+    writer = threading.Thread(target=lambda: [file.add([replace(RECORD, seed=k)]) for k in range(50, 80)])
+    writer.start()
+    seen = []
+    while writer.is_alive():
+        records, corrupt = file.read()
+        assert not corrupt
+        seen.append(len(records))
+    writer.join()
+    assert seen == sorted(seen)
+    assert set(seen) <= set(range(50, 81))
+
+
+def forged(**changes):
+    """A line with other values and a checksum that is right."""
+    content = {name: value for name, value in json.loads(RECORD.line()).items() if name != "check"} | changes
+    return json.dumps(content | {"check": _check(content)}).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        forged(lam="10"),
+        forged(lam=[10.0]),
+        forged(lam=True),
+        forged(lam=float("nan")),
+        forged(lam=float("inf")),
+        forged(lam=10**400),
+        forged(seed=0.5),
+        forged(seed=None),
+        forged(seed=2**63),
+        forged(row=None),
+        forged(row=["mtlr-i"]),
+        forged(spec_hash={}),
+        forged(figures=None),
+        forged(figures=[1.0]),
+        forged(figures={"nll": None}),
+        forged(figures={"nll": "one"}),
+        forged(figures={"nll": 10**400}),
+        forged(figures={"nll": {"nll": 1.0}}),
+        forged(versions={"torch": 2}),
+        forged(group_models="4"),
+        forged(group_lambdas=[0.0]),
+        forged(group_lambdas=[0.0], group_seeds="0"),
+        forged(group_lambdas=["0"], group_seeds=[0]),
+        forged(another=1),
+        b"[" * 200_000,
+        b'{"check": ' * 200_000,
+        b'{"check": "", "row": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"check": 1e999}',
+        b"1" * 5000,
+        b"null",
+        b'"check"',
+        b"\xff\xfe",
+        b"",
+    ],
+    ids=lambda line: line[:40].decode(errors="replace") if len(line) < 600 else str(len(line)),
+)
+def test_a_line_of_any_content_is_a_corrupt_line_at_worst(file, line):
+    file.add([RECORD, replace(RECORD, seed=1)])
+    whole = file.path.read_bytes()
+    file.path.write_bytes(line + b"\n" + whole)
+    records, corrupt = file.read()
+    assert len(records) == 2
+    assert [found.line for found in corrupt] == [1]
+    file.add([RECORD])
+    assert file.path.read_bytes() == whole
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(name=st.sampled_from([f.name for f in fields(Record)]), value=VALUES)
+def test_a_forged_value_is_a_corrupt_line_or_a_record_that_can_be_written(name, value):
+    try:
+        record = _parse(forged(**{name: value}))
+    except ValueError:
+        return
+    hash(record.key)
+    assert _parse(record.line().encode()).line() == record.line()
+
+
+def test_the_group_is_kept_and_a_record_without_one_has_no_word_of_it(file):
+    grouped = replace(RECORD, seed=1, group_lambdas=(0.0, 10.0), group_seeds=(0, 1))
+    file.add([RECORD, grouped])
+    records, corrupt = file.read()
+    assert not corrupt
+    assert records[grouped.key].group_lambdas == (0.0, 10.0)
+    assert records[grouped.key].group_seeds == (0, 1)
+    assert records[RECORD.key].group_seeds == ()
+    first, second = (json.loads(line) for line in file.path.read_text().splitlines())
+    assert "group_seeds" not in first
+    assert second["group_seeds"] == [0, 1]
+
+
 def test_a_full_disk_leaves_earlier_records_as_they_were(file, monkeypatch):
     file.add([RECORD])
     before = file.path.read_bytes()
@@ -83,7 +222,7 @@ def test_a_full_disk_leaves_earlier_records_as_they_were(file, monkeypatch):
     with pytest.raises(OSError, match=r"No space left on device.*earlier records are as they were"):
         file.add([replace(RECORD, seed=1)])
     assert file.path.read_bytes() == before
-    assert [path.name for path in file.path.parent.iterdir()] == ["small.jsonl"]
+    assert {path.name for path in file.path.parent.iterdir()} == {"small.jsonl", ".small.jsonl.lock"}
 
 
 def test_a_folder_that_cannot_be_made_is_one_error(tmp_path):

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from xcal.calibration import SoftBins
-from xcal.experiments import load_spec, table_names
+from xcal.experiments import load_spec, reproduce, table_names
 from xcal.experiments.comparison import METRICS
 from xcal.experiments.models import make_network
 from xcal.experiments.paper import paper_figures
 from xcal.experiments.spec import VariantSpec, soft_bins
+
+from .conftest import SMALL
 
 LAMBDAS = (0, 1, 5, 10, 50, 100, 500, 1000)
 
@@ -116,6 +118,151 @@ def test_penalties():
 def test_a_spec_with_a_mistake_is_one_clear_error(small, change, message):
     with pytest.raises(ValueError, match=message):
         load_spec(small(change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('table = "small"', 'table = "../x"'), r"table: expected a name of letters, .*got '\.\./x'"),
+        (('table = "small"', 'table = "/tmp/x"'), "table: expected a name"),
+        (('table = "small"', 'table = ".."'), "table: expected a name"),
+        (('table = "small"', 'table = "a/b"'), "table: expected a name"),
+        (('table = "small"', r'table = "a\\b"'), "table: expected a name"),
+        (('table = "small"', 'table = ""'), "table: expected a name"),
+        (('table = "small"', r'table = "a\u0000"'), "table: expected a name"),
+        (('table = "small"', r'table = "a\n"'), "table: expected a name"),
+        (("test_rows = 250", "test_rows = 0"), r"variants\.as-published\.test_rows: expected a whole number of 1 or"),
+        (("test_rows = 250", "test_rows = -5"), r"variants\.as-published\.test_rows: expected a whole number of 1 or"),
+        (('network = "linear"', 'network = "cnn"'), r"rows\[2\]\.network: expected one for the gamma data .*got 'cnn'"),
+        (('network = "linear"', 'network = "published-cnn"'), r"rows\[2\]\.network: expected one for the gamma data"),
+        (('network = "linear"', 'network = "aft"'), r"rows\[2\]\.network: expected another one: 'aft' is a regression"),
+        (('network = "linear"', 'network = "linear"\nhidden = [3]'), r"rows\[2\]\.network: .*'linear', which has none"),
+        (
+            ('network = "linear"', 'network = "linear"\ngamma = 0.0'),
+            r"rows\[2\]\.gamma: expected a finite number above 0",
+        ),
+        (('network = "linear"', 'network = "linear"\ngamma = nan'), r"rows\[2\]\.gamma: expected a finite number"),
+        (
+            ('network = "linear"', 'network = "linear"\nreleased_dropout = true'),
+            r"rows\[2\]\.released_dropout: expected",
+        ),
+        (("hidden = [16]", "hidden = [0]"), r"rows\[0\]\.hidden: expected at most 100 layers"),
+        (("hidden = [16]", "hidden = [1000000000]"), r"rows\[0\]\.hidden: expected at most 100 layers"),
+        (("hidden = [16]", "hidden = [16]\ndropout = 1.0"), r"rows\[0\]\.dropout: expected a probability"),
+        (('name = "mtlr-i"', 'name = "a,b"'), r"rows\[2\]\.name: expected a name without commas"),
+        (('name = "mtlr-i"', 'name = ""'), r"rows\[2\]\.name: expected a name without commas"),
+        (("lambdas = [0, 10]", "lambdas = [0, nan]"), r"lambdas\[1\]: expected a finite number, got nan"),
+        (("lambdas = [0, 10]", "lambdas = [0, inf]"), r"lambdas\[1\]: expected a finite number, got inf"),
+        (("lambdas = [0, 10]", "lambdas = []"), "lambdas: expected different numbers"),
+        (("lambdas = [0, 10]", f"lambdas = [{10**400}]"), r"lambdas\[0\]: expected a finite number"),
+        (("seeds = [0, 1]", f"seeds = [{2**64}]"), r"seeds\[0\]: expected a whole number of 64 bits"),
+        (("seeds = [0, 1]", "seeds = [-1]"), "seeds: expected at least one seed"),
+        (("seeds = [0, 1]", "seeds = []"), "seeds: expected at least one seed"),
+        (("seed = 0", "seed = -1"), r"data\.seed: expected a whole number, zero or larger"),
+        (("seed = 0", "seed = " + "9" * 5000), "expected a TOML file, got one that cannot be read"),
+        (("calibration_bins = 20", "calibration_bins = 1"), "calibration_bins: expected from 2 to"),
+        (("time_bins = 10", f"time_bins = {10**12}"), "time_bins: expected from 2 to"),
+        (("learning_rate = 1e-3", "learning_rate = 0"), r"training\.learning_rate: expected a finite number above 0"),
+        (("learning_rate = 1e-3", "learning_rate = nan"), r"training\.learning_rate: expected a finite number"),
+        (("batch_size = 200", "batch_size = 0"), r"training\.batch_size: expected an integer of 1 or more"),
+        (('groups = "mean-quartiles"', 'groups = "label"'), r"data\.groups: expected groups that these data have"),
+        (("seed = 0", "seed = " + "[" * 20_000), "expected a TOML file, got one that cannot be read"),
+    ],
+)
+def test_a_spec_that_does_not_fit_together_names_file_and_key(small, change, message):
+    path = small(change)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_spec(path)
+    assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe table", b'table = "\xe9"', b"\x00", b"", b"= 1", b"[[rows]]", b"rows = 5"]
+)
+def test_a_file_of_any_bytes_is_one_clear_error(tmp_path, content):
+    path = tmp_path / "odd.toml"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r": expected .*, got ") as caught:
+        load_spec(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_nothing_is_written_outside_the_results(small, tmp_path):
+    (tmp_path / "inner").mkdir()
+    path = small(('table = "small"', 'table = "../../escaped"'))
+    with pytest.raises(ValueError, match="table: expected a name"):
+        reproduce(path, results=tmp_path / "inner" / "results", device="cpu")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["inner", "small.toml"]
+
+
+def test_the_shape_of_the_first_guess_needs_an_intercept(small):
+    aft = ('model = "mtlr"\ninterpolation = "linear"\nnetwork = "linear"', 'model = "weibull"\nnetwork = "aft"')
+    guess = ("[variants.corrected]", "[variants.corrected]\nfirst_guess = true\nintercept = false")
+    assert load_spec(small(aft)).rows[2].network == "aft"
+    with pytest.raises(ValueError, match=r"variants\.corrected\.first_guess: expected false, or an intercept"):
+        load_spec(small(aft, guess))
+
+
+HOSTILE = [
+    *(
+        "true",
+        "false",
+        "0",
+        "-1",
+        "1",
+        "3",
+        str(2**62),
+        str(2**63),
+        str(10**400),
+        "nan",
+        "inf",
+        "-inf",
+        "-0.5",
+        "1e308",
+    ),
+    *('""', '"x"', '"../x"', r'"\u0000"', "[]", "[0]", "[-1]", "[[0]]", '["a"]', "[nan]", "[0, 0]", "{}", "{a = 1}"),
+    *("1979-05-27", "07:32:00", "[" * 60 + "]" * 60, "[1, 2, 3]", f"[{2**63}, 1, 1]"),
+]
+KEYS = [
+    (line, line.split(" = ")[0])
+    for line in dict.fromkeys(SMALL.format(kind="path", group="row").splitlines())
+    if " = " in line
+]
+OPTIONAL = {
+    "[training]": ("weight_decay", "compile", "tf32"),
+    "[data]": ("censored", "per_seed"),
+    "[variants.corrected]": ("bias", "test_rows", "intercept", "first_guess"),
+    'network = "linear"': ("objective", "hidden", "dropout", "released_dropout", "gamma"),
+}
+CHANGES = [(line, key, "{key} = {value}") for line, key in KEYS]
+CHANGES += [(line, key, line + "\n{key} = {value}") for line, keys in OPTIONAL.items() for key in keys]
+
+
+@pytest.mark.parametrize(("line", "key", "form"), CHANGES, ids=[f"{key} after {line}" for line, key, _ in CHANGES])
+def test_a_hostile_value_of_any_key_is_the_project_error_or_a_spec(small, line, key, form):
+    for value in HOSTILE:
+        path = small((line, form.format(key=key, value=value)))
+        try:
+            load_spec(path)
+        except ValueError as error:
+            text = str(error)
+        else:
+            continue
+        assert text.startswith(f"{path}: ")
+        assert ": expected " in text
+        assert ", got " in text
+
+
+@pytest.mark.parametrize("table", ["data", "training", "variants", "rows"])
+@pytest.mark.parametrize("value", ["5", '"x"', "[]", "[1]", "[[]]", "{}", "true"])
+def test_a_table_that_is_something_else(small, tmp_path, table, value):
+    text = small().read_text()
+    start = next(place for place in (f"[{table}]", f"[{table}.", f"[[{table}]]") if place in text)
+    path = tmp_path / "odd.toml"
+    path.write_text(f"{table} = {value}\n" + text[: text.index(start)])
+    with pytest.raises(ValueError, match=r": expected .*, got ") as caught:
+        load_spec(path)
+    assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_unknown_names_are_answered_with_the_known_ones(small):

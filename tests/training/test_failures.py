@@ -1,6 +1,7 @@
 """What goes wrong in one model stays in it; what interrupts a run loses nothing."""
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -198,7 +199,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(checkpoint.os, "replace", broken)
+    monkeypatch.setattr(os, "replace", broken)
     with pytest.raises(OSError, match="disk full"):
         write_tensors(path, {"a": torch.zeros(3)})
     assert torch.equal(read_tensors(path)["a"], torch.arange(3))

@@ -47,7 +47,8 @@ def reproduce(
 ) -> None:
     """Train and measure what is missing of the paper's tables.
 
-    Records are written group by group, so a run can be stopped at any time: the same command goes on from there.
+    Records are written group by group, so a run can be stopped at any time: run the same command again to resume. A
+    group is trained whole: where one of its records is missing the others are trained again too, and stay as they were.
 
     A look, in a minute or two on a laptop:
       xcal reproduce gamma-censored --rows mtlr-i --lambdas 0,10 --seeds 0 --epochs 2
@@ -91,11 +92,15 @@ def _tell(summary: "Summary") -> None:
         typer.secho(f"corrupt record: {line}", fg="yellow", err=True)
     if summary.other_data:
         typer.secho(f"{summary.other_data} records were made on other rows and were replaced", fg="yellow", err=True)
+    beside = f" ({summary.trained_beside} of them trained again beside new ones)" if summary.trained_beside else ""
     typer.echo(
-        f"{summary.path}: {summary.trained} runs trained in {summary.seconds:.0f} s, {summary.kept} were there already"
+        f"{summary.path}: {summary.trained} runs trained in {summary.seconds:.0f} s, "
+        f"{summary.kept} were there already{beside}"
     )
     if summary.interrupted:
-        typer.secho(f"stopped: {summary.missing} runs are missing; the same command goes on", fg="yellow", err=True)
+        typer.secho(
+            f"stopped: {summary.missing} runs are missing; run the same command again to resume", fg="yellow", err=True
+        )
         raise typer.Exit(130)
 
 

@@ -1,7 +1,5 @@
 """Tables larger than memory: a parquet file, read once piece by piece into a memory-mapped array."""
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, as_event, as_time, fail
+from xcal._files import new_file
 
 _ROWS = 1 << 16  # of one piece
 
@@ -60,6 +59,7 @@ def map_parquet(
 
     Examples
     --------
+    >>> import tempfile
     >>> import pyarrow as pa, pyarrow.parquet as pq
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table = pa.table({"age": [50.0, 61.0], "days": [10.0, 20.0], "died": [True, False]})
@@ -85,16 +85,11 @@ def map_parquet(
     if n == 0:
         fail("path", "at least one row", f"{source}, which has none")
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-    os.close(handle)
-    try:
+    with new_file(target) as part:
         columns = np.lib.format.open_memmap(part, "w+", np.float32, (n, len(names)))
         times, events = _copy(file, names, time, event, columns)
         observed, happened = as_time(times, name=time), as_event(events, n, reference=time, name=event)
-        os.replace(part, target)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+        columns.flush()
     mapped: Any = np.load(target, mmap_mode="r")
     return MappedTable(mapped, observed, happened, names)
 

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal._files import write_whole
 from xcal.estimators.fitted import FittedModel
+from xcal.estimators.header import Header, read_header, shown
+from xcal.estimators.inputs import Floats
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.networks import MLP
 from xcal.training import History
-from xcal.training.stack import new_network
 
 FORMAT, VERSION = "xcal-estimator", 1
 _HOMES = {"SurvivalModel": "xcal.estimators.model", "SurvivalPath": "xcal.estimators.path"}
@@ -75,7 +76,7 @@ def write_estimator(
     )
     tensors = _tensors(models)
     metadata = {"format": FORMAT, "version": str(VERSION), "header": header, "digest": _digest(header, tensors)}
-    _write(Path(path), save(tensors, metadata))
+    write_whole(Path(path), save(tensors, metadata))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -84,7 +85,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path
-        The file. It is only read as data, so that one from a stranger can do no harm.
+        The file. It is only read as data, and its header is held against its tensors before anything is made of it, so
+        that one from a stranger can do no harm: it is refused with one error, and takes no more memory than its size
+        asks for.
 
     Returns
     -------
@@ -108,20 +111,27 @@ def load(path: str | os.PathLike[str]) -> Any:
     if metadata.get("format") != FORMAT:
         fail("path", _EXPECTED, f"{path}, a safetensors file of another kind")
     version = metadata.get("version", "")
-    if not version.isdecimal() or int(version) > VERSION:
-        fail("path", f"a file of format version {VERSION} or older", f"{path} of version {version}: update xcal")
+    if version not in {str(known) for known in range(1, VERSION + 1)}:
+        fail("path", f"a file of format version {VERSION} or older", f"{path} of version {version[:20]}: update xcal")
     header = metadata.get("header", "")
     if metadata.get("digest") != _digest(header, tensors):
         fail("path", _EXPECTED, f"{path}, which was damaged: its checksum is wrong")
-    content = json.loads(header)
-    if content["class"] not in _HOMES:
-        fail("path", f"a saved {' or '.join(_HOMES)}", f"{path} with a {content['class']}")
-    kind = getattr(import_module(_HOMES[content["class"]]), content["class"])
-    parameters = {name: _restored(value) for name, value in content["parameters"].items()}
-    models = _models(content, tensors)
-    return kind._from_saved(
-        SavedEstimator(parameters, content["n_features"], content["feature_names"], models, content["extra"])
-    )
+    try:
+        return _estimator(header, tensors)
+    except ValueError as error:
+        raise ValueError(
+            f"path: expected {_EXPECTED}, got {path}, which was made by something else: {error}"
+        ) from error
+
+
+def _estimator(text: str, tensors: dict[str, Tensor]) -> Any:
+    """Make the estimator of a file whose digest is right; a forged one can have that too."""
+    kinds = {name: getattr(import_module(home), name) for name, home in _HOMES.items()}
+    known = {name: kind._get_param_names() for name, kind in kinds.items()}
+    header = read_header(text, {name: tuple(values.shape) for name, values in tensors.items()}, known)
+    models = _models(header, tensors)
+    saved = SavedEstimator(header.parameters, header.n_features, header.feature_names, models, header.extra)
+    return kinds[header.kind]._from_saved(saved)
 
 
 _EXPECTED = "a file that SurvivalModel.save or SurvivalPath.save wrote"
@@ -142,22 +152,46 @@ def _tensors(models: Sequence[FittedModel]) -> dict[str, Tensor]:
     return tensors
 
 
-def _models(content: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[FittedModel, ...]:
-    array = {name: tensors[name].numpy() for name in ("mean", "factor", "grid", "edges") if name in tensors}
+def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ...]:
+    array = {name: _finite(name, tensors[name]) for name in ("mean", "factor", "grid", "edges") if name in tensors}
+    if array["grid"][0] < 0 or (np.diff(array["grid"]) <= 0).any():
+        fail("grid", "times that increase, zero or larger", shown(array["grid"].tolist()))
     standardizer = Standardizer(array["mean"], array["factor"])
-    distribution, interpolation, time_scale = content["outputs"]
-    outputs = Outputs(distribution, interpolation, time_scale, array.get("edges"), array["grid"])
-    n_outputs = outputs.family().n_outputs
+    outputs = Outputs(header.distribution, header.interpolation, header.time_scale, array.get("edges"), array["grid"])
+    with np.errstate(over="ignore", under="ignore"):
+        # Edges that overflow in the network's unit are refused by the family.
+        n_outputs = outputs.family().n_outputs
+    used: set[str] = set(array)
     models = []
-    for index, (lam, seed, best_epoch) in enumerate(content["models"]):
-        network = new_network(partial(MLP, content["n_features"], n_outputs, **content["network"]), seed=0)
-        prefix = f"model.{index}."
-        network.load_state_dict({n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)})
-        history = tensors[f"history.{index}"].numpy()
+    for index, (lam, seed, best_epoch) in enumerate(header.models):
+        state = {n.removeprefix(f"model.{index}."): n for n in tensors if n.startswith(f"model.{index}.")}
+        network = _network(header, n_outputs, {name: tensors[place] for name, place in state.items()})
+        history = tensors[f"history.{index}"].double().numpy()
         values = History(history[:, :1], history[:, 1:2], history[:, 2:])
-        network.double().eval().requires_grad_(False)
         models.append(FittedModel(standardizer, outputs, network, lam, seed, best_epoch, values))
+        used |= {f"history.{index}", *state.values()}
+    if used != set(tensors):
+        fail("tensors", "those of the models", f"others too: {shown(sorted(set(tensors) - used))}")
     return tuple(models)
+
+
+def _network(header: Header, n_outputs: int, state: dict[str, Tensor]) -> nn.Module:
+    """Make a network of the file's tensors; they are compared with its layers while these are shapes without memory."""
+    with torch.device("meta"):
+        network = MLP(header.n_features, n_outputs, hidden=header.hidden, dropout=header.dropout)
+    wanted = {name: tuple(values.shape) for name, values in network.state_dict().items()}
+    found = {name: tuple(values.shape) for name, values in state.items()}
+    if found != wanted or any(values.dtype != torch.float32 for values in state.values()):
+        fail("network", f"float32 tensors of shapes {shown(wanted)}", shown(found))
+    network.load_state_dict(state, assign=True)
+    return network.double().eval().requires_grad_(False)
+
+
+def _finite(name: str, values: Tensor) -> Floats:
+    array = np.asarray(values)
+    if array.dtype != np.float64 or not np.isfinite(array).all():
+        fail(name, "finite numbers in float64", f"{array.dtype}, or others")
+    return array
 
 
 def _architecture(network: nn.Module) -> dict[str, Any]:
@@ -173,20 +207,13 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     path.open("rb").close()
     try:
         with safe_open(path, framework="pt") as file:
-            names = file.keys()
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+            # Shapes are as long as the file is: safetensors has held them against its size.
+            for name in file.keys():  # noqa: SIM118, not a dict
+                if file.get_slice(name).get_dtype() not in {"F32", "F64"}:
+                    fail("path", _EXPECTED, f"{path}, a safetensors file of another kind")
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, UnicodeDecodeError) as error:
         raise ValueError(f"path: expected {_EXPECTED}, got {path}, which cannot be read: {error}") from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _digest(header: str, tensors: dict[str, Tensor]) -> str:
@@ -205,7 +232,3 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [_jsonable(item) for item in value]
     return value if isinstance(value, bool | int | float | str | None) else None
-
-
-def _restored(value: Any) -> Any:
-    return tuple(_restored(item) for item in value) if isinstance(value, list) else value

@@ -9,6 +9,7 @@ import torch
 from sklearn.utils import check_random_state
 
 from xcal._checks import fail
+from xcal._devices import as_device, best_device
 from xcal.distributions._readings import READINGS
 from xcal.networks._arguments import check_dropout, check_sizes
 from xcal.objectives import nll, survival_crps
@@ -87,15 +88,10 @@ class Settings:
 
     def where(self) -> torch.device:
         """Return the device to train on; "auto" is a GPU if there is one."""
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-        except (RuntimeError, TypeError):
-            fail("device", "'cpu', 'cuda', 'auto' or another name of a torch device", repr(self.device))
-        if device.type == "cuda" and not torch.cuda.is_available():
-            fail("device", "a device of this machine ('auto' takes a GPU only if there is one)", repr(self.device))
-        return device
+        # A value of another type may not even be comparable with a word.
+        if isinstance(self.device, str) and self.device == "auto":
+            return best_device()
+        return as_device(self.device, also=("auto",))
 
     def seed(self) -> int:
         """Return the first seed: `random_state` itself if it is an integer, else a number drawn from it."""

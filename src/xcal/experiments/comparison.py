@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from xcal.experiments.data import PathLike
+from xcal.experiments.groups import groups_of
 from xcal.experiments.paper import paper_figures
 from xcal.experiments.records import Corrupt, Record, RecordFile
 from xcal.experiments.runner import chosen_variant
@@ -66,7 +67,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: its cells in the order of rows, metrics and lambdas, and the records behind them."""
+    """A table: its cells in the order of rows, metrics and lambdas, and the records behind them.
+
+    `other_groups` counts the records whose models were trained beside other ones than those of the table (part of a
+    table, or other seeds), as far as the records say: older ones do not.
+    """
 
     spec: Spec
     variant: Variant
@@ -74,6 +79,7 @@ class Comparison:
     cells: tuple[Cell, ...]
     records: tuple[Record, ...]
     corrupt: tuple[Corrupt, ...]
+    other_groups: int = 0
 
     @property
     def compared(self) -> list[Cell]:
@@ -164,7 +170,13 @@ def compare(
         for metric in METRICS[spec.kind]
         for lam in spec.lambdas
     )
-    return Comparison(spec, chosen, soft, cells, kept, tuple(corrupt))
+    return Comparison(spec, chosen, soft, cells, kept, tuple(corrupt), sum(_of_other_group(r, spec) for r in kept))
+
+
+def _of_other_group(record: Record, spec: Spec) -> bool:
+    """Whether a record names a group that is none of the table's."""
+    own = {(group.lambdas, group.seeds) for group in groups_of(spec, spec.row(record.row))}
+    return record.group_seeds != () and (record.group_lambdas, record.group_seeds) not in own
 
 
 def figures_of(
@@ -178,7 +190,8 @@ def figures_of(
 def _cell(row: RowSpec, lam: float, metric: str, records: tuple[Record, ...], spec: Spec) -> Cell:
     values = np.array(figures_of(records, row.name, lam, metric))
     ours = float(values.mean()) if values.size else math.nan
-    spread = float(values.std(ddof=1)) if values.size > 1 else math.nan
+    # An infinite figure has no spread.
+    spread = float(values.std(ddof=1)) if values.size > 1 and np.isfinite(values).all() else math.nan
     paper = paper_figures(spec.paper).get((row.name, lam, metric), math.nan)
     mark: Mark = "not in the paper"
     if not math.isnan(paper):

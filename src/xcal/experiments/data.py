@@ -72,13 +72,14 @@ def _dataset(spec: Spec, variant: Variant, seed: int, data_dir: PathLike | None)
     if wanted.name == "gamma":
         n = (100_000, 50_000, 50_000) if wanted.n is None else wanted.n
         data = load_gamma(censored=wanted.censored, n=n, seed=seed, bias=settings.bias)
-    elif settings.bias:
-        fail(f"variants.{variant}.bias", "false: only the gamma data have one", True)
     elif wanted.name == "mnist":
         data = load_survival_mnist(censored=wanted.censored, seed=seed, data_dir=data_dir)
     else:
         data = load_glioma(split_seed=seed, data_dir=data_dir)
-    sizes = wanted.n or tuple(len(split) for split in data.splits.values())
+    there = tuple(len(split) for split in data.splits.values())
+    sizes = wanted.n or there
+    if any(asked > found for asked, found in zip(sizes, there, strict=True)):
+        fail("data.n", f"at most {list(there)}, the rows of {data.name}", list(sizes))
     if settings.test_rows is not None:
         sizes = (*sizes[:2], min(sizes[2], settings.test_rows))
     train, validation, test = (_first(split, n) for split, n in zip(data.splits.values(), sizes, strict=True))

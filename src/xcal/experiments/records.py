@@ -1,27 +1,31 @@
 """One small record a run, kept in one file of JSON lines for each table, variant and penalty.
 
-A file is rewritten whole: a temporary file beside it takes its place in one move, so that a reader, or a process killed
-at any moment, sees the old records or the new ones. A few hundred lines are written in milliseconds, and the result is
-one readable file to look at or commit, where a file a run would be hundreds. Each line ends with a checksum of itself;
-a line that does not match is reported and counts as missing.
+A file is rewritten whole and replaced in one move (`xcal._files`), so that a reader, or a process killed at any moment,
+sees the old records or the new ones. Writers take turns: each reads, adds and writes under a lock, so that none undoes
+what another has added. A few hundred lines are written in milliseconds, and the result is one readable file to look at
+or commit, where a file a run would be hundreds. Each line ends with a checksum of itself; a line that does not match,
+or holds values of the wrong kind, is reported and counts as missing.
 """
 
 import hashlib
 import json
 import math
-import os
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from xcal._files import check_writable, only_writer, write_whole
 from xcal.experiments.spec import Penalty, Spec, Variant
 
 Key = tuple[str, str, float, int]
 
 # Fields whose values are figures. JSON has no NaN and no infinity: they are written as words.
 _NUMBERS = ("figures", "validation", "recalibrated")
+_WORDS = {"nan", "inf", "-inf"}
+# Fields that older records do not have; without a value they are left out of the line, so that old lines stay as they
+# are when a file is rewritten.
+_LATER = ("group_lambdas", "group_seeds")
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,9 @@ class Record:
         Models that were trained together with this one, and the time that took, evaluation included.
     written : str
         Date and time, UTC.
+    group_lambdas, group_seeds : tuple
+        Lambdas and seeds of the models that were trained together. A penalty as sharp as the paper's makes a model's
+        figures depend on them. Empty in records that were written before this was kept.
     """
 
     table: str
@@ -73,6 +80,8 @@ class Record:
     group_models: int = 1
     group_seconds: float = 0.0
     written: str = ""
+    group_lambdas: tuple[float, ...] = ()
+    group_seeds: tuple[int, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -84,6 +93,7 @@ class Record:
         content = {
             name: {key: _json(number) for key, number in value.items()} if name in _NUMBERS else value
             for name, value in asdict(self).items()
+            if value or name not in _LATER
         }
         return json.dumps(content | {"check": _check(content)}, allow_nan=False)
 
@@ -129,39 +139,26 @@ class RecordFile:
 
     def check_writable(self) -> None:
         """Find out before hours of training whether records can be written at all."""
-        self._write_beside(b"")[1].unlink()
+        try:
+            check_writable(self.path.parent)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
 
     def add(self, new: Iterable[Record]) -> None:
         """Write the old records and the new ones, all or nothing; a new one replaces an old one of the same key.
 
-        The file is read again first: what another process has added since is kept.
+        The file is read again first, and other writers wait until it is written: what another thread or process has
+        added is kept.
         """
-        records = self.read()[0] | {record.key: record for record in new}
-        lines = [record.line() for record in sorted(records.values(), key=lambda r: r.key)]
-        target, part = self._write_beside(("\n".join(lines) + "\n").encode())
-        try:
-            os.replace(part, target)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            raise _unwritable(self.path, error) from error
-
-    def _write_beside(self, content: bytes) -> tuple[Path, Path]:
-        part: Path | None = None
+        added = {record.key: record for record in new}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part")
-            part = Path(name)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            with only_writer(self.path):
+                records = self.read()[0] | added
+                lines = [record.line() for record in sorted(records.values(), key=lambda r: r.key)]
+                write_whole(self.path, ("\n".join(lines) + "\n").encode())
         except OSError as error:
-            if part is not None:
-                part.unlink(missing_ok=True)
             raise _unwritable(self.path, error) from error
-        # A temporary file is for its owner alone; a record is for every reader the folder lets in.
-        part.chmod(0o644)
-        return self.path, part
 
 
 def _unwritable(path: Path, error: OSError) -> OSError:
@@ -176,18 +173,73 @@ def _check(content: dict[str, Any]) -> str:
 def _parse(line: bytes) -> Record:
     try:
         content = json.loads(line)
-    except ValueError as error:
-        raise ValueError("not a whole line of JSON") from error
-    if not isinstance(content, dict) or "check" not in content:
-        raise ValueError("no record")
-    found = content.pop("check")
-    if found != _check(content):
-        raise ValueError("the checksum does not match")
-    if set(content) != {f.name for f in fields(Record)}:
+        if not isinstance(content, dict) or "check" not in content:
+            raise _NoRecordError("no record")
+        found = content.pop("check")
+        if found != _check(content):
+            raise _NoRecordError("the checksum does not match")
+    except (ValueError, RecursionError) as error:
+        # A recursion error is JSON nested too deeply for anything that we wrote.
+        reason = str(error) if isinstance(error, _NoRecordError) else "not a whole line of JSON"
+        raise ValueError(reason) from error
+    known = {f.name for f in fields(Record)}
+    if set(content) not in (known, known - set(_LATER)):
         raise ValueError("the record of another version")
-    for name in _NUMBERS:
-        content[name] = {key: float(value) for key, value in content[name].items()}
-    return Record(**content)
+    return Record(**{name: _field(name, value) for name, value in content.items()})
+
+
+class _NoRecordError(ValueError):
+    """What is wrong with a line that is JSON."""
+
+
+def _field(name: str, value: Any) -> Any:
+    """Check a value of a record against the type of its field: the checksum of a forged line can be right."""
+    right, make = _KINDS[_HINTS[name]]
+    if not right(value):
+        raise ValueError(f"a value of the wrong kind for {name!r}")
+    return make(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _is_figure(value: Any) -> bool:
+    """Whether this is a number as a record has them; those that JSON cannot write are words."""
+    return _is_number(value) or _is_whole(value) or (isinstance(value, str) and value in _WORDS)
+
+
+def _table_of(right: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda values: isinstance(values, dict) and all(map(right, values.values()))
+
+
+def _list_of(right: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda values: isinstance(values, list) and all(map(right, values))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# For the type of each field: whether a value read from a file is of it, and what turns the one into the other.
+_KINDS: dict[Any, tuple[Callable[[Any], bool], Callable[[Any], Any]]] = {
+    str: (_is_text, _same),
+    int: (_is_whole, _same),
+    float: (_is_number, _same),
+    dict[str, str]: (_table_of(_is_text), _same),
+    dict[str, float]: (_table_of(_is_figure), lambda values: {key: float(value) for key, value in values.items()}),
+    tuple[float, ...]: (_list_of(_is_number), tuple),
+    tuple[int, ...]: (_list_of(_is_whole), tuple),
+}
+_HINTS = get_type_hints(Record)
 
 
 def _json(number: float) -> float | str:

@@ -66,6 +66,11 @@ def _coverage(comparison: Comparison) -> str:
     seeds = {cell.n_seeds for cell in comparison.compared}
     if seeds and seeds != {len(comparison.spec.seeds)}:
         text += f" Cells rest on {min(seeds)} to {max(seeds)} seeds." if len(seeds) > 1 else f" Seeds: {min(seeds)}."
+    if comparison.other_groups:
+        text += (
+            f" {comparison.other_groups} of {len(comparison.records)} records were trained beside other models than "
+            "those of the table, as --lambdas or --seeds asked for; with the paper's penalty figures depend on that."
+        )
     return text
 
 
@@ -143,6 +148,7 @@ def as_json(comparison: Comparison) -> str:
         "score": comparison.score,
         "compared": len(comparison.compared),
         "missing": comparison.n_missing,
+        "other_groups": comparison.other_groups,
         "cells": [{name: getattr(cell, name) for name in _FIELDS} for cell in comparison.cells],
     }
     return json.dumps(without_nan(content), indent=1)

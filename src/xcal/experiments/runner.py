@@ -1,4 +1,7 @@
-"""Run what is missing of a table: train a group, measure it, write its records, go on."""
+"""Run what is missing of a table: train a group, measure it, write its records, go on.
+
+Groups are trained whole, and records that are there stay as they are: see `xcal.experiments.groups`.
+"""
 
 import platform
 import time
@@ -13,6 +16,7 @@ import torch
 
 import xcal
 from xcal._checks import fail
+from xcal._devices import as_device, best_device
 from xcal.experiments.data import PathLike, TableData, load_data
 from xcal.experiments.evaluation import Figures, Trained, test_figures
 from xcal.experiments.groups import Group, missing_groups
@@ -42,6 +46,9 @@ class Summary:
         Records replaced because they were made on other rows.
     seconds : float
     interrupted : bool
+    trained_beside : int
+        Runs that were there already and were trained again, because a group is trained whole. Their records stay as
+        they were.
     """
 
     path: Path
@@ -52,6 +59,7 @@ class Summary:
     other_data: int
     seconds: float
     interrupted: bool
+    trained_beside: int
 
 
 def reproduce(
@@ -69,6 +77,10 @@ def reproduce(
     progress: bool | None = None,
 ) -> Summary:
     """Train and measure every run of a table that has no record yet.
+
+    Runs of a group are trained together, and always all of them: where a record is missing the whole group is trained
+    again, and only what was missing is written. With the paper's penalty the figures of a run depend on the runs beside
+    it. With `lambdas` or `seeds` the group is what was asked for; each record names its group.
 
     Parameters
     ----------
@@ -100,7 +112,7 @@ def reproduce(
     full = load_spec(table)
     spec = full.narrowed(rows=rows, lambdas=lambdas, seeds=seeds, epochs=epochs)
     chosen, soft = chosen_variant(full, variant, penalty)
-    where = _device(device)
+    where = best_device() if device is None else as_device(device)
     file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training)
     return _Run(spec, chosen, soft, where, file, data_dir).all_groups(progress)
 
@@ -120,18 +132,6 @@ def chosen_variant(spec: Spec, variant: str | None, penalty: str | None) -> tupl
             fail("penalty", f"paper: {spec.table} is a study of the paper's penalty", repr(penalty))
         return chosen, "paper"
     return chosen, default_penalty(chosen) if penalty is None else penalties[penalty]
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        fail("device", "a torch device such as cpu or cuda", repr(name))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        fail("device", "a device of this machine", f"{name!r}, and there is no GPU that torch can use")
-    return device
 
 
 @dataclass(frozen=True)
@@ -168,18 +168,19 @@ class _Run:
         groups = missing_groups(
             self.spec, [(r, lam, seed) for r, lam, seed in wanted if (r.name, lam, seed) not in kept]
         )
-        trained, interrupted = 0, False
+        trained, beside, interrupted = 0, 0, False
         with Bar(groups, self.spec.training.epochs, progress) as bar:
             try:
                 for group in groups:
                     records = self._group(group, data[group.seeds[0]], hashes[group.row.name], bar)
-                    self.file.add(records)
-                    trained += len(records)
+                    new = [record for record in records if (record.row, record.lam, record.seed) not in kept]
+                    self.file.add(new)
+                    trained, beside = trained + len(new), beside + len(records) - len(new)
             except KeyboardInterrupt:
                 interrupted = True
         missing = len(wanted) - len(kept) - trained
         seconds = time.perf_counter() - start
-        return Summary(self.file.path, trained, len(kept), missing, tuple(corrupt), other, seconds, interrupted)
+        return Summary(self.file.path, trained, len(kept), missing, tuple(corrupt), other, seconds, interrupted, beside)
 
     def _load(self, data: dict[int, TableData], seed: int) -> None:
         first = next(iter(data.values()), None)
@@ -234,6 +235,8 @@ class _Run:
             "versions": _versions(),
             "device": _device_name(self.device),
             "group_models": group.n_models,
+            "group_lambdas": group.lambdas,
+            "group_seeds": group.seeds,
             "group_seconds": round(time.perf_counter() - start, 3),
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
         }

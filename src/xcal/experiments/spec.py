@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass, fields, replace
@@ -11,6 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from xcal._checks import fail
 from xcal.calibration.softbins import SoftBins
+from xcal.experiments.spec_checks import check_spec
 from xcal.training.config import TrainingConfig
 
 Variant = Literal["as-published", "corrected"]
@@ -22,6 +24,7 @@ FIRST_TEMPERATURE = 2.0  # of the annealed penalty, in bin widths
 # Part of every hash: raise it when code changes what the same spec computes.
 METHOD = 1
 
+_LARGEST = 2**63
 _Part = TypeVar("_Part")
 _TYPES: dict[Any, tuple[type | tuple[type, ...], str]] = {
     str: (str, "text"),
@@ -203,16 +206,20 @@ def load_spec(table: str | Path) -> Spec:
         source = Path(text)
         if not source.is_file():
             raise FileNotFoundError(f"table: expected a spec file, got {text}, which does not exist")
-        content = source.read_text(encoding="utf-8")
+        content = source.read_bytes()
     elif text in table_names():
-        content = (_folder() / f"{text}.toml").read_text(encoding="utf-8")
+        content = (_folder() / f"{text}.toml").read_bytes()
     else:
         fail("table", f"one of {', '.join(table_names())}, or the path of a .toml file", repr(text))
     try:
-        values = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
+        values = tomllib.loads(content.decode("utf-8"))
+    # Text that is not UTF-8 or not TOML; a number of thousands of digits; lists within lists without end.
+    except (ValueError, RecursionError) as error:
         fail(text, "a TOML file", f"one that cannot be read: {error}")
-    return _spec(text, values)
+    try:
+        return _spec(values)
+    except ValueError as error:
+        raise ValueError(f"{text}: {error}") from error
 
 
 def _chosen(part: DataSpec | TrainingSpec | VariantSpec | RowSpec) -> dict[str, Any]:
@@ -224,27 +231,20 @@ def _folder() -> Any:
     return files("xcal.experiments") / "specs"
 
 
-def _spec(source: str, values: dict[str, Any]) -> Spec:
+def _spec(values: dict[str, Any]) -> Spec:
     if not isinstance(values.get("rows"), list) or not values["rows"]:
-        fail(f"{source}: rows", "at least one [[rows]] table", repr(values.get("rows")))
+        fail("rows", "at least one [[rows]] table", repr(values.get("rows")))
     variants = values.get("variants", {})
-    _check_keys(f"{source}: variants", variants, get_args(Variant), required=get_args(Variant))
+    _check_keys("variants", variants, get_args(Variant), required=get_args(Variant))
     parts = {
-        "data": _part(DataSpec, f"{source}: data", values.get("data", {})),
-        "training": _part(TrainingSpec, f"{source}: training", values.get("training", {})),
-        "variants": {name: _part(VariantSpec, f"{source}: variants.{name}", v) for name, v in variants.items()},
-        "rows": tuple(_part(RowSpec, f"{source}: rows[{i}]", row) for i, row in enumerate(values["rows"])),
+        "data": _part(DataSpec, "data", values.get("data", {})),
+        "training": _part(TrainingSpec, "training", values.get("training", {})),
+        "variants": {name: _part(VariantSpec, f"variants.{name}", v) for name, v in variants.items()},
+        "rows": tuple(_part(RowSpec, f"rows[{i}]", row) for i, row in enumerate(values["rows"])),
     }
-    spec = _part(Spec, source, values | parts)
-    names = [row.name for row in spec.rows]
-    if len(set(names)) < len(names):
-        fail(f"{source}: rows", "rows of different names", names)
-    if not spec.lambdas or min(spec.lambdas) < 0 or len(set(spec.lambdas)) < len(spec.lambdas):
-        fail(f"{source}: lambdas", "different numbers, zero or larger", list(spec.lambdas))
-    if min(spec.calibration_bins, spec.time_bins) < 2:
-        fail(f"{source}: calibration_bins, time_bins", "2 or more", [spec.calibration_bins, spec.time_bins])
+    spec = _part(Spec, "", values | parts)
     _checked_seeds(spec.seeds)
-    spec.training.config()
+    check_spec(spec)
     return spec
 
 
@@ -253,9 +253,10 @@ def _part(kind: type[_Part], where: str, values: Any) -> _Part:
     # The type variable stands for dataclasses only, which mypy has no way to be told.
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     required = [name for name, field in known.items() if field.default is MISSING]
-    _check_keys(where, values, known, required=required)
+    _check_keys(where or "keys", values, known, required=required)
     hints = get_type_hints(kind)
-    return kind(**{name: _checked(f"{where}.{name}", value, hints[name]) for name, value in values.items()})
+    dot = "." if where else ""
+    return kind(**{name: _checked(f"{where}{dot}{name}", value, hints[name]) for name, value in values.items()})
 
 
 def _check_keys(where: str, values: Any, known: Iterable[str], *, required: Iterable[str]) -> None:
@@ -279,6 +280,10 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and hint is not bool):
             fail(where, name, repr(value))
         number: Any = value
+        if hint is int and abs(number) >= _LARGEST:
+            fail(where, "a whole number of 64 bits", repr(value))
+        if hint is float and (abs(number) >= _LARGEST if isinstance(number, int) else not math.isfinite(number)):
+            fail(where, "a finite number", repr(value))
         return float(number) if hint is float else number
     if getattr(hint, "__origin__", None) is Literal:
         if value not in get_args(hint):
@@ -304,7 +309,7 @@ def _known(name: str, chosen: Iterable[Any], known: list[Any]) -> list[Any]:
 
 def _checked_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
     values = tuple(seeds)
-    if not values or any(isinstance(seed, bool) or not isinstance(seed, int) or seed < 0 for seed in values):
+    if not values or any(isinstance(s, bool) or not isinstance(s, int) or not 0 <= s < _LARGEST for s in values):
         fail("seeds", "at least one seed, whole numbers of zero or more", list(values))
     if len(set(values)) < len(values):
         fail("seeds", "different seeds", list(values))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal._devices import as_device
 from xcal.calibration.softbins import SoftBins
 from xcal.distributions.families import Family
 from xcal.training.config import Mode, TrainingConfig
@@ -92,9 +93,9 @@ def checked_seeds(values: Any) -> list[int]:
 
 def chosen_device(device: str | torch.device | None, train: Rows) -> torch.device:
     """Return the device that was asked for, or where the covariates are."""
-    if device is not None:
-        return torch.device(device)
-    return train.x.device if isinstance(train.x, Tensor) else torch.device("cpu")
+    if device is None:
+        device = train.x.device if isinstance(train.x, Tensor) else "cpu"
+    return as_device(device)
 
 
 def check_alike(train: TensorRows, validation: TensorRows) -> None:

@@ -1,10 +1,15 @@
-"""Checkpoints: tensors only, written whole or not at all."""
+"""Checkpoints: tensors only, written whole or not at all.
+
+A file that was damaged, or made by something else, is refused before any of it reaches a model.
+"""
 
 import hashlib
 import json
-import os
-import tempfile
+import logging
+import zipfile
+from collections.abc import Sequence
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +18,15 @@ import torch
 from torch import Tensor
 
 from xcal._checks import fail
+from xcal._files import check_writable, write_whole
 from xcal.training.result import Failure
 from xcal.training.stack import Stack
 from xcal.training.state import RunState
 
 _ADAM = ("step", "exp_avg", "exp_avg_sq")
 _DIGEST = "digest"
+
+_log = logging.getLogger("xcal.training")
 
 
 def _digest(tensors: dict[str, Tensor]) -> Tensor:
@@ -31,23 +39,20 @@ def _digest(tensors: dict[str, Tensor]) -> Tensor:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors to a temporary file beside `path` and move it there: a reader sees the old file or the new one."""
+    """Write tensors whole or not at all: a reader sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    os.close(handle)
     kept = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
     kept[_DIGEST] = _digest(kept)
-    try:
-        if find_spec("safetensors") is not None:
-            from safetensors.torch import save_file
+    # Into memory first: the writers of both formats make errors of their own out of a full disk.
+    if find_spec("safetensors") is not None:
+        from safetensors.torch import save
 
-            save_file(kept, name)
-        else:
-            torch.save(kept, name)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        content = save(kept)
+    else:
+        buffer = BytesIO()
+        torch.save(kept, buffer)
+        content = buffer.getvalue()
+    write_whole(path, content)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -58,11 +63,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         loaded: dict[str, Tensor]
         if zipped:
+            _check_archive(path)
             loaded = torch.load(path, map_location="cpu", weights_only=True)
         else:
             from safetensors.torch import load_file
 
             loaded = load_file(path)
+        # A view can be larger than what it shows, without end.
+        if any(not isinstance(values, Tensor) or not values.is_contiguous() for values in loaded.values()):
+            raise ValueError("it holds other things than tensors")
         found = loaded.pop(_DIGEST, None)
         if found is None or not torch.equal(found, _digest(loaded)):
             raise ValueError("its checksum does not fit its contents")
@@ -72,6 +81,56 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise ValueError(
             f"checkpoint: expected a checkpoint file, got {path}, which cannot be read: {error}"
         ) from error
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse a compressed archive: torch writes none, and a small one can grow without end."""
+    with zipfile.ZipFile(path) as archive:
+        if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
+            raise ValueError("it is compressed")
+
+
+class CheckpointWriter:
+    """The checkpoints of one run. A write that fails costs a warning, not the run.
+
+    The next checkpoint tries again. One warning is given for a disk that stays full, and a line of the log when it can
+    be written again.
+    """
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self.path, self.fingerprint, self.failing = path, fingerprint, False
+
+    def write(self, stack: Stack, optimizer: torch.optim.Optimizer, state: RunState) -> None:
+        """Write the state, or say that it could not be written."""
+        try:
+            write_checkpoint(self.path, self.fingerprint, stack, optimizer, state)
+        except OSError as error:
+            if not self.failing:
+                reason = error.strerror or error
+                _log.warning(
+                    "checkpoint: %s could not be written after epoch %d: %s. Training goes on, and the next checkpoint "
+                    "tries again", self.path, state.epoch, reason,
+                )  # fmt: skip
+            self.failing = True
+        else:
+            if self.failing:
+                _log.info("checkpoint: %s was written again, after epoch %d", self.path, state.epoch)
+            self.failing = False
+
+
+def check_folder(folder: Path, names: Sequence[str]) -> None:
+    """Find out before the first epoch whether checkpoints of these names can be written.
+
+    Where all of them are there already nothing is tried: a finished run can be read from a folder that cannot be
+    written to.
+    """
+    if all((folder / name).exists() for name in names):
+        return
+    try:
+        check_writable(folder)
+    except OSError as error:
+        message = f"checkpoint: expected a folder that can be written, got {folder}: {error.strerror or error}"
+        raise type(error)(message) from error
 
 
 def write_checkpoint(
@@ -103,9 +162,11 @@ def write_checkpoint(
 def read_checkpoint(path: Path, fingerprint: str, stack: Stack, optimizer: torch.optim.Optimizer) -> RunState:
     """Put stack and optimiser where the checkpoint left them, and return the rest of the state."""
     tensors = read_tensors(path)
-    if "run.fingerprint" not in tensors:
+    found = tensors.get("run.fingerprint")
+    if found is None or found.dtype != torch.uint8:
         fail("checkpoint", "a checkpoint of fit_path", f"{path}, which holds other tensors")
-    check_fingerprint(path, bytes(tensors["run.fingerprint"].numpy()).decode(), fingerprint)
+    check_fingerprint(path, bytes(found.numpy()).decode(errors="replace"), fingerprint)
+    _check_tensors(path, tensors, stack)
 
     def part(name: str) -> dict[str, Tensor]:
         device = stack.flat.device
@@ -135,6 +196,48 @@ def check_fingerprint(path: Path, found: str, wanted: str) -> None:
     """Refuse to go on with another run's checkpoint, and say in what it differs."""
     if found == wanted:
         return
-    old, new = json.loads(found), json.loads(wanted)
-    differing = [name for name in new if old.get(name) != new[name]]
+    try:
+        old = json.loads(found)
+    except (ValueError, RecursionError):
+        old = None
+    if not isinstance(old, dict):
+        fail("checkpoint", "a checkpoint of fit_path", f"{path}, which does not say what it is of")
+    new = json.loads(wanted)
+    differing = [name for name in new if old.get(name) != new[name]] or ["version of xcal"]
     fail("checkpoint", "a checkpoint of the same run", f"{path}, made with another {', '.join(differing)}")
+
+
+def _check_tensors(path: Path, tensors: dict[str, Tensor], stack: Stack) -> None:
+    """Check that the file has what `write_checkpoint` writes for these models, and nothing else."""
+    epoch = tensors.get("run.epoch", torch.tensor([-1]))
+    failures = tensors.get("run.failures", torch.empty(0))
+    known = epoch.shape == (1,) and epoch.dtype == torch.int64 and failures.ndim == 2
+    epochs, n = int(epoch[0]) if known else -1, stack.n_models
+    wanted: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+        "run.fingerprint": (torch.uint8, tuple(tensors["run.fingerprint"].shape)),
+        "run.epoch": (torch.int64, (1,)),
+        "run.failures": (torch.int64, (failures.shape[0], 3)),
+        "run.stopped": (torch.bool, (n,)),
+        "run.best_epoch": (torch.int64, (n,)),
+        **{f"run.{name}": (torch.float64, (n,)) for name in ("best_total", "lambdas", "best_lambdas")},
+        **{f"run.{name}": (torch.float64, (epochs, n)) for name in ("objective", "dcal", "total")},
+        # Its type is torch's default one of when it was written.
+        "adam.step": (torch.float64 if _is_double(tensors.get("adam.step")) else torch.float32, ()),
+        **{f"adam.{name}": (stack.flat.dtype, tuple(stack.flat.shape)) for name in _ADAM[1:]},
+    }
+    for name, values in stack.snapshot().items():
+        wanted |= {f"{when}.{name}": (values.dtype, tuple(values.shape)) for when in ("now", "best")}
+    for name in sorted(wanted.keys() | tensors.keys()):
+        found = (tensors[name].dtype, tuple(tensors[name].shape)) if name in tensors else None
+        if found != wanted.get(name):
+            fail("checkpoint", f"{name} to be {_words(wanted.get(name))}", f"{_words(found)} in {path}")
+    if epochs < 0 or not ((failures[:, 0] >= 0) & (failures[:, 0] < n)).all():
+        fail("checkpoint", f"epochs and failures of {n} models", f"others in {path}")
+
+
+def _is_double(values: Tensor | None) -> bool:
+    return values is not None and values.dtype == torch.float64
+
+
+def _words(kind: tuple[torch.dtype, tuple[int, ...]] | None) -> str:
+    return "nothing" if kind is None else f"{str(kind[0]).removeprefix('torch.')} of shape {kind[1]}"

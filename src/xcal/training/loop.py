@@ -12,7 +12,7 @@ from torch import Tensor
 
 from xcal._threads import Workers
 from xcal.training.batches import DROPOUT, derived_seed, epoch_order
-from xcal.training.checkpoint import read_checkpoint, write_checkpoint
+from xcal.training.checkpoint import CheckpointWriter, read_checkpoint
 from xcal.training.compiled import LossFunction, compile_network, compiled_loss, has_convolutions
 from xcal.training.config import TrainingConfig
 from xcal.training.plan import Plan
@@ -43,6 +43,7 @@ def train_stack(
     if checkpoint is not None and checkpoint.exists():
         state = read_checkpoint(checkpoint, fingerprint, stack, optimizer)
         problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
+    writer = None if checkpoint is None else CheckpointWriter(checkpoint, fingerprint)
     try:
         precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
         with precision, plan.workers() as workers:
@@ -50,8 +51,8 @@ def train_stack(
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()
                 done = state.epoch == config.epochs or state.stopped.all()
-                if checkpoint is not None and (done or state.epoch % config.checkpoint_every == 0):
-                    write_checkpoint(checkpoint, fingerprint, stack, optimizer, state)
+                if writer is not None and (done or state.epoch % config.checkpoint_every == 0):
+                    writer.write(stack, optimizer, state)
                 after_epoch(state)
     except KeyboardInterrupt:
         state.interrupted = True

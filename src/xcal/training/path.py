@@ -27,6 +27,7 @@ from xcal.training.arguments import (
     chosen_device,
 )
 from xcal.training.batches import batch_shape
+from xcal.training.checkpoint import check_folder
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.fingerprint import settings_digest, tensor_digest
 from xcal.training.loop import train_stack
@@ -224,6 +225,9 @@ def _train_groups(
 ) -> list[RunState]:
     states, first = [], 0
     interrupted = False
+    names = ["path.ckpt"] if len(groups) == 1 else [f"model-{number}.ckpt" for number in range(len(groups))]
+    if folder is not None:
+        check_folder(folder, names)
     try:
         for number, group in enumerate(groups):
             stack = group.make_stack(make_network)
@@ -232,7 +236,6 @@ def _train_groups(
             if interrupted:
                 states.append(RunState.start(stack.snapshot(), stack.n_models, group.problem.lambdas))
                 continue
-            name = "path.ckpt" if len(groups) == 1 else f"model-{number}.ckpt"
             states.append(
                 train_stack(
                     group.problem,
@@ -241,7 +244,7 @@ def _train_groups(
                     config,
                     group.plan,
                     after_epoch=partial(reporter.show, epochs=config.epochs, models=models),
-                    checkpoint=None if folder is None else folder / name,
+                    checkpoint=None if folder is None else folder / names[number],
                     fingerprint="" if folder is None else group.fingerprint(config, stack),
                 )
             )
