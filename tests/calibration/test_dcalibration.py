@@ -1,4 +1,5 @@
 import dataclasses
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -327,3 +328,33 @@ def test_memory_mapped_arrays_are_read_in_place(tmp_path):
     np.save(tmp_path / "u.npy", u)
     mapped = np.load(tmp_path / "u.npy", mmap_mode="r")
     assert d_calibration(mapped, event).value == d_calibration(u, event).value
+
+
+def redistributed_in_fractions(u, event, edges):
+    """Kaplan-Meier masses of distinct F in rational numbers, by handing each censored row's mass on, row by row."""
+    n = len(u)
+    mass, result = [Fraction(1, n)] * n, [Fraction(0)] * (len(edges) - 1)
+    last = max((i for i in range(n) if event[i]), default=-1)
+    stop = next((i for i in range(last + 1) if mass[i] > max(Fraction(1, 50), Fraction(3, 2 * n))), last + 1)
+    for i in range(n):
+        if i < stop and not event[i]:
+            for k in range(i + 1, n):
+                mass[k] += mass[i] / (n - 1 - i)
+            stop = next((k for k in range(i + 1, stop) if mass[k] > max(Fraction(1, 50), Fraction(3, 2 * n))), stop)
+        elif event[i]:
+            result[sum(u[i] >= b for b in edges[1:-1])] += mass[i]
+        else:
+            for j, (a, b) in enumerate(pairwise(edges)):
+                result[j] += mass[i] * max(Fraction(0), b - max(a, u[i])) / (1 - u[i])
+    return [float(m) for m in result]
+
+
+@pytest.mark.parametrize("n", range(3, 73, 3))
+def test_rounding_does_not_decide_where_redistribution_stops(n):
+    """A third of the rows censored first: the others weigh exactly as much as one may, and go on."""
+    u = [Fraction(2 * i + 1, 2 * n) for i in range(n)]
+    event = [i >= n // 3 and i % 4 != 1 for i in range(n)]
+    edges = [Fraction(j, 4) for j in range(5)]
+    expected = redistributed_in_fractions(u, event, edges)
+    result = d_calibration([float(x) for x in u], event, n_bins=4, method="km")
+    np.testing.assert_allclose(result.histogram, expected, rtol=0, atol=1e-12)

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 _BLOCK = 1 << 15
 
 # Largest share of all mass that redistribution may put on one row; see `horizon`.
-MAX_SHARE = 0.02
+_MAX_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,23 @@ def weighted(sums: Floats, squares: Floats, edges: Edges) -> Masses:
     return Masses(sums / total, float(residual.sum() / total**2))
 
 
+def heaviest(n: int) -> float:
+    """Largest weight of one of n rows at which redistribution goes on; see `horizon`.
+
+    Weights are products of many rounded factors, and often equal to the limit (a third of few rows censored before all
+    others, say). The hair keeps rounding from deciding such a tie.
+    """
+    return max(_MAX_SHARE, 1.5 / n) * (1 + 1e-9)
+
+
 def horizon(happened: npt.NDArray[np.bool_], weight: Floats) -> int:
     """First row, in order, at which redistribution stops.
 
     A censored row hands its mass to the rows after it, so that under heavy censoring the last few carry almost
-    everything and the figure is noise. It stops where one row would carry more than `MAX_SHARE` of all mass, and at
-    the latest after the last event. Without censoring no row ever carries more than 1 / n, and it never stops early.
+    everything and the figure is noise. It stops where one row would carry more than `heaviest`, and at the latest
+    after the last event. Without censoring no row ever carries more than 1 / n, and it never stops early.
     """
-    too_heavy = np.flatnonzero(weight > max(MAX_SHARE, 1.5 / weight.size))
+    too_heavy = np.flatnonzero(weight > heaviest(weight.size))
     after_last_event = int(np.flatnonzero(happened)[-1]) + 1 if happened.any() else 0
     return min(int(too_heavy[0]) if too_heavy.size else weight.size, after_last_event)
 

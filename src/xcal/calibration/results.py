@@ -34,8 +34,8 @@ class DCalibrationResult:
     method, test : str
         How censored rows were treated, and which test gave the p-value.
     error_bound : float
-        Largest possible difference of `value` from that of the rows themselves; above zero only where a fine grid
-        stood in for them (`DCalibration` with ``method="km"``).
+        Largest possible difference of `value` from that of the rows themselves, up to rounding; above zero only where a
+        fine grid stood in for them (`DCalibration` with ``method="km"`` and many rows).
     """
 
     value: float
