@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 _BLOCK = 1 << 15
 
 # Largest share of all mass that redistribution may put on one row; see `horizon`.
-_MAX_SHARE = 0.02
+MAX_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def heaviest(n: int) -> float:
     Weights are products of many rounded factors, and often equal to the limit (a third of few rows censored before all
     others, say). The hair keeps rounding from deciding such a tie.
     """
-    return max(_MAX_SHARE, 1.5 / n) * (1 + 1e-9)
+    return max(MAX_SHARE, 1.5 / n) * (1 + 1e-9)
 
 
 def horizon(happened: npt.NDArray[np.bool_], weight: Floats) -> int:
