@@ -91,7 +91,8 @@ class LogNormal(SurvivalDistribution):
     def hazard(self, time: Tensor) -> Tensor:
         """``phi(z) / (scale t (1 - Phi(z)))``."""
         log_time, z, at_zero = self._standardise(time)
-        return torch.where(at_zero, 0.0, _normal.hazard(z) * torch.exp(-self.log_scale - log_time))
+        # One exponential of the sum: each factor alone may underflow or overflow.
+        return torch.where(at_zero, 0.0, torch.exp(_normal.log_hazard(z) - self.log_scale - log_time))
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """``exp(loc + scale Phi^-1(p))``."""
