@@ -1,6 +1,7 @@
 import dataclasses
+import math
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, islice, pairwise, permutations
 
 import numpy as np
 import pytest
@@ -265,6 +266,34 @@ def test_simulated_p_value_is_seeded():
     )
     assert first == again
     assert abs(first - other) < 0.4
+
+
+def exact_p_value(counts):
+    """Probability that a fair multinomial has a sum of squares as large, over all outcomes, in whole numbers."""
+    n, n_bins = sum(counts), len(counts)
+    as_large = Fraction(0)
+    for cuts in combinations(range(n + n_bins - 1), n_bins - 1):
+        outcome = np.diff([-1, *cuts, n + n_bins - 1]) - 1
+        if sum(int(c) ** 2 for c in outcome) >= sum(c * c for c in counts):
+            as_large += Fraction(math.factorial(n), math.prod(math.factorial(int(c)) for c in outcome) * n_bins**n)
+    return float(as_large)
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 3), (2, 2, 2), (0, 6, 0), (5, 1, 4, 2, 3), (3, 4, 4, 4, 5), (7, 7, 6)])
+@pytest.mark.parametrize("method", ["uniform", "km"])
+def test_exact_ties_count_as_ties_in_the_simulated_p_value(counts, method):
+    """Draws as uneven as the data are many where rows are few; rounding must not decide which side they fall on."""
+    n_bins, n_simulations = len(counts), 999
+    found = set()
+    for order in set(islice(permutations(counts), 8)):
+        u = np.repeat((np.arange(n_bins) + 0.5) / n_bins, order)
+        result = d_calibration(
+            u, np.ones(u.size), n_bins=n_bins, method=method, p_value="simulated", n_simulations=n_simulations
+        )
+        found.add(result.p_value)
+    assert len(found) == 1
+    exact = exact_p_value(counts)
+    assert abs(found.pop() - exact) < 4 * (exact * (1 - exact) / n_simulations) ** 0.5 + 1 / n_simulations
 
 
 def test_pearson_warns_where_most_rows_are_censored():
