@@ -65,7 +65,9 @@ METRICS = {
     "integrated_calibration_index": (integrated_calibration_index, probability, {}),
     "hosmer-lemeshow": (one_calibration, probability, {"method": "hosmer-lemeshow"}),
     "dagostino-nam": (one_calibration, probability, {"method": "dagostino-nam"}),
-    "greenwood-nam-dagostino": (one_calibration, probability, {}),
+    "greenwood-nam-dagostino": (one_calibration, probability, {"method": "greenwood-nam-dagostino"}),
+    "effective-size": (one_calibration, probability, {}),
+    "likelihood-ratio": (one_calibration, lambda data: probability(data) | own_cdf(data), {}),
     "gronnesby-borgan": (
         one_calibration,
         lambda data: probability(data) | own_cdf(data),
@@ -293,6 +295,8 @@ UNDEFINED = {
         "greenwood-nam-dagostino",
         "gronnesby-borgan",
         "hosmer-lemeshow",
+        "effective-size",
+        "likelihood-ratio",
     },
 }
 

@@ -54,7 +54,7 @@ def test_every_value_is_that_of_its_own_function(data, times):
         "d_calibration_p": d_calibration(cdf, data.event).p_value,
         "calibration_slope": slope.slope,
         "calibration_intercept": slope.intercept,
-        "one_calibration_p": one_calibration(p, at=at, **rows, method="gronnesby-borgan", cdf=cdf).p_value,
+        "one_calibration_p": one_calibration(p, at=at, **rows, cdf=cdf).p_value,
         "ici": ici.value,
         "e50": ici.e50,
         "e90": ici.e90,
@@ -187,6 +187,16 @@ def test_the_bootstrap_interval_covers_as_often_as_it_says():
         covered += result["concordance_harrell"].lower < 0.5 < result["concordance_harrell"].upper
     # 90 % of 100 with a standard error of 3 %.
     assert 80 <= covered <= 98
+
+
+@pytest.mark.parametrize("happened", [True, False], ids=["event", "censored"])
+def test_a_row_that_the_model_calls_certain_leaves_every_metric_defined(data, times, happened):
+    survival, event = data.survival(times), data.event.copy()
+    survival[3, 10:], event[3] = 0.0, happened
+    time = data.time.copy()
+    time[3] = times[20]
+    result = evaluate(time=time, event=event, survival=survival, times=times, at=times[25])
+    assert [score.name for score in result.scores if not np.isfinite(score.value)] == []
 
 
 def test_as_a_frame(data):

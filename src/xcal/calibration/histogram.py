@@ -74,6 +74,17 @@ def edges_like(edges: Edges, cdf: Array) -> Edges:
     return edges.astype(np.float32).astype(np.float64) if cdf.dtype == np.float32 else edges
 
 
+def cumulative_hazard(cdf: Array) -> Floats:
+    """-log(1 - F), in float64.
+
+    F = 1 is the type's way of writing any F above the number below one; its hazard is that number's, 36.7 in float64
+    and 16.6 in float32. A row that got there, with an event or without, speaks against the model by that much.
+    """
+    below_one = np.nextafter(cdf.dtype.type(1), cdf.dtype.type(0))
+    hazard: Floats = -np.log1p(-np.minimum(cdf, below_one).astype(np.float64, copy=False))
+    return hazard
+
+
 @dataclass
 class BinSums:
     """Everything the uniform estimator and Akritas' test need of the rows, in five sums a bin."""
@@ -92,7 +103,6 @@ class BinSums:
     def add(self, cdf: Array, event: npt.NDArray[np.bool_], *, hazard: bool) -> None:
         """Add rows. `hazard` asks for the sums that only Akritas' test uses."""
         edges, n_bins = edges_like(self.edges, cdf), self.edges.size - 1
-        below_one = float(np.nextafter(cdf.dtype.type(1), cdf.dtype.type(0)))
         for start in range(0, cdf.size, _BLOCK):
             u = cdf[start : start + _BLOCK].astype(np.float64, copy=False)
             bins = locate(u, edges)
@@ -107,9 +117,7 @@ class BinSums:
             self.inverse += bin_sums(own, inverse, n_bins)
             self.inverse_square += bin_sums(own, inverse * inverse, n_bins)
             if hazard:
-                # F = 1 is the type's way of writing any F above the number below one; its hazard is that number's.
-                risk = -np.log1p(-np.minimum(u, below_one))
-                self.hazard += bin_sums(bins, risk, n_bins)
+                self.hazard += bin_sums(bins, cumulative_hazard(cdf[start : start + _BLOCK]), n_bins)
 
     def merge(self, other: "BinSums") -> None:
         """Add another set of rows, given as sums."""

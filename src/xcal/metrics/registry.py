@@ -138,16 +138,7 @@ def _slope(p: Predictions) -> Mapping[str, float]:
 
 
 def _one_calibration(p: Predictions) -> Mapping[str, float]:
-    # Of the tests at one time the one that holds its size in small samples; it needs F at each row's own time.
-    result = one_calibration(
-        p.probability,
-        at=p.at,
-        time=p.time,
-        event=p.event,
-        method="gronnesby-borgan",
-        cdf=p.cdf,
-        n_groups=p.n_bins,
-    )
+    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, cdf=p.cdf, n_groups=p.n_bins)
     return {"one_calibration_p": result.p_value}
 
 
