@@ -170,6 +170,29 @@ def test_a_correct_model_scores_its_floor_on_average(method, needs_time, scale):
     assert abs(values.mean() - floors.mean()) < 4 * (values - floors).std() / 600**0.5 + slack
 
 
+@given(st.integers(0, 2**31), st.integers(1, 60), st.lists(st.floats(0.01, 0.99), min_size=1, max_size=5, unique=True))
+@settings(max_examples=200, deadline=None)
+def test_the_floor_of_uniform_is_never_negative_and_that_of_the_definition(seed, n, inner):
+    """Mean squared distance of a row's shares from the widths, over n, a row at a time."""
+    rng = np.random.default_rng(seed)
+    edges = np.array([0.0, *sorted(inner), 1.0])
+    u, event = rng.random(n) * rng.choice([1.0, 0.5, 0.01]), rng.random(n) < rng.choice([0.0, 0.5, 1.0])
+    shares = np.array([brute_force_uniform([x], [e], edges) for x, e in zip(u, event, strict=True)])
+    expected = np.square(shares - np.diff(edges)).sum(axis=1).mean() / n
+    floor = d_calibration(u, event, edges=edges).floor
+    assert floor >= 0
+    assert floor == pytest.approx(expected, rel=1e-7, abs=1e-14)
+
+
+@pytest.mark.parametrize("edges", [[0, 0.9, 1], [0, 0.01, 0.05, 1]])
+@pytest.mark.parametrize("scale", [np.inf, 0.7])
+def test_a_correct_model_scores_the_floor_of_uneven_bins_on_average(edges, scale):
+    rng = np.random.default_rng(5)
+    results = [d_calibration(*survival_data(100, scale, rng=rng)[:2], edges=edges) for _ in range(1500)]
+    values, floors = np.array([r.value for r in results]), np.array([r.floor for r in results])
+    assert abs(values.mean() - floors.mean()) < 4 * (values - floors).std() / 1500**0.5
+
+
 def test_floor_with_a_known_g():
     rng = np.random.default_rng(6)
     results = []

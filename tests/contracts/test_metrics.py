@@ -128,6 +128,22 @@ def test_lengths_must_agree(name, data):
 
 
 @pytest.mark.parametrize("name", METRICS)
+def test_masked_and_ragged_input_is_refused_by_name(name, data):
+    given = arguments(name, data)
+    for argument in ("time", "event", "predicted_time", "risk", "survival", "cdf", "probability"):
+        if argument not in given:
+            continue
+        masked = np.ma.masked_array(given[argument], mask=False)
+        where = (2, 1) if masked.ndim == 2 else 2
+        masked[where] = np.ma.masked
+        row = r"\(2, 1\)" if masked.ndim == 2 else "2"
+        expected = rf"^{argument}: expected values without a mask, got a masked one at row {row}$"
+        refused(name, given | {argument: masked}, expected)
+        ragged = [[0.1], [0.2, 0.3]]
+        refused(name, given | {argument: ragged}, rf"^{argument}: .* got rows of different lengths$")
+
+
+@pytest.mark.parametrize("name", METRICS)
 def test_no_rows_are_refused(name, data):
     empty = Data(data.time[:0], data.event[:0], data.rate[:0])
     refused(name, arguments(name, empty), r"^(time|cdf): expected at least one row, got an empty array$")

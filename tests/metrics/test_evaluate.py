@@ -235,6 +235,13 @@ def test_the_default_time_is_the_median_event_time(data):
         ({"cdf": [0.5, 0.5], "metrics": ["auc"]}, "metrics: expected one of 'harrell'.*got 'auc'"),
         ({"cdf": [0.5, 0.5], "n_bootstrap": 5}, "generator: expected a numpy.random.Generator"),
         ({"cdf": [0.5, 0.5], "level": 95}, "level: expected a number between 0 and 1, got 95"),
+        ({"cdf": [0.5, 0.5], "level": None}, "level: expected a number between 0 and 1, got None"),
+        ({"cdf": [0.5, 0.5], "level": "a"}, "level: expected a number between 0 and 1, got 'a'"),
+        ({"cdf": [0.5, 0.5], "level": [0.5]}, r"level: expected a number between 0 and 1, got \[0.5\]"),
+        ({"cdf": [0.5, 0.5], "metrics": 5}, "metrics: expected names of metrics, got 5"),
+        ({"cdf": [0.5, 0.5], "metrics": [5]}, "metrics: expected one of 'harrell'.*got 5"),
+        ({"cdf": [0.5, 0.5], "metrics": [["harrell"]]}, "metrics: expected one of 'harrell'.*got \\['harrell'\\]"),
+        ({"cdf": [0.5, 0.5], "interpolation": np.array(["a", "b"])}, "interpolation: expected one of 'step'"),
         ({"cdf": [0.5, 0.5], "censoring": "km"}, "censoring: expected None or kaplan_meier.*got str"),
     ],
 )

@@ -143,12 +143,15 @@ class BinSums:
         width, above = np.diff(self.edges), 1 - self.edges[1:]
         earlier = np.concatenate([[0.0], np.cumsum(self.inverse)[:-1]])
         mass = self.happened + self.censored - above * self.inverse + width * earlier
-        # A perfect model's mass in bin j has variance (E r_j^2 - |I_j|^2) / n with r_j a row's share of the bin.
+        # A perfect model's mass in bin j has variance E (r_j - |I_j|)^2 / n with r_j a row's share of the bin. Equal to
+        # (E r_j^2 - |I_j|^2) / n, which could be negative in a sample whose mean of r_j is not |I_j|.
         squares = width**2
         later = np.concatenate([np.cumsum(squares[::-1])[::-1][1:], [0.0]])
         own = self.censored - 2 * above * self.inverse + (above**2 + later) * self.inverse_square
-        floor = ((self.happened.sum() + own.sum()) / self.n - squares.sum()) / self.n
-        return Masses(mass / self.n, float(floor))
+        square = (self.happened.sum() + own.sum()) / self.n
+        floor = (square - squares.sum() - 2 * width @ (mass / self.n - width)) / self.n
+        # A sum of squares in exact arithmetic: below zero is rounding.
+        return Masses(mass / self.n, max(0.0, float(floor)))
 
 
 def weighted(sums: Floats, squares: Floats, edges: Edges) -> Masses:

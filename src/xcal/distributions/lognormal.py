@@ -68,7 +68,7 @@ class LogNormal(SurvivalDistribution):
         return self.loc.shape
 
     def _standardise(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        safe, at_zero = split_zero(time)
+        safe, at_zero = split_zero(time, self.loc)
         log_time = torch.log(safe)
         return log_time, (log_time - self.loc) / self.scale, at_zero
 
@@ -118,7 +118,7 @@ class LogNormal(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature (its closed form needs Owen's T and cancels)."""
         _, z, _ = self._standardise(time)
-        return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), z, self.scale)
+        return squared_cdf_below(_LAW, torch.clamp(time, min=0), z, self.scale)
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature."""

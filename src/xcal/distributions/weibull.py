@@ -83,7 +83,7 @@ class Weibull(SurvivalDistribution):
 
         Rows at zero hold 0: the hazard at the time 1 that stands in for theirs can overflow, with a NaN gradient.
         """
-        safe, at_zero = split_zero(time)
+        safe, at_zero = split_zero(time, self.scale)
         log_time = torch.log(safe)
         return log_time, torch.where(at_zero, 0.0, self.concentration * (log_time - self._log_scale)), at_zero
 
@@ -142,7 +142,7 @@ class Weibull(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature (incomplete gamma functions have no gradient in k)."""
         _, u, _ = self._log_cumulative(time)
-        return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), u, 1.0 / self.concentration)
+        return squared_cdf_below(_LAW, torch.clamp(time, min=0), u, 1.0 / self.concentration)
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature."""

@@ -1,7 +1,8 @@
 """Everything that can be said about a model's predictions, in one table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -174,13 +175,15 @@ def evaluate(
     predictions = _predictions(
         time, event, cdf, predicted_time, survival, times, at, interpolation, censoring, n_bins, d_calibration_method
     )
+    if metrics is not None and not isinstance(metrics, Iterable):
+        fail("metrics", "names of metrics", repr(metrics))
     asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in asked:
         as_choice("metrics", name, tuple(NAMES))
     chosen = tuple(dict.fromkeys(NAMES[name] for name in asked))
     as_count("n_bootstrap", n_bootstrap, at_least=0)
-    if not 0 < level < 1:
-        fail("level", "a number between 0 and 1", level)
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
+        fail("level", "a number between 0 and 1", repr(level))
     if n_bootstrap and not isinstance(generator, np.random.Generator):
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
