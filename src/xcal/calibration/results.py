@@ -92,8 +92,8 @@ class GroupedDCalibration:
 
         With a perfect model the probability that any is at or below a level is at most that level, however the groups
         depend on each other, provided that the p-values themselves hold: those of "akritas" are up to twice too small
-        far out in groups of fewer than some hundred rows, those of "simulated" (with at least 20 times as many draws
-        as groups) hold in any. The smallest of m is multiplied by m, the next by m - 1, and so on, and none is smaller
+        far out in groups of a few hundred rows or fewer, those of "simulated" (with at least 20 times as many draws as
+        groups) hold in any. The smallest of m is multiplied by m, the next by m - 1, and so on, and none is smaller
         than the one before it.
         """
         own = {label: r.p_value for label, r in self.groups.items() if r.p_value is not None}
