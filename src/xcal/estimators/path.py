@@ -144,20 +144,11 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
             target_dcal=target,
         )
         table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
-        doubt = None
-        if target is not None:
-            selection = _by_target(table, target)
+        if target is None:
+            selection = _when_needed(table, cannot_judge(path.validation, settings.calibration_bins))
         else:
-            doubt = cannot_judge(path.validation, settings.calibration_bins)
-            selection = when_needed(table, doubt)
+            selection = _by_target(table, target)
         self._adopt(path.models, table, selection)
-        if doubt is not None and len(lambdas) > 1:
-            warnings.warn(
-                f"the path predicts with lambda {selection.lam:g}, its smallest: {doubt}. Give it more rows, or choose "
-                "by another rule of select",
-                UserWarning,
-                stacklevel=2,
-            )
         path.pass_interrupt_on()
         return self
 
@@ -261,6 +252,19 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
 
     def _predicting_model(self) -> FittedModel:
         return self.fitted_[self.selected_]
+
+
+def _when_needed(table: pd.DataFrame, doubt: str | None) -> Selection:
+    """Choose by the default rule, and warn the caller of `fit` if the validation rows cannot show anything."""
+    selection = when_needed(table, doubt)
+    if doubt is not None and table["lambda"].nunique() > 1:
+        warnings.warn(
+            f"the path predicts with lambda {selection.lam:g}, its smallest: {doubt}. Give it more rows, or choose by "
+            "another rule of select",
+            UserWarning,
+            stacklevel=3,
+        )
+    return selection
 
 
 def _nearest_to(table: pd.DataFrame, target: float) -> int:
