@@ -14,6 +14,7 @@ from sklearn.model_selection import cross_val_score
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, concordance_index, d_calibration
 from xcal.estimators import SurvivalModel, SurvivalPath
+from xcal.estimators.fitted import in_own_memory
 from xcal.estimators.fitting import _floor
 from xcal.estimators.inputs import Table, split_table
 from xcal.estimators.scaling import time_edges
@@ -101,9 +102,8 @@ def test_d_calibration_is_that_of_f_at_the_own_times(model):
     assert model.d_calibration(DATA.x, DATA.y).value == pytest.approx(expected.value, rel=1e-10)
     for method in ("km", "ipcw"):
         expected = d_calibration(cdf, DATA.y["event"], n_bins=5, method=method, time=DATA.y["time"])
-        assert model.d_calibration(DATA.x, DATA.y, n_bins=5, method=method).value == pytest.approx(
-            expected.value, rel=1e-10
-        )
+        measured = model.d_calibration(DATA.x, DATA.y, n_bins=5, method=method)
+        assert measured.value == pytest.approx(expected.value, rel=1e-10)
 
 
 def test_d_calibration_of_one_row(model):
@@ -163,6 +163,17 @@ def test_a_constant_feature_says_nothing():
     nothing = SurvivalModel(hidden=(8,), epochs=3).fit(np.ones((300, 2)), DATA.y)
     # Equal rows at different places of a matrix product may differ in their last digits.
     np.testing.assert_allclose(np.ptp(nothing.predict(np.ones((300, 2)))), 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("offset", [8, 16, 32, 40])
+def test_rows_start_at_a_cache_line_wherever_numpy_had_them(offset):
+    memory = np.zeros(1024, dtype=np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    values = memory[start : start + 480].view(np.float64).reshape(20, 3)
+    values[:] = DATA.x[:20]
+    copied = in_own_memory(values)
+    assert copied.data_ptr() % 64 == 0
+    np.testing.assert_array_equal(copied, values)
 
 
 def target_forms():
