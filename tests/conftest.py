@@ -7,6 +7,7 @@ import tempfile
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -40,6 +41,14 @@ def pytest_collection_modifyitems(config, items):
     for tests in files:
         order.shuffle(tests)
     items[:] = [test for tests in files for test in tests]
+
+
+@pytest.fixture(autouse=True)
+def _numpys_own_warnings():
+    """Start every test with numpy's defaults: lifelines switches warnings off for all who come after it."""
+    before = np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+    yield
+    np.seterr(**before)
 
 
 @pytest.fixture(scope="session")
