@@ -67,7 +67,7 @@ def test_mass_and_log_survival_of_steps_equal_scipy(case: Case) -> None:
 def test_quantiles_equal_scipy(case: Case) -> None:
     p = torch.tensor([0.03, 0.2, 0.5, 0.77, 0.99], dtype=torch.float64).unsqueeze(-1).expand(-1, case.n)
     torch.testing.assert_close(case.dist.quantile(p), by_row(case, "ppf", p), rtol=1e-10, atol=0)
-    torch.testing.assert_close(case.dist.median, case.dist.quantile(p)[2], rtol=0, atol=0)
+    torch.testing.assert_close(case.dist.median, case.dist.quantile(p)[2], rtol=1e-12, atol=0)
 
 
 @every
@@ -122,8 +122,9 @@ def test_cdf_rises_from_zero_to_one_and_adds_up_with_survival(case: Case) -> Non
     time = torch.cat([torch.zeros(1), torch.logspace(-8, 30, 400), torch.tensor([1e300])]).double()
     time = time.unsqueeze(-1).expand(-1, case.n)
     cdf, survival = case.dist.cdf(time), case.dist.survival(time)
-    assert (cdf.diff(dim=0) >= 0).all()
-    assert (survival.diff(dim=0) <= 0).all()
+    # Neighbours of a vector may be computed by different instructions, and differ in their last digit.
+    assert (cdf.diff(dim=0) >= -1e-15).all()
+    assert (survival.diff(dim=0) <= 1e-15).all()
     assert ((cdf >= 0) & (cdf <= 1) & (survival >= 0) & (survival <= 1)).all()
     torch.testing.assert_close(cdf[0], torch.zeros_like(cdf[0]), rtol=0, atol=1e-12)
     torch.testing.assert_close(cdf[-1], torch.ones_like(cdf[0]), rtol=0, atol=1e-12)
@@ -215,12 +216,12 @@ def test_leading_dimensions_are_models(case: Case, method: str) -> None:
     assert together.shape == (3, case.n)
     for i in range(3):
         alone = getattr(case.make(*(p[i] for p in parameters)), method)(time)
-        torch.testing.assert_close(together[i], alone, rtol=1e-14, atol=0)
+        torch.testing.assert_close(together[i], alone, rtol=1e-12, atol=0)
     deeper = getattr(case.make(*(p.unsqueeze(0) for p in parameters)), method)(time)
-    torch.testing.assert_close(deeper[0], together, rtol=1e-14, atol=0)
+    torch.testing.assert_close(deeper[0], together, rtol=1e-12, atol=0)
     many = getattr(case.make(*parameters), method)(grid(case).unsqueeze(1))
     assert many.shape == (len(case.times), 3, case.n)
-    torch.testing.assert_close(many[2], together, rtol=1e-14, atol=0)
+    torch.testing.assert_close(many[2], together, rtol=1e-12, atol=0)
 
 
 @every
