@@ -426,7 +426,7 @@ def test_memory_mapped_arrays_are_read_in_place(tmp_path):
     u, event, _ = survival_data(50_000, 1.0, rng=np.random.default_rng(0))
     np.save(tmp_path / "u.npy", u)
     mapped = np.load(tmp_path / "u.npy", mmap_mode="r")
-        assert d_calibration(mapped, event).value == pytest.approx(d_calibration(u, event).value, rel=1e-12)
+    assert d_calibration(mapped, event).value == pytest.approx(d_calibration(u, event).value, rel=1e-12)
 
 
 def redistributed_in_fractions(u, event, edges):
