@@ -1,10 +1,12 @@
-"""The application: which commands there are. Nothing heavy may be imported here, so that ``--help`` answers at once."""
+"""The application and its commands. Nothing heavy may be imported here, so that ``--help`` answers at once."""
 
 import typer
 
 from xcal import __version__
+from xcal.cli.compare import compare
 from xcal.cli.demo import demo
-from xcal.cli.reproduce import compare, reproduce, results_page
+from xcal.cli.reproduce import reproduce
+from xcal.cli.results_page import results_page
 
 app = typer.Typer(
     name="xcal",
