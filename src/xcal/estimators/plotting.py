@@ -59,7 +59,7 @@ def _label(ax: Any, means: pd.DataFrame) -> None:
         ax.annotate(
             f"λ = {lam:g}",
             (row["dcal"], row["concordance"]),
-            xytext=(7, 5) if side == "right" else (-7, 5),
+            xytext=(7, 7) if side == "right" else (-7, 7),
             ha="left" if side == "right" else "right",
             textcoords="offset points",
             fontsize=9,
