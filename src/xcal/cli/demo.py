@@ -15,22 +15,30 @@ if TYPE_CHECKING:
 DATASETS = ("simulated", "metabric", "support")
 
 
+Dataset = Annotated[
+    str, typer.Option(help=f"One of {', '.join(DATASETS)}. Real data are read from the folder $XCAL_DATA.")
+]
+Distribution = Annotated[
+    str, typer.Option(help="Distribution of the model: mtlr, categorical, lognormal, weibull or loglogistic.")
+]
+Out = Annotated[Path, typer.Option(help="Folder for the model, the frontier and the metrics.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of models for each lambda.")]
+Epochs = Annotated[int, typer.Option(min=1, help="Largest number of passes over the training rows.")]
+MaxDrop = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Choose the best calibrated model whose concordance is at most this much below the highest one."
+    ),
+]
+
+
 def demo(
-    dataset: Annotated[
-        str, typer.Option(help=f"One of {', '.join(DATASETS)}. Real data are read from the folder $XCAL_DATA.")
-    ] = "simulated",
-    distribution: Annotated[
-        str, typer.Option(help="Distribution of the model: mtlr, categorical, lognormal, weibull or loglogistic.")
-    ] = "lognormal",
-    out: Annotated[Path, typer.Option(help="Folder for the model, the frontier and the metrics.")] = Path("runs/demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="Models for each lambda.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training rows, at most.")] = 200,
-    max_drop: Annotated[
-        float,
-        typer.Option(
-            min=0, help="Choose the best calibrated model whose concordance is at most this much below the highest one."
-        ),
-    ] = 0.02,
+    dataset: Dataset = "simulated",
+    distribution: Distribution = "lognormal",
+    out: Out = Path("runs/demo"),
+    seeds: Seeds = 3,
+    epochs: Epochs = 200,
+    max_drop: MaxDrop = 0.02,
 ) -> None:
     """Train models with more and more calibration, show the trade-off, choose one and save it. Takes about a minute.
 

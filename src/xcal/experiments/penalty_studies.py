@@ -50,7 +50,7 @@ def study_metrics(
 @torch.no_grad()
 def _bound(cdf: Tensor, event: Tensor, edges: Tensor, penalty: SoftBins, batch: int) -> float:
     """Mean over batches of soft D-calibration; rows come in the order of the data, which is random."""
-    # Batches larger than the data are the data; rows that fill no batch are left out, as batches must be equal.
+    # A batch larger than the data is all of the data. Rows that fill no batch are left out: batches must be equal.
     size = min(batch, cdf.shape[0])
     count = cdf.shape[0] // size
     used = count * size

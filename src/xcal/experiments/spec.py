@@ -67,9 +67,9 @@ class TrainingSpec:
 class VariantSpec:
     """What a variant changes in one table; what it changes everywhere is in `models`.
 
-    `bias` adds a constant to the gamma data, `test_rows` keeps the first test rows only, `intercept` gives the scale of
-    the Weibull regression one, and with `first_guess` the last layer starts from the distribution of the training times
-    as a whole (`Family.initial`).
+    `bias` adds a constant to the gamma data, `test_rows` keeps the first test rows only, `intercept` gives an intercept
+    to the scale of the Weibull regression, and with `first_guess` the last layer starts from the distribution of all
+    training times (`Family.initial`).
     """
 
     bias: bool = False

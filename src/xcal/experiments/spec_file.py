@@ -76,7 +76,10 @@ def _with_new_names(source: str, values: dict[str, Any]) -> dict[str, Any]:
         found["models"] = [_renamed(m, _EARLIER_MODEL_KEYS) if isinstance(m, dict) else m for m in found["models"]]
     if found != values:
         names = ", ".join(f"{old!r} is {new!r}" for old, new in (_EARLIER_KEYS | _EARLIER_MODEL_KEYS).items())
-        warnings.warn(f"{source}: keys of a spec have new names: {names}", FutureWarning, stacklevel=3)
+        value = f"the value {_EARLIER_JOB!r} is 'model'"
+        warnings.warn(
+            f"{source}: keys of a spec have new names: {names}; for 'job', {value}", FutureWarning, stacklevel=3
+        )
     return found
 
 
