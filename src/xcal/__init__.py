@@ -55,6 +55,7 @@ _PACKAGES = {
     "networks",
     "objectives",
     "recalibration",
+    "report",
     "training",
 }
 

@@ -13,7 +13,7 @@ from xcal.calibration import d_calibration
 from xcal.distributions import Family
 from xcal.experiments.data import TableData
 from xcal.experiments.models import likelihood, predicted_time
-from xcal.experiments.recalibrated import recalibrated_rows
+from xcal.experiments.recalibrated_model import recalibrated_rows
 from xcal.experiments.spec import Variant
 from xcal.metrics import concordance_index
 from xcal.objectives import nll

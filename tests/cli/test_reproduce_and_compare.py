@@ -29,7 +29,7 @@ def xcal(monkeypatch, capsys):
 def test_from_nothing_to_a_table(xcal, small, tmp_path):
     path, results = small(), tmp_path / "results"
     words = [path, "--results", results]
-    only = ["--rows", "mtlr-i, categorical-ni", "--lambdas", "0,10", "--seeds", "0,1", "--device", "cpu"]
+    only = ["--models", "mtlr-i, categorical-ni", "--lambdas", "0,10", "--seeds", "0,1", "--device", "cpu"]
     code, out, _ = xcal("reproduce", *words, *only)
     assert code == 0
     assert "8 runs trained" in out
@@ -50,14 +50,14 @@ def test_from_nothing_to_a_table(xcal, small, tmp_path):
     assert code == 0
     assert out == ""
     assert all(file.stat().st_size > 0 for file in files.values())
-    # A headline needs the records of both penalties.
-    code, out, err = xcal("compare", *words, "--headline")
+    # The comparison of penalties needs the records of both penalties.
+    code, out, err = xcal("compare", *words, "--equal-dcal")
     assert code == 2
     assert "expected records of small, as-published, penalty ours" in err
     xcal("reproduce", *words, *only, "--penalty", "ours")
-    code, out, _ = xcal("compare", *words, "--headline")
+    code, out, _ = xcal("compare", *words, "--equal-dcal")
     assert "our penalty against the paper's at 2 levels" in out
-    code, out, _ = xcal("compare", *words, "--headline", "--json")
+    code, out, _ = xcal("compare", *words, "--equal-dcal", "--json")
     assert len(json.loads(out)["levels"]) == 2
 
 
@@ -69,7 +69,7 @@ def test_the_hint_of_a_trial_without_records_names_its_epochs(xcal, small, tmp_p
 
 def test_several_tables_in_one_go(xcal, small, tmp_path):
     paths = [small(('table = "small"', f'table = "{name}"'), name=f"{name}.toml") for name in ("one", "other")]
-    only = ["--rows", "mtlr-i", "--lambdas", "0", "--seeds", "0", "--device", "cpu", "--results", tmp_path / "r"]
+    only = ["--models", "mtlr-i", "--lambdas", "0", "--seeds", "0", "--device", "cpu", "--results", tmp_path / "r"]
     code, out, _ = xcal("reproduce", *paths, *only)
     assert code == 0
     assert [line.split(":")[1].split(" in ")[0] for line in out.splitlines()] == [" 1 runs trained"] * 2
@@ -91,17 +91,20 @@ def test_several_tables_in_one_go(xcal, small, tmp_path):
     [
         (["reproduce", "gama"], "error: table: expected one of gamma-censored"),
         (["compare", "gama"], "error: table: expected one of gamma-censored"),
-        (["reproduce", "gamma-censored", "--rows", "cat"], "error: rows: expected some of lognormal-nll"),
+        (["reproduce", "gamma-censored", "--models", "cat"], "error: models: expected some of lognormal-nll"),
         (["reproduce", "gamma-censored", "--lambdas", "0,2"], "error: lambdas: expected some of 0, 1, 5"),
         (["reproduce", "gamma-censored", "--lambdas", "0;2"], "error: lambdas: expected numbers with commas"),
         (["reproduce", "gamma-censored", "--seeds", "a"], "error: seeds: expected whole numbers with commas"),
         (["reproduce", "gamma-censored", "--variant", "x"], "error: variant: expected as-published or corrected"),
         (["compare", "gamma-censored", "--penalty", "x"], "error: penalty: expected paper or ours"),
         (
-            ["compare", "gamma-censored", "--penalty", "paper", "--headline"],
+            ["compare", "gamma-censored", "--penalty", "paper", "--equal-dcal"],
             "error: penalty: expected ours or annealed",
         ),
-        (["compare", "gamma-choice", "--headline"], "error: table: expected a table of models, which has a headline"),
+        (
+            ["compare", "gamma-choice", "--equal-dcal"],
+            "error: table: expected a table of models, which has paths to compare",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(xcal, words, message):
@@ -114,7 +117,7 @@ def test_a_mistake_is_one_line(xcal, words, message):
 
 def test_a_corrupt_record_is_reported(xcal, small, tmp_path):
     path = small()
-    words = [path, "--results", tmp_path, "--device", "cpu", "--rows", "mtlr-i", "--seeds", "0"]
+    words = [path, "--results", tmp_path, "--device", "cpu", "--models", "mtlr-i", "--seeds", "0"]
     xcal("reproduce", *words)
     file = tmp_path / "small" / "as-published.paper.jsonl"
     file.write_text(file.read_text()[:-20])
@@ -133,3 +136,31 @@ def test_help_teaches(xcal, command):
     assert f"xcal {command} gamma-censored" in out
     for table in table_names():
         assert table in out
+
+
+def test_earlier_names_of_options(xcal, small, tmp_path):
+    words = [small(), "--results", tmp_path]
+    code, out, _ = xcal("reproduce", *words, "--rows", "mtlr-i", "--seeds", "0", "--device", "cpu")
+    assert code == 0
+    assert "2 runs trained" in out
+    code, _, err = xcal("compare", *words, "--headline")
+    assert code == 2
+    assert "penalty ours" in err
+
+
+@pytest.mark.parametrize("command", ["demo", "reproduce", "compare", "results-page"])
+def test_examples_of_the_help_can_be_pasted(xcal, command, monkeypatch):
+    # On a terminal of 80 columns every example is one line, and every option in it exists.
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = xcal(command, "--help")
+    examples = [line.strip() for line in out.splitlines() if line.strip().startswith("xcal ")]
+    assert len(examples) >= 1
+    known = {}
+    for example in examples:
+        _, name, *words = example.split()
+        if name not in known:
+            known[name] = xcal(name, "--help")[1]
+        for word in words:
+            assert not word.startswith("--") or word in known[name]
+    stray = [line for line in out.splitlines() if line.strip().startswith("--") and not line.startswith("│")]
+    assert stray == []

@@ -1,4 +1,4 @@
-"""The paper's figures, as printed."""
+"""The values that the paper prints in its tables."""
 
 import csv
 import io
@@ -9,12 +9,12 @@ PaperKey = tuple[str, float, str]
 
 
 @cache
-def paper_figures(table: str) -> dict[PaperKey, float]:
-    """Figures of one table by (row, lambda, metric); none for a table that the paper does not have.
+def paper_values(table: str) -> dict[PaperKey, float]:
+    """Values of one table by (model, lambda, metric); empty for a table that the paper does not have.
 
     Examples
     --------
-    >>> paper_figures("gamma-censored")["lognormal-nll", 0.0, "nll"]
+    >>> paper_values("gamma-censored")["lognormal-nll", 0.0, "nll"]
     -0.059
     """
     text = (files("xcal.experiments") / "specs" / "paper.csv").read_text(encoding="utf-8")

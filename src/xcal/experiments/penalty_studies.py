@@ -7,17 +7,18 @@ from xcal.calibration import bin_edges, d_calibration
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.experiments.data import TableData
-from xcal.experiments.evaluation import Figures, Trained, on_device
+from xcal.experiments.evaluation import Trained, on_device
 from xcal.experiments.models import likelihood
+from xcal.experiments.records import Metrics
 from xcal.experiments.spec import Kind, Variant
 
 SLACK_BATCHES = (500, 10_000)
 
 
-def study_figures(
+def study_metrics(
     kind: Kind, trained: Trained, data: TableData, variant: Variant, calibration_bins: int, penalty: SoftBins
-) -> list[Figures]:
-    """Figures of every model on the training rows, in the order of the path.
+) -> list[Metrics]:
+    """Metrics of every run on the training rows, in the order of the path.
 
     "gamma-choice" gives exact and soft D-calibration of all rows and the likelihood; "jensen-slack" gives exact
     D-calibration and the mean over batches of the soft one, which bounds it from above.
@@ -34,7 +35,7 @@ def study_figures(
     nll = (total / rows.n).flatten()
     edges = torch.from_numpy(bin_edges(calibration_bins)).to(cdf.device)
     event = rows.event.cpu().numpy()
-    figures = []
+    metrics = []
     for k, values in enumerate(cdf):
         exact = d_calibration(values.cpu(), event, n_bins=calibration_bins, p_value=None)
         found = {"nll": float(nll[k]), "dcal": exact.value, "dcal_floor": exact.floor}
@@ -42,14 +43,14 @@ def study_figures(
             found["soft_dcal"] = _bound(values, rows.event, edges, penalty, rows.n)
         else:
             found |= {f"bound_{size}": _bound(values, rows.event, edges, penalty, size) for size in SLACK_BATCHES}
-        figures.append(found)
-    return figures
+        metrics.append(found)
+    return metrics
 
 
 @torch.no_grad()
 def _bound(cdf: Tensor, event: Tensor, edges: Tensor, penalty: SoftBins, batch: int) -> float:
     """Mean over batches of soft D-calibration; rows come in the order of the data, which is random."""
-    # Batches larger than the data are the data; rows that fill no batch are left out, as batches must be equal.
+    # A batch larger than the data is all of the data. Rows that fill no batch are left out: batches must be equal.
     size = min(batch, cdf.shape[0])
     count = cdf.shape[0] // size
     used = count * size

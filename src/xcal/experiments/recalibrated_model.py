@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class RecalibratedRows:
-    """One value a row: F at its own time, negative log-likelihood by bin mass and by density, and predicted time."""
+    """One value per row: F at its own time, negative log-likelihood by bin mass and by density, and predicted time."""
 
     cdf: Floats
     nll: Floats
@@ -34,7 +34,7 @@ def recalibrated_rows(
     event: Tensor,
     variant: Variant,
 ) -> RecalibratedRows:
-    """Recalibrate one model's distribution of shape (n,).
+    """Recalibrate the distribution of one run, of shape (n,).
 
     With F' = G(F), an event's density is f g(F), a bin's mass G(F_end) - G(F_start), and a censored row's survival
     1 - G(F). The `variant` decides the form of the likelihood and the ranking, as it does without recalibration.
@@ -52,7 +52,7 @@ def recalibrated_rows(
         if distribution.interpolation == "step":
             # F jumps, so there is no slope to multiply: the bin's mass over its width.
             density = mass - np.log(np.diff(_numpy(distribution.edges)))[index]
-        # As without recalibration: past the grid, what a row tells is that it outlived every earlier bin.
+        # As without recalibration: a row past the last edge tells that it outlived every earlier bin.
         survival = np.where(np.isneginf(own), logs[:, -1], own)
     happened = event.cpu().numpy()
     if variant == "as-published":

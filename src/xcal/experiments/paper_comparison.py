@@ -1,4 +1,4 @@
-"""Ours beside the paper's, cell by cell: matched, better or worse, and the share that is not worse."""
+"""Our values beside the paper's, cell by cell: matched, better or worse, and the share that is not worse."""
 
 import math
 from collections.abc import Callable
@@ -9,18 +9,18 @@ from typing import Literal
 import numpy as np
 
 from xcal.experiments.data import PathLike
-from xcal.experiments.groups import groups_of
-from xcal.experiments.paper import paper_figures
+from xcal.experiments.jobs import jobs_of
+from xcal.experiments.paper_values import paper_values
 from xcal.experiments.records import Corrupt, Record, RecordFile
-from xcal.experiments.runner import chosen_variant
-from xcal.experiments.spec import Kind, Penalty, RowSpec, Spec, Variant, load_spec
+from xcal.experiments.spec import Kind, ModelSpec, Penalty, Spec, Variant
+from xcal.experiments.spec_file import load_spec
 
 Mark = Literal["matched", "better", "worse", "missing", "not in the paper"]
 
 NLL_LIMIT, NLL_DEVIATIONS = 0.05, 3.0
 CONCORDANCE_LIMIT = 0.02
 DCAL_FACTOR, DCAL_LIMIT = 2.0, 1e-4
-# Figures are printed in decimals: .83 is within .05 of .78, though the two doubles differ by a hair more.
+# The paper prints decimals: .83 is within .05 of .78, though the two doubles differ by slightly more.
 _ROUNDING = 1e-9
 
 METRICS: dict[Kind, tuple[str, ...]] = {
@@ -28,7 +28,7 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "gamma-choice": ("dcal", "soft_dcal", "nll"),
     "jensen-slack": ("dcal", "bound_500", "bound_10000"),
 }
-NAMES = {
+METRIC_NAMES = {
     "nll": "NLL",
     "dcal": "D-cal",
     "concordance": "Concordance",
@@ -40,22 +40,22 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure of a table.
+    """One cell of a table: one metric of one model at one lambda.
 
     Attributes
     ----------
-    row : str
+    model : str
     lam : float
     metric : str
     ours, spread : float
         Mean and standard deviation over seeds; NaN without records, and a NaN spread for one seed.
     n_seeds : int
     paper : float
-        NaN where the paper has no figure.
+        The paper's value; NaN where the paper has none.
     mark : str
     """
 
-    row: str
+    model: str
     lam: float
     metric: str
     ours: float
@@ -67,10 +67,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: its cells in the order of rows, metrics and lambdas, and the records behind them.
+    """A table: its cells in the order of models, metrics and lambdas, and the records behind them.
 
-    `other_groups` counts the records whose models were trained beside other ones than those of the table (part of a
-    table, or other seeds), as far as the records say: older ones do not.
+    `other_jobs` counts the records that come from another job than the table's: from a part of the table, or from other
+    seeds. Older records do not name their job and are not counted.
     """
 
     spec: Spec
@@ -79,11 +79,11 @@ class Comparison:
     cells: tuple[Cell, ...]
     records: tuple[Record, ...]
     corrupt: tuple[Corrupt, ...]
-    other_groups: int = 0
+    other_jobs: int = 0
 
     @property
     def compared(self) -> list[Cell]:
-        """Cells that have a figure of ours and one of the paper."""
+        """Cells that have a value of ours and one of the paper's."""
         return [cell for cell in self.cells if cell.mark in {"matched", "better", "worse"}]
 
     @property
@@ -98,9 +98,9 @@ class Comparison:
         """Cells of the paper that have no record."""
         return sum(cell.mark == "missing" for cell in self.cells)
 
-    def cell(self, row: str, lam: float, metric: str) -> Cell:
+    def cell(self, model: str, lam: float, metric: str) -> Cell:
         """Return one cell."""
-        return next(c for c in self.cells if (c.row, c.lam, c.metric) == (row, lam, metric))
+        return next(c for c in self.cells if (c.model, c.lam, c.metric) == (model, lam, metric))
 
 
 def mark_nll(ours: float, spread: float, paper: float) -> Mark:
@@ -138,7 +138,7 @@ MARKS: dict[str, Callable[[float, float, float], Mark]] = {
 
 
 def _mark(excess: float, limit: float) -> Mark:
-    """Mark by how much ours is worse than the paper's; a figure that is not a number is worse."""
+    """Mark a value that is worse than the paper's by `excess`; a value that is not a number is worse."""
     if abs(excess) <= limit * (1 + _ROUNDING):
         return "matched"
     return "better" if excess < 0 else "worse"
@@ -152,48 +152,48 @@ def compare(
     epochs: int | None = None,
     results: PathLike = "results",
 ) -> Comparison:
-    """Put the records of a table beside the paper's figures.
+    """Compare the records of a table with the paper's values.
 
-    Only records of the spec as it is now count: those with another hash are left out, trials (other epochs) unless
-    their number of epochs is given.
+    Only records of the spec as it is now count. Records with another hash are left out. So are trials (runs with
+    another number of epochs), unless that number is given as `epochs`.
     """
     full = load_spec(table)
     spec = full.narrowed(epochs=epochs)
-    chosen, soft = chosen_variant(full, variant, penalty)
+    chosen, soft = full.chosen_variant(variant, penalty)
     file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training)
     found, corrupt = file.read()
-    hashes = {row.name: spec.hash(row, chosen, soft) for row in spec.rows}
-    kept = tuple(r for r in found.values() if hashes.get(r.row) == r.spec_hash)
+    hashes = {model.name: spec.hash(model, chosen, soft) for model in spec.models}
+    kept = tuple(r for r in found.values() if hashes.get(r.model) == r.spec_hash)
     cells = tuple(
-        _cell(row, lam, metric, kept, spec)
-        for row in spec.rows
+        _cell(model, lam, metric, kept, spec)
+        for model in spec.models
         for metric in METRICS[spec.kind]
         for lam in spec.lambdas
     )
-    return Comparison(spec, chosen, soft, cells, kept, tuple(corrupt), sum(_of_other_group(r, spec) for r in kept))
+    return Comparison(spec, chosen, soft, cells, kept, tuple(corrupt), sum(_of_other_job(r, spec) for r in kept))
 
 
-def _of_other_group(record: Record, spec: Spec) -> bool:
-    """Whether a record names a group that is none of the table's."""
-    own = {(group.lambdas, group.seeds) for group in groups_of(spec, spec.row(record.row))}
-    return record.group_seeds != () and (record.group_lambdas, record.group_seeds) not in own
+def _of_other_job(record: Record, spec: Spec) -> bool:
+    """Whether a record names a job that is not one of the table's."""
+    own = {(job.lambdas, job.seeds) for job in jobs_of(spec, spec.model(record.model))}
+    return record.job_seeds != () and (record.job_lambdas, record.job_seeds) not in own
 
 
-def figures_of(
-    records: tuple[Record, ...], row: str, lam: float, metric: str, *, recalibrated: bool = False
+def values_of(
+    records: tuple[Record, ...], model: str, lam: float, metric: str, *, recalibrated: bool = False
 ) -> list[float]:
-    """Figures of all seeds of one row and lambda."""
-    chosen = [r.recalibrated if recalibrated else r.figures for r in records if (r.row, r.lam) == (row, lam)]
-    return [figures[metric] for figures in chosen if metric in figures]
+    """Return the values of one metric for all seeds of one model and lambda."""
+    chosen = [r.recalibrated if recalibrated else r.metrics for r in records if (r.model, r.lam) == (model, lam)]
+    return [metrics[metric] for metrics in chosen if metric in metrics]
 
 
-def _cell(row: RowSpec, lam: float, metric: str, records: tuple[Record, ...], spec: Spec) -> Cell:
-    values = np.array(figures_of(records, row.name, lam, metric))
+def _cell(model: ModelSpec, lam: float, metric: str, records: tuple[Record, ...], spec: Spec) -> Cell:
+    values = np.array(values_of(records, model.name, lam, metric))
     ours = float(values.mean()) if values.size else math.nan
-    # An infinite figure has no spread.
+    # An infinite value has no spread.
     spread = float(values.std(ddof=1)) if values.size > 1 and np.isfinite(values).all() else math.nan
-    paper = paper_figures(spec.paper).get((row.name, lam, metric), math.nan)
+    paper = paper_values(spec.paper).get((model.name, lam, metric), math.nan)
     mark: Mark = "not in the paper"
     if not math.isnan(paper):
         mark = MARKS[metric](ours, spread, paper) if values.size else "missing"
-    return Cell(row.name, lam, metric, ours, spread, values.size, paper, mark)
+    return Cell(model.name, lam, metric, ours, spread, values.size, paper, mark)

@@ -1,4 +1,4 @@
-"""Figures of a table's models against the same figures computed model by model, and laws of the studies."""
+"""Metrics of a table's runs against the same metrics computed run by run, and laws of the studies."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from xcal.experiments import RecordFile, load_spec, reproduce
 from xcal.experiments.data import load_data
 from xcal.experiments.evaluation import Trained, test_figures
 from xcal.experiments.models import make_family, make_network, make_objective, predicted_time
-from xcal.experiments.recalibrated import recalibrated_rows
+from xcal.experiments.recalibrated_model import recalibrated_rows
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import fit_path
 
@@ -24,12 +24,12 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("variant", ["as-published", "corrected"])
 @pytest.mark.parametrize("name", ["lognormal-nll", "categorical-ni", "mtlr-i"])
-def test_stacked_figures_are_those_of_each_network(small, variant, name):
+def test_stacked_metrics_are_those_of_each_network(small, variant, name):
     spec = load_spec(small())
-    row, data = spec.row(name), load_data(spec, variant, 0, CPU, None)
+    model, data = spec.model(name), load_data(spec, variant, 0, CPU, None)
     assert data.event.size == (250 if variant == "as-published" else 400)
-    kind = make_family(row, variant, data.edges)
-    make = make_network(row, spec.variants[variant], (32,), kind.n_outputs)
+    kind = make_family(model, variant, data.edges)
+    make = make_network(model, spec.variants[variant], (32,), kind.n_outputs)
     path = fit_path(
         make,
         kind,
@@ -37,11 +37,11 @@ def test_stacked_figures_are_those_of_each_network(small, variant, name):
         data.validation,
         lambdas=(0.0, 10.0),
         seeds=(0, 1),
-        objective=make_objective(row, variant),
+        objective=make_objective(model, variant),
         config=spec.training.config(),
     )
-    found, mended = test_figures(Trained.of(path, make, kind, torch.float32), data, variant, 20, 0)
-    assert set(mended) == {0, 2}
+    found, recalibrated = test_figures(Trained.of(path, make, kind, torch.float32), data, variant, 20, 0)
+    assert set(recalibrated) == {0, 2}
     for k in range(4):
         with torch.no_grad():
             distribution = kind.distribution(path.network(k)(data.test.x))
@@ -170,31 +170,31 @@ def test_how_hard_the_gamma_draw_is(table, expected):
 
 def test_the_slack_study(small, tmp_path):
     path = small(("n = [600, 300, 400]", "n = [2000, 300, 400]"), kind="jensen-slack")
-    summary = reproduce(path, results=tmp_path, device="cpu", rows=["categorical-ni"])
+    summary = reproduce(path, results=tmp_path, device="cpu", models=["categorical-ni"])
     for record in RecordFile(summary.path).read()[0].values():
         # The mean of squares is at least the square of the mean; batches of 10,000 are all 2,000 rows.
-        assert record.figures["bound_500"] > record.figures["bound_10000"] > 0
+        assert record.metrics["bound_500"] > record.metrics["bound_10000"] > 0
         assert record.recalibrated == {}
 
 
 def test_the_gamma_study(small, tmp_path):
     path = small(("hidden = [16]\n", "hidden = [16]\ngamma = 1e7\n"), kind="gamma-choice")
-    summary = reproduce(path, results=tmp_path, device="cpu", rows=["categorical-ni"], lambdas=[10])
+    summary = reproduce(path, results=tmp_path, device="cpu", models=["categorical-ni"], lambdas=[10])
     for record in RecordFile(summary.path).read()[0].values():
         # So sharp a membership is a hard one, up to rows on an edge.
-        assert record.figures["soft_dcal"] == pytest.approx(record.figures["dcal"], rel=0.05)
+        assert record.metrics["soft_dcal"] == pytest.approx(record.metrics["dcal"], rel=0.05)
 
 
 def test_glioma(real_data, tmp_path):
     root = real_data("tcga_gbmlgg")
     for variant in ("as-published", "corrected"):
         options = {"variant": variant, "results": tmp_path, "data_dir": root, "device": "cpu"}
-        summary = reproduce("glioma", rows=["weibull", "mtlr-i"], seeds=[0], epochs=5, **options)
+        summary = reproduce("glioma", models=["weibull", "mtlr-i"], seeds=[0], epochs=5, **options)
         assert summary.trained == 16
         records = RecordFile(summary.path).read()[0].values()
         assert not any(record.failure for record in records)
     # Started from the distribution of the times, a corrected Weibull fits from the first epoch on.
-    assert min(r.figures["nll"] for r in records if r.row == "weibull") < 6
+    assert min(r.metrics["nll"] for r in records if r.model == "weibull") < 6
 
 
 @pytest.mark.parametrize("network", ["cnn", "published-cnn", "mlp"])
@@ -208,10 +208,10 @@ def test_mnist(real_data, tmp_path, small, network):
         ('network = "linear"', f'network = "{network}"\ndropout = 0.2'),
         ("epochs = 2", "epochs = 1"),
     ]
-    path = small(*changes, group="run")
-    summary = reproduce(path, rows=["mtlr-i"], seeds=[0], results=tmp_path, data_dir=root, device="cpu")
+    path = small(*changes, job="run")
+    summary = reproduce(path, models=["mtlr-i"], seeds=[0], results=tmp_path, data_dir=root, device="cpu")
     records = RecordFile(summary.path).read()[0].values()
-    assert [record.group_models for record in records] == [1, 1]
+    assert [record.job_runs for record in records] == [1, 1]
 
 
 def test_groups_that_the_data_do_not_have(small, tmp_path):
