@@ -42,7 +42,8 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "reset_argv": "gallery.arguments",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery.Order",
+    "capture_repr": (),
     "download_all_examples": False,
     "show_signature": False,
     # Times belong to a machine.

@@ -45,7 +45,7 @@ figure, axes = plt.subplots(1, 2, figsize=(7, 3), sharey=True, layout="constrain
 for axis, model in zip(axes, (plain, chosen), strict=True):
     seen = model.d_calibration(patients[test], y[test], method="km")
     axis.bar(seen.edges[:-1], seen.histogram, np.diff(seen.edges), align="edge", color="#2f6db5", edgecolor="white")
-    axis.axhline(0.1, color="black", ls="--", lw=1)
+    axis.axhline(1 / seen.histogram.size, color="black", ls="--", lw=1)
     axis.set(title=f"lambda {model.xcal_lambda:g}: D-calibration {seen.value:.4f}", xlabel="F at the event")
     axis.spines[["top", "right"]].set_visible(False)
     concordance = model.score(patients[test], y[test])

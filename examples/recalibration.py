@@ -52,5 +52,5 @@ for axis, name in zip(axes, ("all rows", "old", "young"), strict=True):
     axis.axhline(0.1, color="black", ls="--", lw=1)
     axis.set(title=name, xlabel="F at the event", ylim=(0, None))
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, title="D-calibration", loc="lower right")
+    axis.legend(frameon=False, title="D-calibration", loc="lower center")
 axes[0].set_ylabel("share of the events")

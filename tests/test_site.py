@@ -1,0 +1,44 @@
+"""The site shows its formulas by itself: MathML, made while it is built."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("latex2mathml", reason="needs the extra docs")
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.fixture
+def to_mathml(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(DOCS / "_ext"), *sys.path])
+    from mathml import to_mathml
+
+    return to_mathml
+
+
+def formulas(page):
+    """Every formula between dollar signs, outside of code."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+    return [a or b for a, b in re.findall(r"\$\$(.*?)\$\$|\$([^$]+)\$", text, flags=re.DOTALL)]
+
+
+def test_a_power_is_what_the_standard_says(to_mathml):
+    mathml = to_mathml("x^2", display="inline")
+    assert re.sub(r"</?(math|mrow)\b[^>]*>", "", mathml) == "<msup><mi>x</mi><mn>2</mn></msup>"
+    assert 'display="inline"' in mathml
+
+
+def test_every_formula_of_the_pages_can_be_shown(to_mathml):
+    shown = {page.name: [to_mathml(f, display="inline") for f in formulas(page)] for page in DOCS.glob("*.md")}
+    assert len(shown["penalty.md"]) > 30
+    assert all(one.startswith("<math") and one.endswith("</math>") for page in shown.values() for one in page)
+
+
+@pytest.mark.parametrize("latex", [r"\nosuchcommand{x}", r"\mathtt{name}"], ids=["unknown", "style browsers ignore"])
+def test_a_formula_that_would_be_shown_wrongly_stops_the_build(to_mathml, latex):
+    with pytest.raises(Exception, match="formula: expected LaTeX that MathML can show") as raised:
+        to_mathml(latex, display="inline")
+    assert type(raised.value).__name__ == "ExtensionError"
