@@ -31,6 +31,22 @@ def test_a_power_is_what_the_standard_says(to_mathml):
     assert 'display="inline"' in mathml
 
 
+@pytest.mark.parametrize(
+    ("latex", "part"),
+    [
+        (r"\log t", '<mi>log</mi><mspace width="0.167em"/><mi>t</mi>'),
+        (r"\log(t)", '<mi>log</mi><mo stretchy="false">'),
+        (r"(-1, 2)", '<mo form="prefix">&#x02212;</mo><mn>1</mn>'),
+        (r"(a) - 1", "</mo><mo>&#x02212;</mo><mn>1</mn>"),
+        (r"x \sim N", "<mo>&#x0223C;</mo>"),
+        (r"\max(a, b)", "<mi>max</mi>"),
+        (r"\Big( x \Big)^2", 'fence="true" form="postfix"'),
+    ],
+)
+def test_spaces_and_signs_are_those_of_a_typeset_formula(to_mathml, latex, part):
+    assert part in to_mathml(latex, display="inline")
+
+
 def test_every_formula_of_the_pages_can_be_shown(to_mathml):
     shown = {page.name: [to_mathml(f, display="inline") for f in formulas(page)] for page in DOCS.glob("*.md")}
     assert len(shown["penalty.md"]) > 30

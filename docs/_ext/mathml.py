@@ -17,6 +17,24 @@ UNKNOWN = re.compile(r"\\[A-Za-z]+")
 LOST = re.compile(r'mathvariant="(?!normal")([^"]*)"')
 
 
+# Brackets that grow with what they hold: browsers size them better than a fixed \Big does.
+GROWING = ((re.compile(r"\\[Bb]ig(?=[(\[])"), r"\\left"), (re.compile(r"\\[Bb]ig(?=[)\]])"), r"\\right"))
+# What the converter leaves to the typesetter: space around a named function, a sign that is no difference, "is drawn
+# from". Each is (what it writes, what a browser needs).
+THIN_SPACE = '<mspace width="0.167em"/>'
+CORRECTIONS = (
+    (re.compile(r"<mo>(max|min)</mo>"), r"<mi>\1</mi>"),
+    (re.compile(r"(<mi>[a-z]{2,}</mi>)(?=<m(?:i|n|row|sub|sup)\b)"), rf"\1{THIN_SPACE}"),
+    (re.compile(r"(</m(?:i|n)>)(?=<mi>[a-z]{2,}</mi>)"), rf"\1{THIN_SPACE}"),
+    (
+        re.compile(r"(<mo\b[^>]*>[^<)\]]*(?<!&#x00029;)(?<!&#x0005D;)</mo>)<mo>&#x02212;</mo>"),
+        r'\1<mo form="prefix">&#x02212;</mo>',
+    ),
+    (re.compile(r"<mi>&#x0007E;</mi>"), "<mo>&#x0223C;</mo>"),
+    (re.compile(r"<mo>&#x0221E;</mo>"), "<mi>&#x0221E;</mi>"),
+)
+
+
 def to_mathml(latex: str, *, display: str) -> str:
     """Convert a formula, or fail if a part of it would be shown as LaTeX.
 
@@ -27,7 +45,11 @@ def to_mathml(latex: str, *, display: str) -> str:
     display : {"inline", "block"}
         Within a line, or on lines of its own.
     """
+    for fixed, growing in GROWING:
+        latex = fixed.sub(growing, latex)
     mathml = convert(latex, display=display)
+    for written, needed in CORRECTIONS:
+        mathml = written.sub(needed, mathml)
     if found := UNKNOWN.search(mathml) or LOST.search(mathml):
         raise ExtensionError(f"formula: expected LaTeX that MathML can show, got {found[0]} in {latex!r}")
     return mathml
