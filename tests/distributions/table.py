@@ -62,6 +62,8 @@ class Case:
     twins: tuple[object, ...]
     # Smooth: F is continuous, so that it has a density and a two-sided inverse.
     smooth: bool = True
+    # Parameters of nearly certain times, early and late ones, as training reaches them on sharp data.
+    sharp: tuple[Tensor, ...] = ()
     # Times at which everything is smooth and no tail has rounded away.
     times: tuple[float, ...] = (0.3, 0.62, 0.9, 1.3, 2.2, 3.7)
 
@@ -102,6 +104,11 @@ def _steps(mass: npt.NDArray[np.float64]) -> tuple[object, ...]:
     return tuple(StepTwin(row) for row in mass)
 
 
+# Early, middle and late; for the logits and scores, all mass in the first bin, in the last, and in one in the middle.
+_SHARP_LOC = (_rows(-40.0, 0.0, 40.0), _rows(-10.0, -5.0, -20.0))
+_SHARP_SCALE = (_rows(1e-20, 1e-3, 1e20), _rows(5.0, 40.0, 1e5))
+_SHARP_LOGITS = 1e4 * torch.eye(N_BINS, dtype=torch.float64)[[0, N_BINS - 1, 2]]
+_SHARP_SCORES = 1e4 * torch.tensor([[1.0] * (N_BINS - 1), [-1.0] * (N_BINS - 1), [-1.0, -1.0, 1.0, 1.0]]).double()
 _CATEGORICAL_MASS = special.softmax(_LOGITS.numpy(), axis=-1)
 _MTLR_MASS = mtlr_mass(_SCORES.numpy())
 
@@ -113,18 +120,21 @@ CASES = (
         tuple(
             stats.lognorm(s=np.exp(s), scale=np.exp(m)) for m, s in zip((0.0, 0.5, -0.3), (0.1, -0.4, 0.7), strict=True)
         ),
+        sharp=_SHARP_LOC,
     ),
     Case(
         "weibull",
         Weibull,
         (_rows(1.0, 2.5, 0.7), _rows(1.0, 1.7, 0.6)),
         tuple(stats.weibull_min(c=k, scale=s) for s, k in zip((1.0, 2.5, 0.7), (1.0, 1.7, 0.6), strict=True)),
+        sharp=_SHARP_SCALE,
     ),
     Case(
         "loglogistic",
         LogLogistic,
         (_rows(1.0, 2.5, 0.7), _rows(1.4, 3.0, 0.8)),
         tuple(stats.fisk(c=k, scale=s) for s, k in zip((1.0, 2.5, 0.7), (1.4, 3.0, 0.8), strict=True)),
+        sharp=_SHARP_SCALE,
     ),
     Case(
         "shifted-lognormal",
@@ -134,22 +144,38 @@ CASES = (
             stats.lognorm(s=np.exp(s), scale=np.exp(m), loc=-1e-4)
             for m, s in zip((0.0, 0.5), (-0.1, -0.4), strict=True)
         ),
+        sharp=_SHARP_LOC,
     ),
     Case(
         "categorical-linear",
         lambda logits: Categorical(logits, EDGES, "linear"),
         (_LOGITS,),
         _histograms(_CATEGORICAL_MASS),
+        sharp=(_SHARP_LOGITS,),
     ),
-    Case("mtlr-linear", lambda scores: MTLR(scores, EDGES, "linear"), (_SCORES,), _histograms(_MTLR_MASS)),
+    Case(
+        "mtlr-linear",
+        lambda scores: MTLR(scores, EDGES, "linear"),
+        (_SCORES,),
+        _histograms(_MTLR_MASS),
+        sharp=(_SHARP_SCORES,),
+    ),
     Case(
         "categorical-step",
         lambda logits: Categorical(logits, EDGES, "step"),
         (_LOGITS,),
         _steps(_CATEGORICAL_MASS),
         smooth=False,
+        sharp=(_SHARP_LOGITS,),
     ),
-    Case("mtlr-step", lambda scores: MTLR(scores, EDGES, "step"), (_SCORES,), _steps(_MTLR_MASS), smooth=False),
+    Case(
+        "mtlr-step",
+        lambda scores: MTLR(scores, EDGES, "step"),
+        (_SCORES,),
+        _steps(_MTLR_MASS),
+        smooth=False,
+        sharp=(_SHARP_SCORES,),
+    ),
 )
 SMOOTH = tuple(case for case in CASES if case.smooth)
 STEP = tuple(case for case in CASES if not case.smooth)

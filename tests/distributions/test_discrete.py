@@ -137,7 +137,7 @@ def test_laws_of_any_mtlr(scores: np.ndarray, times: np.ndarray, interpolation: 
     np.testing.assert_allclose(dist.log_mass.exp().numpy(), mtlr_mass(scores), rtol=1e-10)
     time = torch.from_numpy(np.sort(times, axis=0))
     cdf = dist.cdf(time)
-    assert (cdf.diff(dim=0) >= 0).all()
+    assert (cdf.diff(dim=0) >= -1e-15).all()  # equal times may differ in the last digit, by their place in the vector
     # A step reads a time as the end of its bin, so it never lies below the straight line.
     other = MTLR(torch.from_numpy(scores), edges, "linear").cdf(time)
     assert (cdf[(time > 0).expand_as(cdf)] >= other[(time > 0).expand_as(cdf)] - 1e-12).all()

@@ -14,6 +14,7 @@ from sklearn.model_selection import cross_val_score
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, concordance_index, d_calibration
 from xcal.estimators import SurvivalModel, SurvivalPath
+from xcal.estimators.fitted import in_own_memory
 from xcal.estimators.fitting import _floor
 from xcal.estimators.inputs import Table, split_table
 from xcal.estimators.scaling import time_edges
@@ -43,14 +44,16 @@ def test_curves_are_probabilities_that_fall(model):
 
 
 def test_times_may_come_in_any_order(model):
-    np.testing.assert_array_equal(model.predict_cdf(DATA.x, TIMES[::-1])[:, ::-1], model.predict_cdf(DATA.x, TIMES))
+    backwards = model.predict_cdf(DATA.x, TIMES[::-1])[:, ::-1]
+    # Not to the bit: a vector's last elements are computed by other instructions than the rest.
+    np.testing.assert_allclose(backwards, model.predict_cdf(DATA.x, TIMES), rtol=1e-12, atol=1e-15)
 
 
 def test_quantiles_invert_the_cdf(model):
     levels = [0.05, 0.2, 0.5]
     quantiles = model.predict_quantile(DATA.x, levels)
     assert quantiles.shape == (300, 3)
-    np.testing.assert_array_equal(quantiles[:, 2], model.predict_median(DATA.x))
+    np.testing.assert_allclose(quantiles[:, 2], model.predict_median(DATA.x), rtol=1e-12)
     reached = np.stack([model.predict_cdf(DATA.x[[row]], quantiles[row])[0] for row in range(20)])
     if model.interpolation == "step":  # the first edge at which F is no less than p
         assert (reached >= np.array(levels) - 1e-12).all()
@@ -60,7 +63,7 @@ def test_quantiles_invert_the_cdf(model):
 
 def test_the_distribution_is_in_the_unit_of_the_data(model):
     distribution = model.predict_distribution(DATA.x)
-    np.testing.assert_array_equal(distribution.median, model.predict_median(DATA.x))
+    np.testing.assert_allclose(distribution.median, model.predict_median(DATA.x), rtol=1e-12)
     time = torch.from_numpy(DATA.y["time"].copy())
     own = [model.predict_cdf(DATA.x[[row]], time[row])[0, 0] for row in range(20)]
     np.testing.assert_allclose(distribution.cdf(time)[:20], own, rtol=1e-12)
@@ -96,10 +99,11 @@ def test_the_score_is_the_concordance_of_the_risk(model):
 def test_d_calibration_is_that_of_f_at_the_own_times(model):
     cdf = model.predict_distribution(DATA.x).cdf(torch.from_numpy(DATA.y["time"].copy()))
     expected = d_calibration(cdf, DATA.y["event"], n_bins=20)
-    assert model.d_calibration(DATA.x, DATA.y).value == expected.value
+    assert model.d_calibration(DATA.x, DATA.y).value == pytest.approx(expected.value, rel=1e-10)
     for method in ("km", "ipcw"):
         expected = d_calibration(cdf, DATA.y["event"], n_bins=5, method=method, time=DATA.y["time"])
-        assert model.d_calibration(DATA.x, DATA.y, n_bins=5, method=method).value == expected.value
+        measured = model.d_calibration(DATA.x, DATA.y, n_bins=5, method=method)
+        assert measured.value == pytest.approx(expected.value, rel=1e-10)
 
 
 def test_d_calibration_of_one_row(model):
@@ -114,7 +118,7 @@ def test_curves_say_what_the_table_says(model):
     table = model.predict_survival_function(DATA.x[:3], TIMES)
     for curve, row in zip(curves, table, strict=True):
         np.testing.assert_allclose(curve(TIMES), row, rtol=1e-12)
-        assert curve(TIMES[2]) == curve(TIMES)[2]
+        np.testing.assert_allclose(curve(TIMES[2]), curve(TIMES)[2], rtol=1e-12)
         np.testing.assert_allclose(curve(curve.x), curve.y, rtol=1e-12)
         assert curve.domain == (0.0, curve.x[-1])
     assert repr(curves[0]).startswith("SurvivalCurve(")
@@ -157,7 +161,19 @@ def test_a_constant_feature_says_nothing():
     model = SurvivalModel(hidden=(8,), epochs=3).fit(constant, DATA.y)
     np.testing.assert_array_equal(model.predict(constant), model.predict(np.column_stack([DATA.x, np.full(300, 5.0)])))
     nothing = SurvivalModel(hidden=(8,), epochs=3).fit(np.ones((300, 2)), DATA.y)
-    assert np.unique(nothing.predict(np.ones((300, 2)))).size == 1
+    # Equal rows at different places of a matrix product may differ in their last digits.
+    np.testing.assert_allclose(np.ptp(nothing.predict(np.ones((300, 2)))), 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("offset", [8, 16, 32, 40])
+def test_rows_start_at_a_cache_line_wherever_numpy_had_them(offset):
+    memory = np.zeros(1024, dtype=np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    values = memory[start : start + 480].view(np.float64).reshape(20, 3)
+    values[:] = DATA.x[:20]
+    copied = in_own_memory(values)
+    assert copied.data_ptr() % 64 == 0
+    np.testing.assert_array_equal(copied, values)
 
 
 def target_forms():

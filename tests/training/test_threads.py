@@ -1,10 +1,13 @@
 """Threads share the work of a step; what is computed depends on how it is cut, not on who is busy."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
+from xcal import _threads
 from xcal._threads import Workers
 from xcal.distributions import family
 from xcal.networks import MLP
@@ -92,7 +95,7 @@ HEAVY, LIGHT = 1e9, 1e5
         ((1, 1), LIGHT, True, Plan()),
         ((3, 8), LIGHT, True, Plan()),
         ((1, 1), HEAVY, True, Plan(2, row_pieces=4)),
-        ((1, 1), HEAVY, False, Plan(split_operations=True)),
+        ((1, 1), HEAVY, False, Plan(operations=2)),
         ((3, 8), HEAVY, False, Plan(2, together=4)),
         ((1, 8), HEAVY, False, Plan(2, together=2)),
         ((4, 24), HEAVY, False, Plan(2, together=8)),
@@ -100,6 +103,35 @@ HEAVY, LIGHT = 1e9, 1e5
 )
 def test_the_cut_follows_from_the_work(models, work, row_wise, expected, threads):
     assert planned(*models, work, row_wise=lambda: row_wise) == expected
+
+
+@pytest.mark.parametrize(
+    ("models", "work", "expected"),
+    [((1, 1), LIGHT, Plan()), ((1, 1), 3e8, Plan(operations=8)), ((3, 8), HEAVY, Plan(operations=16))],
+)
+def test_on_many_cores_operations_are_split(models, work, expected, monkeypatch):
+    monkeypatch.setattr(plan, "usable_threads", lambda: 16)
+    assert planned(*models, work, row_wise=lambda: True) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(("250000 100000",), 2.5), (("max 100000",), math.inf), (("150000", "100000"), 1.5), (("-1", "100000"), math.inf)],
+    ids=["two and a half cores", "no limit", "older kernels", "older kernels, no limit"],
+)
+def test_a_containers_limit_is_read(content, expected, tmp_path, monkeypatch):
+    files = [tmp_path / str(k) for k in range(len(content))]
+    for file, text in zip(files, content, strict=True):
+        file.write_text(text + "\n")
+    monkeypatch.setattr(_threads, "_LIMITS", ((str(tmp_path / "absent"),), tuple(map(str, files))))
+    assert _threads._container_limit.__wrapped__() == expected
+
+
+def test_a_containers_limit_counts(threads, monkeypatch):
+    monkeypatch.setattr(_threads, "_container_limit", lambda: 0.5)
+    assert _threads.usable_threads() == 1
+    monkeypatch.setattr(_threads, "_container_limit", lambda: math.inf)
+    assert _threads.usable_threads() == threads
 
 
 def test_one_thread_cuts_nothing():

@@ -1,6 +1,7 @@
 """D-calibration of a model, measured: one number, its noise floor and a p-value."""
 
 import warnings
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 from typing import Any, get_args, overload
@@ -16,6 +17,7 @@ from xcal._checks import (
     check_same_length,
     fail,
     first_row,
+    refuse_masked,
 )
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.histogram import (
@@ -163,9 +165,13 @@ def d_calibration(
 
 def _as_labels(groups: Any, n: int) -> Array:
     """One label a row: numbers, strings or dates, none missing."""
+    refuse_masked("groups", groups)
     labels: Any = groups.detach().cpu().numpy() if hasattr(groups, "detach") else groups
+    one_each = "a one-dimensional array, one label a row"
     if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
         # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            fail("groups", one_each, repr(labels))
         listed = list(labels)
         missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
         if missing.any():
@@ -173,9 +179,12 @@ def _as_labels(groups: Any, n: int) -> Array:
             fail("groups", "a label for every row", listed[row], row)
         if len({type(label) for label in listed}) > 1:
             fail("groups", "labels of one type", f"{type(listed[0]).__name__} and others")
-        labels = np.asarray(labels)
+        try:
+            labels = np.asarray(labels)
+        except ValueError:
+            fail("groups", one_each, "rows of different lengths")
     if labels.ndim != 1:
-        fail("groups", "a one-dimensional array, one label a row", f"shape {labels.shape}")
+        fail("groups", one_each, f"shape {labels.shape}")
     check_same_length("groups", labels, "cdf", n)
     return np.asarray(labels)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import fail
+from xcal._checks import fail, refuse_masked
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
@@ -48,6 +48,7 @@ def _refuse_outside(name: str, values: Tensor) -> None:
 
 
 def _as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
+    refuse_masked(name, values)
     try:
         # Through numpy: torch would read a pandas column by its index, not by its position.
         return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values), device=device)

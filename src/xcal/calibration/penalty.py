@@ -267,6 +267,20 @@ def _row_product(values: Tensor, per_group: Tensor, labels: Tensor | None) -> Te
     return (values * own).sum(-1)
 
 
+def _in_units_of_the_largest(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """Row weights in the type of F, the largest of each model between 1 and 2.
+
+    The penalty does not depend on their unit, but sums of squares of them may leave the range of the type. The factor
+    is a power of two, which rounds nothing, in two halves, each of which the type can hold.
+    """
+    if not weights.is_floating_point() or weights.element_size() < 4:
+        weights = weights.to(dtype)
+    largest = weights.amax(-1, keepdim=True)
+    power = torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0)))
+    half = torch.floor(power / 2)
+    return (weights * torch.exp2(-half) * torch.exp2(half - power)).to(dtype)
+
+
 def unchecked_penalty(
     cdf: Tensor,
     event: Tensor,
@@ -296,7 +310,7 @@ def unchecked_penalty(
     Tensor of shape (...)
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
-    weight = None if weights is None else weights.detach().to(u.dtype)
+    weight = None if weights is None else _in_units_of_the_largest(weights.detach(), u.dtype)
     value: Tensor
     value, _ = apply(_XCAL, u, event, weight, labels, edges.to(u.dtype), spec, n_groups, _gradient_wanted(u))
     if labels is None:

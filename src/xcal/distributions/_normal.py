@@ -46,3 +46,12 @@ def hazard(z: Tensor) -> Tensor:
     # erfcx overflows far below zero, where the survival is 1 and the hazard is the density.
     below = torch.exp(-0.5 * low * low - HALF_LOG_2PI) / ndtr(-low)
     return torch.where(upper, torch.reciprocal(torch.special.erfcx(high / SQRT_2)) * _SQRT_2_OVER_PI, below)
+
+
+def log_hazard(z: Tensor) -> Tensor:
+    """Log of `hazard`, finite where the density underflows."""
+    upper = z > 0
+    high = torch.where(upper, z, 1.0)
+    low = torch.where(upper, -1.0, z)
+    below = -0.5 * low * low - HALF_LOG_2PI - torch.log(ndtr(-low))
+    return torch.where(upper, math.log(_SQRT_2_OVER_PI) - torch.log(torch.special.erfcx(high / SQRT_2)), below)

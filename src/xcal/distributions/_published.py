@@ -21,7 +21,7 @@ _OFFSET = 1e-4
 def _trapezoid(loc: Tensor, scale: Tensor, end: Tensor, weight: Callable[[Tensor], Tensor]) -> Tensor:
     grid = torch.linspace(_OFFSET, 1.0, _POINTS, dtype=loc.dtype, device=loc.device)
     z = end.unsqueeze(-1) * grid
-    safe, at_zero = split_zero(z)
+    safe, at_zero = split_zero(z, z)
     cdf = torch.where(at_zero, 0.0, ndtr((torch.log(safe) - loc.unsqueeze(-1)) / scale.unsqueeze(-1)))
     value = cdf.square() * weight(z)
     return torch.trapezoid(value, z.expand(value.shape), dim=-1)

@@ -116,7 +116,7 @@ class StepReading(Reading):
         index = bins.index(time)
         height = bins.survival_at_end().square()
         whole = bins.take(after(height * bins.width), index)
-        return whole + bins.take(height, index) * (bins.edges[1:][index] - torch.clamp(time, min=0.0))
+        return whole + bins.take(height, index) * (bins.edges[1:][index] - torch.clamp(time, min=0))
 
 
 @final
@@ -199,7 +199,7 @@ class LinearReading(Reading):
         last = bins.take(end, index)
         here = last + bins.take(bins.mass, index) * left
         part = bins.width[index] * left * _mean_square(last, here)
-        return whole + part + torch.clamp(bins.edges[0] - torch.clamp(time, min=0.0), min=0.0)
+        return whole + part + torch.clamp(bins.edges[0] - torch.clamp(time, min=0), min=0.0)
 
 
 def _mean_square(a: Tensor, b: Tensor) -> Tensor:

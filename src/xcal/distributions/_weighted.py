@@ -63,7 +63,8 @@ class _LikelihoodAndCdf(torch.autograd.Function):
         slope = -grad_cdf
         small = ctx.floor == 0 and (_cannot_look(logits) or bool(log_likelihood.amin() < _LOG_SMALL))
         if not small:
-            slope = slope + (grad - at_bin) * torch.exp(-log_likelihood)
+            # A pointed row has no slope of S, but zero times the inverse of a mass that underflowed would be NaN.
+            slope = slope + (grad - at_bin) * torch.exp(-torch.where(pointed, 0.0, log_likelihood))
         level = survival * slope + at_bin
         result = ((after * slope.unsqueeze(-1)).sub_(level.unsqueeze(-1))) * mass
         if small:

@@ -157,13 +157,15 @@ def can_broadcast(*shapes: torch.Size) -> bool:
     return True
 
 
-def split_zero(time: Tensor) -> tuple[Tensor, Tensor]:
+def split_zero(time: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """Make times safe for a logarithm: those at or below zero become 1, and are marked.
 
     The replacement happens before the logarithm: a ``where`` after it would still send NaN gradients back. A NaN time
-    is not at or below zero and stays NaN.
+    is not at or below zero and stays NaN. Whole numbers become numbers of the type of the parameters, `like`.
     """
     at_zero = time <= 0
+    if not time.is_floating_point():
+        time = time.to(like.dtype)
     return torch.where(at_zero, 1.0, time.float() if time.element_size() < 4 else time), at_zero
 
 

@@ -65,7 +65,7 @@ class LogLogistic(SurvivalDistribution):
 
     def _log_odds(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-time, the log-odds ``log(F / S)``, and the rows at zero."""
-        safe, at_zero = split_zero(time)
+        safe, at_zero = split_zero(time, self.scale)
         log_time = torch.log(safe)
         return log_time, self.concentration * (log_time - self._log_scale), at_zero
 
@@ -117,7 +117,7 @@ class LogLogistic(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature."""
         _, u, _ = self._log_odds(time)
-        return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), u, 1.0 / self.concentration)
+        return squared_cdf_below(_LAW, torch.clamp(time, min=0), u, 1.0 / self.concentration)
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature; infinite for a concentration of 1/2 or less."""

@@ -68,7 +68,7 @@ class LogNormal(SurvivalDistribution):
         return self.loc.shape
 
     def _standardise(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        safe, at_zero = split_zero(time)
+        safe, at_zero = split_zero(time, self.loc)
         log_time = torch.log(safe)
         return log_time, (log_time - self.loc) / self.scale, at_zero
 
@@ -91,7 +91,8 @@ class LogNormal(SurvivalDistribution):
     def hazard(self, time: Tensor) -> Tensor:
         """``phi(z) / (scale t (1 - Phi(z)))``."""
         log_time, z, at_zero = self._standardise(time)
-        return torch.where(at_zero, 0.0, _normal.hazard(z) * torch.exp(-self.log_scale - log_time))
+        # One exponential of the sum: each factor alone may underflow or overflow.
+        return torch.where(at_zero, 0.0, torch.exp(_normal.log_hazard(z) - self.log_scale - log_time))
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """``exp(loc + scale Phi^-1(p))``."""
@@ -117,7 +118,7 @@ class LogNormal(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature (its closed form needs Owen's T and cancels)."""
         _, z, _ = self._standardise(time)
-        return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), z, self.scale)
+        return squared_cdf_below(_LAW, torch.clamp(time, min=0), z, self.scale)
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature."""

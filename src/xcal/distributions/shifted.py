@@ -40,29 +40,35 @@ class Shifted(SurvivalDistribution):
         """Shape of the distribution inside."""
         return self.base.batch_shape
 
+    def _later(self, time: Tensor) -> Tensor:
+        """``time + shift``; whole numbers become numbers of the type of `base` first."""
+        if not time.is_floating_point():
+            time = time.to(self.base.median.dtype)
+        return time + self.shift
+
     def log_prob(self, time: Tensor) -> Tensor:
         """``base.log_prob(time + shift)``."""
-        return self.base.log_prob(time + self.shift)
+        return self.base.log_prob(self._later(time))
 
     def log_density(self, time: Tensor) -> Tensor:
         """``base.log_density(time + shift)``."""
-        return self.base.log_density(time + self.shift)
+        return self.base.log_density(self._later(time))
 
     def log_survival(self, time: Tensor) -> Tensor:
         """``base.log_survival(time + shift)``."""
-        return self.base.log_survival(time + self.shift)
+        return self.base.log_survival(self._later(time))
 
     def log_censored(self, time: Tensor) -> Tensor:
         """``base.log_censored(time + shift)``."""
-        return self.base.log_censored(time + self.shift)
+        return self.base.log_censored(self._later(time))
 
     def cdf(self, time: Tensor) -> Tensor:
         """``base.cdf(time + shift)``."""
-        return self.base.cdf(time + self.shift)
+        return self.base.cdf(self._later(time))
 
     def hazard(self, time: Tensor) -> Tensor:
         """``base.hazard(time + shift)``."""
-        return self.base.hazard(time + self.shift)
+        return self.base.hazard(self._later(time))
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """``base.quantile(p) - shift``."""
@@ -79,16 +85,16 @@ class Shifted(SurvivalDistribution):
 
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of ``base.cdf(z + shift)^2`` for z from 0 to `time`."""
-        skipped = self.base.squared_cdf_below(torch.full_like(time, self.shift))
-        return self.base.squared_cdf_below(torch.clamp(time, min=0.0) + self.shift) - skipped
+        later = self._later(torch.clamp(time, min=0))
+        return self.base.squared_cdf_below(later) - self.base.squared_cdf_below(torch.full_like(later, self.shift))
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of ``base.survival(z + shift)^2`` for z from `time` to infinity."""
-        return self.base.squared_survival_above(time + self.shift, needed)
+        return self.base.squared_survival_above(self._later(time), needed)
 
     def published_event(self, time: Tensor, event: Tensor) -> Tensor:
         """As `base` says."""
-        return self.base.published_event(time + self.shift, event)
+        return self.base.published_event(self._later(time), event)
 
     def published_survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
         """As `base` says, without the shift: the published survival CRPS did not use it."""

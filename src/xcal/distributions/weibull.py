@@ -9,7 +9,8 @@ from torch import Tensor
 from xcal.distributions._quadrature import CUT, StandardLaw, squared_cdf_below, squared_sf_above
 from xcal.distributions.base import SurvivalDistribution, as_level, as_parameters, split_zero
 
-# exp(-2 exp(7)) is zero in float64: later starts add nothing to an integral of S^2 and would overflow exp in float32.
+# exp(-exp(7)) is zero in float64: S is zero there, later starts add nothing to an integral of S^2, and exp(u) itself
+# would soon overflow.
 _LATEST = 7.0
 # Below it 1 - exp(-x) = x (1 - x / 2) to all digits of float64.
 _SMALL = -15.0
@@ -78,10 +79,13 @@ class Weibull(SurvivalDistribution):
         return self.scale.shape
 
     def _log_cumulative(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-time, the log of the cumulative hazard ``(t / scale)^concentration``, and the rows at zero."""
-        safe, at_zero = split_zero(time)
+        """Log-time, the log of the cumulative hazard ``(t / scale)^concentration``, and the rows at zero.
+
+        Rows at zero hold 0: the hazard at the time 1 that stands in for theirs can overflow, with a NaN gradient.
+        """
+        safe, at_zero = split_zero(time, self.scale)
         log_time = torch.log(safe)
-        return log_time, self.concentration * (log_time - self._log_scale), at_zero
+        return log_time, torch.where(at_zero, 0.0, self.concentration * (log_time - self._log_scale)), at_zero
 
     def _log_hazard(self, time: Tensor) -> Tensor:
         log_time, u, at_zero = self._log_cumulative(time)
@@ -94,13 +98,25 @@ class Weibull(SurvivalDistribution):
         return self._log_hazard(time) + self.log_survival(time)
 
     def log_survival(self, time: Tensor) -> Tensor:
-        """``-(t / scale)^concentration``."""
+        """``-(t / scale)^concentration``; -inf, without a gradient, where that overflows."""
         _, u, at_zero = self._log_cumulative(time)
-        return torch.where(at_zero, 0.0, -torch.exp(u))
+        # Zero times an infinite slope would be NaN for a row whose log-survival nobody asked for.
+        largest = math.log(torch.finfo(u.dtype).max)
+        finite = torch.where(at_zero, 0.0, -torch.exp(torch.clamp(u, max=largest)))
+        return torch.where(u > largest, -math.inf, finite)
+
+    def _bounded_log_survival(self, time: Tensor) -> Tensor:
+        """``log_survival``, held where S is zero to the last digit: an infinite one has a NaN gradient behind exp."""
+        _, u, at_zero = self._log_cumulative(time)
+        return torch.where(at_zero, 0.0, -torch.exp(torch.clamp(u, max=_LATEST)))
+
+    def survival(self, time: Tensor) -> Tensor:
+        """``exp(log_survival)``."""
+        return torch.exp(self._bounded_log_survival(time))
 
     def cdf(self, time: Tensor) -> Tensor:
         """``-expm1(log_survival)``."""
-        return -torch.expm1(self.log_survival(time))
+        return -torch.expm1(self._bounded_log_survival(time))
 
     def hazard(self, time: Tensor) -> Tensor:
         """``(concentration / t) (t / scale)^concentration``."""
@@ -126,7 +142,7 @@ class Weibull(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature (incomplete gamma functions have no gradient in k)."""
         _, u, _ = self._log_cumulative(time)
-        return squared_cdf_below(_LAW, torch.clamp(time, min=0.0), u, 1.0 / self.concentration)
+        return squared_cdf_below(_LAW, torch.clamp(time, min=0), u, 1.0 / self.concentration)
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature."""

@@ -4,5 +4,6 @@ from xcal.estimators.curves import SurvivalCurve
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.path import SurvivalPath
 from xcal.estimators.persistence import load
+from xcal.estimators.selection import Selection
 
-__all__ = ["SurvivalCurve", "SurvivalModel", "SurvivalPath", "load"]
+__all__ = ["Selection", "SurvivalCurve", "SurvivalModel", "SurvivalPath", "load"]

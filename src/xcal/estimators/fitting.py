@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from xcal._checks import fail
 from xcal.calibration import d_calibration
-from xcal.estimators.fitted import FittedModel
+from xcal.estimators.fitted import FittedModel, in_own_memory
 from xcal.estimators.inputs import (
     Table,
     check_events,
@@ -148,7 +148,8 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
 
 
 def _rows(table: Table, standardizer: Standardizer, outputs: Outputs) -> Rows:
-    return Rows(standardizer(table.x).astype(np.float32), table.time / outputs.time_scale, table.event, table.weights)
+    x = in_own_memory(standardizer(table.x).astype(np.float32))
+    return Rows(x, table.time / outputs.time_scale, table.event, table.weights)
 
 
 def _outcome(rows: Rows) -> tuple[Any, Any]:

@@ -1,6 +1,8 @@
 """`SurvivalPath`: every weight and seed in one run, and the choice among them."""
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from os import PathLike
 from typing import Any, Self
 
@@ -15,7 +17,7 @@ from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.plotting import plot_frontier
 from xcal.estimators.prediction import SurvivalPredictor
-from xcal.estimators.selection import choose, frontier, summarise
+from xcal.estimators.selection import Selection, cannot_judge, choose, frontier, summarise, when_needed
 from xcal.estimators.settings import DEFAULTS, LAMBDAS, SHARED, Settings, checked_seeds, checked_target
 from xcal.training.arguments import checked_lambdas
 from xcal.training.progress import Progress
@@ -46,14 +48,17 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         As in `SurvivalModel`.
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
-        dcal_floor (what a perfect model would score on average), concordance, total (objective + lambda x what dcal
-        exceeds its noise, by which epochs are chosen, in the network's unit of time; see `SurvivalModel`), best_epoch.
-        The rest is the same for all seeds of a lambda: nll_gap_se, the standard error over rows of its distance to the
-        lowest mean nll, and the standard deviations over seeds nll_sd, dcal_sd, concordance_sd (NaN with one seed).
-        As epochs were chosen on these rows, dcal is a little too good: judge the chosen model by `d_calibration` on
-        fresh rows.
+        dcal_floor (what a perfect model would score on average), dcal_p (Akritas' test of a perfect model),
+        concordance, total (objective + lambda x what dcal exceeds its noise, by which epochs are chosen, in the
+        network's unit of time; see `SurvivalModel`), best_epoch. The rest is the same for all seeds of a lambda:
+        nll_gap_se, the standard error over rows of its distance to the lowest mean nll; dcal_gap_se, that of the
+        distance of its mean dcal to the smallest lambda's; and the standard deviations over seeds nll_sd, dcal_sd,
+        concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little too good: judge the
+        chosen model by `d_calibration` on fresh rows.
     fitted_ : tuple of FittedModel
         In the order of `frontier_`.
+    selection_ : Selection
+        What ``select()`` chose, and why: `lam`, `rule` and `reason`, a sentence.
     selected_ : int
         Line of the model that the path predicts with: the one that ``select()`` returns.
 
@@ -115,7 +120,10 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         self.progress = progress
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation_data: Any = None) -> Self:
-        """Train all models; arguments and interrupts as in `SurvivalModel.fit`."""
+        """Train all models; arguments and interrupts as in `SurvivalModel.fit`.
+
+        Warns if the validation rows cannot show whether the smallest weight is off, which is then kept.
+        """
         settings = Settings.of(self)
         lambdas, target = checked_lambdas(self.lambdas), None
         if len(set(lambdas)) < len(lambdas):
@@ -136,7 +144,11 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
             target_dcal=target,
         )
         table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
-        self._adopt(path.models, table)
+        if target is None:
+            selection = _when_needed(table, cannot_judge(path.validation, settings.calibration_bins))
+        else:
+            selection = _by_target(table, target)
+        self._adopt(path.models, table, selection)
         path.pass_interrupt_on()
         return self
 
@@ -157,10 +169,17 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
             Of the weights whose D-calibration is at most this, the one with the lowest NLL.
         max_concordance_drop
             Of the weights whose concordance is at most this far below the best one, that with the lowest D-calibration.
-        rule : {"one_standard_error"}
-            The largest weight whose NLL is at most one standard error above the lowest, the error being that of the
-            difference over the validation rows: as much calibration as comes without a loss that one could see. The
-            default, if nothing else is given.
+        rule : {"when_needed", "one_standard_error"}
+            "when_needed", the default if nothing else is given: the smallest weight, 0 as a rule, unless the validation
+            rows show that it is off (Akritas' test, p < .05). Then, of the weights whose D-calibration is lower by more
+            than two standard errors and whose NLL is at most one standard error above the lowest, the smallest that the
+            same test does not find off; if it finds all of them off, the one with the lowest D-calibration.
+            `selection_` says in words what was decided. With `target_dcal` the default is the seed with the lowest NLL
+            among those that reached the target.
+
+            "one_standard_error": the largest weight whose NLL is at most one standard error above the lowest, whether
+            the model needs it or not. The error is that of the difference over the validation rows. The fewer they are,
+            the larger it is, and the larger the weight: on few rows this rule costs concordance.
 
         Returns
         -------
@@ -168,7 +187,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
             Fitted. Its `random_state` is the seed.
         """
         check_is_fitted(self)
-        if self.target_dcal is not None and max_dcal is None and max_concordance_drop is None and rule is None:
+        if max_dcal is None and max_concordance_drop is None and rule in (None, self.selection_.rule):
             return self._as_model(self.selected_)
         lam = choose(self.frontier_, max_dcal=max_dcal, max_concordance_drop=max_concordance_drop, rule=rule)
         return self.model(lam)
@@ -191,21 +210,26 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
     def save(self, path: str | PathLike[str]) -> None:
         """Write all models and the frontier to one file; see `SurvivalModel.save`."""
         check_is_fitted(self)
-        write_estimator(path, self, self.fitted_, {"frontier": self.frontier_.to_dict("list")})
+        extra = {"frontier": self.frontier_.to_dict("list"), "selection": asdict(self.selection_)}
+        write_estimator(path, self, self.fitted_, extra)
 
     @classmethod
     def _from_saved(cls, saved: SavedEstimator) -> Self:
         path = cls(**saved.parameters)
         saved.set_features(path)
-        return path._adopt(saved.models, pd.DataFrame(saved.extra["frontier"]))
+        table = pd.DataFrame(saved.extra["frontier"])
+        known = saved.extra.get("selection")
+        selection = _as_before(path, table) if known is None else Selection(**known)
+        return path._adopt(saved.models, table, selection)
 
-    def _adopt(self, models: tuple[FittedModel, ...], table: pd.DataFrame) -> Self:
+    def _adopt(self, models: tuple[FittedModel, ...], table: pd.DataFrame, selection: Selection) -> Self:
         self.fitted_ = models
         self.frontier_ = table
+        self.selection_ = selection
         if self.target_dcal is None:
-            self.selected_ = self._line(choose(table))
+            self.selected_ = self._line(selection.lam)
         else:
-            self.selected_ = _closest_to_target(table, float(self.target_dcal))
+            self.selected_ = _nearest_to(table, float(self.target_dcal))
         return self
 
     def _line(self, lam: float, seed: int | None = None) -> int:
@@ -230,7 +254,37 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         return self.fitted_[self.selected_]
 
 
-def _closest_to_target(table: pd.DataFrame, target: float) -> int:
+def _when_needed(table: pd.DataFrame, doubt: str | None) -> Selection:
+    """Choose by the default rule, and warn the caller of `fit` if the validation rows cannot show anything."""
+    selection = when_needed(table, doubt)
+    if doubt is not None and table["lambda"].nunique() > 1:
+        warnings.warn(
+            f"the path predicts with lambda {selection.lam:g}, its smallest: {doubt}. Give it more rows, or choose by "
+            "another rule of select",
+            UserWarning,
+            stacklevel=3,
+        )
+    return selection
+
+
+def _nearest_to(table: pd.DataFrame, target: float) -> int:
     """Line of the lowest NLL among seeds at or below the target, else of the lowest D-calibration."""
     reached = table["dcal"] <= target
     return int(table.loc[reached, "nll"].idxmin() if reached.any() else table["dcal"].idxmin())
+
+
+def _by_target(table: pd.DataFrame, target: float) -> Selection:
+    line = table.loc[_nearest_to(table, target)]
+    what = "the seed with the lowest NLL of those that reached" if line["dcal"] <= target else "the seed closest to"
+    reason = f"lambda {line['lambda']:.4g}: {what} the target of {target:g}, with a D-calibration of {line['dcal']:.2g}"
+    return Selection(float(line["lambda"]), "target_dcal", reason)
+
+
+def _as_before(path: SurvivalPath, table: pd.DataFrame) -> Selection:
+    """Choose for a file of an earlier version what that version chose; the values of the default rule are unknown."""
+    table[["dcal_p", "dcal_gap_se"]] = np.nan
+    if path.target_dcal is not None:
+        return _by_target(table, float(path.target_dcal))
+    lam = choose(table, rule="one_standard_error")
+    reason = f"lambda {lam:g}: the largest whose NLL is at most one standard error above the lowest"
+    return Selection(lam, "one_standard_error", reason)

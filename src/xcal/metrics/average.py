@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from xcal._checks import BoolArray, FloatArray
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
 from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome
 from xcal.metrics.nonparametric import fit_kaplan_meier
@@ -66,13 +67,23 @@ def km_calibration(
     times_seen, happened = as_outcome(time, event)
     curves, grid = as_curves("survival", survival, times, times_seen.size)
     as_choice("interpolation", interpolation, INTERPOLATIONS)
-    observed_curve = fit_kaplan_meier(times_seen, happened)
-    jumps = observed_curve.times[(observed_curve.counts > 0) & (observed_curve.times > 0)]
-    points = np.concatenate([[0.0], jumps[jumps <= grid[-1]]])
-    average = np.broadcast_to(curves.mean(axis=0, dtype=np.float64), (points.size, grid.size))
-    predicted = at_own_time(average, grid, points, interpolation)
-    observed = observed_curve.at(points)
+    points = event_points(times_seen, happened, grid)
+    predicted, observed = both_curves(curves, grid, times_seen, happened, points, interpolation)
     stop = float(points[-1])
     squared = np.square(predicted - observed)
     area = float(np.dot(np.diff(points), (squared[1:] + squared[:-1]) / 2))
     return KMCalibration(area / stop if stop > 0 else float("nan"), stop, points, predicted, observed)
+
+
+def event_points(time: FloatArray, event: BoolArray, grid: Vector) -> Vector:
+    """Zero and the distinct times of events within the grid."""
+    jumps = np.unique(time[event & (time > 0) & (time <= grid[-1])]).astype(np.float64)
+    return np.concatenate([[0.0], jumps])
+
+
+def both_curves(
+    curves: FloatArray, grid: Vector, time: FloatArray, event: BoolArray, points: Vector, interpolation: Interpolation
+) -> tuple[Vector, Vector]:
+    """Average predicted curve and Kaplan-Meier curve of these rows, at the points."""
+    average = np.broadcast_to(curves.mean(axis=0, dtype=np.float64), (points.size, grid.size))
+    return at_own_time(average, grid, points, interpolation), fit_kaplan_meier(time, event).at(points)

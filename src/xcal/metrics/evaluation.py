@@ -1,7 +1,8 @@
 """Everything that can be said about a model's predictions, in one table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -11,8 +12,9 @@ from xcal._checks import as_probability, check_same_length, fail
 from xcal.calibration.results import Method
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_curves, as_outcome, as_score, as_time_point
+from xcal.metrics.intervals import distance_interval, percentile_interval
 from xcal.metrics.nonparametric import KaplanMeier, as_censoring
-from xcal.metrics.registry import ENTRIES, NAMES, Predictions
+from xcal.metrics.registry import ENTRIES, NAMES, Entry, Predictions
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,10 @@ def evaluate(
         20 % of censored rows on it hides miscalibration, and "km" does not. The floor beside it is what a perfect
         model scores on average.
     n_bootstrap : int
-        Resamples of the rows for percentile intervals; 0 for none. Squared distances such as D-calibration grow under
-        resampling, so their intervals lie high. p-values get no interval.
+        Resamples of the rows for intervals; 0 for none. Percentiles for most metrics. D-calibration, ICI (with E50,
+        E90 and Emax) and KM calibration are distances, zero at best, and grow under resampling; theirs are cut at zero,
+        reach zero where the rows do not exclude a perfect model, and are rather too wide than too narrow (see
+        "Intervals" in the documentation). p-values get no interval.
     level : float
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
@@ -174,25 +178,28 @@ def evaluate(
     predictions = _predictions(
         time, event, cdf, predicted_time, survival, times, at, interpolation, censoring, n_bins, d_calibration_method
     )
+    if metrics is not None and not isinstance(metrics, Iterable):
+        fail("metrics", "names of metrics", repr(metrics))
     asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in asked:
         as_choice("metrics", name, tuple(NAMES))
     chosen = tuple(dict.fromkeys(NAMES[name] for name in asked))
     as_count("n_bootstrap", n_bootstrap, at_least=0)
-    if not 0 < level < 1:
-        fail("level", "a number between 0 and 1", level)
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
+        fail("level", "a number between 0 and 1", repr(level))
     if n_bootstrap and not isinstance(generator, np.random.Generator):
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
     computed = [name for name in chosen if name not in skipped]
     values = _compute(computed, predictions)
-    resampled = [name for name in computed if ENTRIES[name].resampled]
-    draws = [_compute(resampled, predictions.take(rows)) for rows in _resamples(predictions, n_bootstrap, generator)]
+    resamples = [predictions.take(rows) for rows in _resamples(predictions, n_bootstrap, generator)]
+    intervals: dict[str, tuple[float, float]] = {}
+    for name in computed:
+        if resamples and ENTRIES[name].resampled:
+            intervals |= _intervals(ENTRIES[name], predictions, resamples, values, level)
     ideal = {name: value for entry in computed for name, value in ENTRIES[entry].ideal.items()}
-    scores = tuple(
-        Score(name, value, *_interval([draw[name] for draw in draws if name in draw], level), ideal[name])
-        for name, value in values.items()
-    )
+    unknown = (float("nan"), float("nan"))
+    scores = tuple(Score(name, value, *intervals.get(name, unknown), ideal[name]) for name, value in values.items())
     n_events = int(np.count_nonzero(predictions.event))
     return Evaluation(scores, skipped, predictions.time.size, n_events, predictions.at, level, n_bootstrap)
 
@@ -285,10 +292,17 @@ def _resamples(
     return [generator.integers(n, size=n) for _ in range(n_bootstrap)]
 
 
-def _interval(draws: Sequence[float], level: float) -> tuple[float, float]:
-    """Percentile interval over the resamples in which the metric was defined."""
-    defined = [value for value in draws if np.isfinite(value)]
-    if not defined:
-        return float("nan"), float("nan")
-    lower, upper = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return float(lower), float(upper)
+def _intervals(
+    entry: Entry, predictions: Predictions, resamples: Sequence[Predictions], values: Mapping[str, float], level: float
+) -> dict[str, tuple[float, float]]:
+    """Interval of every value of one entry."""
+    if entry.distance is None:
+        draws = [entry.compute(resample) for resample in resamples]
+        return {name: percentile_interval([draw[name] for draw in draws], level) for name in entry.ideal}
+    deviations, lengths = entry.distance.deviations, entry.distance.lengths
+    own = deviations(predictions, predictions)
+    differences = [deviations(predictions, resample) - own for resample in resamples]
+    return {
+        name: distance_interval(values[name], [length(d) for d in differences], level, entry.distance.squared)
+        for name, length in lengths.items()
+    }

@@ -1,18 +1,15 @@
 """One-calibration: predicted against observed event probability at one time, in groups of similar prediction."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc
 
-from xcal._checks import BoolArray, FloatArray, fail
-from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
-from xcal.metrics.nonparametric import fit_kaplan_meier
-
-Method = Literal["hosmer-lemeshow", "gronnesby-borgan", "dagostino-nam", "greenwood-nam-dagostino"]
+from xcal._checks import FloatArray, as_probability, check_same_length, fail
+from xcal.calibration.histogram import cumulative_hazard
+from xcal.metrics.group_tests import TESTS, Method, Rows, chi_square, group_labels, joined
+from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_time_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +25,7 @@ class OneCalibration:
         Groups less `ddof`.
     predicted, observed : arrays, shape (k,)
         Per group, from low to high risk: mean predicted and observed event probability by time `at`; for
-        "gronnesby-borgan" expected and observed events divided by the group's rows.
+        "likelihood-ratio" and "gronnesby-borgan" expected and observed events divided by the group's rows.
     sizes : int array, shape (k,)
         Rows of each group that took part.
     at : float
@@ -53,7 +50,7 @@ def one_calibration(
     at: float,
     time: Any,
     event: Any,
-    method: Method = "greenwood-nam-dagostino",
+    method: Method | None = None,
     cdf: Any = None,
     n_groups: int = 10,
     min_events: int = 5,
@@ -73,22 +70,34 @@ def one_calibration(
         The time; an event exactly then has happened.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
-    method : str
+    method : str, optional
+        By default one of the first two, which hold their size: "likelihood-ratio" if `cdf` is given, else
+        "effective-size". The others are kept for comparison with what is published; see the table of sizes in the
+        documentation.
+
+        * "likelihood-ratio": o and e are the observed and expected number of events until `at`, the latter the sum of
+          the cumulative hazards each row was exposed to. The statistic adds 2 (o log(o / e) - (o - e)), the likelihood
+          ratio of a factor on the group's hazard. Needs `cdf`.
+        * "effective-size": o is one minus the group's Kaplan-Meier curve and v = p (1 - p) / m, with m the number of
+          uncensored rows that would know o as well, o (1 - o) over Greenwood's variance.
+        * "gronnesby-borgan": o and p are observed and expected events as in "likelihood-ratio", v the expected number.
+          Needs `cdf`.
+        * "greenwood-nam-dagostino": o is one minus the group's Kaplan-Meier curve and v Greenwood's variance, or
+          p (1 - p) / n for a group in which all or none had their event, where Greenwood's variance is zero. Rejects a
+          perfect model too often unless groups have many events.
+        * "dagostino-nam": the same with v = p (1 - p) / n, which is too small under censoring; the form given in the
+          X-CAL paper.
         * "hosmer-lemeshow": rows censored before `at` are dropped and o is the share with an event among the rest,
           v = p (1 - p) / n. Dropping rows makes o too large under censoring.
-        * "dagostino-nam": o is one minus the group's Kaplan-Meier curve, v = p (1 - p) / n, which is too small under
-          censoring; the form given in the X-CAL paper.
-        * "greenwood-nam-dagostino": the same with Greenwood's variance of the Kaplan-Meier curve as v, or p (1 - p) / n
-          for a group in which all or none had their event, where Greenwood's variance is zero.
-        * "gronnesby-borgan": o and p are the observed and expected number of events until `at`, the latter the sum of
-          the cumulative hazards each row was exposed to, and v the expected number. Needs `cdf`.
     cdf : array-like, shape (n,), optional
-        F at each row's own time, for "gronnesby-borgan".
+        F at each row's own time, for "likelihood-ratio" and "gronnesby-borgan".
     n_groups : int
         Groups asked for; fewer when many predictions are equal.
     min_events : int
         Groups with fewer events than this by time `at` are joined with their neighbour of higher risk, as Demler et al.
-        advise: with a handful of events Greenwood's variance is too uncertain for a chi-square. 0 joins none.
+        advise; 0 joins none. The first two methods count the events that the model expects, as a choice of groups by
+        what happened would favour what happened; "effective-size" also joins groups with fewer than ten rows still
+        under observation at `at`.
     ddof : int
         Degrees of freedom lost. 0 is right for predictions fixed before seeing these rows. On the rows a model was
         fitted on, the customary values are 2 for Hosmer-Lemeshow and 1 for the others.
@@ -100,7 +109,8 @@ def one_calibration(
     -------
     OneCalibration
         The p-value is NaN when no degree of freedom is left, and 0 when a group of certain predictions, all 0 or all
-        1, was contradicted. Groups with few expected events make the chi-square approximation poor.
+        1, was contradicted. Where hazards are compared, a row with F = 1 counts with the largest hazard that its type
+        can write. Groups with few expected events make the chi-square approximation poor.
 
     References
     ----------
@@ -119,133 +129,37 @@ def one_calibration(
     (True, True)
     """
     times_seen, happened = as_outcome(time, event)
-    predicted = as_row_probability("probability", probability, times_seen.size)
+    predicted = _as_rows("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
-    as_choice("method", method, tuple(_METHODS))
+    own = None if cdf is None else _as_rows("cdf", cdf, times_seen.size)
+    if method is None:
+        method = "effective-size" if own is None else "likelihood-ratio"
+    as_choice("method", method, tuple(TESTS))
     as_choice("outside", outside, ("nan", "raise", "clip"))
     as_count("n_groups", n_groups, at_least=1)
     as_count("min_events", min_events, at_least=0)
     as_count("ddof", ddof, at_least=0)
-    own = None if cdf is None else as_row_probability("cdf", cdf, times_seen.size)
-    if method == "gronnesby-borgan" and own is None:
+    if method in ("gronnesby-borgan", "likelihood-ratio") and own is None:
         fail("cdf", "F at each row's own time, which this method needs", None)
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
     end = min(moment, last)
-    label = _joined(_labels(predicted, n_groups), happened & (times_seen <= end), min_events)
-    groups = _Groups(predicted, own, times_seen, happened, end, label)
-    means, observed, variance, sizes = _METHODS[method](groups)
+    hazard = None
+    if own is not None:
+        hazard = np.where(times_seen <= end, cumulative_hazard(own), cumulative_hazard(predicted))
+    rows = Rows(predicted.astype(np.float64, copy=False), hazard, times_seen, happened, end)
+    label = joined(group_labels(rows.probability, n_groups), *TESTS[method].joined_by(rows, min_events))
+    compared = TESTS[method].compare(rows, label)
     if moment > last and outside == "nan":
-        observed = np.full_like(observed, np.nan)
-    statistic, p_value, dof = _chi_square(means, observed, variance, ddof)
-    return OneCalibration(p_value, statistic, dof, means, observed, sizes, groups.at, method)
+        unknown = np.full_like(compared.observed, np.nan)
+        compared = replace(compared, observed=unknown, terms=unknown)
+    statistic, p_value, dof = chi_square(compared.terms, ddof)
+    return OneCalibration(p_value, statistic, dof, compared.predicted, compared.observed, compared.sizes, end, method)
 
 
-@dataclass(frozen=True, eq=False)
-class _Groups:
-    probability: Vector
-    cdf: Vector | None
-    time: FloatArray
-    event: BoolArray
-    at: float
-    label: npt.NDArray[np.int64]
-
-
-_Compared = tuple[Vector, Vector, Vector, npt.NDArray[np.int64]]
-
-
-def _labels(predicted: Vector, n_groups: int) -> npt.NDArray[np.int64]:
-    """Group of each row by the rank of its prediction, equal predictions together, numbered without gaps."""
-    ordered = np.sort(predicted)
-    edges = ordered[np.arange(1, n_groups) * predicted.size // n_groups]
-    _, label = np.unique(np.searchsorted(edges, predicted, side="right"), return_inverse=True)
-    return np.asarray(label, dtype=np.int64)
-
-
-def _joined(label: npt.NDArray[np.int64], happened: BoolArray, min_events: int) -> npt.NDArray[np.int64]:
-    """Join groups from low to high risk until each has enough events; what is left joins the last of them."""
-    new, current, events = np.empty(label.max() + 1, dtype=np.int64), 0, 0
-    counts = np.bincount(label, weights=happened)
-    for group, count in enumerate(counts):
-        new[group] = current
-        events += int(count)
-        if events >= min_events and group < counts.size - 1:
-            current, events = current + 1, 0
-    if events < min_events and current > 0:
-        new[new == current] = current - 1
-    return new[label]
-
-
-def _group_means(label: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> tuple[Vector, npt.NDArray[np.int64]]:
-    sizes = np.bincount(label)
-    return np.bincount(label, weights=values) / sizes, sizes
-
-
-def _hosmer_lemeshow(groups: _Groups) -> _Compared:
-    """Rows censored before `at` say nothing about it and are dropped; one censored exactly then had no event yet."""
-    known = groups.event | (groups.time >= groups.at)
-    if not known.any():
-        return np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
-    _, label = np.unique(groups.label[known], return_inverse=True)
-    happened = (groups.event & (groups.time <= groups.at))[known]
-    predicted, sizes = _group_means(label, groups.probability[known])
-    observed, _ = _group_means(label, happened)
-    return predicted, observed, predicted * (1 - predicted) / sizes, sizes
-
-
-def _kaplan_meier_groups(groups: _Groups) -> tuple[Vector, Vector, Vector, npt.NDArray[np.int64]]:
-    """Mean prediction, one minus Kaplan-Meier, Greenwood's variance and size of each group."""
-    predicted, sizes = _group_means(groups.label, groups.probability)
-    observed, variance = np.empty_like(predicted), np.empty_like(predicted)
-    for k in range(sizes.size):
-        rows = groups.label == k
-        curve = fit_kaplan_meier(groups.time[rows], groups.event[rows])
-        observed[k] = 1 - curve.at(groups.at)
-        variance[k] = curve.variance(groups.at)
-    return predicted, observed, variance, sizes
-
-
-def _dagostino_nam(groups: _Groups) -> _Compared:
-    predicted, observed, _, sizes = _kaplan_meier_groups(groups)
-    return predicted, observed, predicted * (1 - predicted) / sizes, sizes
-
-
-def _greenwood_nam_dagostino(groups: _Groups) -> _Compared:
-    predicted, observed, variance, sizes = _kaplan_meier_groups(groups)
-    return predicted, observed, np.where(variance > 0, variance, predicted * (1 - predicted) / sizes), sizes
-
-
-def _gronnesby_borgan(groups: _Groups) -> _Compared:
-    """Count events against the hazard lived through.
-
-    A row followed until u = min(T, at) was expected to have H(u) = -log(1 - F(u)) events; observed less expected is
-    a martingale whose variance is the expectation of H(u), whatever the censoring.
-    """
-    assert groups.cdf is not None
-    reached = np.where(groups.time <= groups.at, groups.cdf, groups.probability)
-    with np.errstate(divide="ignore"):  # F = 1 says that the row cannot have lasted: an infinite expectation
-        hazard = -np.log1p(-reached)
-    expected, sizes = _group_means(groups.label, hazard)
-    observed, _ = _group_means(groups.label, groups.event & (groups.time <= groups.at))
-    return expected, observed, expected / sizes, sizes
-
-
-_METHODS: dict[Method, Callable[[_Groups], _Compared]] = {
-    "hosmer-lemeshow": _hosmer_lemeshow,
-    "gronnesby-borgan": _gronnesby_borgan,
-    "dagostino-nam": _dagostino_nam,
-    "greenwood-nam-dagostino": _greenwood_nam_dagostino,
-}
-
-
-def _chi_square(predicted: Vector, observed: Vector, variance: Vector, ddof: int) -> tuple[float, float, int]:
-    """Statistic, p-value and degrees of freedom; a group without variance adds nothing if it agrees exactly."""
-    dof = predicted.size - ddof
-    squared = np.square(observed - predicted)
-    if predicted.size == 0 or np.isnan(squared).any():
-        return float("nan"), float("nan"), dof
-    missing = np.where(squared == 0, 0.0, np.inf)
-    terms = np.divide(squared, variance, out=missing, where=variance > 0)
-    statistic = float(terms.sum())
-    return statistic, float(chdtrc(dof, statistic)) if dof > 0 else float("nan"), dof
+def _as_rows(name: str, values: Any, n: int) -> FloatArray:
+    """One probability for each of the n rows, in its own type."""
+    array = as_probability(name, values)
+    check_same_length(name, array, "time", n)
+    return array

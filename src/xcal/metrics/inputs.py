@@ -90,6 +90,6 @@ def as_count(name: str, value: Any, *, at_least: int) -> int:
 
 def as_choice(name: str, value: Choice, allowed: Sequence[Choice]) -> Choice:
     """Check that `value` is one of the allowed words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         fail(name, "one of " + ", ".join(repr(word) for word in allowed), repr(value))
     return value

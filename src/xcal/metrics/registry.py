@@ -9,15 +9,16 @@ import numpy.typing as npt
 from xcal._checks import BoolArray, FloatArray
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method as DMethod
-from xcal.metrics.average import km_calibration
+from xcal.metrics.average import both_curves, event_points, km_calibration
 from xcal.metrics.brier import brier_score, integrated_brier_score
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.curves import Interpolation, at_point
 from xcal.metrics.grouped import one_calibration
 from xcal.metrics.inputs import Vector
+from xcal.metrics.intervals import Distance, euclidean
 from xcal.metrics.nonparametric import KaplanMeier
 from xcal.metrics.slope import calibration_slope
-from xcal.metrics.smooth import integrated_calibration_index
+from xcal.metrics.smooth import integrated_calibration_index, smoothed
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +78,15 @@ class Entry:
         The value of a perfect model for each name, None where there is no such value.
     resampled : bool
         Whether an interval by resampling rows makes sense; for a p-value it does not.
+    distance : Distance, optional
+        For a metric that is zero at best, the deviations whose length it is.
     """
 
     needs: str
     compute: Callable[[Predictions], Mapping[str, float]]
     ideal: Mapping[str, float | None]
     resampled: bool = True
+    distance: Distance | None = None
 
 
 def _harrell(p: Predictions) -> Mapping[str, float]:
@@ -138,16 +142,7 @@ def _slope(p: Predictions) -> Mapping[str, float]:
 
 
 def _one_calibration(p: Predictions) -> Mapping[str, float]:
-    # Of the tests at one time the one that holds its size in small samples; it needs F at each row's own time.
-    result = one_calibration(
-        p.probability,
-        at=p.at,
-        time=p.time,
-        event=p.event,
-        method="gronnesby-borgan",
-        cdf=p.cdf,
-        n_groups=p.n_bins,
-    )
+    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, cdf=p.cdf, n_groups=p.n_bins)
     return {"one_calibration_p": result.p_value}
 
 
@@ -161,20 +156,69 @@ def _km_calibration(p: Predictions) -> Mapping[str, float]:
     return {"km_calibration": result.value}
 
 
+def _histogram_deviations(points: Predictions, rows: Predictions) -> Vector:
+    """Mass less width of each bin."""
+    method = rows.d_calibration_method
+    result = d_calibration(rows.cdf, rows.cdf_event, n_bins=rows.n_bins, method=method, time=rows.time, p_value=None)
+    return np.asarray(result.histogram - np.diff(result.edges))
+
+
+def _smooth_deviations(points: Predictions, rows: Predictions) -> Vector:
+    """Predicted less smoothed observed probability, at the predictions of `points`; NaN where nothing can be fitted."""
+    predicted = points.probability
+    observed, _, converged = smoothed(rows.probability, predicted, rows.time, rows.event, rows.at)
+    return np.where(converged and rows.at <= rows.time.max(), predicted - observed, np.nan)
+
+
+def _curve_deviations(points: Predictions, rows: Predictions) -> Vector:
+    """Average predicted less Kaplan-Meier curve at the events of `points`; the sum of squares is the integral."""
+    assert rows.survival is not None
+    assert rows.times is not None
+    where = event_points(points.time, points.event, rows.times)
+    if where.size < 2:
+        return np.full(1, np.nan)
+    predicted, observed = both_curves(rows.survival, rows.times, rows.time, rows.event, where, rows.interpolation)
+    gaps = np.diff(where)
+    share = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / where[-1]
+    return np.asarray(np.sqrt(share) * (predicted - observed))
+
+
+_ERRORS: Mapping[str, Callable[[Vector], float]] = {
+    "ici": lambda deviations: float(np.abs(deviations).mean()),
+    "e50": lambda deviations: float(np.quantile(np.abs(deviations), 0.5)),
+    "e90": lambda deviations: float(np.quantile(np.abs(deviations), 0.9)),
+    "emax": lambda deviations: float(np.abs(deviations).max()),
+}
+
 ENTRIES: Mapping[str, Entry] = {
     "harrell": Entry("predicted_time", _harrell, {"concordance_harrell": 1}),
     "uno": Entry("predicted_time", _uno, {"concordance_uno": 1}),
     "antolini": Entry("survival", _antolini, {"concordance_antolini": 1}),
     "brier": Entry("survival", _brier, {"brier": 0}),
     "integrated_brier": Entry("survival", _integrated_brier, {"integrated_brier": 0}),
-    "d_calibration": Entry("cdf", _d_calibration, {"d_calibration": 0}),
+    "d_calibration": Entry(
+        "cdf",
+        _d_calibration,
+        {"d_calibration": 0},
+        distance=Distance(_histogram_deviations, {"d_calibration": euclidean}, squared=True),
+    ),
     "d_calibration_p": Entry(
         "cdf", _d_calibration_p, {"d_calibration_floor": None, "d_calibration_p": None}, resampled=False
     ),
     "calibration_slope": Entry("cdf", _slope, {"calibration_slope": 1, "calibration_intercept": 0}),
     "one_calibration": Entry("survival", _one_calibration, {"one_calibration_p": None}, resampled=False),
-    "ici": Entry("survival", _ici, {"ici": 0, "e50": 0, "e90": 0, "emax": 0}),
-    "km_calibration": Entry("survival", _km_calibration, {"km_calibration": 0}),
+    "ici": Entry(
+        "survival",
+        _ici,
+        {"ici": 0, "e50": 0, "e90": 0, "emax": 0},
+        distance=Distance(_smooth_deviations, _ERRORS, squared=False),
+    ),
+    "km_calibration": Entry(
+        "survival",
+        _km_calibration,
+        {"km_calibration": 0},
+        distance=Distance(_curve_deviations, {"km_calibration": euclidean}, squared=True),
+    ),
 }
 
 # Every name under which a metric can be asked for: its own, and those of the values it gives.

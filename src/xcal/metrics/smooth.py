@@ -111,7 +111,7 @@ def integrated_calibration_index(
         fail("at", f"a time within the follow-up, at most {last}", moment)
     low, high = np.quantile(p, [0.01, 0.99])
     grid = np.linspace(float(low), float(high), 100)
-    observed, smoother, converged = _observed(p, grid, times_seen, happened, moment, n_knots)
+    observed, smoother, converged = smoothed(p, np.concatenate([p, grid]), times_seen, happened, moment, n_knots)
     if not converged or (moment > last and outside == "nan"):
         observed[:] = np.nan
     error = np.abs(p - observed[: p.size])
@@ -129,22 +129,21 @@ def integrated_calibration_index(
     )
 
 
-def _observed(
-    p: Vector, grid: Vector, time: FloatArray, event: BoolArray, at: float, n_knots: int
+def smoothed(
+    p: Vector, where: Vector, time: FloatArray, event: BoolArray, at: float, n_knots: int = 3
 ) -> tuple[Vector, Smoother, bool]:
-    """Smoothed observed probability at the predictions of all rows and at the grid; the smoother; whether it fitted."""
-    where = np.concatenate([p, grid])
+    """Observed probability as a function of the predicted one p, read at `where`; the smoother; whether it fitted."""
     if not (event & (time <= at)).any():
         return np.zeros(where.size), "constant", True
     if p.min() == p.max():
         return np.full(where.size, 1 - fit_kaplan_meier(time, event).at(at)), "constant", True
-    x = np.log(-np.log1p(-np.clip(where, _INSIDE, 1 - _INSIDE)))
+    x = np.log(-np.log1p(-np.clip(np.concatenate([p, where]), _INSIDE, 1 - _INSIDE)))
     basis, smoother = _spline(x, x[: p.size], n_knots)
     # Centre and scale, so that Newton's method starts in a well-conditioned place; the fitted curve does not change.
     centre, scale = basis[: p.size].mean(axis=0), basis[: p.size].std(axis=0)
     basis = (basis - centre) / np.where(scale > 0, scale, 1.0)
     fit = fit_cox(basis[: p.size], time, event, at)
-    return fit.event_probability(basis), smoother, fit.converged
+    return fit.event_probability(basis[p.size :]), smoother, fit.converged
 
 
 def _spline(x: Vector, sample: Vector, n_knots: int) -> tuple[Matrix, Smoother]:

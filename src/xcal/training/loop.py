@@ -46,7 +46,7 @@ def train_stack(
     writer = None if checkpoint is None else CheckpointWriter(checkpoint, fingerprint)
     try:
         precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
-        with precision, plan.workers() as workers:
+        with precision, Workers(plan.workers, operations=plan.operations) as workers:
             run = _Run(problem, stack, seeds, config, optimizer, state, workers, plan.row_pieces)
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()

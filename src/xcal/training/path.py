@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules.conv import _ConvNd
 
 from xcal._checks import fail
+from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
 from xcal.distributions.families import CategoricalFamily, Family, MTLRFamily
@@ -313,7 +314,7 @@ def _plan(config: TrainingConfig, probe: Stack, rows: TensorRows, models: tuple[
     if rows.time.is_cuda:
         return Plan()
     if config.compile:
-        return Plan(split_operations=True)  # the compiler has its own threads
+        return Plan(operations=usable_threads())  # compiled code splits its loops itself
     _, batch = batch_shape(rows.n, config.batch_size)
     return planned(*models, probe.work(rows.x[:2]) * batch, row_wise=lambda: probe.row_wise(rows.x[:8]))
 

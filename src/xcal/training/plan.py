@@ -1,20 +1,21 @@
 """How the work of a training step is cut into pieces for threads (`xcal._threads`).
 
-A piece is a part of a stack's models, or some rows of a large network's batch. How it is cut follows from its size and
-from torch's number of threads, and not from how busy the machine is: the results are the same bits.
+A piece is a part of a stack's models, or some rows of a large network's batch. How work is cut follows from its size
+and from torch's number of threads, and not from how busy the machine is: the results are the same bits.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
-from xcal._threads import Workers
+from xcal._threads import MOST_WORKERS, usable_threads
 from xcal.training.stack import CPU_LAMBDAS
 
 # Multiplications of a forward pass that are worth a thread's attention, some two milliseconds of training: handing
 # work over takes a tenth of one. `python -m benchmarks.busy` shows what this does.
 _WORTH_A_THREAD = 2e7
+
+# Multiplications from which single operations take so long that threads wait little for each other.
+_WORTH_ALL_CORES = 1e9
 
 
 @dataclass(frozen=True)
@@ -23,29 +24,28 @@ class Plan:
 
     Attributes
     ----------
-    threads : int
+    workers : int
         Pieces that are worked on at a time.
     together : int
         Lambdas of one seed in a piece.
     row_pieces : int
         Pieces of the batch of a model that is trained alone.
-    split_operations : bool
-        Leave it to torch to split single operations, for a large network that is trained alone and whose rows cannot be
-        separated.
+    operations : int
+        Threads that torch splits each single operation among.
     """
 
-    threads: int = 1
+    workers: int = 1
     together: int = CPU_LAMBDAS
     row_pieces: int = 1
-    split_operations: bool = False
-
-    def workers(self) -> Workers:
-        """Threads for this work."""
-        return Workers(self.threads, split_operations=self.split_operations)
+    operations: int = 1
 
 
 def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[], bool]) -> Plan:
     """Cut the work of a step on a CPU.
+
+    Small work is done by one thread. On a few cores threads take whole pieces. On many, where Python cannot keep all
+    threads busy with pieces, operations are split, and half of the cores are left alone unless the work is large: a
+    thread that finds its core taken can then move to another.
 
     Parameters
     ----------
@@ -56,13 +56,15 @@ def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[],
     row_wise
         Whether the network treats every row on its own; asked only where it matters.
     """
-    threads = torch.get_num_threads()
-    if threads == 1 or n_seeds * n_lambdas * work < 2 * _WORTH_A_THREAD:
+    threads, models = usable_threads(), n_seeds * n_lambdas
+    if threads == 1 or models * work < 2 * _WORTH_A_THREAD:
         return Plan()
+    if threads > MOST_WORKERS:
+        return Plan(operations=threads if models * work >= _WORTH_ALL_CORES else threads // 2)
     # Two pieces for each thread: one that is held up by another program then has less to do than the others.
-    if n_seeds * n_lambdas == 1:
+    if models == 1:
         if not row_wise():
-            return Plan(split_operations=True)
+            return Plan(operations=threads)
         return Plan(threads, row_pieces=int(min(2 * threads, work / _WORTH_A_THREAD)))
     per_seed = -(-2 * threads // n_seeds)
     together = max(-(-n_lambdas // per_seed), int(-(-_WORTH_A_THREAD // work)))

@@ -1,0 +1,58 @@
+"""Bootstrap intervals: percentiles for most metrics, and for distances from a perfect model what the noise allows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xcal.metrics.inputs import Vector
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How a metric that is zero at best measures the length of a vector of deviations.
+
+    Such a metric grows under resampling: the noise of the resample is added to that of the sample, and percentiles lie
+    above the truth, without ever reaching zero. The deviations themselves do no such thing. If those of the sample are
+    within r of the true ones, so is their length (the triangle inequality), and the distance between the deviations of
+    a resample and of the sample says how large r is.
+
+    Attributes
+    ----------
+    deviations : callable
+        ``(points, rows)``: the deviations estimated from `rows`, at the places that `points` gives. Two calls with the
+        same points can be subtracted.
+    lengths : mapping
+        For each name of a value, the length that it measures.
+    squared : bool
+        Whether the value is the square of that length.
+    """
+
+    deviations: Callable[[Any, Any], Vector]
+    lengths: Mapping[str, Callable[[Vector], float]]
+    squared: bool
+
+
+def euclidean(deviations: Vector) -> float:
+    """Root of the sum of squares."""
+    return float(np.sqrt(np.square(deviations).sum()))
+
+
+def percentile_interval(draws: Sequence[float], level: float) -> tuple[float, float]:
+    """Percentile interval over the resamples in which the metric was defined."""
+    defined = [value for value in draws if np.isfinite(value)]
+    if not defined:
+        return float("nan"), float("nan")
+    lower, upper = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    return float(lower), float(upper)
+
+
+def distance_interval(value: float, lengths: Sequence[float], level: float, squared: bool) -> tuple[float, float]:
+    """Interval of a distance, from the lengths of the differences between resamples and sample; see `Distance`."""
+    defined = [length for length in lengths if np.isfinite(length)]
+    if not defined or not np.isfinite(value):
+        return float("nan"), float("nan")
+    reach, power = float(np.quantile(defined, level)), 2 if squared else 1
+    length = value ** (1 / power)
+    return max(0.0, length - reach) ** power, (length + reach) ** power

@@ -1,0 +1,260 @@
+"""The rules that choose a weight: each chooses what it says, and the default does no harm."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from tests.estimators.simulate import survival_rows
+from xcal import Surv, d_calibration
+from xcal.estimators import SurvivalPath, load
+from xcal.estimators.persistence import write_estimator
+from xcal.estimators.selection import choose, summarise, when_needed
+
+DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
+SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
+RULE = {"rule": "one_standard_error"}
+
+
+def table_of(nll, dcal, concordance=(0.7,) * 4, se=0.01, p=(1e-3, 1e-3, 0.2, 0.4), dcal_se=0.001):
+    lambdas = [0.0, 1.0, 10.0, 100.0]
+    frame = pd.DataFrame({"lambda": lambdas, "seed": 0, "nll": nll, "dcal": dcal, "concordance": concordance})
+    frame = frame.assign(nll_gap_se=se, dcal_floor=0.001, nll_sd=np.nan, dcal_sd=np.nan, concordance_sd=np.nan)
+    return frame.assign(dcal_p=p, dcal_gap_se=dcal_se)
+
+
+DCAL = [0.02, 0.010, 0.004, 0.001]
+TABLE = table_of([1.00, 0.995, 1.004, 1.2], DCAL, [0.70, 0.71, 0.69, 0.60])
+
+
+@pytest.mark.parametrize(
+    ("rule", "lam"),
+    [
+        ({"max_dcal": 0.02}, 1.0),  # all do; the lowest NLL
+        ({"max_dcal": 0.004}, 10.0),
+        ({"max_dcal": 0.001}, 100.0),
+        ({"max_concordance_drop": 0.0}, 1.0),
+        ({"max_concordance_drop": 0.0201}, 10.0),
+        ({"max_concordance_drop": 1.0}, 100.0),
+        (RULE, 10.0),  # 1.004 is less than 0.995 + 0.01, 1.2 is not
+    ],
+)
+def test_rules(rule, lam):
+    assert choose(TABLE, **rule) == lam
+
+
+def test_a_standard_error_of_zero_chooses_the_best():
+    assert choose(table_of([1.0, 0.9, 1.1, 1.2], [0.1] * 4, se=0.0), **RULE) == 1.0
+
+
+def test_a_weight_is_judged_by_the_mean_over_its_seeds():
+    worse = TABLE.assign(seed=1, dcal=[0.02, 0.01, 0.008, 0.004])
+    both = pd.concat([TABLE, worse], ignore_index=True)
+    assert choose(TABLE, max_dcal=0.005) == 10.0
+    assert choose(both, max_dcal=0.005) == 100.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"max_dcal": 1e-4}, "max_dcal: expected at least 0.001, which lambda 100 reaches, got 0.0001"),
+        ({"max_dcal": -1}, "max_dcal: expected a finite number, zero or larger, got -1"),
+        ({"max_dcal": float("nan")}, "max_dcal: expected a finite number, zero or larger, got nan"),
+        ({"max_concordance_drop": "small"}, "max_concordance_drop: expected a finite number, zero or larger"),
+        ({"rule": "best"}, "rule: expected one of when_needed, one_standard_error, got 'best'"),
+        ({"max_dcal": 0.1, **RULE}, "select: expected one rule at a time, got max_dcal and rule"),
+        ({"max_dcal": 0.1, "rule": "when_needed"}, "select: expected one rule at a time, got max_dcal and rule"),
+    ],
+)
+def test_rules_that_choose_nothing(rule, message):
+    with pytest.raises(ValueError, match=message):
+        choose(TABLE, **rule)
+
+
+SAME = [1.0, 1.0, 1.0, 1.0]  # no loss of likelihood at all
+
+
+@pytest.mark.parametrize(
+    ("table", "lam", "reason"),
+    [
+        # The smallest weight that the test no longer finds off, though a larger one scores lower.
+        (table_of(SAME, DCAL), 10.0, "is the smallest weight that the test does not find off"),
+        # All of them off: the lowest D-calibration.
+        (table_of(SAME, DCAL, p=1e-3), 100.0, "has the lowest D-calibration"),
+        # That one costs too much likelihood, so the next.
+        (table_of([1, 1, 1, 1.2], DCAL, p=1e-3), 10.0, "has the lowest D-calibration"),
+        (table_of(SAME, DCAL, p=0.06), 0.0, "do not show that it is off"),
+        (table_of(SAME, DCAL, p=np.nan), 0.0, "do not show that it is off"),
+        # 0.019 above the lowest of the others, but with an error of 0.01.
+        (table_of(SAME, DCAL, dcal_se=0.01), 0.0, "no larger weight is less so by more than chance"),
+        (table_of(SAME, [0.02, 0.03, 0.03, 0.03]), 0.0, "no larger weight is less so by more than chance"),
+        (table_of([1, 1.2, 1.2, 1.2], DCAL), 0.0, "costs more than one standard error of NLL"),
+        # The others were not trained to the end.
+        (table_of([1, np.nan, np.nan, np.nan], DCAL), 0.0, "no other weight to choose from"),
+        # Lambda 0 was not trained to the end, so that the next is the smallest.
+        (table_of([np.nan, 1, 1, 1], DCAL), 10.0, "lambda 1 is off"),
+    ],
+)
+def test_a_weight_only_when_it_is_needed(table, lam, reason):
+    selection = when_needed(table)
+    assert (selection.lam, selection.rule) == (lam, "when_needed")
+    assert reason in selection.reason
+    assert selection.reason.startswith(f"lambda {lam:g}: ")
+
+
+def test_a_doubt_keeps_the_smallest_weight():
+    selection = when_needed(table_of(SAME, DCAL), "too few rows")
+    assert (selection.lam, selection.reason) == (0.0, "lambda 0: too few rows")
+
+
+@pytest.mark.parametrize(
+    ("p_values", "off"),
+    [
+        ([0.04], True),
+        ([0.06], False),
+        ([0.001, 0.06], False),  # both must be below .05
+        ([0.001, 0.04], True),
+        ([0.001, 0.03, 0.9], True),  # two of three below .05 x 2 / 3
+        ([0.001, 0.04, 0.04], False),
+    ],
+)
+def test_one_unlucky_seed_does_not_make_a_weight_off(p_values, off):
+    seeds = [table_of(SAME, DCAL, p=[p, 0.5, 0.5, 0.5]).assign(seed=seed) for seed, p in enumerate(p_values)]
+    assert (when_needed(pd.concat(seeds, ignore_index=True)).lam > 0) == off
+
+
+def test_several_dependent_seeds_hold_the_level():
+    # Uniform p-values of 3 seeds, correlated in several ways: rejected in at most 5 % of the samples.
+    rng = np.random.default_rng(0)
+    n = 2000
+    for together in (0.0, 0.5, 1.0):
+        common, own = rng.random((n, 1)), rng.random((n, 3))
+        p_values = np.where(rng.random((n, 3)) < together, common, own)
+        k = np.sort(p_values, axis=1)[:, 1]
+        frames = pd.DataFrame({"lambda": np.repeat(np.arange(n), 3), "dcal_p": p_values.ravel()})
+        for name in ("nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "concordance"):
+            frames[name] = 0.0
+        summary = summarise(frames.assign(nll_sd=0.0, dcal_sd=0.0, concordance_sd=0.0))
+        np.testing.assert_allclose(summary["dcal_p"], np.minimum(1.5 * k, 1))
+        assert (summary["dcal_p"] < 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / n)
+
+
+class TestFewRows:
+    """Issue: with 60 rows the former default took lambda 1000, and new rows were hardly ordered any more."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def small():
+        rows = survival_rows(60, seed=5)
+        with pytest.warns(UserWarning, match="the path predicts with lambda 0, its smallest: ") as told:
+            path = SurvivalPath(distribution="weibull", seeds=1).fit(rows.x, rows.y)
+        assert told[0].filename == __file__
+        return path
+
+    def test_the_smallest_weight_is_kept(self, small):
+        assert small.selection_.lam == small.select().xcal_lambda == 0
+        assert "events among 12 validation rows are too few to judge calibration by" in small.selection_.reason
+
+    def test_the_former_default_is_still_there_and_does_harm(self, small):
+        former = small.select(**RULE)
+        assert former.xcal_lambda == 1000
+        assert small.score(TEST.x, TEST.y) > former.score(TEST.x, TEST.y) + 0.1
+
+    def test_a_path_of_one_weight_has_nothing_to_warn_of(self):
+        rows = survival_rows(60, seed=3)
+        path = SurvivalPath((5.0,), 1, hidden=(4,), epochs=1).fit(rows.x, rows.y)
+        assert path.selection_.lam == 5
+
+
+@pytest.mark.filterwarnings("ignore:the times take few distinct values")
+def test_tied_times_show_nothing():
+    times = np.ceil(HELD_OUT.y["time"])  # whole units: even a perfect model would look off
+    path = SurvivalPath((0.0, 10.0), 1, hidden=(4,), epochs=2)
+    with pytest.warns(UserWarning, match="lambda 0, its smallest: .* distinct times among 200"):
+        path.fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, Surv(time=times, event=HELD_OUT.y["event"])))
+    assert path.selection_.lam == 0
+    assert f"{np.unique(times).size} distinct times" in path.selection_.reason
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """A log-normal model of times that are far from log-normal, with 600 rows to judge it by."""
+    train, held_out = mixed_times(1500, 0), mixed_times(600, 1)
+    path = SurvivalPath((0.0, 5.0), 2, distribution="lognormal", hidden=(16,), epochs=30, learning_rate=1e-2)
+    return path.fit(*train, validation_data=held_out), held_out
+
+
+def mixed_times(n, seed):
+    """Weibull times, and one in fifty far too early."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    happens = np.exp(0.5 * x[:, 0]) * rng.weibull(2, n)
+    happens = np.where(rng.random(n) < 0.02, np.exp(-4) * happens, happens)
+    leaves = rng.exponential(20, n)
+    return x, Surv(time=np.minimum(happens, leaves), event=happens <= leaves)
+
+
+def test_a_model_that_is_off_gets_a_weight(skewed):
+    path, _ = skewed
+    new = mixed_times(3000, 2)
+    assert path.selection_.lam == 5
+    assert path.select().d_calibration(*new).value < path.model(0).d_calibration(*new).value
+    assert path.select(rule="when_needed").xcal_lambda == 5
+    np.testing.assert_allclose(path.predict(new[0]), path.model(5).predict(new[0]))
+
+
+def test_the_error_of_a_gain_is_that_of_the_jackknife(skewed):
+    path, (x, y) = skewed
+    time, event = y["time"].copy(), y["event"].copy()
+    n, values = time.size, {}
+    for lam in (0, 5):
+        seeds = []
+        for seed in (0, 1):
+            model = path.model(lam, seed)
+            cdf = np.array([curve(t) for curve, t in zip(model.predict_survival_function(x), time, strict=True)])
+            cdf = 1 - cdf.ravel()
+            left_out = [np.delete(np.arange(n), i) for i in range(n)]
+            seeds.append([d_calibration(cdf[k], event[k], n_bins=20, p_value=None).value for k in left_out])
+        values[lam] = np.mean(seeds, axis=0)
+    error = np.sqrt((n - 1) * np.var(values[5] - values[0]))
+    found = path.summary()["dcal_gap_se"]
+    assert found[0] == 0
+    np.testing.assert_allclose(found[5], error, rtol=0.02)  # the formula is of first order in 1 / n
+
+
+def test_a_saved_path_keeps_its_choice(skewed, tmp_path):
+    path, _ = skewed
+    path.save(tmp_path / "path.xcal")
+    again = load(tmp_path / "path.xcal")
+    assert again.selection_ == path.selection_
+    assert again.selected_ == path.selected_
+    pd.testing.assert_frame_equal(again.frontier_, path.frontier_)
+
+
+def test_a_file_of_an_earlier_version_predicts_as_it_did(skewed, tmp_path):
+    path, (x, _) = skewed
+    frontier = path.frontier_.drop(columns=["dcal_p", "dcal_gap_se"])
+    write_estimator(tmp_path / "path.xcal", path, path.fitted_, {"frontier": frontier.to_dict("list")})
+    again = load(tmp_path / "path.xcal")
+    former = path.select(**RULE)
+    assert again.selection_.rule == "one_standard_error"
+    assert again.select().xcal_lambda == again.selection_.lam == former.xcal_lambda
+    np.testing.assert_allclose(again.predict(x), former.predict(x))
+    assert again.summary()["dcal_p"].isna().all()
+    with pytest.raises(ValueError, match=r"rule: expected one_standard_error .*earlier version.*, got 'when_needed'"):
+        again.select(rule="when_needed")
+
+
+def test_a_target_says_how_close_it_came():
+    held_out = (HELD_OUT.x, HELD_OUT.y)
+    path = SurvivalPath(seeds=1, target_dcal=0.05, **SETTINGS).fit(DATA.x, DATA.y, validation_data=held_out)
+    assert path.selection_.rule == "target_dcal"
+    assert path.selection_.lam == path.frontier_["lambda"][path.selected_]
+    assert "of those that reached the target of 0.05" in path.selection_.reason
+    with pytest.raises(ValueError, match=r"rule: expected one_standard_error \(this path has a target"):
+        path.select(rule="when_needed")
+    with pytest.warns(ConvergenceWarning):
+        path = SurvivalPath(seeds=1, target_dcal=1e-6, hidden=(4,), epochs=2).fit(
+            DATA.x, DATA.y, validation_data=held_out
+        )
+    assert "the seed closest to the target of 1e-06" in path.selection_.reason
