@@ -7,11 +7,15 @@ from pathlib import Path
 _here = Path(__file__).parent
 sys.path.insert(0, str(_here / "_ext"))
 
+from house import house
 from records import copy_records
 
 import xcal
 
+# Made anew for every build; git ignores both.
 copy_records(_here.parent / "results", _here / "records")
+(_here / "_generated").mkdir(exist_ok=True)
+(_here / "_generated" / "house.svg").write_text(house(_here.parent / "pyproject.toml"), encoding="utf-8")
 
 project = "xcal"
 author = "The xcal developers"
@@ -51,7 +55,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "_generated"]
 
 html_theme = "furo"
 html_title = f"xcal {release}"

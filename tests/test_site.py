@@ -1,4 +1,4 @@
-"""The site shows its formulas by itself: MathML, made while it is built."""
+"""What the site makes of the sources while it is built: formulas, the picture of the packages, pages of records."""
 
 import re
 import sys
@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("latex2mathml", reason="needs the extra docs")
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 
-DOCS = Path(__file__).parents[1] / "docs"
+
+@pytest.fixture(autouse=True)
+def extensions(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(DOCS / "_ext"), *sys.path])
 
 
 @pytest.fixture
-def to_mathml(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(DOCS / "_ext"), *sys.path])
+def to_mathml():
+    pytest.importorskip("latex2mathml", reason="needs the extra docs")
     from mathml import to_mathml
 
     return to_mathml
@@ -58,3 +62,29 @@ def test_a_formula_that_would_be_shown_wrongly_stops_the_build(to_mathml, latex)
     with pytest.raises(Exception, match="formula: expected LaTeX that MathML can show") as raised:
         to_mathml(latex, display="inline")
     assert type(raised.value).__name__ == "ExtensionError"
+
+
+def test_the_house_has_every_package_on_the_floor_that_the_contract_gives_it(tmp_path):
+    from house import house
+
+    picture = house(ROOT / "pyproject.toml")
+    rooms = re.findall(r'y="(\d+)" class="name">(\w+)<', picture)
+    assert {name for _, name in rooms} == {path.parent.name for path in (ROOT / "src" / "xcal").glob("*/__init__.py")}
+    height = {name: int(y) for y, name in rooms}
+    assert height["cli"] < height["estimators"] < height["training"] < height["calibration"]
+    assert height["metrics"] == height["training"]
+
+
+def test_records_are_pages_without_an_entry_in_the_sidebar(tmp_path):
+    from records import copy_records
+
+    (tmp_path / "results" / "table").mkdir(parents=True)
+    for name in ("README.md", "table/a.md", "table/a.jsonl", "table/a.png"):
+        (tmp_path / "results" / name).write_text("# Title\n")
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "old.md").touch()
+    copy_records(tmp_path / "results", tmp_path / "pages")
+    copied = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*") if path.is_file()}
+    assert copied == {"README.md", "table/a.md", "table/a.png"}
+    assert (tmp_path / "pages" / "table" / "a.md").read_text() == "---\norphan: true\n---\n\n# Title\n"
+    assert (tmp_path / "pages" / "README.md").read_text() == "# Title\n"
