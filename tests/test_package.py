@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import xcal
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "xcal"
 # A version that the repository never has: the wheel can only have it from xcal.__version__ of the copy that was built.
@@ -91,3 +93,5 @@ def test_the_command_is_installed(python):
 def test_the_version_is_written_once():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "version" not in project
+    newest = re.search(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert newest[1] == xcal.__version__
