@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xcal._checks import fail
-from xcal.datasets._arguments import check_count, check_flag, check_seed
+from xcal.data._arguments import check_count, check_flag, check_seed
 from xcal.datasets.rows import Array64, SurvivalDataset, SurvivalSplit
 
 VARIANCE = 1e-3

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xcal._checks import BoolArray, fail
-from xcal.datasets._arguments import check_seed
+from xcal.data._arguments import check_seed
 from xcal.datasets.files import GLIOMA_MERGED, GLIOMA_PICKED, read_file
 from xcal.datasets.glioma_forms import pick_fields
 from xcal.datasets.rows import Array32, Array64, IntArray, SurvivalDataset, SurvivalSplit

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, fail
-from xcal.datasets._arguments import check_flag, check_seed
+from xcal.data._arguments import check_flag, check_seed
 from xcal.datasets.files import MNIST, DataFile, read_file
 from xcal.datasets.gamma import gamma_times
 from xcal.datasets.rows import Array64, SurvivalDataset, SurvivalSplit

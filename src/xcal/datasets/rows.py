@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, fail
-from xcal.datasets._arguments import check_count, check_seed
+from xcal.data._arguments import check_count, check_seed
 
 IntArray = npt.NDArray[np.int64]
 Array32 = npt.NDArray[np.float32]
