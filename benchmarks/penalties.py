@@ -25,7 +25,7 @@ from xcal.calibration.softbins import SoftBins
 from xcal.experiments import load_spec
 from xcal.experiments.comparison import compare
 from xcal.experiments.data import TableData, load_data
-from xcal.experiments.evaluation import Trained, test_figures
+from xcal.experiments.evaluation import test_figures
 from xcal.experiments.headline import Point, level_at, point_of
 from xcal.experiments.models import make_family, make_network, make_objective
 from xcal.experiments.spec import RowSpec, Spec
@@ -144,8 +144,7 @@ def path_of(trial: Trial, spec: Spec, row: RowSpec, data: TableData) -> dict[flo
             )  # fmt: skip
         finally:
             problem.unchecked_penalty = unchecked_penalty
-        trained = Trained.of(path, make, family, data.train.x.dtype)
-        figures += test_figures(trained, data, "as-published", spec.calibration_bins, None)[0]
+        figures += test_figures(path, data, "as-published", spec.calibration_bins, None)[0]
     count = len(spec.lambdas)
     return {
         lam: {name: float(np.mean([f[name] for f in figures[k::count]])) for name in FIGURES}

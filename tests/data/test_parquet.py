@@ -4,9 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
-from xcal.data import map_parquet
+from xcal.data import SurvivalData, map_parquet
 from xcal.distributions import family
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 
 ROWS = simulated_rows(300)
 
@@ -39,7 +39,9 @@ def test_the_numbers_of_the_file(tmp_path, monkeypatch):
 def test_a_model_from_a_file_equals_the_model_from_memory(tmp_path):
     data, held_out = mapped(tmp_path), simulated_rows(100, seed=1)
     config = TrainingConfig(epochs=2, batch_size=100)
-    streamed = fit_path(small_mlp, family("lognormal"), Rows(data.x, data.time, data.event), held_out, config=config)
+    streamed = fit_path(
+        small_mlp, family("lognormal"), SurvivalData(data.x, data.time, data.event), held_out, config=config
+    )
     in_memory = fit_path(small_mlp, family("lognormal"), ROWS, held_out, config=config)
     assert same_state(streamed.state(0), in_memory.state(0))
 

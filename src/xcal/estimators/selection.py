@@ -9,8 +9,9 @@ import torch
 
 from xcal._checks import fail
 from xcal.calibration import d_calibration
+from xcal.data import SurvivalData
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.inputs import Floats, Table
+from xcal.estimators.inputs import Floats
 from xcal.metrics import concordance_index
 from xcal.objectives import nll
 
@@ -18,7 +19,7 @@ _MEASURES = ("nll", "dcal", "concordance")
 RULES = ("one_standard_error",)
 
 
-def frontier(models: Sequence[FittedModel], rows: Table, n_bins: int, *, one_group: bool) -> pd.DataFrame:
+def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
     """Values of every model on the validation rows, one line a model; see `SurvivalPath.frontier_`."""
     losses = np.stack([_losses(model, rows) for model in models])
     frame = pd.DataFrame([_line(model, rows, loss, n_bins) for model, loss in zip(models, losses, strict=True)])
@@ -59,7 +60,7 @@ def choose(frame: pd.DataFrame, *, max_dcal: Any = None, max_concordance_drop: A
     return float(summary.index[summary["nll"] - summary["nll"].min() <= summary["nll_gap_se"]].max())
 
 
-def _losses(model: FittedModel, rows: Table) -> Floats:
+def _losses(model: FittedModel, rows: SurvivalData) -> Floats:
     """Negative log-likelihood of each row, times its weight if there are weights (of mean one)."""
     values = nll(model.distribution(rows.x), torch.from_numpy(rows.time), torch.from_numpy(rows.event)).numpy()
     return values if rows.weights is None else np.asarray(values * rows.weights / rows.weights.mean())
@@ -78,7 +79,7 @@ def _gap_errors(losses: Floats, groups: Floats, means: Floats) -> Floats:
     return np.array([errors.get(group, np.nan) for group in groups])
 
 
-def _line(model: FittedModel, rows: Table, losses: Floats, n_bins: int) -> dict[str, Any]:
+def _line(model: FittedModel, rows: SurvivalData, losses: Floats, n_bins: int) -> dict[str, Any]:
     trained = model.best_epoch >= 0
     measured = d_calibration(model.cdf_at_own(rows.x, rows.time), rows.event, n_bins=n_bins, p_value=None)
     return {

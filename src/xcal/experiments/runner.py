@@ -18,7 +18,7 @@ import xcal
 from xcal._checks import fail
 from xcal._devices import as_device, best_device
 from xcal.experiments.data import PathLike, TableData, load_data
-from xcal.experiments.evaluation import Figures, Trained, test_figures
+from xcal.experiments.evaluation import Figures, test_figures
 from xcal.experiments.groups import Group, missing_groups
 from xcal.experiments.models import from_guess, make_family, make_network, make_objective
 from xcal.experiments.progress import Bar
@@ -193,11 +193,12 @@ class _Run:
         """Train and measure one group."""
         start = time.perf_counter()
         bar.begin(group)
-        row, settings, dtype = group.row, self.spec.variants[self.variant], data.train.x.dtype
+        row, settings = group.row, self.spec.variants[self.variant]
         family = make_family(row, self.variant, data.edges)
         make = make_network(row, settings, tuple(data.train.x.shape[1:]), family.n_outputs)
         if settings.first_guess:
-            make = partial(from_guess, make, family.initial(data.train.time, data.train.event))
+            # From times in single precision, as the models see them.
+            make = partial(from_guess, make, family.initial(data.train.time.float(), data.train.event))
         penalty = soft_bins(self.penalty, row)
         path = fit_path(
             make,
@@ -216,14 +217,13 @@ class _Run:
         if path.interrupted:
             # A path that is cut short is no result of the spec.
             raise KeyboardInterrupt
-        trained = Trained.of(path, make, family, dtype)
         bins = self.spec.calibration_bins
         mended: dict[int, Figures] = {}
         if self.spec.kind == "path":
             zero = group.lambdas.index(0.0) if 0.0 in group.lambdas else None
-            figures, mended = test_figures(trained, data, self.variant, bins, zero)
+            figures, mended = test_figures(path, data, self.variant, bins, zero)
         else:
-            figures = study_figures(self.spec.kind, trained, data, self.variant, bins, penalty)
+            figures = study_figures(self.spec.kind, path, data, self.variant, bins, penalty)
         shared: dict[str, Any] = {
             "table": self.spec.table,
             "variant": self.variant,
