@@ -1,5 +1,7 @@
 """Bad input gives one error that names the argument."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -84,6 +86,26 @@ def test_arguments(argument, message):
     arguments = {"make_network": small_mlp, "family": family("lognormal"), "train": GOOD, "validation": GOOD} | argument
     with pytest.raises(ValueError, match=f"^{message}"):
         fit_path(**arguments)
+
+
+def test_rows_are_checked_when_they_are_made_and_never_again():
+    """Training trusts them: no check of times, events or numbers runs in it."""
+    checks = {"as_time", "as_event", "as_floats", "read_features"}
+    calls = []
+
+    def note(frame, kind, _):
+        if kind == "call" and frame.f_code.co_name in checks:
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        rows = SurvivalData(GOOD.x, GOOD.time, GOOD.event)
+        made = sorted(calls)
+        fit_path(small_mlp, family("lognormal"), rows, rows, config=TrainingConfig(epochs=1))
+    finally:
+        sys.setprofile(None)
+    assert made == ["as_event", "as_floats", "as_time", "read_features"]
+    assert sorted(calls) == made
 
 
 def test_arrays_are_as_good_as_tensors():

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from warnings import warn
 
 import numpy as np
 import numpy.typing as npt
@@ -144,6 +145,21 @@ class SurvivalData:
             return 1.0
         w = as_numpy("weights", self.weights)
         return float(w.size * np.square(w).sum() / np.square(w.sum()))
+
+    @property
+    def label(self) -> Any:
+        """Deprecated: `groups`."""
+        return self._renamed("label", "groups", self.groups)
+
+    @property
+    def mean(self) -> Any:
+        """Deprecated: ``extra["mean"]``."""
+        return self._renamed("mean", 'extra["mean"]', self.extra.get("mean"))
+
+    @staticmethod
+    def _renamed(old: str, new: str, value: Any) -> Any:
+        warn(f"SurvivalData.{old} is now SurvivalData.{new}; the old name goes in 0.2.0", FutureWarning, stacklevel=3)
+        return value
 
     def __getitem__(self, rows: Any) -> "SurvivalData":
         """Pick rows by a slice, a mask or row numbers, in the given order. Features in a file stay there."""

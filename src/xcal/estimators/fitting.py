@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from xcal._checks import fail
+from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators.fitted import FittedModel
@@ -150,9 +150,17 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
 
 
 def _scaled(table: SurvivalData, standardizer: Standardizer, outputs: Outputs) -> SurvivalData:
-    """Rows in the units of the network: other numbers, which may have left the range of float32 and are checked."""
-    x = standardizer(table.x).astype(np.float32)
-    return SurvivalData(x, table.time / outputs.time_scale, table.event, table.weights)
+    """Rows in the units of the network. They were checked before; only the range of float32 may be left now."""
+    with np.errstate(over="ignore"):
+        x, time = standardizer(table.x).astype(np.float32), table.time / outputs.time_scale
+        bad = {"X": ~np.isfinite(x).all(1), "y": ~np.isfinite(time.astype(np.float32))}
+    for name, rows in bad.items():
+        if rows.any():
+            values = "features" if name == "X" else "times"
+            fail(
+                name, f"{values} within the range of float32 in the scale of the training rows", "more", first_row(rows)
+            )
+    return table.replaced(x=x, time=time)
 
 
 def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs: Outputs) -> FittedModel:
