@@ -24,7 +24,7 @@ from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.experiments import load_spec
 from xcal.experiments.data import TableData, load_data
-from xcal.experiments.evaluation import Trained, test_figures
+from xcal.experiments.evaluation import test_metrics
 from xcal.experiments.models import make_family, make_network, make_objective
 from xcal.experiments.paper_comparison import compare
 from xcal.experiments.penalty_comparison import Point, level_at, point_of
@@ -144,8 +144,7 @@ def path_of(trial: Trial, spec: Spec, model: ModelSpec, data: TableData) -> dict
             )  # fmt: skip
         finally:
             problem.unchecked_penalty = unchecked_penalty
-        trained = Trained.of(path, make, family, data.train.x.dtype)
-        figures += test_figures(trained, data, "as-published", spec.calibration_bins, None)[0]
+        figures += test_metrics(path, data, "as-published", spec.calibration_bins, None)[0]
     count = len(spec.lambdas)
     return {
         lam: {name: float(np.mean([f[name] for f in figures[k::count]])) for name in FIGURES}

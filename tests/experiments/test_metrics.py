@@ -12,13 +12,13 @@ from xcal.datasets.gamma import VARIANCE
 from xcal.distributions import family, quantile_edges
 from xcal.experiments import RecordFile, load_spec, reproduce
 from xcal.experiments.data import load_data
-from xcal.experiments.evaluation import Trained, test_figures
+from xcal.experiments.evaluation import test_metrics
 from xcal.experiments.models import make_family, make_network, make_objective, predicted_time
 from xcal.experiments.recalibrated_model import recalibrated_rows
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import fit_path
 
-test_figures.__test__ = False
+test_metrics.__test__ = False
 CPU = torch.device("cpu")
 
 
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 def test_stacked_metrics_are_those_of_each_network(small, variant, name):
     spec = load_spec(small())
     model, data = spec.model(name), load_data(spec, variant, 0, CPU, None)
-    assert data.event.size == (250 if variant == "as-published" else 400)
+    assert data.test.n == (250 if variant == "as-published" else 400)
     kind = make_family(model, variant, data.edges)
     make = make_network(model, spec.variants[variant], (32,), kind.n_outputs)
     path = fit_path(
@@ -40,12 +40,12 @@ def test_stacked_metrics_are_those_of_each_network(small, variant, name):
         objective=make_objective(model, variant),
         config=spec.training.config(),
     )
-    found, recalibrated = test_figures(Trained.of(path, make, kind, torch.float32), data, variant, 20, 0)
+    found, recalibrated = test_metrics(path, data, variant, 20, 0)
     assert set(recalibrated) == {0, 2}
     for k in range(4):
         with torch.no_grad():
             distribution = kind.distribution(path.network(k)(data.test.x))
-            time, event = data.test.time, data.test.event
+            time, event = data.test.time.float(), data.test.event
             losses = nll(distribution, time, event, as_published=variant == "as-published")
             density = nll(distribution, time, event, density=True)
             cdf = distribution.cdf(time)
@@ -158,7 +158,7 @@ def test_how_hard_the_gamma_draw_is(table, expected):
     censored = table == "gamma-censored"
     rows = load_gamma(censored=censored, n=(20_000, 10, 10_000), seed=spec.data.seed, bias=True)
     edges = quantile_edges(rows.train.time, rows.train.event, spec.time_bins).numpy()
-    time, event, mean = rows.test.time, rows.test.event, rows.test.mean
+    time, event, mean = rows.test.time, rows.test.event, rows.test.extra["mean"]
     truth = stats.gamma(mean**2 / VARIANCE, scale=VARIANCE / mean)
     index = np.clip(np.searchsorted(edges, time) - 1, 0, spec.time_bins - 1)
     start = np.where(index == 0, 0.0, truth.cdf(edges[index]))

@@ -12,7 +12,7 @@ import torch
 import xcal
 from xcal.distributions import Family
 from xcal.experiments.data import TableData
-from xcal.experiments.evaluation import Trained, test_figures
+from xcal.experiments.evaluation import test_metrics
 from xcal.experiments.jobs import Job
 from xcal.experiments.models import from_guess, make_family, make_network, make_objective
 from xcal.experiments.penalty_studies import study_metrics
@@ -47,8 +47,7 @@ class JobRecords:
         path = self._train(job, data, make, family, bar)
         if path.interrupted:
             raise KeyboardInterrupt
-        trained = Trained.of(path, make, family, data.train.x.dtype)
-        metrics, recalibrated = self._measure(job, trained, data)
+        metrics, recalibrated = self._measure(job, path, data)
         shared = {
             "table": self.spec.table,
             "variant": self.variant,
@@ -72,7 +71,8 @@ class JobRecords:
         family = make_family(job.model, self.variant, data.edges)
         make = make_network(job.model, settings, tuple(data.train.x.shape[1:]), family.n_outputs)
         if settings.first_guess:
-            make = partial(from_guess, make, family.initial(data.train.time, data.train.event))
+            # From times in single precision, as the models see them.
+            make = partial(from_guess, make, family.initial(data.train.time.float(), data.train.event))
         return make, family
 
     def _train(self, job: Job, data: TableData, make: MakeNetwork, family: Family, bar: ProgressBar) -> PathResult:
@@ -91,14 +91,14 @@ class JobRecords:
             progress=bar.epoch,
         )
 
-    def _measure(self, job: Job, trained: Trained, data: TableData) -> tuple[list[Metrics], dict[int, Metrics]]:
+    def _measure(self, job: Job, path: PathResult, data: TableData) -> tuple[list[Metrics], dict[int, Metrics]]:
         """Return the metrics of every run, and those of lambda = 0 after recalibration by place in the path."""
         bins = self.spec.calibration_bins
         if self.spec.kind == "path":
             zero = job.lambdas.index(0.0) if 0.0 in job.lambdas else None
-            return test_figures(trained, data, self.variant, bins, zero)
+            return test_metrics(path, data, self.variant, bins, zero)
         penalty = soft_bins(self.penalty, job.model)
-        return study_metrics(self.spec.kind, trained, data, self.variant, bins, penalty), {}
+        return study_metrics(self.spec.kind, path, data, self.variant, bins, penalty), {}
 
 
 def _records(

@@ -7,27 +7,27 @@ from xcal.calibration import bin_edges, d_calibration
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.experiments.data import TableData
-from xcal.experiments.evaluation import Trained, on_device
 from xcal.experiments.models import likelihood
 from xcal.experiments.records import Metrics
 from xcal.experiments.spec import Kind, Variant
+from xcal.training import PathResult
 
 SLACK_BATCHES = (500, 10_000)
 
 
 def study_metrics(
-    kind: Kind, trained: Trained, data: TableData, variant: Variant, calibration_bins: int, penalty: SoftBins
+    kind: Kind, path: PathResult, data: TableData, variant: Variant, calibration_bins: int, penalty: SoftBins
 ) -> list[Metrics]:
     """Metrics of every run on the training rows, in the order of the path.
 
     "gamma-choice" gives exact and soft D-calibration of all rows and the likelihood; "jensen-slack" gives exact
     D-calibration and the mean over batches of the soft one, which bounds it from above.
     """
-    rows = on_device("train", data.train)
-    total = torch.zeros(trained.stack.shape, dtype=torch.float64)
+    rows = data.train
+    total = torch.zeros(path.shape, dtype=torch.float64)
     pieces = []
-    for raw, part in trained.outputs(rows):
-        distribution = trained.family.distribution(raw)
+    for raw, part in path.outputs(rows):
+        distribution = path.family.distribution(raw)
         losses = likelihood(variant)(distribution, part.time, part.event)
         total += losses.double().sum(-1).cpu()
         pieces.append(distribution.cdf(part.time))

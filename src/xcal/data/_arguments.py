@@ -1,4 +1,4 @@
-"""Checks of the arguments that the loaders share."""
+"""Checks of seeds, counts and flags."""
 
 from typing import Any
 
