@@ -3,15 +3,15 @@
 Predictions and outcomes come as arrays, `time` and `event` always by keyword; no model is needed.
 """
 
-from xcal.metrics.average import KMCalibration, km_calibration
 from xcal.metrics.brier import BrierScore, IntegratedBrierScore, brier_score, integrated_brier_score
 from xcal.metrics.concordance import Concordance, concordance_index
 from xcal.metrics.evaluation import Evaluation, Score, evaluate
-from xcal.metrics.grouped import OneCalibration, one_calibration
+from xcal.metrics.ici import IntegratedCalibrationIndex, integrated_calibration_index
+from xcal.metrics.km_calibration import KMCalibration, km_calibration
 from xcal.metrics.nonparametric import KaplanMeier, kaplan_meier
+from xcal.metrics.one_calibration import OneCalibration, one_calibration
+from xcal.metrics.quantile_slope import CalibrationSlope, calibration_slope
 from xcal.metrics.registry import ENTRIES
-from xcal.metrics.slope import CalibrationSlope, calibration_slope
-from xcal.metrics.smooth import IntegratedCalibrationIndex, integrated_calibration_index
 
 METRICS: tuple[str, ...] = tuple(ENTRIES)
 """Names that `evaluate` accepts in `metrics`."""

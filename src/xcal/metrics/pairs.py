@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.metrics.dominance import IntVector, Weights, dominated_weight
+from xcal.metrics.concordant_pairs import IntVector, Weights, dominated_weight
 from xcal.metrics.ordering import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
 
 

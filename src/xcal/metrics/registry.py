@@ -9,16 +9,16 @@ import numpy.typing as npt
 from xcal._checks import BoolArray, FloatArray
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method as DMethod
-from xcal.metrics.average import both_curves, event_points, km_calibration
 from xcal.metrics.brier import brier_score, integrated_brier_score
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.curves import Interpolation, at_point
-from xcal.metrics.grouped import one_calibration
+from xcal.metrics.ici import integrated_calibration_index, smoothed
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import Distance, euclidean
+from xcal.metrics.km_calibration import both_curves, event_points, km_calibration
 from xcal.metrics.nonparametric import KaplanMeier
-from xcal.metrics.slope import calibration_slope
-from xcal.metrics.smooth import integrated_calibration_index, smoothed
+from xcal.metrics.one_calibration import one_calibration
+from xcal.metrics.quantile_slope import calibration_slope
 
 
 @dataclass(frozen=True, eq=False)

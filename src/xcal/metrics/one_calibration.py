@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from xcal._checks import FloatArray, as_probability, check_same_length, fail
 from xcal.calibration.histogram import cumulative_hazard
-from xcal.metrics.group_tests import TESTS, Method, Rows, chi_square, group_labels, joined
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_time_point
+from xcal.metrics.risk_group_tests import TESTS, Method, Rows, chi_square, group_labels, joined
 
 
 @dataclass(frozen=True, eq=False)
