@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xcal._ordering import sortable, sortable_time, stable_sort
 from xcal.metrics import concordant_pairs
 from xcal.metrics.concordant_pairs import dominated_weight
-from xcal.metrics.ordering import sortable, sortable_time, stable_sort
 from xcal.metrics.pairs import pair_weights
 
 

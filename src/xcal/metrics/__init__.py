@@ -3,12 +3,13 @@
 Predictions and outcomes come as arrays, `time` and `event` always by keyword; no model is needed.
 """
 
+from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.brier import BrierScore, IntegratedBrierScore, brier_score, integrated_brier_score
 from xcal.metrics.concordance import Concordance, concordance_index
 from xcal.metrics.evaluation import Evaluation, Score, evaluate
 from xcal.metrics.ici import IntegratedCalibrationIndex, integrated_calibration_index
+from xcal.metrics.kaplan_meier import kaplan_meier
 from xcal.metrics.km_calibration import KMCalibration, km_calibration
-from xcal.metrics.nonparametric import KaplanMeier, kaplan_meier
 from xcal.metrics.one_calibration import OneCalibration, one_calibration
 from xcal.metrics.quantile_slope import CalibrationSlope, calibration_slope
 from xcal.metrics.registry import ENTRIES

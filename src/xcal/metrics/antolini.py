@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._ordering import sortable_time, stable_sort, starts_run
 from xcal.metrics.curves import Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import Vector
-from xcal.metrics.ordering import sortable_time, stable_sort, starts_run
 from xcal.metrics.pairs import PairWeights, pair_weights
 
 # From this many events on one column of the grid, counting all their pairs at once in O(n log n) is quicker than

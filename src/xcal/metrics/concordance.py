@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail, first_row
+from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.antolini import antolini_weights
+from xcal.metrics.censoring import as_censoring, censoring_survival
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation
 from xcal.metrics.inputs import as_choice, as_curves, as_outcome, as_score, as_time_point
-from xcal.metrics.nonparametric import KaplanMeier, as_censoring
 from xcal.metrics.pairs import PairWeights, pair_weights
-from xcal.metrics.weights import censoring_survival
 
 Method = Literal["harrell", "uno", "antolini"]
 

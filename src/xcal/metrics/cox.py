@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._ordering import is_event_key, sortable_time, stable_sort, starts_run
 from xcal.metrics.inputs import Vector
-from xcal.metrics.ordering import is_event_key, sortable_time, stable_sort, starts_run
 
 Matrix = npt.NDArray[np.float64]
 

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import as_probability, check_same_length, fail
+from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.results import Method
+from xcal.metrics.censoring import as_censoring
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_curves, as_outcome, as_score, as_time_point
 from xcal.metrics.intervals import distance_interval, percentile_interval
-from xcal.metrics.nonparametric import KaplanMeier, as_censoring
 from xcal.metrics.registry import ENTRIES, NAMES, Entry, Predictions
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
 from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome
-from xcal.metrics.nonparametric import fit_kaplan_meier
 
 
 @dataclass(frozen=True, eq=False)

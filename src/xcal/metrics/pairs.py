@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._ordering import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
 from xcal.metrics.concordant_pairs import IntVector, Weights, dominated_weight
-from xcal.metrics.ordering import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import as_event, as_probability, fail, first_row
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector
-from xcal.metrics.nonparametric import fit_kaplan_meier
 
 
 @dataclass(frozen=True, eq=False)

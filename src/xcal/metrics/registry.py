@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method as DMethod
 from xcal.metrics.brier import brier_score, integrated_brier_score
@@ -16,7 +17,6 @@ from xcal.metrics.ici import integrated_calibration_index, smoothed
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import Distance, euclidean
 from xcal.metrics.km_calibration import both_curves, event_points, km_calibration
-from xcal.metrics.nonparametric import KaplanMeier
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.quantile_slope import calibration_slope
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from scipy.special import chdtrc, xlogy
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector
-from xcal.metrics.nonparametric import fit_kaplan_meier
 
 Method = Literal[
     "likelihood-ratio",
