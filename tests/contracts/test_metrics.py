@@ -250,8 +250,8 @@ def test_an_unknown_word_is_answered_with_the_known_ones(name, option, value, da
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [
-        ("greenwood-nam-dagostino", "n_groups", 0),
-        ("greenwood-nam-dagostino", "n_groups", 2.5),
+        ("greenwood-nam-dagostino", "n_risk_groups", 0),
+        ("greenwood-nam-dagostino", "n_risk_groups", 2.5),
         ("greenwood-nam-dagostino", "ddof", -1),
         ("integrated_calibration_index", "n_knots", 2),
         ("evaluate F", "n_bins", 1),

@@ -96,7 +96,7 @@ def _quantile_slope(p: Predictions) -> Mapping[str, float]:
 
 
 def _one_calibration(p: Predictions) -> Mapping[str, float]:
-    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, cdf=p.cdf, n_groups=p.n_bins)
+    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, cdf=p.cdf, n_risk_groups=p.n_bins)
     return {"one_calibration_p": result.p_value}
 
 
