@@ -63,14 +63,15 @@ def work(*, plain: bool) -> dict[str, Callable[[], Any]]:
     if plain:
         as_torch_comes()
     import xcal
+    from xcal.data import SurvivalData
     from xcal.datasets import load_gamma
     from xcal.distributions import family, quantile_edges
     from xcal.networks import MLP
-    from xcal.training import Rows, TrainingConfig, fit_path
+    from xcal.training import TrainingConfig, fit_path
 
     data = load_gamma(seed=0, n=(20_000, 5_000, 1_000), censored=True)
     train, validation = (
-        Rows(torch.from_numpy(part.x), torch.from_numpy(part.time).float(), torch.from_numpy(part.event))
+        SurvivalData(torch.from_numpy(part.x), part.time.astype(np.float32), part.event)
         for part in (data.train, data.validation)
     )
     bins = family("categorical", edges=quantile_edges(data.train.time, data.train.event, 50).float())
@@ -92,7 +93,7 @@ def work(*, plain: bool) -> dict[str, Callable[[], Any]]:
             progress=False,
         )
 
-    some = Rows(train.x[few], train.time[few], train.event[few])
+    some = train[few]
     grid = (0, 1, 5, 10, 50, 100, 500, 1000)
     model = xcal.SurvivalModel(epochs=1).fit(
         data.train.x[few], xcal.Surv(time=data.train.time[few], event=data.train.event[few])

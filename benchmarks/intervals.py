@@ -89,9 +89,9 @@ def covered(task: tuple[int, int, float, float, str, int, float]) -> list[tuple[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", type=int, default=200)
-    parser.add_argument("--resamples", type=int, default=100)
-    parser.add_argument("--n", type=int, nargs="*", default=[300])
+    parser.add_argument("--datasets", type=int, default=60)
+    parser.add_argument("--resamples", type=int, default=60)
+    parser.add_argument("--n", type=int, nargs="*", default=[200])
     parser.add_argument("--method", default="uniform", choices=["uniform", "km"])
     options, _ = parser.parse_known_args()
     print(

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from xcal.calibration import SoftBins
+from xcal.data import SurvivalData
 from xcal.datasets import load_gamma
-from xcal.datasets.rows import SurvivalSplit
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 
 PENALTIES = {
     "paper, gamma 1e4": SoftBins("product", gamma=1e4, censored="soft"),
@@ -31,9 +31,8 @@ def differences(penalty: SoftBins, dtype: torch.dtype, *, n: int, epochs: int) -
     data = load_gamma(censored=True, n=(n, n // 2, 10), seed=10)
     kind = family("categorical", edges=quantile_edges(data.train.time, data.train.event, 20), interpolation="step")
 
-    def rows(split: SurvivalSplit) -> Rows:
-        time = torch.from_numpy(split.time.astype(np.float32))
-        return Rows(torch.from_numpy(split.x).to(dtype), time.to(dtype), torch.from_numpy(split.event))
+    def rows(split: SurvivalData) -> SurvivalData:
+        return SurvivalData(torch.from_numpy(split.x).to(dtype), split.time.astype(np.float32), split.event)
 
     columns = []
     for lambdas in ((10.0,), (0.0, 10.0, 100.0)):

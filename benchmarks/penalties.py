@@ -1,9 +1,9 @@
 """What else the penalty could be: temperatures, the unbiased estimator, annealing, a running mean of the bins, batches.
 
-Trains rows of a gamma table, or of `mnist-dense`, as published (8 lambdas, 3 seeds) with each, and counts the
+Trains models of a gamma table, or of `mnist-dense`, as published (8 lambdas, 3 seeds) with each, and counts the
 D-calibration levels of the paper's penalty at which it has the lower NLL and the higher concordance (`xcal compare
---headline`), with the paper's penalty from the records. About six seconds for each row and penalty on a GPU, and
-minutes a seed on a CPU.
+--equal-dcal`), with the paper's penalty from the records. About six seconds for each model and penalty on a GPU, and
+minutes per seed on a CPU.
 
     python -m benchmarks.penalties --table gamma-uncensored --only "default" "temperature 0.25"
 """
@@ -23,12 +23,12 @@ from xcal.calibration.membership import exact_above
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.experiments import load_spec
-from xcal.experiments.comparison import compare
 from xcal.experiments.data import TableData, load_data
-from xcal.experiments.evaluation import Trained, test_figures
-from xcal.experiments.headline import Point, level_at, point_of
+from xcal.experiments.evaluation import test_metrics
 from xcal.experiments.models import make_family, make_network, make_objective
-from xcal.experiments.spec import RowSpec, Spec
+from xcal.experiments.paper_comparison import compare
+from xcal.experiments.penalty_comparison import Point, level_at, point_of
+from xcal.experiments.spec import ModelSpec, Spec
 from xcal.training import fit_path, problem
 
 Penalty = Callable[..., Tensor]
@@ -125,12 +125,12 @@ TRIALS = {
 }
 
 
-def path_of(trial: Trial, spec: Spec, row: RowSpec, data: TableData) -> dict[float, Point]:
-    """Train all lambdas and seeds; mean figures on the test rows by lambda."""
+def path_of(trial: Trial, spec: Spec, model: ModelSpec, data: TableData) -> dict[float, Point]:
+    """Train all lambdas and seeds; mean metrics on the test rows by lambda."""
     settings = spec.variants["as-published"]
     training = spec.training if trial.batch is None else replace(spec.training, batch_size=trial.batch)
-    family = make_family(row, "as-published", data.edges)
-    make = make_network(row, settings, tuple(data.train.x.shape[1:]), family.n_outputs)
+    family = make_family(model, "as-published", data.edges)
+    make = make_network(model, settings, tuple(data.train.x.shape[1:]), family.n_outputs)
     steps = training.epochs * -(-len(data.train.time) // training.batch_size)
     figures = []
     for seed in spec.seeds:  # one by one: a stand-in that counts its calls counts the steps of one training
@@ -139,13 +139,12 @@ def path_of(trial: Trial, spec: Spec, row: RowSpec, data: TableData) -> dict[flo
         try:
             path = fit_path(
                 make, family, data.train, data.validation, lambdas=spec.lambdas, seeds=[seed],
-                objective=make_objective(row, "as-published"), penalty=trial.soft,
+                objective=make_objective(model, "as-published"), penalty=trial.soft,
                 calibration_bins=spec.calibration_bins, config=training.config(), progress=False,
             )  # fmt: skip
         finally:
             problem.unchecked_penalty = unchecked_penalty
-        trained = Trained.of(path, make, family, data.train.x.dtype)
-        figures += test_figures(trained, data, "as-published", spec.calibration_bins, None)[0]
+        figures += test_metrics(path, data, "as-published", spec.calibration_bins, None)[0]
     count = len(spec.lambdas)
     return {
         lam: {name: float(np.mean([f[name] for f in figures[k::count]])) for name in FIGURES}
@@ -156,7 +155,8 @@ def path_of(trial: Trial, spec: Spec, row: RowSpec, data: TableData) -> dict[flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", default="gamma-uncensored")
-    parser.add_argument("--rows", nargs="+", default=["lognormal-nll", "lognormal-scrps", "categorical-ni", "mtlr-ni"])
+    models = ["lognormal-nll", "lognormal-scrps", "categorical-ni", "mtlr-ni"]
+    parser.add_argument("--models", "--rows", nargs="+", default=models)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=list(TRIALS), default=list(TRIALS))
     parser.add_argument("--results", type=Path, default=Path("results"))
@@ -166,19 +166,20 @@ def main() -> None:
     data = load_data(spec, "as-published", spec.seeds[0], device, None)
     paper = compare(chosen.table, penalty="paper", results=chosen.results)
     paper = replace(paper, records=[record for record in paper.records if record.seed in chosen.seeds])
-    rows = [row for row in spec.rows if row.name in chosen.rows]
+    models = [model for model in spec.models if model.name in chosen.models]
     theirs = {
-        row.name: {lam: p for lam in spec.lambdas if lam > 0 and (p := point_of(paper, row.name, lam))} for row in rows
+        model.name: {lam: p for lam in spec.lambdas if lam > 0 and (p := point_of(paper, model.name, lam))}
+        for model in models
     }
     for name in chosen.only:
         won, levels = 0, 0
-        for row in rows:
+        for model in models:
             start = time.perf_counter()
-            found = path_of(TRIALS[name], spec, row, data)
+            found = path_of(TRIALS[name], spec, model, data)
             own = {lam: point for lam, point in found.items() if lam > 0 and np.isfinite(list(point.values())).all()}
-            held = [level_at(row.name, lam, p, theirs[row.name], own).both for lam, p in theirs[row.name].items()]
+            held = [level_at(model.name, lam, p, theirs[model.name], own).both for lam, p in theirs[model.name].items()]
             won, levels = won + sum(held), levels + len(held)
-            print(f"{name}, {row.name}: {sum(held)} of {len(held)}, {time.perf_counter() - start:.1f} s")
+            print(f"{name}, {model.name}: {sum(held)} of {len(held)}, {time.perf_counter() - start:.1f} s")
             for figure, form in (("nll", "{:.3f}"), ("dcal", "{:.1e}"), ("concordance", "{:.3f}")):
                 print(f"    {figure:12s}", *(form.format(point[figure]) for point in found.values()))
         print(f"{chosen.table}, {name}: {won} of {levels} levels", flush=True)

@@ -39,11 +39,12 @@ import torch
 
 from benchmarks.peers import PEERS, Curves, Fit, Floats, Task
 from xcal import Surv, d_calibration
-from xcal.datasets import SurvivalTable, load_metabric, load_support
+from xcal.data import SurvivalData
+from xcal.datasets import load_metabric, load_support
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.metrics import concordance_index, integrated_brier_score, kaplan_meier
 
-LOAD: dict[str, Callable[[], SurvivalTable]] = {"metabric": load_metabric, "support": load_support}
+LOAD: dict[str, Callable[[], SurvivalData]] = {"metabric": load_metabric, "support": load_support}
 N_TIMES, N_BINS = 100, 10
 
 
@@ -86,7 +87,7 @@ def held_out(event: np.ndarray, seed: int) -> np.ndarray:
     return marked
 
 
-def measure(table: SurvivalTable, train: np.ndarray, test: np.ndarray, curves: Curves) -> Measured:
+def measure(table: SurvivalData, train: np.ndarray, test: np.ndarray, curves: Curves) -> Measured:
     time, event = table.time[test], table.event[test]
     grid = np.linspace(0.0, float(np.quantile(table.time, 0.9)), N_TIMES)
     own_times, place = np.unique(time, return_inverse=True)

@@ -25,11 +25,12 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, TensorDataset
 
 from xcal.calibration.softbins import SoftBins
+from xcal.data import SurvivalData
 from xcal.datasets import SurvivalDataset, load_gamma
 from xcal.distributions import family, quantile_edges
 from xcal.distributions.families import Family
 from xcal.networks import MLP
-from xcal.training import PathResult, Rows, TrainingConfig, fit_path
+from xcal.training import PathResult, TrainingConfig, fit_path
 
 LAMBDAS = (0.0, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0)
 SEEDS = (0, 1, 2)
@@ -40,21 +41,17 @@ def make_network() -> MLP:
     return MLP(32, BINS)
 
 
-def prepared(data: SurvivalDataset, device: torch.device) -> tuple[Family, Rows, Rows]:
+def prepared(data: SurvivalDataset, device: torch.device) -> tuple[Family, SurvivalData, SurvivalData]:
     edges = quantile_edges(data.train.time, data.train.event, BINS)
     train, validation = (
-        Rows(
-            torch.from_numpy(part.x).to(device),
-            torch.from_numpy(part.time).float().to(device),
-            torch.from_numpy(part.event).to(device),
-        )
+        SurvivalData(part.x, part.time.astype(np.float32), part.event).to(device)
         for part in (data.train, data.validation)
     )
     return family("categorical", edges=edges.float(), interpolation="linear"), train, validation
 
 
 def path(
-    problem: tuple[Family, Rows, Rows],
+    problem: tuple[Family, SurvivalData, SurvivalData],
     lambdas: tuple[float, ...],
     seeds: tuple[int, ...],
     epochs: int,
@@ -65,7 +62,7 @@ def path(
     return fit_path(make_network, *problem, lambdas=lambdas, seeds=seeds, config=config, progress=False)
 
 
-def bare_epoch(train: Rows, edges: Tensor) -> Callable[[], None]:
+def bare_epoch(train: SurvivalData, edges: Tensor) -> Callable[[], None]:
     """Make an epoch of the least that a step can do: cross-entropy of the own bin."""
     torch.manual_seed(0)
     network = make_network()
@@ -85,7 +82,7 @@ def bare_epoch(train: Rows, edges: Tensor) -> Callable[[], None]:
 class RowByRow(Dataset[Any]):
     """A data set class of one's own, as tutorials have it: arrays, and tensors made of one row."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SurvivalData) -> None:
         self.x, self.time, self.event = (column.cpu().numpy() for column in (rows.x, rows.time, rows.event))
 
     def __len__(self) -> int:
@@ -96,7 +93,13 @@ class RowByRow(Dataset[Any]):
 
 
 def usual_epoch(
-    train: Rows, validation: Rows, edges: Tensor, lam: float, device: torch.device, *, data: str = "own class"
+    train: SurvivalData,
+    validation: SurvivalData,
+    edges: Tensor,
+    lam: float,
+    device: torch.device,
+    *,
+    data: str = "own class",
 ) -> Callable[[], None]:
     """Make an epoch as most people write it: a DataLoader, soft bins by broadcasting, D-calibration on validation.
 

@@ -1,14 +1,21 @@
 """Sphinx configuration. Build with `make docs`; every warning is an error."""
 
-import shutil
+import sys
+import tomllib
 from pathlib import Path
+
+_here = Path(__file__).parent
+sys.path.insert(0, str(_here / "_ext"))
+
+from house import house
+from records import copy_records
 
 import xcal
 
-# The rendered records are pages of the documentation too.
-_here = Path(__file__).parent
-shutil.rmtree(_here / "records", ignore_errors=True)
-shutil.copytree(_here.parent / "results", _here / "records", ignore=shutil.ignore_patterns("*.jsonl", "*.csv", "trial"))
+# Made anew for every build; git ignores both.
+copy_records(_here.parent / "results", _here / "records")
+(_here / "_generated").mkdir(exist_ok=True)
+(_here / "_generated" / "house.svg").write_text(house(_here.parent / "pyproject.toml"), encoding="utf-8")
 
 project = "xcal"
 author = "The xcal developers"
@@ -19,12 +26,14 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "numpydoc",
+    "sphinx_gallery.gen_gallery",
+    "mathml",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
+html_math_renderer = "mathml"
 
 # Single backticks in docstrings name Python objects.
 default_role = "py:obj"
@@ -32,8 +41,28 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpydoc sections already state types and shapes
 numpydoc_show_class_members = False
 
-exclude_patterns = ["_build"]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "reset_argv": "gallery.arguments",
+    "within_subsection_order": "gallery.Order",
+    "capture_repr": (),
+    "download_all_examples": False,
+    "show_signature": False,
+    # Times belong to a machine.
+    "min_reported_time": float("inf"),
+    "write_computation_times": False,
+}
+
+exclude_patterns = ["_build", "_ext", "_generated"]
 
 html_theme = "furo"
 html_title = f"xcal {release}"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+_urls = tomllib.loads((_here.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+if "Source" in _urls:
+    html_theme_options = {"source_repository": _urls["Source"], "source_branch": "main", "source_directory": "docs/"}

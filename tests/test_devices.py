@@ -11,10 +11,11 @@ from tests.training.simulate import simulated_rows, small_mlp
 from xcal import _devices
 from xcal._devices import as_device, devices
 from xcal.cli.app import main
+from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.experiments import reproduce
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 
 ABSENT = ["meta", "xla", "mps", "vulkan", "toaster", "cuda:99", "cpu:-1", "", "cuda:", "CPU"]
 EXPECTED = r"^device: expected a device of this machine \(cpu"
@@ -54,9 +55,8 @@ def test_the_command_line_says_it_in_one_line(device, tmp_path, monkeypatch, cap
 
 def test_rows_on_a_device_that_cannot_train():
     rows = simulated_rows(40)
-    there = Rows(rows.x.to("meta"), rows.time, rows.event)
     with pytest.raises(ValueError, match=EXPECTED):
-        fit_path(small_mlp, family("lognormal"), there, there, config=TrainingConfig(epochs=1))
+        SurvivalData(rows.x.to("meta"), rows.time, rows.event)
 
 
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), "cpu:0"])

@@ -5,8 +5,7 @@ from typing import get_args
 
 import pytest
 
-from xcal.experiments import RecordFile, compare, load_spec, table_names
-from xcal.experiments.headline import headline
+from xcal.experiments import RecordFile, compare, compare_penalties, load_spec, table_names
 from xcal.experiments.spec import Penalty
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -42,12 +41,12 @@ def test_the_gamma_tables_score_what_the_documents_say():
 
 def test_the_log_normal_rows_match_with_the_epochs_of_the_released_script():
     found = compare("gamma-uncensored", epochs=500, results=RESULTS)
-    rows = ("lognormal-nll", "lognormal-scrps")
-    longer = [cell.mark for cell in found.compared if cell.row in rows]
+    models = ("lognormal-nll", "lognormal-scrps")
+    longer = [cell.mark for cell in found.compared if cell.model in models]
     assert (len(longer), longer.count("worse")) == (48, 2)
     table = compare("gamma-uncensored", results=RESULTS)
-    assert sum(cell.mark == "worse" for cell in table.compared if cell.row in rows) == 7
-    assert sum(cell.mark == "worse" for cell in table.compared if cell.row not in rows) == 6
+    assert sum(cell.mark == "worse" for cell in table.compared if cell.model in models) == 7
+    assert sum(cell.mark == "worse" for cell in table.compared if cell.model not in models) == 6
 
 
 def test_the_mnist_tables_score_what_the_documents_say():
@@ -59,16 +58,16 @@ def test_the_mnist_tables_score_what_the_documents_say():
     small = [cell.mark for cell in uncensored.compared if cell.lam <= 100]
     assert (len(small), small.count("worse")) == (108, 4)
     # With dense layers every D-calibration of the paper's discrete rows comes back.
-    dcal = [c.mark for c in dense.compared if c.metric == "dcal" and not c.row.startswith("lognormal")]
+    dcal = [c.mark for c in dense.compared if c.metric == "dcal" and not c.model.startswith("lognormal")]
     assert len(dcal) == 32
     assert "worse" not in dcal
 
 
-def test_the_headlines_are_what_the_documents_say():
+def test_the_penalties_compare_as_the_documents_say():
     counts = {}
     for table in ("gamma-censored", "gamma-uncensored", "mnist-censored", "mnist-uncensored", "mnist-dense"):
         for penalty in ("ours", "annealed"):
-            levels = headline(table, penalty=penalty, results=RESULTS).levels
+            levels = compare_penalties(table, penalty=penalty, results=RESULTS).levels
             counts[table, penalty] = tuple(sum(getattr(v, name) for v in levels) for name in ("both", "matched"))
     assert counts == {
         ("gamma-censored", "ours"): (38, 42),
@@ -86,9 +85,9 @@ def test_the_headlines_are_what_the_documents_say():
 
 def test_the_corrected_log_normal_beats_the_published_one_up_to_lambda_100():
     for table in ("gamma-censored", "gamma-uncensored"):
-        found = headline(table, results=RESULTS)
+        found = compare_penalties(table, results=RESULTS)
         assert len(found.lognormal) == 6
         assert all(len(better) == 3 for better in found.lognormal.values())
     # Elsewhere not at every lambda, as the documents say.
     for table, whole in (("mnist-dense", 3), ("glioma", 4)):
-        assert sum(len(better) == 3 for better in headline(table, results=RESULTS).lognormal.values()) == whole
+        assert sum(len(better) == 3 for better in compare_penalties(table, results=RESULTS).lognormal.values()) == whole

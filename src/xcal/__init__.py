@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         d_calibration,
         xcal_penalty,
     )
-    from xcal.data import Surv
+    from xcal.data import Surv, SurvivalData
     from xcal.distributions import FAMILIES, family
     from xcal.estimators import SurvivalModel, SurvivalPath, load
     from xcal.metrics import Evaluation, concordance_index, evaluate
@@ -30,6 +30,7 @@ _HOME = {
     "FAMILIES": "distributions",
     "GroupedDCalibration": "calibration",
     "Surv": "data",
+    "SurvivalData": "data",
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
@@ -55,6 +56,7 @@ _PACKAGES = {
     "networks",
     "objectives",
     "recalibration",
+    "report",
     "training",
 }
 
@@ -65,6 +67,7 @@ __all__ = [
     "Evaluation",
     "GroupedDCalibration",
     "Surv",
+    "SurvivalData",
     "SurvivalModel",
     "SurvivalPath",
     "TrainingConfig",

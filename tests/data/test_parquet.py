@@ -6,7 +6,7 @@ import pytest
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
 from xcal.data import map_parquet
 from xcal.distributions import family
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 
 ROWS = simulated_rows(300)
 
@@ -39,9 +39,19 @@ def test_the_numbers_of_the_file(tmp_path, monkeypatch):
 def test_a_model_from_a_file_equals_the_model_from_memory(tmp_path):
     data, held_out = mapped(tmp_path), simulated_rows(100, seed=1)
     config = TrainingConfig(epochs=2, batch_size=100)
-    streamed = fit_path(small_mlp, family("lognormal"), Rows(data.x, data.time, data.event), held_out, config=config)
+    streamed = fit_path(small_mlp, family("lognormal"), data, held_out, config=config)
     in_memory = fit_path(small_mlp, family("lognormal"), ROWS, held_out, config=config)
     assert same_state(streamed.state(0), in_memory.state(0))
+
+
+def test_weights_groups_and_names_are_no_features(tmp_path):
+    more = {"w": np.arange(300) + 1.0, "site": ["a", "b", "c"] * 100, "id": [f"p{i}" for i in range(300)]}
+    data = mapped(tmp_path, columns() | more, weights="w", groups="site", row_ids="id", time_unit="days")
+    assert data.feature_names == ("x0", "x1", "x2", "x3")
+    np.testing.assert_array_equal(data.weights, more["w"])
+    assert data.groups.tolist() == more["site"]
+    assert data.row_ids.tolist() == more["id"]
+    assert repr(data).endswith("days, weighted, 3 groups, features in a file)")
 
 
 def test_some_columns_in_the_order_asked_for(tmp_path):
@@ -59,6 +69,16 @@ def test_some_columns_in_the_order_asked_for(tmp_path):
         ({}, {"features": []}, "features: expected at least one column"),
         ({"x1": ["a"] * 300}, {}, r"x1: expected numbers \(encode categories first\), got type string"),
         ({"x1": [None, *[1.0] * 299]}, {}, "x1: expected a value in every row .*, got none at row 0"),
+        ({"x1": np.where(np.arange(300) == 90, np.nan, 1.0)}, {}, "x1: expected finite numbers, .* got nan at row 90"),
+        (
+            {"x1": np.where(np.arange(300) == 90, 1e39, 1.0)},
+            {},
+            "x1: expected finite numbers, .* got 1e\\+39 at row 90",
+        ),
+        ({}, {"features": ["x0", "x0"]}, "features: expected columns that are all different, got x0, x0"),
+        ({}, {"groups": "site"}, "groups: expected a column of the file"),
+        ({"w": np.full(300, -1.0)}, {"weights": "w"}, "w: expected finite weights, zero or larger, got -1.0 at row 0"),
+        ({"id": np.zeros(300)}, {"row_ids": "id"}, "id: expected a different name for each row, got 0.0 a second time"),
         ({"days": -ROWS.time.numpy()}, {}, "days: expected finite times, zero or larger, got .* at row 0"),
         ({"died": np.full(300, 2)}, {}, "died: expected True/False or 0/1"),
     ],

@@ -3,15 +3,16 @@ import io
 import numpy as np
 import pytest
 
-from xcal.datasets import SurvivalTable, load_metabric, load_support
+from xcal.data import SurvivalData
+from xcal.datasets import load_metabric, load_support
 from xcal.datasets.benchmarks import parse_hdf5, parse_table
 
 
 @pytest.mark.parametrize(
-    ("load", "rows", "features", "censored", "zeros"),
-    [(load_metabric, 1904, 9, 801, 1), (load_support, 8873, 14, 2837, 0)],
+    ("load", "rows", "features", "censored", "zeros", "unit"),
+    [(load_metabric, 1904, 9, 801, 1, "months"), (load_support, 8873, 14, 2837, 0, "days")],
 )
-def test_tables(real_data, load, rows, features, censored, zeros):
+def test_tables(real_data, load, rows, features, censored, zeros, unit):
     table = load(real_data("benchmarks"))
     assert table.x.shape == (rows, features)
     assert table.feature_names == tuple(f"x{i}" for i in range(features))
@@ -20,7 +21,10 @@ def test_tables(real_data, load, rows, features, censored, zeros):
     assert np.isfinite(table.x).all()
     assert (table.time >= 0).all()
     assert (table.time == 0).sum() == zeros
-    assert repr(table) == f"SurvivalTable({table.name}: {rows} rows of {features} features, {censored} censored)"
+    assert table.time_unit == unit
+    told = f"SurvivalData({table.name}: {rows} rows of {features} features, {censored} censored, time from "
+    assert repr(table).startswith(told)
+    assert repr(table).endswith(f" {unit})")
 
 
 def test_the_published_form_gives_the_same_table(real_data):
@@ -41,7 +45,7 @@ def test_the_published_form_gives_the_same_table(real_data):
 
 def toy(n, events):
     event = np.arange(n) < events
-    return SurvivalTable("toy", ("x0",), np.zeros((n, 1), np.float32), np.ones(n), event)
+    return SurvivalData(np.zeros((n, 1), np.float32), np.ones(n), event)
 
 
 @pytest.mark.parametrize(("n", "events", "k"), [(20, 10, 5), (23, 7, 5), (11, 0, 3), (10, 10, 10), (1000, 333, 7)])

@@ -38,28 +38,28 @@ def test_features_are_normal_with_variance_ten(uncensored):
 
 def test_log_mean_is_linear_with_weights_within_a_tenth(uncensored):
     split = uncensored.train
-    weights, residual, *_ = np.linalg.lstsq(split.x.astype(float), np.log(split.mean), rcond=None)
+    weights, residual, *_ = np.linalg.lstsq(split.x.astype(float), np.log(split.extra["mean"]), rcond=None)
     assert residual < 1e-12
     assert np.abs(weights).max() < 0.1
     assert np.abs(weights).max() > 0.07  # the largest of 32 uniform draws: below with probability .7**32
     other, *_ = np.linalg.lstsq(
-        uncensored.test.x.astype(float), np.log(uncensored.test.mean), rcond=None
+        uncensored.test.x.astype(float), np.log(uncensored.test.extra["mean"]), rcond=None
     )  # the weights are what the splits share
     np.testing.assert_allclose(weights, other, atol=1e-9)
 
 
 def test_times_have_the_stated_mean_and_variance(uncensored):
     split = uncensored.train
-    error = split.time - split.mean
+    error = split.time - split.extra["mean"]
     assert abs(error.mean()) < 4 * np.sqrt(1e-3 / len(split))
     # The kurtosis of a gamma is 3 + 6 / shape: rows of small mean make the variance's own error larger.
-    kurtosis = np.mean(3 + 6e-3 / split.mean**2)
+    kurtosis = np.mean(3 + 6e-3 / split.extra["mean"] ** 2)
     assert abs(np.mean(error**2) - 1e-3) < 4 * 1e-3 * np.sqrt((kurtosis - 1) / len(split))
 
 
 def test_times_are_gamma(uncensored):
     split = uncensored.test
-    u = stats.gamma.cdf(split.time, a=split.mean**2 / 1e-3, scale=1e-3 / split.mean)
+    u = stats.gamma.cdf(split.time, a=split.extra["mean"] ** 2 / 1e-3, scale=1e-3 / split.extra["mean"])
     assert stats.kstest(u, "uniform").pvalue > 1e-3
 
 
@@ -77,7 +77,7 @@ def test_censoring_is_drawn_likewise_with_other_weights(censored):
     split = censored.train
     rows = ~split.event & (split.time > 0.5)  # where log-time is close to the log-mean
     weights, *_ = np.linalg.lstsq(split.x[rows].astype(float), np.log(split.time[rows]), rcond=None)
-    failure, *_ = np.linalg.lstsq(split.x.astype(float), np.log(split.mean), rcond=None)
+    failure, *_ = np.linalg.lstsq(split.x.astype(float), np.log(split.extra["mean"]), rcond=None)
     assert np.abs(weights).max() < 0.11
     assert np.abs(weights - failure).max() > 0.05
 
@@ -108,10 +108,10 @@ def test_splits_are_independent_streams():
 def test_bias_as_published_scales_all_means_alike():
     plain, biased = (load_gamma(censored=False, n=SMALL, seed=0, bias=bias) for bias in (False, True))
     np.testing.assert_array_equal(plain.train.x, biased.train.x)
-    shift = np.log(biased.train.mean / plain.train.mean)
+    shift = np.log(biased.train.extra["mean"] / plain.train.extra["mean"])
     assert 0 < abs(shift[0]) < 0.1
     np.testing.assert_allclose(shift, shift[0], atol=1e-9)
-    np.testing.assert_allclose(np.log(biased.test.mean / plain.test.mean), shift[0], atol=1e-9)
+    np.testing.assert_allclose(np.log(biased.test.extra["mean"] / plain.test.extra["mean"]), shift[0], atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_sizes_and_pixels(censored):
     # Well-known figures of the training images, and counts of their digits.
     assert censored.train.x.mean(dtype=float) == pytest.approx(0.13066, abs=1e-5)
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(censored.train.label).tolist() == counts
-    both = np.bincount(censored.validation.label) + np.bincount(censored.test.label)
+    assert np.bincount(censored.train.groups).tolist() == counts
+    both = np.bincount(censored.validation.groups) + np.bincount(censored.test.groups)
     assert both.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
@@ -82,9 +82,9 @@ def test_mean_time_of_each_digit(uncensored):
     for split in uncensored.splits.values():
         assert split.event.all()
         for digit, risk in RISK.items():
-            time = split.time[split.label == digit]
+            time = split.time[split.groups == digit]
             assert abs(time.mean() - risk) < 5 * np.sqrt(1e-3 / len(time))
-            assert (split.mean[split.label == digit] == risk).all()
+            assert (split.extra["mean"][split.groups == digit] == risk).all()
 
 
 def test_censoring_lies_within_the_bounds_of_its_split(censored, uncensored):
@@ -105,7 +105,7 @@ def test_seed_decides_times_and_halves(censored, real_data):
     other = load_survival_mnist(censored=True, seed=1, data_dir=real_data("mnist"))
     np.testing.assert_array_equal(other.train.x, censored.train.x)
     assert not (other.train.time == censored.train.time).any()
-    assert not np.array_equal(other.test.label, censored.test.label)
+    assert not np.array_equal(other.test.groups, censored.test.groups)
     again = load_survival_mnist(censored=True, seed=0, data_dir=real_data("mnist"))
     np.testing.assert_array_equal(again.test.x, censored.test.x)
     np.testing.assert_array_equal(again.test.time, censored.test.time)

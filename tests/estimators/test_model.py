@@ -12,11 +12,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 from tests.estimators.simulate import survival_rows
-from xcal import Surv, concordance_index, d_calibration
+from xcal import Surv, SurvivalData, concordance_index, d_calibration
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.fitted import in_own_memory
 from xcal.estimators.fitting import _floor
-from xcal.estimators.inputs import Table, split_table
 from xcal.estimators.scaling import time_edges
 from xcal.metrics import kaplan_meier
 
@@ -232,8 +231,8 @@ def test_weights():
 
 def test_the_split_keeps_the_share_of_events_and_every_row_once():
     time, event = DATA.y["time"], DATA.y["event"]
-    table = Table(np.arange(300.0)[:, None], time, event)
-    train, validation = split_table(table, 0.2, seed=0)
+    table = SurvivalData(np.arange(300.0)[:, None], time, event)
+    train, validation = table.split((0.8, 0.2), seed=0)
     assert sorted([*train.x[:, 0], *validation.x[:, 0]]) == list(range(300))
     assert validation.event.sum() == round(0.2 * event.sum())
     assert (~validation.event).sum() == round(0.2 * (~event).sum())
@@ -257,7 +256,9 @@ class TestNoise:
     """What is subtracted from D-calibration when epochs are compared, and when it means nothing."""
 
     def rows(self, time, weights=None):
-        return Table(np.zeros((len(time), 1)), np.asarray(time, dtype=float), np.ones(len(time), dtype=bool), weights)
+        return SurvivalData(
+            np.zeros((len(time), 1)), np.asarray(time, dtype=float), np.ones(len(time), dtype=bool), weights
+        )
 
     @pytest.mark.parametrize("weighted", [False, True])
     def test_a_perfect_model_is_rarely_above_it(self, weighted):
@@ -357,7 +358,7 @@ def test_a_fit_needs_no_gradients_of_its_caller(switch):
 
 class TestTimeEdges:
     def rows(self, time, event):
-        return Table(np.zeros((len(time), 1)), np.asarray(time, dtype=float), np.asarray(event, dtype=bool))
+        return SurvivalData(np.zeros((len(time), 1)), np.asarray(time, dtype=float), np.asarray(event, dtype=bool))
 
     def test_they_go_from_zero_to_beyond_the_last_time(self):
         rows = self.rows(DATA.y["time"], DATA.y["event"])

@@ -162,9 +162,9 @@ def test_plot(path, lambdas, seeds):
     ax = shown.plot()
     labels = [text.get_text() for text in ax.texts]
     assert [f"λ = {lam:g}" for lam in shown.summary().index] == [label for label in labels if label.startswith("λ")]
-    assert ax.get_yscale() == "log"
+    assert ax.get_xscale() == "log"
     points = ax.lines[0].get_xydata()
-    np.testing.assert_allclose(points, shown.summary()[["concordance", "dcal"]].to_numpy())
+    np.testing.assert_allclose(points, shown.summary()[["dcal", "concordance"]].to_numpy())
     assert shown.plot(ax=ax) is ax
     plt.close("all")
 

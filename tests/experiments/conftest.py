@@ -12,7 +12,7 @@ lambdas = [0, 10]
 seeds = [0, 1]
 calibration_bins = 20
 time_bins = 10
-group = "{group}"
+job = "{job}"
 
 [data]
 name = "gamma"
@@ -31,25 +31,25 @@ test_rows = 250
 
 [variants.corrected]
 
-[[rows]]
+[[models]]
 name = "lognormal-nll"
 label = "Log-normal"
-model = "lognormal"
+distribution = "lognormal"
 network = "mlp"
 hidden = [16]
 
-[[rows]]
+[[models]]
 name = "categorical-ni"
 label = "Categorical"
-model = "categorical"
+distribution = "categorical"
 interpolation = "step"
 network = "mlp"
 hidden = [16]
 
-[[rows]]
+[[models]]
 name = "mtlr-i"
 label = "MTLR"
-model = "mtlr"
+distribution = "mtlr"
 interpolation = "linear"
 network = "linear"
 """
@@ -59,8 +59,8 @@ network = "linear"
 def small(tmp_path):
     """A function that writes a small spec, changed by (old, new) pairs of text, and returns its path."""
 
-    def write(*changes, kind="path", group="row", name="small.toml"):
-        text = SMALL.format(kind=kind, group=group)
+    def write(*changes, kind="path", job="model", name="small.toml"):
+        text = SMALL.format(kind=kind, job=job)
         for old, new in changes:
             assert old in text
             text = text.replace(old, new)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,17 @@ RECORD = Record(
     table="small",
     variant="as-published",
     penalty="paper",
-    row="mtlr-i",
+    model="mtlr-i",
     lam=10.0,
     seed=0,
     spec_hash="a",
     data_hash="b",
     epochs=2,
     best_epoch=1,
-    figures={"nll": 0.1 + 0.2, "dcal": math.inf},
+    metrics={"nll": 0.1 + 0.2, "dcal": math.inf},
     validation={"objective": 1e-300, "dcal": math.nan},
 )
+IN_JOB = replace(RECORD, seed=1, job_lambdas=(0.0, 10.0), job_seeds=(0, 1))
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_records_come_back_to_the_last_bit(file):
     records, corrupt = file.read()
     assert not corrupt
     found = records[RECORD.key]
-    assert found.figures == RECORD.figures
+    assert found.metrics == RECORD.metrics
     assert math.isnan(found.validation["dcal"])
     assert replace(found, validation=RECORD.validation) == RECORD
 
@@ -188,7 +189,7 @@ VALUES = st.recursive(
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(name=st.sampled_from([f.name for f in fields(Record)]), value=VALUES)
+@given(name=st.sampled_from(sorted(set(json.loads(IN_JOB.line())) - {"check"})), value=VALUES)
 def test_a_forged_value_is_a_corrupt_line_or_a_record_that_can_be_written(name, value):
     try:
         record = _parse(forged(**{name: value}))
@@ -198,14 +199,13 @@ def test_a_forged_value_is_a_corrupt_line_or_a_record_that_can_be_written(name, 
     assert _parse(record.line().encode()).line() == record.line()
 
 
-def test_the_group_is_kept_and_a_record_without_one_has_no_word_of_it(file):
-    grouped = replace(RECORD, seed=1, group_lambdas=(0.0, 10.0), group_seeds=(0, 1))
-    file.add([RECORD, grouped])
+def test_the_job_is_kept_and_a_record_without_one_has_no_word_of_it(file):
+    file.add([RECORD, IN_JOB])
     records, corrupt = file.read()
     assert not corrupt
-    assert records[grouped.key].group_lambdas == (0.0, 10.0)
-    assert records[grouped.key].group_seeds == (0, 1)
-    assert records[RECORD.key].group_seeds == ()
+    assert records[IN_JOB.key].job_lambdas == (0.0, 10.0)
+    assert records[IN_JOB.key].job_seeds == (0, 1)
+    assert records[RECORD.key].job_seeds == ()
     first, second = (json.loads(line) for line in file.path.read_text().splitlines())
     assert "group_seeds" not in first
     assert second["group_seeds"] == [0, 1]

@@ -12,20 +12,20 @@ import pytest
 import torch
 
 from xcal.experiments import RecordFile, compare, load_spec, reproduce
-from xcal.experiments.groups import Group, missing_groups
-from xcal.experiments.render import as_json, markdown
+from xcal.experiments.jobs import Job, unfinished_jobs
+from xcal.report.tables import as_json, markdown
 
 from .conftest import SMALL
 
-# Runs a table on the CPU and dies, as by a power cut: before or after the records of a group get their place, or while
-# a group is trained.
+# Runs a table on the CPU and dies, as by a power cut: before or after the records of a job get their place, or while
+# a job is trained.
 SCRIPT = """
 import os, signal, sys
-from xcal.experiments import progress, reproduce
+from xcal.experiments import progress_bar, reproduce
 
 path, results, when = sys.argv[1:]
 written = 0
-replace, epoch = os.replace, progress.Bar.epoch
+replace, epoch = os.replace, progress_bar.ProgressBar.epoch
 
 def die_if(moment):
     if moment == when:
@@ -42,16 +42,16 @@ def train_and_die(bar, report):
     die_if(f"during {bar.number}")
     epoch(bar, report)
 
-os.replace, progress.Bar.epoch = replace_and_die, train_and_die
+os.replace, progress_bar.ProgressBar.epoch = replace_and_die, train_and_die
 reproduce(path, results=results, device="cpu")
 """
 
 
-def figures(path):
-    """Figures of every record of a file, by key."""
+def metrics(path):
+    """Metrics of every record of a file, by key."""
     records, corrupt = RecordFile(path).read()
     assert not corrupt
-    return {key: (r.figures, r.validation, r.recalibrated, r.best_epoch) for key, r in records.items()}
+    return {key: (r.metrics, r.validation, r.recalibrated, r.best_epoch) for key, r in records.items()}
 
 
 def run_and_die(path, results, kill):
@@ -66,7 +66,7 @@ def run_and_die(path, results, kill):
 def uninterrupted(tmp_path_factory):
     """The file of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    (folder / "small.toml").write_text(SMALL.format(kind="path", group="row"))
+    (folder / "small.toml").write_text(SMALL.format(kind="path", job="model"))
     summary = reproduce(folder / "small.toml", results=folder, device="cpu")
     assert (summary.trained, summary.kept, summary.missing) == (12, 0, 0)
     return summary.path
@@ -74,17 +74,17 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.fixture
 def whole(uninterrupted):
-    """Figures of an uninterrupted run."""
-    return figures(uninterrupted)
+    """Metrics of an uninterrupted run."""
+    return metrics(uninterrupted)
 
 
 @pytest.mark.parametrize(("kill", "kept"), [("after 1", 4), ("before 2", 4), ("during 2", 4)])
-def test_a_killed_run_loses_the_group_in_flight_and_ends_up_the_same(small, tmp_path, whole, kill, kept):
+def test_a_killed_run_loses_the_job_in_flight_and_ends_up_the_same(small, tmp_path, whole, kill, kept):
     path = small()
     run_and_die(path, tmp_path / "cut", kill)
     summary = reproduce(path, results=tmp_path / "cut", device="cpu")
     assert (summary.trained, summary.kept, summary.missing, summary.corrupt) == (12 - kept, kept, 0, ())
-    assert figures(summary.path) == whole
+    assert metrics(summary.path) == whole
 
 
 def test_a_second_run_does_nothing(small, uninterrupted):
@@ -104,8 +104,8 @@ def test_a_corrupt_record_is_reported_and_done_again(small, tmp_path, uninterrup
     summary = reproduce(path, results=tmp_path / "whole", device="cpu")
     assert (summary.trained, summary.kept, summary.trained_beside) == (1, 11, 3)
     assert [corrupt.line for corrupt in summary.corrupt] == [6]
-    # It was trained beside the same models as before, so it is the record that was lost, to the last digit.
-    assert figures(file) == whole
+    # It was trained beside the same runs as before, so it is the record that was lost, to the last digit.
+    assert metrics(file) == whole
     # The others are the lines that they were: a new date would be another one.
     healed = file.read_text().splitlines()
     old = uninterrupted.read_text().splitlines()
@@ -115,8 +115,8 @@ def test_a_corrupt_record_is_reported_and_done_again(small, tmp_path, uninterrup
 def test_every_lost_line_comes_back_as_it_was(tmp_path):
     """With epochs enough for the paper's penalty to make something of a last digit."""
     path = tmp_path / "small.toml"
-    path.write_text(SMALL.format(kind="path", group="row").replace("epochs = 2", "epochs = 30"))
-    only = {"rows": ["categorical-ni"], "device": "cpu"}
+    path.write_text(SMALL.format(kind="path", job="model").replace("epochs = 2", "epochs = 30"))
+    only = {"models": ["categorical-ni"], "device": "cpu"}
     whole = reproduce(path, results=tmp_path / "whole", **only).path
     lines = whole.read_bytes().splitlines(keepends=True)
     for lost in range(len(lines)):
@@ -129,48 +129,48 @@ def test_every_lost_line_comes_back_as_it_was(tmp_path):
         for key, record in healed.items():
             # Rows at another place in memory may round otherwise when they are measured. Trained alone, a run with
             # lambda = 10 is 5e-4 and more off.
-            assert record.figures == pytest.approx(before[key].figures, rel=1e-5)
+            assert record.metrics == pytest.approx(before[key].metrics, rel=1e-5)
 
 
-def test_a_record_names_the_models_that_were_trained_beside_it(small, tmp_path):
+def test_a_record_names_the_runs_that_were_trained_beside_it(small, tmp_path):
     path = small()
-    part = reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"], lambdas=[10], seeds=[1])
+    part = reproduce(path, results=tmp_path, device="cpu", models=["mtlr-i"], lambdas=[10], seeds=[1])
     first = part.path.read_text()
-    reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"])
+    reproduce(path, results=tmp_path, device="cpu", models=["mtlr-i"])
     records = RecordFile(part.path).read()[0].values()
-    groups = {(r.lam, r.seed): (r.group_lambdas, r.group_seeds) for r in records}
-    assert groups.pop((10.0, 1)) == ((10.0,), (1,))
-    assert set(groups.values()) == {((0.0, 10.0), (0, 1))}
+    jobs = {(r.lam, r.seed): (r.job_lambdas, r.job_seeds) for r in records}
+    assert jobs.pop((10.0, 1)) == ((10.0,), (1,))
+    assert set(jobs.values()) == {((0.0, 10.0), (0, 1))}
     # The record that was there is the line that was there.
     assert first in part.path.read_text()
-    assert compare(path, results=tmp_path).other_groups == 1
+    assert compare(path, results=tmp_path).other_jobs == 1
     text = markdown(compare(path, results=tmp_path))
-    assert "1 of 4 records were trained beside other models than those of the table" in text
+    assert "1 of 4 records were trained beside other runs than those of the table" in text
     assert json.loads(as_json(compare(path, results=tmp_path)))["other_groups"] == 1
 
 
-def test_nothing_is_said_of_groups_that_are_the_tables_own_or_not_known(small, tmp_path, uninterrupted):
+def test_nothing_is_said_of_jobs_that_are_the_tables_own_or_not_known(small, tmp_path, uninterrupted):
     found = compare(small(), results=uninterrupted.parents[1])
-    assert found.other_groups == 0
-    assert "trained beside other models" not in markdown(found)
-    # Records of before the group was kept.
+    assert found.other_jobs == 0
+    assert "trained beside other runs" not in markdown(found)
+    # Records of before the job was kept.
     file = RecordFile(tmp_path / "small" / uninterrupted.name)
-    old = [replace(r, group_lambdas=(), group_seeds=()) for r in RecordFile(uninterrupted).read()[0].values()]
+    old = [replace(r, job_lambdas=(), job_seeds=()) for r in RecordFile(uninterrupted).read()[0].values()]
     file.add(old)
-    assert compare(small(), results=tmp_path).other_groups == 0
+    assert compare(small(), results=tmp_path).other_jobs == 0
 
 
 def test_parts_of_a_table_add_up(small, tmp_path):
     path = small()
-    first = reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"], lambdas=[10], seeds=[1])
+    first = reproduce(path, results=tmp_path, device="cpu", models=["mtlr-i"], lambdas=[10], seeds=[1])
     assert (first.trained, first.missing) == (1, 0)
-    second = reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"])
+    second = reproduce(path, results=tmp_path, device="cpu", models=["mtlr-i"])
     assert (second.trained, second.kept) == (3, 1)
 
 
 def test_trials_variants_and_penalties_have_files_of_their_own(small, tmp_path):
     path = small()
-    only = {"rows": ["mtlr-i"], "seeds": [0], "results": tmp_path, "device": "cpu"}
+    only = {"models": ["mtlr-i"], "seeds": [0], "results": tmp_path, "device": "cpu"}
     reproduce(path, **only)
     reproduce(path, **only, epochs=1)
     reproduce(path, **only, penalty="ours")
@@ -188,14 +188,14 @@ def test_trials_variants_and_penalties_have_files_of_their_own(small, tmp_path):
     ours = RecordFile(tmp_path / "small" / "as-published.ours.jsonl").read()[0].values()
     annealed = RecordFile(tmp_path / "small" / "as-published.annealed.jsonl").read()[0].values()
     # Without a penalty its form does not matter; with one it does.
-    by_lam = [{r.lam: r.figures["nll"] for r in records} for records in (published, ours, annealed)]
+    by_lam = [{r.lam: r.metrics["nll"] for r in records} for records in (published, ours, annealed)]
     assert len({found[0.0] for found in by_lam}) == 1
     assert len({found[10.0] for found in by_lam}) == 3
 
 
 def test_records_made_on_other_rows_are_replaced(small, tmp_path):
     path = small()
-    only = {"rows": ["mtlr-i"], "results": tmp_path, "device": "cpu"}
+    only = {"models": ["mtlr-i"], "results": tmp_path, "device": "cpu"}
     reproduce(path, **only, seeds=[0])
     file = RecordFile(tmp_path / "small" / "as-published.paper.jsonl")
     records, _ = file.read()
@@ -205,10 +205,10 @@ def test_records_made_on_other_rows_are_replaced(small, tmp_path):
     assert (summary.trained, summary.kept, summary.other_data) == (4, 0, 2)
 
 
-def test_an_interruption_keeps_finished_groups(small, tmp_path, monkeypatch):
-    from xcal.experiments import runner
+def test_an_interruption_keeps_finished_jobs(small, tmp_path, monkeypatch):
+    from xcal.experiments import job_records
 
-    path, train = small(), runner.fit_path
+    path, train = small(), job_records.fit_path
     calls = []
 
     def interrupted(*arguments, **options):
@@ -217,7 +217,7 @@ def test_an_interruption_keeps_finished_groups(small, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return train(*arguments, **options)
 
-    monkeypatch.setattr(runner, "fit_path", interrupted)
+    monkeypatch.setattr(job_records, "fit_path", interrupted)
     summary = reproduce(path, results=tmp_path, device="cpu")
     assert summary.interrupted
     assert (summary.trained, summary.missing) == (4, 8)
@@ -226,51 +226,54 @@ def test_an_interruption_keeps_finished_groups(small, tmp_path, monkeypatch):
 
 
 def test_a_path_that_was_cut_short_is_no_record(small, tmp_path, monkeypatch):
-    from xcal.experiments import runner
+    from xcal.experiments import job_records
 
-    train = runner.fit_path
-    monkeypatch.setattr(runner, "fit_path", lambda *a, **k: replace(train(*a, **k), interrupted=True))
+    train = job_records.fit_path
+    monkeypatch.setattr(job_records, "fit_path", lambda *a, **k: replace(train(*a, **k), interrupted=True))
     summary = reproduce(small(), results=tmp_path, device="cpu")
     assert (summary.interrupted, summary.trained, summary.missing) == (True, 0, 12)
 
 
-def test_groups_with_something_missing_are_trained_whole(small):
+def test_jobs_with_something_missing_are_trained_whole(small):
     spec = load_spec(small())
-    row, other = spec.rows[0], spec.rows[2]
-    whole = Group(row, (0.0, 10.0), (0, 1))
-    for missing in ([(row, 0.0, 0)], [(row, 10.0, 1), (row, 0.0, 0)]):
-        assert missing_groups(spec, missing) == [whole]
-    assert missing_groups(spec, [(other, 10.0, 1), (row, 0.0, 0)]) == [whole, Group(other, (0.0, 10.0), (0, 1))]
-    assert missing_groups(spec, []) == []
-    alone = load_spec(small(group="run"))
-    row = alone.rows[0]
-    assert missing_groups(alone, [(row, 0.0, 0), (row, 0.0, 1)]) == [Group(row, (0.0,), (0,)), Group(row, (0.0,), (1,))]
+    model, other = spec.models[0], spec.models[2]
+    whole = Job(model, (0.0, 10.0), (0, 1))
+    for missing in ([(model, 0.0, 0)], [(model, 10.0, 1), (model, 0.0, 0)]):
+        assert unfinished_jobs(spec, missing) == [whole]
+    assert unfinished_jobs(spec, [(other, 10.0, 1), (model, 0.0, 0)]) == [whole, Job(other, (0.0, 10.0), (0, 1))]
+    assert unfinished_jobs(spec, []) == []
+    alone = load_spec(small(job="run"))
+    model = alone.models[0]
+    assert unfinished_jobs(alone, [(model, 0.0, 0), (model, 0.0, 1)]) == [
+        Job(model, (0.0,), (0,)),
+        Job(model, (0.0,), (1,)),
+    ]
     # Seeds that have rows of their own cannot be trained together.
     each = load_spec(small(("seed = 0", "seed = 0\nper_seed = true")))
-    row = each.rows[0]
-    assert missing_groups(each, [(row, 0.0, 1)]) == [Group(row, (0.0, 10.0), (1,))]
-    assert [group.seeds for group in missing_groups(each, [(row, 0.0, 0), (row, 10.0, 1)])] == [(0,), (1,)]
+    model = each.models[0]
+    assert unfinished_jobs(each, [(model, 0.0, 1)]) == [Job(model, (0.0, 10.0), (1,))]
+    assert [job.seeds for job in unfinished_jobs(each, [(model, 0.0, 0), (model, 10.0, 1)])] == [(0,), (1,)]
 
 
 def test_seeds_with_their_own_rows(small, tmp_path):
     path = small(("seed = 0", "seed = 5\nper_seed = true"))
-    summary = reproduce(path, results=tmp_path, device="cpu", rows=["mtlr-i"])
+    summary = reproduce(path, results=tmp_path, device="cpu", models=["mtlr-i"])
     records = RecordFile(summary.path).read()[0].values()
     hashes = {r.seed: r.data_hash for r in records}
     assert hashes[0] != hashes[1]
 
 
-def test_infinite_figures_have_no_spread(small, tmp_path, uninterrupted):
+def test_infinite_metrics_have_no_spread(small, tmp_path, uninterrupted):
     file = RecordFile(tmp_path / "small" / uninterrupted.name)
     records = RecordFile(uninterrupted).read()[0].values()
-    file.add(replace(r, figures=r.figures | {"nll": math.inf}) for r in records)
+    file.add(replace(r, metrics=r.metrics | {"nll": math.inf}) for r in records)
     cell = compare(small(), results=tmp_path).cell("mtlr-i", 10.0, "nll")
     assert (cell.ours, cell.mark) == (math.inf, "worse")
     assert math.isnan(cell.spread)
 
 
 def test_a_record_says_where_it_comes_from(small, tmp_path):
-    summary = reproduce(small(), results=tmp_path, device="cpu", rows=["categorical-ni"], seeds=[0])
+    summary = reproduce(small(), results=tmp_path, device="cpu", models=["categorical-ni"], seeds=[0])
     record = json.loads(summary.path.read_text().splitlines()[0])
     assert record["versions"]["torch"] == torch.__version__
     assert record["device"] == "cpu"
@@ -287,7 +290,7 @@ def test_a_record_says_where_it_comes_from(small, tmp_path):
         ({"variant": "correct"}, "variant: expected as-published or corrected, got 'correct'"),
         ({"penalty": "mine"}, "penalty: expected paper or ours or annealed, got 'mine'"),
         ({"device": "tpu9"}, "device: expected a device of this machine"),
-        ({"rows": ["nothing"]}, "rows: expected some of"),
+        ({"models": ["nothing"]}, "models: expected some of"),
         ({"epochs": 0}, "epochs: expected an integer of 1 or more"),
     ],
 )
@@ -306,3 +309,13 @@ def test_results_that_cannot_be_written_are_said_before_training(small, tmp_path
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(OSError, match="results: expected a folder that can be written"):
         reproduce(small(), results=tmp_path / "results", device="cpu")
+
+
+def test_the_earlier_name_of_models_warns(small, tmp_path):
+    options = {"results": tmp_path, "device": "cpu", "seeds": [0]}
+    with pytest.warns(FutureWarning, match="the argument 'rows' is now 'models'"):
+        summary = reproduce(small(), rows=["mtlr-i"], **options)
+    assert summary.trained == 2
+    assert reproduce(small(), models=["mtlr-i"], **options).kept == 2
+    with pytest.raises(ValueError, match="rows: expected nothing beside models"):
+        reproduce(small(), rows=["mtlr-i"], models=["mtlr-i"], **options)

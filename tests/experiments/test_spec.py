@@ -6,9 +6,9 @@ import pytest
 
 from xcal.calibration import SoftBins
 from xcal.experiments import load_spec, reproduce, table_names
-from xcal.experiments.comparison import METRICS
 from xcal.experiments.models import make_network
-from xcal.experiments.paper import paper_figures
+from xcal.experiments.paper_comparison import METRICS
+from xcal.experiments.paper_values import paper_values
 from xcal.experiments.spec import VariantSpec, soft_bins
 
 from .conftest import SMALL
@@ -35,13 +35,13 @@ def test_every_table_of_the_issue_is_there():
 def test_every_cell_has_its_figure_in_the_paper_and_the_other_way_round(table):
     spec = load_spec(table)
     assert len(spec.seeds) == 3
-    cells = {(row.name, lam, m) for row in spec.rows for lam in spec.lambdas for m in METRICS[spec.kind]}
-    assert cells == set(paper_figures(spec.paper))
+    cells = {(model.name, lam, m) for model in spec.models for lam in spec.lambdas for m in METRICS[spec.kind]}
+    assert cells == set(paper_values(spec.paper))
 
 
 # The appendix on experimental details.
 @pytest.mark.parametrize(
-    ("table", "epochs", "batch", "rate", "decay", "bins", "time_bins", "rows"),
+    ("table", "epochs", "batch", "rate", "decay", "bins", "time_bins", "models"),
     [
         ("gamma-censored", 100, 1000, 1e-3, 0, 20, 50, 6),
         ("gamma-uncensored", 100, 1000, 1e-3, 0, 20, 50, 6),
@@ -50,12 +50,12 @@ def test_every_cell_has_its_figure_in_the_paper_and_the_other_way_round(table):
         ("glioma", 10_000, 1201, 1e-2, 0, 10, 20, 7),
     ],
 )
-def test_the_settings_are_those_of_the_appendix(table, epochs, batch, rate, decay, bins, time_bins, rows):
+def test_the_settings_are_those_of_the_appendix(table, epochs, batch, rate, decay, bins, time_bins, models):
     spec = load_spec(table)
     training = spec.training
     assert (training.epochs, training.batch_size, training.learning_rate) == (epochs, batch, rate)
     assert (training.weight_decay, spec.calibration_bins, spec.time_bins) == (decay, bins, time_bins)
-    assert len(spec.rows) == rows
+    assert len(spec.models) == models
     assert spec.lambdas == LAMBDAS
 
 
@@ -64,14 +64,14 @@ def test_the_network_of_the_published_code_is_all_that_changes(table):
     text, code = load_spec(table), load_spec(f"{table}-code")
     assert replace(code.training, compile=False) == text.training
     assert (text.data, text.lambdas) == (code.data, code.lambdas)
-    for one, other in zip(text.rows, code.rows, strict=True):
+    for one, other in zip(text.models, code.models, strict=True):
         assert (one.network, other.network) == ("cnn", "published-cnn")
         assert replace(other, network="cnn", hidden=one.hidden, released_dropout=True) == one
 
 
 def test_dropout_of_mnist_is_that_of_the_appendix():
     dropout = {
-        table: {row.model: row.dropout for row in load_spec(f"mnist-{table}").rows}
+        table: {model.distribution: model.dropout for model in load_spec(f"mnist-{table}").models}
         for table in ("censored", "uncensored")
     }
     assert dropout["censored"] == {"categorical": 0.1, "mtlr": 0.2, "lognormal": 0.1}
@@ -80,18 +80,18 @@ def test_dropout_of_mnist_is_that_of_the_appendix():
 
 def test_mnist_drops_whole_channels_as_the_released_layers_do():
     for table in ("censored", "uncensored"):
-        for row in load_spec(f"mnist-{table}").rows:
-            network = make_network(row, VariantSpec(), (1, 28, 28), 3)()
+        for model in load_spec(f"mnist-{table}").models:
+            network = make_network(model, VariantSpec(), (1, 28, 28), 3)()
             kinds = {type(module).__name__ for module in network.modules() if "Dropout" in type(module).__name__}
             # The linear head of MTLR has nothing to drop.
-            assert kinds == ({"Dropout2d", "Dropout"} if row.hidden else {"Dropout2d"})
+            assert kinds == ({"Dropout2d", "Dropout"} if model.hidden else {"Dropout2d"})
 
 
 def test_penalties():
-    row = load_spec("gamma-censored").rows[0]
-    assert soft_bins("paper", row) == SoftBins("product", gamma=1e4, censored="soft")
-    assert soft_bins("ours", row) == SoftBins("partition", temperature=0.5, censored="exact")
-    gammas = [soft_bins("paper", row).gamma for row in load_spec("gamma-choice").rows]
+    model = load_spec("gamma-censored").models[0]
+    assert soft_bins("paper", model) == SoftBins("product", gamma=1e4, censored="soft")
+    assert soft_bins("ours", model) == SoftBins("partition", temperature=0.5, censored="exact")
+    gammas = [soft_bins("paper", model).gamma for model in load_spec("gamma-choice").models]
     assert gammas == [10, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 5e7]
 
 
@@ -105,13 +105,16 @@ def test_penalties():
         (("title =", "titel ="), "expected one of the keys table, kind, .*got 'titel'"),
         (("bias = true", "biass = true"), "variants.as-published: expected one of the keys bias, .*got 'biass'"),
         (("[variants.corrected]", "[variants.correct]"), "variants: expected one of the keys .*got 'correct'"),
-        (('model = "mtlr"', 'model = "mltr"'), r"rows\[2\].model: expected 'lognormal' or .*got 'mltr'"),
+        (
+            ('distribution = "mtlr"', 'distribution = "mltr"'),
+            r"models\[2\].distribution: expected 'lognormal' or .*got 'mltr'",
+        ),
         (('interpolation = "step"\n', ""), "interpolation: expected step or linear for a discrete model"),
         (("hidden = [16]", "hidden = 16"), "hidden: expected a list, got 16"),
         (("lambdas = [0, 10]", "lambdas = [0, -1]"), "lambdas: expected different numbers, zero or larger"),
         (("seeds = [0, 1]", "seeds = [1, 1]"), "seeds: expected different seeds"),
         (("n = [600, 300, 400]", "n = [600, 300]"), "data.n: expected three numbers of rows"),
-        (('name = "mtlr-i"', 'name = "categorical-ni"'), "rows: expected rows of different names"),
+        (('name = "mtlr-i"', 'name = "categorical-ni"'), "models: expected models of different names"),
         (("seed = 0", "seed = "), "expected a TOML file, got one that cannot be read"),
     ],
 )
@@ -133,24 +136,33 @@ def test_a_spec_with_a_mistake_is_one_clear_error(small, change, message):
         (('table = "small"', r'table = "a\n"'), "table: expected a name"),
         (("test_rows = 250", "test_rows = 0"), r"variants\.as-published\.test_rows: expected a whole number of 1 or"),
         (("test_rows = 250", "test_rows = -5"), r"variants\.as-published\.test_rows: expected a whole number of 1 or"),
-        (('network = "linear"', 'network = "cnn"'), r"rows\[2\]\.network: expected one for the gamma data .*got 'cnn'"),
-        (('network = "linear"', 'network = "published-cnn"'), r"rows\[2\]\.network: expected one for the gamma data"),
-        (('network = "linear"', 'network = "aft"'), r"rows\[2\]\.network: expected another one: 'aft' is a regression"),
-        (('network = "linear"', 'network = "linear"\nhidden = [3]'), r"rows\[2\]\.network: .*'linear', which has none"),
+        (
+            ('network = "linear"', 'network = "cnn"'),
+            r"models\[2\]\.network: expected one for the gamma data .*got 'cnn'",
+        ),
+        (('network = "linear"', 'network = "published-cnn"'), r"models\[2\]\.network: expected one for the gamma data"),
+        (
+            ('network = "linear"', 'network = "aft"'),
+            r"models\[2\]\.network: expected another one: 'aft' is a regression",
+        ),
+        (
+            ('network = "linear"', 'network = "linear"\nhidden = [3]'),
+            r"models\[2\]\.network: .*'linear', which has none",
+        ),
         (
             ('network = "linear"', 'network = "linear"\ngamma = 0.0'),
-            r"rows\[2\]\.gamma: expected a finite number above 0",
+            r"models\[2\]\.gamma: expected a finite number above 0",
         ),
-        (('network = "linear"', 'network = "linear"\ngamma = nan'), r"rows\[2\]\.gamma: expected a finite number"),
+        (('network = "linear"', 'network = "linear"\ngamma = nan'), r"models\[2\]\.gamma: expected a finite number"),
         (
             ('network = "linear"', 'network = "linear"\nreleased_dropout = true'),
-            r"rows\[2\]\.released_dropout: expected",
+            r"models\[2\]\.released_dropout: expected",
         ),
-        (("hidden = [16]", "hidden = [0]"), r"rows\[0\]\.hidden: expected at most 100 layers"),
-        (("hidden = [16]", "hidden = [1000000000]"), r"rows\[0\]\.hidden: expected at most 100 layers"),
-        (("hidden = [16]", "hidden = [16]\ndropout = 1.0"), r"rows\[0\]\.dropout: expected a probability"),
-        (('name = "mtlr-i"', 'name = "a,b"'), r"rows\[2\]\.name: expected a name without commas"),
-        (('name = "mtlr-i"', 'name = ""'), r"rows\[2\]\.name: expected a name without commas"),
+        (("hidden = [16]", "hidden = [0]"), r"models\[0\]\.hidden: expected at most 100 layers"),
+        (("hidden = [16]", "hidden = [1000000000]"), r"models\[0\]\.hidden: expected at most 100 layers"),
+        (("hidden = [16]", "hidden = [16]\ndropout = 1.0"), r"models\[0\]\.dropout: expected a probability"),
+        (('name = "mtlr-i"', 'name = "a,b"'), r"models\[2\]\.name: expected a name without commas"),
+        (('name = "mtlr-i"', 'name = ""'), r"models\[2\]\.name: expected a name without commas"),
         (("lambdas = [0, 10]", "lambdas = [0, nan]"), r"lambdas\[1\]: expected a finite number, got nan"),
         (("lambdas = [0, 10]", "lambdas = [0, inf]"), r"lambdas\[1\]: expected a finite number, got inf"),
         (("lambdas = [0, 10]", "lambdas = []"), "lambdas: expected different numbers"),
@@ -177,7 +189,7 @@ def test_a_spec_that_does_not_fit_together_names_file_and_key(small, change, mes
 
 
 @pytest.mark.parametrize(
-    "content", [b"\xff\xfe table", b'table = "\xe9"', b"\x00", b"", b"= 1", b"[[rows]]", b"rows = 5"]
+    "content", [b"\xff\xfe table", b'table = "\xe9"', b"\x00", b"", b"= 1", b"[[models]]", b"models = 5"]
 )
 def test_a_file_of_any_bytes_is_one_clear_error(tmp_path, content):
     path = tmp_path / "odd.toml"
@@ -196,9 +208,12 @@ def test_nothing_is_written_outside_the_results(small, tmp_path):
 
 
 def test_the_shape_of_the_first_guess_needs_an_intercept(small):
-    aft = ('model = "mtlr"\ninterpolation = "linear"\nnetwork = "linear"', 'model = "weibull"\nnetwork = "aft"')
+    aft = (
+        'distribution = "mtlr"\ninterpolation = "linear"\nnetwork = "linear"',
+        'distribution = "weibull"\nnetwork = "aft"',
+    )
     guess = ("[variants.corrected]", "[variants.corrected]\nfirst_guess = true\nintercept = false")
-    assert load_spec(small(aft)).rows[2].network == "aft"
+    assert load_spec(small(aft)).models[2].network == "aft"
     with pytest.raises(ValueError, match=r"variants\.corrected\.first_guess: expected false, or an intercept"):
         load_spec(small(aft, guess))
 
@@ -225,7 +240,7 @@ HOSTILE = [
 ]
 KEYS = [
     (line, line.split(" = ")[0])
-    for line in dict.fromkeys(SMALL.format(kind="path", group="row").splitlines())
+    for line in dict.fromkeys(SMALL.format(kind="path", job="model").splitlines())
     if " = " in line
 ]
 OPTIONAL = {
@@ -253,7 +268,7 @@ def test_a_hostile_value_of_any_key_is_the_project_error_or_a_spec(small, line, 
         assert ", got " in text
 
 
-@pytest.mark.parametrize("table", ["data", "training", "variants", "rows"])
+@pytest.mark.parametrize("table", ["data", "training", "variants", "models"])
 @pytest.mark.parametrize("value", ["5", '"x"', "[]", "[1]", "[[]]", "{}", "true"])
 def test_a_table_that_is_something_else(small, tmp_path, table, value):
     text = small().read_text()
@@ -271,8 +286,8 @@ def test_unknown_names_are_answered_with_the_known_ones(small):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.toml, which does not exist"):
         load_spec("nowhere.toml")
     spec = load_spec(small())
-    with pytest.raises(ValueError, match="rows: expected some of lognormal-nll, categorical-ni, mtlr-i, got foo"):
-        spec.narrowed(rows=["foo"])
+    with pytest.raises(ValueError, match="models: expected some of lognormal-nll, categorical-ni, mtlr-i, got foo"):
+        spec.narrowed(models=["foo"])
     with pytest.raises(ValueError, match=r"lambdas: expected some of 0, 10, got 3"):
         spec.narrowed(lambdas=[0, 3])
     with pytest.raises(ValueError, match="seeds: expected at least one seed"):
@@ -282,9 +297,9 @@ def test_unknown_names_are_answered_with_the_known_ones(small):
 
 
 def test_the_hash_is_of_what_decides_the_numbers(small):
-    def digest(*changes, variant="as-published", penalty="paper", row=1):
+    def digest(*changes, variant="as-published", penalty="paper", model=1):
         spec = load_spec(small(*changes))
-        return spec.hash(spec.rows[row], variant, penalty)
+        return spec.hash(spec.models[model], variant, penalty)
 
     first = digest()
     same = [
@@ -302,6 +317,28 @@ def test_the_hash_is_of_what_decides_the_numbers(small):
         [("hidden = [16]", "hidden = [17]")],
         [("test_rows = 250", "test_rows = 240")],
     ]
-    hashes = {first, digest(penalty="ours"), digest(variant="corrected"), digest(row=2)}
+    hashes = {first, digest(penalty="ours"), digest(variant="corrected"), digest(model=2)}
     hashes |= {digest(*changes) for changes in others}
     assert len(hashes) == 4 + len(others)
+
+
+def test_a_file_with_the_earlier_names_of_keys_is_read_with_a_warning(small):
+    new = load_spec(small())
+    earlier = [
+        ('job = "model"', 'group = "row"'),
+        ("[[models]]", "[[rows]]"),
+        ("distribution = ", "model = "),
+    ]
+    for changes in (*([change] for change in earlier), earlier):
+        with pytest.warns(FutureWarning, match="'rows' is 'models', 'group' is 'job', 'model' is 'distribution'"):
+            found = load_spec(small(*changes))
+        assert found == new
+        hashes = [[spec.hash(model, "as-published", "paper") for model in spec.models] for spec in (found, new)]
+        assert hashes[0] == hashes[1]
+
+
+def test_a_key_by_both_names_is_refused(small):
+    with pytest.raises(ValueError, match=r"keys: expected one of the keys table, .*got 'group'"):
+        load_spec(small(('job = "model"', 'job = "model"\ngroup = "run"')))
+    with pytest.raises(ValueError, match=r"models\[2\]: expected one of the keys name, .*got 'model'"):
+        load_spec(small(('distribution = "mtlr"', 'distribution = "mtlr"\nmodel = "mtlr"')))

@@ -2,8 +2,8 @@
 
 import torch
 
+from xcal.data import SurvivalData
 from xcal.networks import MLP
-from xcal.training import Rows
 
 N_INPUTS = 4
 
@@ -16,7 +16,7 @@ def simulated_rows(n, seed=0, dtype=torch.float32, log_scale=-0.5):
     scale = torch.exp(0.3 * x[:, 2] + log_scale)
     happens = torch.exp(location + scale * torch.randn(n, generator=generator, dtype=torch.float64))
     censors = torch.exp(0.7 + torch.randn(n, generator=generator, dtype=torch.float64))
-    return Rows(x.to(dtype), torch.minimum(happens, censors).to(dtype), happens <= censors)
+    return SurvivalData(x.to(dtype), torch.minimum(happens, censors).to(dtype), happens <= censors)
 
 
 def small_mlp():

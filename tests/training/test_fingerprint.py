@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from tests.training.simulate import simulated_rows, small_mlp
+from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.distributions.families import LogNormalFamily
 from xcal.objectives import nll
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 from xcal.training.fingerprint import settings_digest
 
 ROWS, HELD_OUT = simulated_rows(200), simulated_rows(100, seed=1)
@@ -101,13 +102,13 @@ def two_events_swapped(rows):
     """Change places of events so that no weighted sum of an obvious kind shows it."""
     event = rows.event.clone()
     event[[10, 13, 11, 12]] = torch.tensor([True, True, False, False])
-    return Rows(rows.x, rows.time, event)
+    return SurvivalData(rows.x, rows.time, event)
 
 
 def other_events_swapped(rows):
     event = rows.event.clone()
     event[[10, 13, 11, 12]] = torch.tensor([False, False, True, True])
-    return Rows(rows.x, rows.time, event)
+    return SurvivalData(rows.x, rows.time, event)
 
 
 DIFFERENCES = {
@@ -156,7 +157,11 @@ DIFFERENCES = {
     ),
     "one time": (
         {"train": ROWS},
-        {"train": Rows(ROWS.x, torch.where(torch.arange(200) == 7, ROWS.time * (1 + 1e-6), ROWS.time), ROWS.event)},
+        {
+            "train": SurvivalData(
+                ROWS.x, torch.where(torch.arange(200) == 7, ROWS.time * (1 + 1e-6), ROWS.time), ROWS.event
+            )
+        },
         "train",
     ),
     "validation rows": ({"validation": HELD_OUT}, {"validation": two_events_swapped(HELD_OUT)}, "validation"),

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from tests.training.simulate import N_INPUTS, distance, simulated_rows, small_mlp
+from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 TRAIN, VALIDATION = simulated_rows(600), simulated_rows(200, seed=1)
@@ -97,7 +98,7 @@ def test_a_step_that_cannot_be_recorded_is_said_and_trained(caplog):
 
 def test_streamed_covariates(tmp_path):
     np.save(tmp_path / "x.npy", TRAIN.x.numpy())
-    mapped = Rows(np.load(tmp_path / "x.npy", mmap_mode="r"), TRAIN.time, TRAIN.event)
+    mapped = SurvivalData(np.load(tmp_path / "x.npy", mmap_mode="r"), TRAIN.time, TRAIN.event)
     config = TrainingConfig(epochs=3, batch_size=100)
     paths = [
         fit_path(small_mlp, FAMILIES["lognormal"], rows, VALIDATION, lambdas=(0, 10), config=config, device="cuda")

@@ -8,10 +8,11 @@ from torch import nn
 from tests.training.simulate import N_INPUTS, distance, same_state, simulated_rows, small_mlp
 from xcal import d_calibration
 from xcal.calibration.softbins import SoftBins
+from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP, Linear, PaperCNN
 from xcal.objectives import nll, survival_crps
-from xcal.training import PathResult, Rows, TrainingConfig, fit_path
+from xcal.training import PathResult, TrainingConfig, fit_path
 
 LOGNORMAL = family("lognormal")
 SHORT = TrainingConfig(epochs=2, batch_size=50)
@@ -178,8 +179,8 @@ def test_weights_are_repetitions_of_rows():
     rows, held_out = simulated_rows(60, dtype=torch.float64), simulated_rows(50, seed=1, dtype=torch.float64)
     count = torch.tensor([2, 1, 0] * 20)
     index = torch.repeat_interleave(torch.arange(60), count)
-    repeated = Rows(rows.x[index], rows.time[index], rows.event[index])
-    weighted = Rows(rows.x, rows.time, rows.event, weights=count)
+    repeated = SurvivalData(rows.x[index], rows.time[index], rows.event[index])
+    weighted = SurvivalData(rows.x, rows.time, rows.event, weights=count)
     config = TrainingConfig(epochs=20, batch_size=60, learning_rate=1e-2)
     results = [
         fit_path(small_mlp, LOGNORMAL, data, held, lambdas=(0.0, 5.0), config=config)
@@ -219,7 +220,7 @@ def test_auto_trains_one_after_another_what_does_not_stack(caplog):
 def test_convolutions_are_trained_one_after_another_and_can_be_stacked():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(12, 1, 6, 6, generator=generator)
-    rows = Rows(x, torch.rand(12, generator=generator) + 0.1, torch.ones(12))
+    rows = SurvivalData(x, torch.rand(12, generator=generator) + 0.1, torch.ones(12))
 
     def make():
         return PaperCNN(2, image=(1, 6, 6), channels=(2, 3), head=(4,))

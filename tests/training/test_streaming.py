@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
 from tests.training.simulate import same_state, simulated_rows, small_mlp
+from xcal.data import SurvivalData
 from xcal.distributions import family
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 
 LOGNORMAL = family("lognormal")
 CONFIG = TrainingConfig(epochs=3, batch_size=64)
@@ -15,7 +15,7 @@ CONFIG = TrainingConfig(epochs=3, batch_size=64)
 def mapped(folder, rows, name, weights=None):
     path = folder / f"{name}.npy"
     np.save(path, rows.x.numpy())
-    return Rows(np.load(path, mmap_mode="r"), rows.time, rows.event, weights)
+    return SurvivalData(np.load(path, mmap_mode="r"), rows.time, rows.event, weights)
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
@@ -39,7 +39,9 @@ def test_the_same_bits_as_in_memory(tmp_path, seeds):
 def test_rows_of_weight_zero_are_left_out(tmp_path):
     rows, held_out = simulated_rows(300), simulated_rows(100, seed=1)
     weights = (np.arange(300) % 3).astype(float)
-    in_memory = fit_path(small_mlp, LOGNORMAL, Rows(rows.x, rows.time, rows.event, weights), held_out, config=CONFIG)
+    in_memory = fit_path(
+        small_mlp, LOGNORMAL, SurvivalData(rows.x, rows.time, rows.event, weights), held_out, config=CONFIG
+    )
     streamed = fit_path(small_mlp, LOGNORMAL, mapped(tmp_path, rows, "train", weights), held_out, config=CONFIG)
     assert same_state(streamed.state(0), in_memory.state(0))
 
@@ -50,18 +52,3 @@ def test_a_checkpoint_tells_one_file_from_another(tmp_path):
     fit_path(small_mlp, LOGNORMAL, one, held_out, config=CONFIG, checkpoint=tmp_path / "run")
     with pytest.raises(ValueError, match="another train"):
         fit_path(small_mlp, LOGNORMAL, other, held_out, config=CONFIG, checkpoint=tmp_path / "run")
-
-
-def test_bad_covariates_in_a_file_are_named_with_their_row(tmp_path, monkeypatch):
-    monkeypatch.setattr("xcal.training.host._CHUNK", 40)  # ten rows in one go
-    rows = simulated_rows(50)
-    rows.x[33, 2] = torch.nan
-    with pytest.raises(ValueError, match=r"train\.x: expected finite covariates, got nan at row 33"):
-        fit_path(small_mlp, LOGNORMAL, mapped(tmp_path, rows, "train"), simulated_rows(20), config=CONFIG)
-
-
-def test_whole_numbers_in_a_file(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((5, 4), dtype=np.int64))
-    rows = Rows(np.load(tmp_path / "x.npy", mmap_mode="r"), np.ones(5), np.ones(5))
-    with pytest.raises(ValueError, match=r"train\.x: expected float32 or float64 covariates, got dtype int64"):
-        fit_path(small_mlp, LOGNORMAL, rows, simulated_rows(20), config=CONFIG)

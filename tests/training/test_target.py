@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows
+from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.networks import MLP
-from xcal.training import Rows, TrainingConfig, fit_path
+from xcal.training import TrainingConfig, fit_path
 
 LOGNORMAL = family("lognormal")
 
@@ -22,7 +23,7 @@ def exponential_rows(n, seed):
     x = torch.randn(n, N_INPUTS, generator=generator)
     happens = -torch.rand(n, generator=generator).log() * torch.exp(x[:, 0])
     censors = -torch.rand(n, generator=generator).log() * 3
-    return Rows(x, torch.minimum(happens, censors), happens <= censors)
+    return SurvivalData(x, torch.minimum(happens, censors), happens <= censors)
 
 
 @pytest.fixture(scope="module")

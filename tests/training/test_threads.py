@@ -9,9 +9,10 @@ from torch import nn
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
 from xcal import _threads
 from xcal._threads import Workers
+from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.networks import MLP
-from xcal.training import Rows, TrainingConfig, fit_path, plan
+from xcal.training import TrainingConfig, fit_path, plan
 from xcal.training.plan import Plan, planned
 from xcal.training.stack import Stack
 
@@ -36,7 +37,7 @@ def everything_is_heavy(monkeypatch, threads):
 
 
 def fitted(make_network=small_mlp, lambdas=(0.0, 10.0, 100.0), seeds=(0, 1), dtype=torch.float32, **options):
-    rows, held_out = (Rows(part.x.to(dtype), part.time, part.event) for part in (ROWS, HELD_OUT))
+    rows, held_out = (SurvivalData(part.x.to(dtype), part.time, part.event) for part in (ROWS, HELD_OUT))
     config = TrainingConfig(epochs=3, batch_size=100, **options)
     return fit_path(make_network, LOGNORMAL, rows, held_out, lambdas=lambdas, seeds=seeds, config=config)
 

@@ -1,1 +1,1 @@
-"""The command line: one module a command, each importing what it runs only when it runs."""
+"""The command line: one module per command, each importing what it runs only when it runs."""

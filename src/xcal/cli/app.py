@@ -1,14 +1,15 @@
-"""The application: which commands there are. Nothing heavy may be imported here, so that ``--help`` answers at once."""
+"""The application and its commands. Nothing heavy may be imported here, so that ``--help`` answers at once."""
 
 import typer
 
 from xcal import __version__
+from xcal.cli.compare import compare
 from xcal.cli.demo import demo
-from xcal.cli.reproduce import compare, reproduce, results_page
+from xcal.cli.reproduce import reproduce
+from xcal.cli.results_page import results_page
 
 app = typer.Typer(
     name="xcal",
-    help="Survival models whose probabilities can be trusted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -25,7 +26,15 @@ def _version(wanted: bool) -> None:
 def _top(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Survival models whose probabilities can be trusted: train them, audit them, choose the balance."""
+    """Survival models whose probabilities can be trusted.
+
+    To see what xcal does, in about a minute:
+      xcal demo
+
+    To run a table of the paper again and compare it with the paper:
+      xcal reproduce gamma-censored
+      xcal compare gamma-censored
+    """
 
 
 app.command()(demo)

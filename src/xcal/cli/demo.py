@@ -1,4 +1,4 @@
-"""``xcal demo``: a whole path trained, shown, chosen from and saved, in about a minute."""
+"""``xcal demo``: train a path of models, show the frontier, choose a model and save it, in about a minute."""
 
 import math
 from pathlib import Path
@@ -15,29 +15,42 @@ if TYPE_CHECKING:
 DATASETS = ("simulated", "metabric", "support")
 
 
+Dataset = Annotated[
+    str, typer.Option(help=f"One of {', '.join(DATASETS)}. Real data are read from the folder $XCAL_DATA.")
+]
+Distribution = Annotated[
+    str, typer.Option(help="Distribution of the model: mtlr, categorical, lognormal, weibull or loglogistic.")
+]
+Out = Annotated[Path, typer.Option(help="Folder for the model, the frontier and the metrics.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of models for each lambda.")]
+Epochs = Annotated[int, typer.Option(min=1, help="Largest number of passes over the training rows.")]
+MaxDrop = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Choose the best calibrated model whose concordance is at most this much below the highest one."
+    ),
+]
+
+
 def demo(
-    dataset: Annotated[
-        str, typer.Option(help=f"One of {', '.join(DATASETS)}. Real data are read from the folder XCAL_DATA.")
-    ] = "simulated",
-    distribution: Annotated[
-        str, typer.Option(help="Distribution of the model: mtlr, categorical, lognormal, weibull or loglogistic.")
-    ] = "lognormal",
-    out: Annotated[Path, typer.Option(help="Folder for model, frontier and metrics.")] = Path("runs/demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="Models for each lambda.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training rows, at most.")] = 200,
-    max_drop: Annotated[
-        float,
-        typer.Option(
-            min=0, help="Choose the best calibrated model whose concordance is at most this far below the best one."
-        ),
-    ] = 0.02,
+    dataset: Dataset = "simulated",
+    distribution: Distribution = "lognormal",
+    out: Out = Path("runs/demo"),
+    seeds: Seeds = 3,
+    epochs: Epochs = 200,
+    max_drop: MaxDrop = 0.02,
 ) -> None:
-    """Train a path of models, show the frontier, pick a balance and save it: the whole of xcal in a minute.
+    """Train models with more and more calibration, show the trade-off, choose one and save it. Takes about a minute.
 
-    The simulated log-times have heavy tails, which no log-normal model has: by likelihood alone its probabilities are
-    off. Every lambda buys back some calibration, and the table and the picture show at what price.
+    The simulated log-times have heavy tails, and a log-normal model has
+    none: trained by likelihood alone, its probabilities are wrong. A larger
+    lambda gives better calibration. The table and the picture show what it
+    costs in concordance.
 
-    Try: xcal demo --dataset metabric --distribution mtlr, or xcal demo --max-drop 0.005 --out runs/close-to-best.
+    For example:
+      xcal demo
+      xcal demo --dataset metabric --distribution mtlr
+      xcal demo --max-drop 0.005 --out runs/close-to-best
     """
     from rich.console import Console
 
@@ -47,7 +60,7 @@ def demo(
     if dataset not in DATASETS:
         fail("--dataset", f"one of {', '.join(DATASETS)}", repr(dataset))
     console = Console()
-    # Before the training and not after it: a folder that cannot be written to is better said now.
+    # Before the training: nobody wants to wait for a model that cannot be saved.
     out.mkdir(parents=True, exist_ok=True)
     x, y, x_test, y_test = _rows(dataset)
     console.print(
@@ -55,12 +68,7 @@ def demo(
         f"{100 * (1 - y['event'].mean()):.0f} % censored. A {distribution} model."
     )
     path = SurvivalPath(distribution=distribution, seeds=seeds, epochs=epochs, calibration_bins=10)
-    try:
-        path.fit(x, y)
-    except KeyboardInterrupt:
-        if not hasattr(path, "frontier_"):
-            raise
-        console.print("Interrupted: what follows is from the best epochs until now.")
+    _fit(path, x, y, console)
     chosen = path.select(max_concordance_drop=max_drop)
     console.print(_frontier_table(path, chosen.xcal_lambda))
     plain = path.model(0)
@@ -76,8 +84,18 @@ def demo(
     )
 
 
+def _fit(path: "SurvivalPath", x: Any, y: Any, console: Any) -> None:
+    """Fit a path; after an interruption, go on with the best epochs so far if there are any."""
+    try:
+        path.fit(x, y)
+    except KeyboardInterrupt:
+        if not hasattr(path, "frontier_"):
+            raise
+        console.print("Interrupted: what follows is from the best epochs so far.")
+
+
 def _rows(dataset: str) -> "tuple[Any, npt.NDArray[np.void], Any, npt.NDArray[np.void]]":
-    """Rows to train on and rows to test on."""
+    """Return covariates and targets of the rows to train on, and of the rows to test on."""
     import numpy as np
 
     from xcal import Surv
@@ -104,9 +122,9 @@ def _frontier_table(path: "SurvivalPath", chosen: float) -> Any:
     table = Table(title="On the validation rows, mean ± standard deviation over seeds", title_justify="left")
     for column in ("lambda", "NLL", "D-cal", "concordance", ""):
         table.add_column(column, justify="right")
-    for lam, rows in frontier.groupby("lambda"):
-        nll, dcal, concordance = rows["nll"].mean(), rows["dcal"].mean(), rows["concordance"].mean()
-        spread = rows.iloc[0]
+    for lam, models in frontier.groupby("lambda"):
+        nll, dcal, concordance = models["nll"].mean(), models["dcal"].mean(), models["concordance"].mean()
+        spread = models.iloc[0]
         table.add_row(
             f"{lam:g}",
             f"{nll:.4f}" + _plus_minus(spread["nll_sd"], 4),
@@ -114,7 +132,7 @@ def _frontier_table(path: "SurvivalPath", chosen: float) -> Any:
             f"{concordance:.4f}" + _plus_minus(spread["concordance_sd"], 4),
             "[green]chosen[/]" if lam == chosen else "",
         )
-    table.caption = f"A perfect model would score a D-cal of {frontier['dcal_floor'].iloc[0]:.5f} on these rows."
+    table.caption = f"A perfect model would have a mean D-cal of {frontier['dcal_floor'].iloc[0]:.5f} on these rows."
     table.caption_justify = "left"
     return table
 
@@ -125,7 +143,7 @@ def _plus_minus(spread: float, digits: int) -> str:
 
 
 def _metrics(model: "SurvivalModel", x: Any, y: Any, train: Any) -> dict[str, float]:
-    """Figures of one model on the test rows."""
+    """Return metrics of one model on the test rows."""
     import numpy as np
 
     from xcal.metrics import integrated_brier_score
@@ -151,8 +169,8 @@ def _metrics_table(metrics: dict[str, dict[str, float]]) -> Any:
     table.add_column("")
     for name in metrics:
         table.add_column(name, justify="right")
-    for figure in next(iter(metrics.values())):
-        table.add_row(figure, *[f"{values[figure]:.4g}" for values in metrics.values()])
+    for metric in next(iter(metrics.values())):
+        table.add_row(metric, *[f"{values[metric]:.4g}" for values in metrics.values()])
     return table
 
 

@@ -1,7 +1,6 @@
 """Tables larger than memory: a parquet file, read once piece by piece into a memory-mapped array."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,35 +9,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_event, as_time, fail
+from xcal._checks import as_event, as_time, fail, first_row
 from xcal._files import new_file
+from xcal.data.columns import read_ids, read_labels, read_weights
+from xcal.data.survival import SurvivalData
 
 _ROWS = 1 << 16  # of one piece
 
 
-@dataclass(frozen=True, eq=False)
-class MappedTable:
-    """A table whose covariates stay in a file.
-
-    Attributes
-    ----------
-    x : memmap of float32, shape (n, d)
-        Give it to `xcal.training.Rows` as it is.
-    time : ndarray of float64, shape (n,)
-    event : ndarray of bool, shape (n,)
-    feature_names : tuple of str
-    """
-
-    x: "np.memmap[Any, np.dtype[np.float32]]"
-    time: FloatArray
-    event: BoolArray
-    feature_names: tuple[str, ...]
-
-
 def map_parquet(
-    path: str | Path, *, time: str, event: str, into: str | Path, features: Sequence[str] | None = None
-) -> MappedTable:
-    """Read a parquet file piece by piece; its covariates go to a file of float32 numbers and are never whole in memory.
+    path: str | Path,
+    *,
+    time: str,
+    event: str,
+    into: str | Path,
+    features: Sequence[str] | None = None,
+    weights: str | None = None,
+    groups: str | None = None,
+    row_ids: str | None = None,
+    time_unit: str = "",
+) -> SurvivalData:
+    """Read a parquet file piece by piece; its features go to a file of float32 numbers and are never whole in memory.
 
     Training draws rows at random, which a parquet file cannot give and a memory-mapped array can.
 
@@ -51,11 +42,17 @@ def map_parquet(
     into
         File to write, in numpy's format. It is replaced if it is there, whole or not at all, and belongs to the caller.
     features
-        Names of the covariates; all other columns if not given. They must be numbers without missing values.
+        Names of the features; all columns that no other argument names if not given. They must be numbers without
+        missing values.
+    weights, groups, row_ids
+        Names of further columns; see `SurvivalData`.
+    time_unit
+        Unit of the times, such as "days".
 
     Returns
     -------
-    MappedTable
+    SurvivalData
+        Its `x` is a memory-mapped array of float32 numbers.
 
     Examples
     --------
@@ -68,64 +65,97 @@ def map_parquet(
     >>> data.feature_names, data.x.shape
     (('age',), (2, 1))
     """
-    if find_spec("pyarrow") is None:
-        raise ImportError("reading parquet files needs pyarrow: pip install pyarrow")
     source, target = Path(path), Path(into)
-    if not source.is_file():
-        raise FileNotFoundError(f"path: expected a parquet file, got {source}, which does not exist")
+    file = _opened(source)
     if target.resolve() == source.resolve():
         fail("into", "another file than path", repr(str(into)))
-    parquet: Any = import_module("pyarrow.parquet")
-    try:
-        file = parquet.ParquetFile(source)
-    except Exception as error:  # whatever a broken file makes the reader raise
-        raise ValueError(f"path: expected a parquet file, got {source}, which cannot be read: {error}") from error
-    names = _features(file.schema_arrow.names, time, event, features)
+    given = {"time": time, "event": event, "weights": weights, "groups": groups, "row_ids": row_ids}
+    columns = {role: column for role, column in given.items() if column is not None}
+    names = _features(file.schema_arrow.names, columns, features)
     n = file.metadata.num_rows
     if n == 0:
         fail("path", "at least one row", f"{source}, which has none")
     target.parent.mkdir(parents=True, exist_ok=True)
     with new_file(target) as part:
-        columns = np.lib.format.open_memmap(part, "w+", np.float32, (n, len(names)))
-        times, events = _copy(file, names, time, event, columns)
-        observed, happened = as_time(times, name=time), as_event(events, n, reference=time, name=event)
-        columns.flush()
+        x = np.lib.format.open_memmap(part, "w+", np.float32, (n, len(names)))
+        found = _copy(file, names, list(dict.fromkeys(columns.values())), x)
+        checked = {role: _checked(role, column, found[column], n) for role, column in columns.items()}
+        x.flush()
     mapped: Any = np.load(target, mmap_mode="r")
-    return MappedTable(mapped, observed, happened, names)
+    return SurvivalData.trusted(mapped, **checked, feature_names=names, time_unit=time_unit)
 
 
-def _features(known: list[str], time: str, event: str, features: Sequence[str] | None) -> tuple[str, ...]:
-    for argument, name in (("time", time), ("event", event)):
+def _opened(source: Path) -> Any:
+    """Open the file, or say why not."""
+    if find_spec("pyarrow") is None:
+        raise ImportError("reading parquet files needs pyarrow: pip install pyarrow")
+    if not source.is_file():
+        raise FileNotFoundError(f"path: expected a parquet file, got {source}, which does not exist")
+    parquet: Any = import_module("pyarrow.parquet")
+    try:
+        return parquet.ParquetFile(source)
+    except Exception as error:  # whatever a broken file makes the reader raise
+        raise ValueError(f"path: expected a parquet file, got {source}, which cannot be read: {error}") from error
+
+
+def _features(known: list[str], columns: dict[str, str], features: Sequence[str] | None) -> tuple[str, ...]:
+    for argument, name in columns.items():
         if name not in known:
             fail(argument, f"a column of the file ({', '.join(known)})", repr(name))
-    names = tuple(name for name in known if name not in {time, event}) if features is None else tuple(features)
+    others = set(columns.values())
+    names = tuple(name for name in known if name not in others) if features is None else tuple(features)
     for name in names:
         if name not in known:
             fail("features", f"columns of the file ({', '.join(known)})", repr(name))
     if not names:
         fail("features", "at least one column beside time and event", "none")
+    if len(set(names)) < len(names):
+        fail("features", "columns that are all different", ", ".join(names))
     return names
 
 
 def _copy(
-    file: Any, names: tuple[str, ...], time: str, event: str, target: npt.NDArray[np.float32]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Copy covariates into `target`; return times and events."""
-    times, events, start = [], [], 0
-    for piece in file.iter_batches(batch_size=_ROWS, columns=[*dict.fromkeys([*names, time, event])]):
-        for position, name in enumerate([*names, time, event]):
-            column = piece.column(name)
-            if column.null_count:
-                row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-                fail(name, "a value in every row (fill in missing ones first)", "none", start + row)
-            values = column.to_numpy(zero_copy_only=False)
-            if values.dtype.kind not in "biuf":
-                fail(name, "numbers (encode categories first)", f"type {column.type}")
-            if name == time:
-                times.append(values)
-            elif name == event:
-                events.append(values)
-            if position < len(names):
-                target[start : start + len(values), position] = values
+    file: Any, names: tuple[str, ...], others: list[str], target: npt.NDArray[np.float32]
+) -> dict[str, npt.NDArray[Any]]:
+    """Copy features into `target`; return the other columns."""
+    found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in others}
+    start = 0
+    for piece in file.iter_batches(batch_size=_ROWS, columns=[*dict.fromkeys([*names, *others])]):
+        for name, values in found.items():
+            values.append(_values(piece.column(name), name, start))
+        for position, name in enumerate(names):
+            target[start : start + piece.num_rows, position] = _single(piece.column(name), name, start)
         start += piece.num_rows
-    return np.concatenate(times), np.concatenate(events)
+    return {name: np.concatenate(values) for name, values in found.items()}
+
+
+def _values(column: Any, name: str, start: int) -> npt.NDArray[Any]:
+    """One piece of a column, in which nothing may be missing; `start` is the number of its first row."""
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        fail(name, "a value in every row (fill in missing ones first)", "none", start + row)
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _single(column: Any, name: str, start: int) -> npt.NDArray[np.float32]:
+    """One piece of a feature as float32 numbers."""
+    values = _values(column, name, start)
+    if values.dtype.kind not in "biuf":
+        fail(name, "numbers (encode categories first)", f"type {column.type}")
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    bad = ~np.isfinite(single)
+    if bad.any():
+        fail(name, "finite numbers, within the range of float32", values[first_row(bad)], start + first_row(bad))
+    return single
+
+
+def _checked(role: str, column: str, values: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
+    """Check a column beside the features, by what it is for and under its own name."""
+    if role == "time":
+        return as_time(values, name=column)
+    if role == "event":
+        return as_event(values, n, reference=column, name=column)
+    read = {"weights": read_weights, "groups": read_labels, "row_ids": read_ids}[role]
+    return read(column, values, n)

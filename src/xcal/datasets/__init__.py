@@ -1,21 +1,21 @@
-"""The data sets of the paper and two well-known benchmark tables, as numpy arrays.
+"""The data sets of the paper and two well-known benchmark tables, as `xcal.data.SurvivalData`.
 
 `load_gamma` needs nothing. The others read files from a data directory: the argument `data_dir`, else the environment
 variable ``XCAL_DATA``, else a cache folder of the user. Importing this package reads no file.
 """
 
+from xcal._deprecation import deprecated_names
+from xcal.data import Fold
 from xcal.datasets.benchmarks import load_metabric, load_support
 from xcal.datasets.files import data_directory
 from xcal.datasets.gamma import load_gamma
 from xcal.datasets.glioma import load_glioma
 from xcal.datasets.mnist import load_survival_mnist
-from xcal.datasets.rows import Fold, SurvivalDataset, SurvivalSplit, SurvivalTable
+from xcal.datasets.rows import SurvivalDataset
 
 __all__ = [
     "Fold",
     "SurvivalDataset",
-    "SurvivalSplit",
-    "SurvivalTable",
     "data_directory",
     "load_gamma",
     "load_glioma",
@@ -23,3 +23,9 @@ __all__ = [
     "load_support",
     "load_survival_mnist",
 ]
+
+__getattr__ = deprecated_names(
+    __name__,
+    {"SurvivalSplit": "xcal.data.SurvivalData", "SurvivalTable": "xcal.data.SurvivalData"},
+    removed_in="0.2.0",
+)

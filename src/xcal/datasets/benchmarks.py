@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import fail
+from xcal.data import SurvivalData
 from xcal.datasets.files import METABRIC_CSV, METABRIC_H5, SUPPORT_CSV, SUPPORT_H5, DataFile, optional_module, read_file
-from xcal.datasets.rows import SurvivalTable
+
+_UNITS = {"METABRIC": "months", "SUPPORT": "days"}
 
 
-def parse_table(name: str, content: bytes) -> SurvivalTable:
+def parse_table(name: str, content: bytes) -> SurvivalData:
     """Read the CSV form: columns x0, x1, ..., time, event, split (the last is not used)."""
     header, *rows = csv.reader(io.StringIO(content.decode("utf-8")))
     features = tuple(header[: header.index("time")])
@@ -21,7 +23,7 @@ def parse_table(name: str, content: bytes) -> SurvivalTable:
     return _table(name, features, values[:, :-2], values[:, -2], values[:, -1])
 
 
-def parse_hdf5(name: str, content: bytes) -> SurvivalTable:
+def parse_hdf5(name: str, content: bytes) -> SurvivalData:
     """Read the published form: groups train and test, each with x, t and e. The rows of train come first."""
     h5py = optional_module("h5py")
     if h5py is None:
@@ -33,19 +35,20 @@ def parse_hdf5(name: str, content: bytes) -> SurvivalTable:
 
 def _table(
     name: str, features: tuple[str, ...], x: npt.NDArray[Any], time: npt.NDArray[Any], event: npt.NDArray[Any]
-) -> SurvivalTable:
+) -> SurvivalData:
     # The published numbers are float32; through float32 both forms give the same bits.
-    return SurvivalTable(
-        name, features, x.astype(np.float32), time.astype(np.float32).astype(np.float64), event.astype(np.bool_)
+    observed = time.astype(np.float32).astype(np.float64)
+    return SurvivalData(
+        x.astype(np.float32), observed, event, feature_names=features, time_unit=_UNITS[name], name=name
     )
 
 
-def _load(name: str, csv_file: DataFile, h5_file: DataFile, data_dir: str | os.PathLike[str] | None) -> SurvivalTable:
+def _load(name: str, csv_file: DataFile, h5_file: DataFile, data_dir: str | os.PathLike[str] | None) -> SurvivalData:
     found, content = read_file(csv_file, h5_file, data_dir=data_dir)
     return parse_table(name, content) if found is csv_file else parse_hdf5(name, content)
 
 
-def load_metabric(data_dir: str | os.PathLike[str] | None = None) -> SurvivalTable:
+def load_metabric(data_dir: str | os.PathLike[str] | None = None) -> SurvivalData:
     """Read METABRIC: 1904 breast cancer patients, 9 features, 801 censored, time in months.
 
     Parameters
@@ -55,13 +58,13 @@ def load_metabric(data_dir: str | os.PathLike[str] | None = None) -> SurvivalTab
 
     Returns
     -------
-    SurvivalTable
+    SurvivalData
         Features as published: neither standardised nor named (x0 to x8). One patient has time 0.
     """
     return _load("METABRIC", METABRIC_CSV, METABRIC_H5, data_dir)
 
 
-def load_support(data_dir: str | os.PathLike[str] | None = None) -> SurvivalTable:
+def load_support(data_dir: str | os.PathLike[str] | None = None) -> SurvivalData:
     """Read SUPPORT: 8873 seriously ill patients in hospital, 14 features, 2837 censored, time in days.
 
     Parameters
@@ -71,7 +74,7 @@ def load_support(data_dir: str | os.PathLike[str] | None = None) -> SurvivalTabl
 
     Returns
     -------
-    SurvivalTable
+    SurvivalData
         Features as published: neither standardised nor named (x0 to x13).
     """
     return _load("SUPPORT", SUPPORT_CSV, SUPPORT_H5, data_dir)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from xcal._checks import fail
-from xcal.datasets._arguments import check_count, check_flag, check_seed
-from xcal.datasets.rows import Array64, SurvivalDataset, SurvivalSplit
+from xcal.data import SurvivalData
+from xcal.data._arguments import check_count, check_flag, check_seed
+from xcal.datasets.rows import Array64, SurvivalDataset
 
 VARIANCE = 1e-3
 """Variance of each row's failure time, whatever its mean (also in survival MNIST)."""
@@ -53,7 +54,7 @@ def load_gamma(
     Returns
     -------
     SurvivalDataset
-        With the true mean of each row's failure time in ``mean``.
+        With the true mean of each row's failure time in ``extra["mean"]``.
 
     Examples
     --------
@@ -73,7 +74,10 @@ def load_gamma(
     # Drawn last, so that the weights do not depend on the option.
     failure_bias, censoring_bias = rng.uniform(-WEIGHT_BOUND, WEIGHT_BOUND, size=2) if bias else (0.0, 0.0)
 
-    def draw(size: int, split_seed: np.random.SeedSequence) -> SurvivalSplit:
+    names = tuple(f"x{i}" for i in range(N_FEATURES))
+    name = f"gamma, {'censored' if censored else 'uncensored'}{', with bias' if bias else ''}"
+
+    def draw(size: int, split_seed: np.random.SeedSequence) -> SurvivalData:
         features, failures, censorings = (np.random.default_rng(child) for child in split_seed.spawn(3))
         x = features.normal(scale=np.sqrt(FEATURE_VARIANCE), size=(size, N_FEATURES)).astype(np.float32)
         # From the features as stored, so that `mean` is exact for them.
@@ -84,8 +88,6 @@ def load_gamma(
             censoring = gamma_times(censorings, np.exp(x.astype(np.float64) @ censoring_weights + censoring_bias))
             event = time <= censoring
             time = np.minimum(time, censoring)
-        return SurvivalSplit(x, time, event, mean=mean)
+        return SurvivalData(x, time, event, extra={"mean": mean}, feature_names=names, name=name)
 
-    train, validation, test = (draw(size, child) for size, child in zip(sizes, split_seeds, strict=True))
-    name = f"gamma, {'censored' if censored else 'uncensored'}{', with bias' if bias else ''}"
-    return SurvivalDataset(name, tuple(f"x{i}" for i in range(N_FEATURES)), train, validation, test)
+    return SurvivalDataset(name, *(draw(size, child) for size, child in zip(sizes, split_seeds, strict=True)))

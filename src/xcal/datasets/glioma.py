@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xcal._checks import BoolArray, fail
-from xcal.datasets._arguments import check_seed
+from xcal.data import SurvivalData
+from xcal.data._arguments import check_seed
 from xcal.datasets.files import GLIOMA_MERGED, GLIOMA_PICKED, read_file
 from xcal.datasets.glioma_forms import pick_fields
-from xcal.datasets.rows import Array32, Array64, IntArray, SurvivalDataset, SurvivalSplit
+from xcal.datasets.rows import Array32, Array64, IntArray, SurvivalDataset
 
 SIZES = (552, 276, 277)
 LARGEST = 5.0
@@ -96,5 +97,5 @@ def load_glioma(*, split_seed: int, data_dir: str | os.PathLike[str] | None = No
 
     train, validation, test = np.split(rng.permutation(len(records)), np.cumsum(SIZES)[:-1])
     x = standardise(values, train)
-    splits = (SurvivalSplit(x[rows], time[rows], event[rows]) for rows in (train, validation, test))
-    return SurvivalDataset("glioma", names, *splits)
+    data = SurvivalData(x, time, event, feature_names=names, time_unit="days", name="glioma")
+    return SurvivalDataset("glioma", *(data[rows] for rows in (train, validation, test)))

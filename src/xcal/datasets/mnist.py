@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, fail
-from xcal.datasets._arguments import check_flag, check_seed
+from xcal.data import SurvivalData
+from xcal.data._arguments import check_flag, check_seed
 from xcal.datasets.files import MNIST, DataFile, read_file
 from xcal.datasets.gamma import gamma_times
-from xcal.datasets.rows import Array64, SurvivalDataset, SurvivalSplit
+from xcal.datasets.rows import Array64, SurvivalDataset
 
 RISKS = (11.25, 2.25, 5.25, 5.0, 4.75, 8.0, 2.0, 11.0, 1.75, 10.75)
 """Mean time of the digits 0 to 9. The paper calls it a risk score, though a higher one means a later event."""
@@ -51,7 +52,7 @@ def _censor(rng: np.random.Generator, time: Array64) -> tuple[Array64, BoolArray
 
 def simulate_split(
     images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], seed: np.random.SeedSequence, *, censored: bool
-) -> SurvivalSplit:
+) -> SurvivalData:
     """Draw times for the images of one split."""
     failures, censorings = (np.random.default_rng(child) for child in seed.spawn(2))
     mean = np.asarray(RISKS)[labels]
@@ -61,7 +62,7 @@ def simulate_split(
         time, event = _censor(censorings, time)
     x = images[:, None].astype(np.float32)
     x /= 255
-    return SurvivalSplit(x, time, event, label=labels, mean=mean)
+    return SurvivalData(x, time, event, groups=labels, extra={"mean": mean}, name="survival MNIST")
 
 
 def load_survival_mnist(
@@ -87,7 +88,7 @@ def load_survival_mnist(
     -------
     SurvivalDataset
         60,000 / 5,000 / 5,000 rows. ``x`` has shape (n, 1, 28, 28), float32 in [0, 1] (the byte over 255, not
-        standardised); ``label`` is the digit, which a model must not see, and ``mean`` the true mean time.
+        standardised); ``groups`` is the digit, which a model must not see, and ``extra["mean"]`` the true mean time.
     """
     check_flag("censored", censored)
     split_seed, *time_seeds = np.random.SeedSequence(check_seed("seed", seed)).spawn(4)
@@ -104,4 +105,4 @@ def load_survival_mnist(
         for (images, labels), child in zip(chosen, time_seeds, strict=True)
     )
     name = f"survival MNIST, {'censored' if censored else 'uncensored'}"
-    return SurvivalDataset(name, (), train, validation, test)
+    return SurvivalDataset(name, train, validation, test)

@@ -10,22 +10,21 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from xcal._checks import fail
+from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
+from xcal.data import SurvivalData
 from xcal.estimators.fitted import FittedModel, in_own_memory
 from xcal.estimators.inputs import (
-    Table,
     check_events,
     check_no_event_at_zero,
     read_table,
     read_validation,
-    split_table,
 )
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.estimators.settings import OBJECTIVES, Settings
 from xcal.metrics import kaplan_meier
 from xcal.networks import MLP
-from xcal.training import History, PathResult, Rows, fit_path
+from xcal.training import History, PathResult, fit_path
 from xcal.training.stack import MakeNetwork
 
 
@@ -34,7 +33,7 @@ class TrainedPath:
     """Models of all lambdas and seeds, the rows that they were validated on, and whether training was interrupted."""
 
     models: tuple[FittedModel, ...]
-    validation: Table
+    validation: SurvivalData
     interrupted: bool
 
     def pass_interrupt_on(self) -> None:
@@ -66,9 +65,10 @@ def fit_models(
     if penalised and train.n < settings.calibration_bins:
         fail("calibration_bins", f"at most {train.n}, the number of rows to train on", settings.calibration_bins)
     standardizer, outputs = Standardizer.of(train), Outputs.of(train, settings)
-    rows = [_rows(part, standardizer, outputs) for part in (train, validation)]
+    rows = [_scaled(part, standardizer, outputs) for part in (train, validation)]
     family = outputs.family()
-    make_network = network_maker(settings, train.x.shape[1], family.n_outputs, family.initial(*_outcome(rows[0])))
+    start = family.initial(rows[0].time, rows[0].event)
+    make_network = network_maker(settings, train.x.shape[1], family.n_outputs, start)
     options: dict[str, Any] = {"lambdas": lambdas} if target_dcal is None else {"target_dcal": target_dcal}
     result = fit_path(
         make_network,
@@ -90,7 +90,7 @@ def fit_models(
 
 def _parts(
     estimator: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, settings: Settings
-) -> tuple[Table, Table]:
+) -> tuple[SurvivalData, SurvivalData]:
     """Read and check the rows to train on and those to validate on."""
     table = read_table(estimator, X, y, sample_weight)
     check_events(table, discrete=settings.discrete, split=validation_data is None)
@@ -98,7 +98,9 @@ def _parts(
         check_no_event_at_zero(table, "y")
     if validation_data is None:
         # All seeds of a path share the split, so that their values can be compared.
-        return split_table(table, settings.validation_fraction, settings.seed())
+        share = settings.validation_fraction
+        train, validation = table.split((1 - share, share), seed=settings.seed())
+        return train, validation
     validation = read_validation(estimator, validation_data)
     if not settings.discrete:
         check_no_event_at_zero(validation, "validation_data")
@@ -110,7 +112,7 @@ def _parts(
 _MOST_BY_TIES = 10.0
 
 
-def _floor(validation: Table, n_bins: int, *, penalised: bool) -> float:
+def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> float:
     """Upper end of the D-calibration that a perfect model scores on the validation rows; differences below are noise.
 
     Without covariates the Kaplan-Meier curve is such a model. The score is about a chi-squared variable with n_bins - 1
@@ -147,13 +149,18 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
     return make
 
 
-def _rows(table: Table, standardizer: Standardizer, outputs: Outputs) -> Rows:
-    x = in_own_memory(standardizer(table.x).astype(np.float32))
-    return Rows(x, table.time / outputs.time_scale, table.event, table.weights)
-
-
-def _outcome(rows: Rows) -> tuple[Any, Any]:
-    return rows.time, rows.event
+def _scaled(table: SurvivalData, standardizer: Standardizer, outputs: Outputs) -> SurvivalData:
+    """Rows in the units of the network. They were checked before; only the range of float32 may be left now."""
+    with np.errstate(over="ignore"):
+        x, time = standardizer(table.x).astype(np.float32), table.time / outputs.time_scale
+        bad = {"X": ~np.isfinite(x).all(1), "y": ~np.isfinite(time.astype(np.float32))}
+    for name, rows in bad.items():
+        if rows.any():
+            values = "features" if name == "X" else "times"
+            fail(
+                name, f"{values} within the range of float32 in the scale of the training rows", "more", first_row(rows)
+            )
+    return table.replaced(x=in_own_memory(x), time=time)
 
 
 def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs: Outputs) -> FittedModel:

@@ -177,11 +177,15 @@ def _restored(name: str, value: Any, depth: int) -> Any:
 
 
 def _extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]]) -> dict[str, Any]:
-    wanted = {"frontier"} if kind == "SurvivalPath" else set()
-    if not isinstance(value, dict) or set(value) != wanted:
-        fail("extra", "a frontier for a path, nothing for a model", shown(value))
-    if not wanted:
+    path = kind == "SurvivalPath"
+    # Files of an earlier version have no selection.
+    known = [{"frontier"}, {"frontier", "selection"}] if path else [set()]
+    if not isinstance(value, dict) or set(value) not in known:
+        fail("extra", "a frontier and a selection for a path, nothing for a model", shown(value))
+    if not path:
         return value
+    if "selection" in value:
+        _check_selection(value["selection"], [model[0] for model in models])
     frontier = value["frontier"]
     if not isinstance(frontier, dict) or not set(FRONTIER) <= set(frontier):
         fail("frontier", f"the columns {', '.join(FRONTIER)}", shown(frontier))
@@ -191,6 +195,15 @@ def _extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]]) -> d
     if any(line[:2] != model[:2] for line, model in zip(_lines(frontier), models, strict=True)):
         fail("frontier", "the lambdas and seeds of the models", shown(frontier))
     return value
+
+
+def _check_selection(value: Any, lambdas: Sequence[float]) -> None:
+    if not isinstance(value, dict) or set(value) != {"lam", "rule", "reason"}:
+        fail("selection", "the keys lam, rule and reason", shown(value))
+    if value["lam"] not in lambdas:
+        fail("selection", "the lambda of a model", shown(value["lam"]))
+    if not isinstance(value["rule"], str) or not isinstance(value["reason"], str):
+        fail("selection", "a rule and a reason in words", shown(value))
 
 
 def _lines(frontier: dict[str, list[Any]]) -> list[tuple[Any, Any]]:

@@ -1,43 +1,19 @@
 """What the estimators accept as X, y and weights, checked once."""
 
 import datetime
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.utils.validation import validate_data
 
-from xcal._checks import BoolArray, as_floats, check_same_length, fail, first_row
-from xcal.data import time_and_event
+from xcal._checks import BoolArray, as_floats, as_numpy, check_same_length, fail, first_row
+from xcal.data import SurvivalData, time_and_event
+from xcal.data.columns import read_weights
+from xcal.data.features import loaded_features
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Checked rows: features ``(n, d)``, times and events ``(n,)``, and weights above zero or none."""
-
-    x: Floats
-    time: Floats
-    event: BoolArray
-    weights: Floats | None = None
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.time.size
-
-    @property
-    def design_effect(self) -> float:
-        """Variance of a weighted mean over that of a plain one, ``n sum(w^2) / sum(w)^2``; 1 without weights."""
-        w = self.weights
-        return 1.0 if w is None else float(w.size * np.square(w).sum() / np.square(w.sum()))
-
-    def take(self, rows: npt.NDArray[Any]) -> "Table":
-        """Pick rows by index."""
-        weights = None if self.weights is None else self.weights[rows]
-        return Table(self.x[rows], self.time[rows], self.event[rows], weights)
 
 
 def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
@@ -45,6 +21,8 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
 
     Categories and missing values belong to the steps of a pipeline before the estimator; the errors say so.
     """
+    if isinstance(X, SurvivalData):
+        X = _frame(X)
     if type(X).__name__ == "LazyFrame":
         fail("X", "a data frame with its rows", "a LazyFrame: call .collect() first")
     _check_columns(X)
@@ -85,43 +63,55 @@ def read_target(y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
     return np.array(time, dtype=np.float64), np.array(event)
 
 
-def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> Table:
+def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
     """Rows to fit on, without those of weight zero."""
+    if isinstance(X, SurvivalData):
+        _check_nothing_beside(X, {"y": y, "sample_weight": weights})
+        return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
     time, event = read_target(y, x.shape[0])
-    return _with_weights(Table(x, time, event), weights, "sample_weight")
+    return _weighted(x, time, event, _read_weights(weights, x.shape[0], "sample_weight"))
 
 
-def read_validation(estimator: Any, data: Any) -> Table:
-    """Rows given as ``validation_data=(X, y)`` or ``(X, y, sample_weight)``."""
-    if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+def read_validation(estimator: Any, data: Any) -> SurvivalData:
+    """Rows given as ``validation_data=(X, y)``, ``(X, y, sample_weight)`` or `SurvivalData`."""
+    if isinstance(data, SurvivalData):
+        table = _as_table(estimator, data, reset=False)
+    elif not isinstance(data, tuple | list) or len(data) not in (2, 3):
         fail("validation_data", "(X, y) or (X, y, sample_weight)", type(data).__name__)
-    x = read_features(estimator, data[0], reset=False)
-    time, event = read_target(data[1], x.shape[0], name="validation_data y")
-    weights = data[2] if len(data) == 3 else None
-    table = _with_weights(Table(x, time, event), weights, "validation_data sample_weight")
+    else:
+        x = read_features(estimator, data[0], reset=False)
+        time, event = read_target(data[1], x.shape[0], name="validation_data y")
+        given = data[2] if len(data) == 3 else None
+        table = _weighted(x, time, event, _read_weights(given, x.shape[0], "validation_data sample_weight"))
     if not table.event.any():
         fail("validation_data", "at least one event", f"{table.n} censored rows")
     return table
 
 
-def split_table(table: Table, fraction: float, seed: int) -> tuple[Table, Table]:
-    """Split off validation rows, the same share of the events as of the censored rows."""
-    rng = np.random.default_rng(seed)
-    held_out = []
-    for happened in (True, False):
-        rows = rng.permutation(np.flatnonzero(table.event == happened))
-        count = round(fraction * rows.size)
-        if happened:
-            # Either part needs an event: one to learn from, one to validate on.
-            count = min(max(count, 1), rows.size - 1)
-        held_out.append(rows[:count])
-    chosen = np.zeros(table.n, dtype=bool)
-    chosen[np.concatenate(held_out)] = True
-    return table.take(np.flatnonzero(~chosen)), table.take(np.flatnonzero(chosen))
+def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:
+    """Read times and events of the `n` rows of X, from y or from the `SurvivalData` that X is."""
+    if not isinstance(X, SurvivalData):
+        return read_target(y, n)
+    _check_nothing_beside(X, {"y": y})
+    return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
 
 
-def check_events(table: Table, *, discrete: bool, split: bool) -> None:
+def _as_table(estimator: Any, data: SurvivalData, *, reset: bool) -> SurvivalData:
+    """Rows of an estimator, features and times in float64, from data that was checked when it was made."""
+    x = read_features(estimator, data, reset=reset)
+    weights = None if data.weights is None else as_numpy("weights", data.weights)
+    return _weighted(x, as_numpy("time", data.time).astype(np.float64), as_numpy("event", data.event), weights)
+
+
+def _check_nothing_beside(data: SurvivalData, others: dict[str, Any]) -> None:
+    """Check that what the data hold is not given a second time."""
+    for name, value in others.items():
+        if value is not None:
+            fail(name, "nothing beside SurvivalData, which has times, events and weights", type(value).__name__)
+
+
+def check_events(table: SurvivalData, *, discrete: bool, split: bool) -> None:
     """Check that there are events to learn from: two for time bins, and one more if the rows will be split."""
     found = int(np.count_nonzero(table.event))
     to_train = 2 if discrete else 1
@@ -132,7 +122,7 @@ def check_events(table: Table, *, discrete: bool, split: bool) -> None:
         fail("y", expected, f"{found} among n_samples = {table.n} rows")
 
 
-def check_no_event_at_zero(table: Table, name: str) -> None:
+def check_no_event_at_zero(table: SurvivalData, name: str) -> None:
     """Check the rows of a continuous distribution; `name` is the argument that they came by."""
     found = int(np.count_nonzero(table.event & (table.time <= 0)))
     if found:
@@ -156,6 +146,12 @@ def read_times(times: Any) -> Floats:
 _ENCODE = "encode categories in the pipeline before this estimator, with OneHotEncoder for instance"
 _DATES = "turn dates and durations into numbers before, days since a fixed date for instance"
 _IMPUTE = "impute them in the pipeline before this estimator, with SimpleImputer for instance"
+
+
+def _frame(data: SurvivalData) -> Any:
+    """Features as scikit-learn takes them, with their names where they have any."""
+    x = as_numpy("X", loaded_features(data.x))
+    return pd.DataFrame(x, columns=list(data.feature_names), copy=False) if data.feature_names else x
 
 
 def _check_columns(X: Any) -> None:
@@ -192,14 +188,15 @@ def _as_numbers(X: Any) -> Any:
         raise TypeError(f"X: expected numbers, got another kind of object: {error}") from error
 
 
-def _with_weights(table: Table, weights: Any, name: str) -> Table:
+def _read_weights(weights: Any, n: int, name: str) -> Floats | None:
     if weights is None:
-        return table
-    values = as_floats(name, weights).astype(np.float64)
-    check_same_length(name, values, "X", table.n)
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        fail(name, "finite weights, zero or larger", values[first_row(bad)], first_row(bad))
-    if not (values > 0).any():
+        return None
+    if not np.any(as_numpy(name, weights)):
         fail(name, "at least one weight above zero", "none. Sample weights must contain at least one non-zero number.")
-    return Table(table.x, table.time, table.event, values).take(np.flatnonzero(values > 0))
+    return read_weights(name, weights, n, reference="X")
+
+
+def _weighted(x: Floats, time: Floats, event: BoolArray, weights: Floats | None) -> SurvivalData:
+    """Put checked rows together, without those of weight zero."""
+    table = SurvivalData.trusted(x, time, event, weights)
+    return table if weights is None else table[np.flatnonzero(weights > 0)]

@@ -123,20 +123,21 @@ class SurvivalModel(SurvivalPredictor):
         self.device = device
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation_data: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
         """Train. A keyboard interrupt is passed on; the estimator is then fitted with the best weights until then.
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n, d)
-            Numbers without missing values.
+        X : array-like or data frame of shape (n, d), or SurvivalData
+            Numbers without missing values. `SurvivalData` brings times, events and weights along: ``fit(data)``.
         y : structured array, data frame or mapping
             ``Surv(time=..., event=...)``, a structured array as scikit-survival makes it, or a data frame with the
             columns ``time`` and ``event``.
         sample_weight : array-like of shape (n,), optional
             Weights of the rows in objective and penalty. Time edges are placed without them.
-        validation_data : tuple, optional
-            ``(X, y)`` or ``(X, y, sample_weight)`` to choose the epoch by. Without it a share of the rows is held out.
+        validation_data : tuple or SurvivalData, optional
+            ``(X, y)``, ``(X, y, sample_weight)`` or `SurvivalData` to choose the epoch by. Without it a share of the
+            rows is held out.
         """
         settings = Settings.of(self)
         path = fit_models(

@@ -119,7 +119,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         self.device = device
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation_data: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
         """Train all models; arguments and interrupts as in `SurvivalModel.fit`.
 
         Warns if the validation rows cannot show whether the smallest weight is off, which is then kept.

@@ -4,11 +4,12 @@ from typing import Any
 
 import pandas as pd
 
+from xcal._frontier_axes import finish_frontier, horizontal_label, vertical_label
 from xcal.estimators.selection import summarise
 
 
 def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
-    """Draw mean D-calibration (log scale) against mean concordance with their spread over seeds, a point a lambda."""
+    """Draw D-calibration (log scale) against concordance: means with their spread over seeds, one point per lambda."""
     if ax is None:
         import matplotlib.pyplot as plt
 
@@ -16,19 +17,19 @@ def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
     means = summarise(table).dropna(subset=["dcal", "concordance"])
     spread = means[["concordance_sd", "dcal_sd"]].fillna(0.0)
     # On a log scale an error bar must end above zero.
-    below = spread["dcal_sd"].clip(upper=0.9 * means["dcal"])
+    left = spread["dcal_sd"].clip(upper=0.9 * means["dcal"])
     colour = "#2f6db5"
     # Arrays: matplotlib would make a number of a series with one value, of which pandas disapproves.
-    concordance, dcal, across, above = (
+    dcal, concordance, right, up = (
         column.to_numpy()
-        for column in (means["concordance"], means["dcal"], spread["concordance_sd"], spread["dcal_sd"])
+        for column in (means["dcal"], means["concordance"], spread["dcal_sd"], spread["concordance_sd"])
     )
-    ax.plot(concordance, dcal, color=colour, linewidth=1, alpha=0.4, zorder=1)
+    ax.plot(dcal, concordance, color=colour, linewidth=1, alpha=0.4, zorder=1)
     ax.errorbar(
-        concordance,
         dcal,
-        xerr=across,
-        yerr=[below.to_numpy(), above],
+        concordance,
+        xerr=[left.to_numpy(), right],
+        yerr=up,
         fmt="o",
         color=colour,
         markersize=5,
@@ -36,15 +37,12 @@ def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
         capsize=2,
         zorder=2,
     )
-    floor = float(means["dcal_floor"].mean())
-    ax.axhline(floor, color="#888888", linestyle="--", linewidth=1, zorder=0, label="a perfect model scores (mean)")
-    ax.set_yscale("log")
-    ax.margins(x=0.12, y=0.15)
+    ax.margins(x=0.15, y=0.12)
+    finish_frontier(ax, of="concordance", floor=float(means["dcal_floor"].mean()))
     _label(ax, means)
-    ax.set_xlabel("concordance on validation rows (right is better)")
-    ax.set_ylabel("D-calibration (down is better)")
+    ax.set_xlabel(horizontal_label("validation rows"))
+    ax.set_ylabel(vertical_label("concordance", "validation rows"))
     ax.legend(frameon=False, fontsize=9)
-    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
@@ -53,15 +51,15 @@ def _label(ax: Any, means: pd.DataFrame) -> None:
     places: list[tuple[float, float]] = []
     sides: list[str] = []
     for lam, row in means.iterrows():
-        place = ax.transData.transform((row["concordance"], row["dcal"]))
+        place = ax.transData.transform((row["dcal"], row["concordance"]))
         taken = {side for (x, y), side in zip(places, sides, strict=True) if _close(place, (x, y))}
         side = "left" if "right" in taken else "right"
         places.append((place[0], place[1]))
         sides.append(side)
         ax.annotate(
             f"λ = {lam:g}",
-            (row["concordance"], row["dcal"]),
-            xytext=(7, 5) if side == "right" else (-7, 5),
+            (row["dcal"], row["concordance"]),
+            xytext=(7, 7) if side == "right" else (-7, 7),
             ha="left" if side == "right" else "right",
             textcoords="offset points",
             fontsize=9,

@@ -15,7 +15,7 @@ from xcal.calibration.results import Method
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.curves import SurvivalCurve
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.inputs import Floats, read_features, read_target, read_times
+from xcal.estimators.inputs import Floats, read_features, read_outcome, read_times
 from xcal.metrics import concordance_index
 
 
@@ -44,7 +44,7 @@ class SurvivalPredictor(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n, d)
+        X : array-like or data frame of shape (n, d), or SurvivalData
 
         Returns
         -------
@@ -58,7 +58,7 @@ class SurvivalPredictor(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n, d)
+        X : array-like or data frame of shape (n, d), or SurvivalData
         times : array-like of shape (m,), optional
             Zero or larger.
 
@@ -90,7 +90,7 @@ class SurvivalPredictor(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n, d)
+        X : array-like or data frame of shape (n, d), or SurvivalData
         p : float or array-like of shape (m,)
             Between 0 and 1.
 
@@ -116,14 +116,17 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         return model.distribution(x)
 
-    def score(self, X: Any, y: Any) -> float:
-        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order."""
+    def score(self, X: Any, y: Any = None) -> float:
+        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order.
+
+        `X` and `y` are as in `fit`.
+        """
         model, x = self._read(X)
-        time, event = read_target(y, len(x))
+        time, event = read_outcome(X, y, len(x))
         return concordance_index(time=time, event=event, risk=model.risk(x)).value
 
     def d_calibration(
-        self, X: Any, y: Any, *, n_bins: int | None = None, method: Method = "uniform"
+        self, X: Any, y: Any = None, *, n_bins: int | None = None, method: Method = "uniform"
     ) -> DCalibrationResult:
         """D-calibration on rows that were not trained on, with its noise floor and a p-value.
 
@@ -137,7 +140,7 @@ class SurvivalPredictor(BaseEstimator):
             What a censored row contributes; see `xcal.d_calibration`.
         """
         model, x = self._read(X)
-        time, event = read_target(y, len(x))
+        time, event = read_outcome(X, y, len(x))
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
         return d_calibration(model.cdf_at_own(x, time), event, n_bins=bins, method=method, time=time)
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from xcal._checks import fail
+from xcal.data import SurvivalData
 from xcal.distributions import Family, SurvivalDistribution, family, quantile_edges
-from xcal.estimators.inputs import Floats, Table
+from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.metrics import kaplan_meier
 
@@ -31,7 +32,7 @@ class Standardizer:
     factor: Floats
 
     @classmethod
-    def of(cls, table: Table) -> "Standardizer":
+    def of(cls, table: SurvivalData) -> "Standardizer":
         """Learn from the training rows, by weight."""
         mean = np.average(table.x, axis=0, weights=table.weights)
         with np.errstate(over="ignore"):
@@ -72,7 +73,7 @@ class Outputs:
     grid: Floats
 
     @classmethod
-    def of(cls, table: Table, settings: Settings) -> "Outputs":
+    def of(cls, table: SurvivalData, settings: Settings) -> "Outputs":
         """Choose scale and edges from the training rows."""
         scale = _time_scale(table)
         last = float(table.time.max())
@@ -112,7 +113,7 @@ class Outputs:
         return ((left + cdf[1:]) / 2 * widths).sum(0) / grid[-1]
 
 
-def time_edges(table: Table, n_bins: int) -> Floats:
+def time_edges(table: SurvivalData, n_bins: int) -> Floats:
     """Edges of a discrete distribution: 0, quantiles of the event times, the last observed time, and one beyond it.
 
     All mass of a discrete distribution lies before its last edge. If that were the last observed time, every row would
@@ -124,7 +125,7 @@ def time_edges(table: Table, n_bins: int) -> Floats:
 
     Examples
     --------
-    >>> rows = Table(np.zeros((4, 1)), np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, True, False, False]))
+    >>> rows = SurvivalData(np.zeros((4, 1)), time=[1.0, 2.0, 3.0, 4.0], event=[True, True, False, False])
     >>> time_edges(rows, 2).round(3)
     array([0.   , 1.5  , 2.   , 4.   , 6.885])
     """
@@ -145,7 +146,7 @@ def time_edges(table: Table, n_bins: int) -> Floats:
     return np.asarray(edges[first])
 
 
-def _bins(table: Table, asked: int | None) -> int:
+def _bins(table: SurvivalData, asked: int | None) -> int:
     events = int(np.count_nonzero(table.event))
     if asked is None:
         return min(MOST_TIME_BINS, max(1, round(math.sqrt(events))))
@@ -154,7 +155,7 @@ def _bins(table: Table, asked: int | None) -> int:
     return asked
 
 
-def _check_distinct(table: Table, distribution: str) -> None:
+def _check_distinct(table: SurvivalData, distribution: str) -> None:
     events = table.time[table.event]
     # As edges are told apart.
     if np.unique(events.astype(np.float32)).size < 2:
@@ -165,7 +166,7 @@ def _check_distinct(table: Table, distribution: str) -> None:
         )
 
 
-def _time_scale(table: Table) -> float:
+def _time_scale(table: SurvivalData) -> float:
     events = table.time[table.event]
     positive = events[events > 0]
     if positive.size == 0:

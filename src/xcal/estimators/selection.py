@@ -13,8 +13,9 @@ from xcal._checks import fail
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.membership import bins_from_above, exact_above
+from xcal.data import SurvivalData
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.inputs import Floats, Table
+from xcal.estimators.inputs import Floats
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll
 
@@ -49,7 +50,7 @@ class Selection:
     reason: str
 
 
-def frontier(models: Sequence[FittedModel], rows: Table, n_bins: int, *, one_group: bool) -> pd.DataFrame:
+def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
     """Values of every model on the validation rows, one line a model; see `SurvivalPath.frontier_`."""
     losses = np.stack([_losses(model, rows) for model in models])
     cdf = np.stack([model.cdf_at_own(rows.x, rows.time) for model in models])
@@ -74,7 +75,7 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     return means.join(groups["dcal_p"].agg(_common_p_value)).join(spread)
 
 
-def cannot_judge(rows: Table, n_bins: int) -> str | None:
+def cannot_judge(rows: SurvivalData, n_bins: int) -> str | None:
     """Say why the validation rows cannot show whether a model is calibrated; None if they can."""
     events = int(np.count_nonzero(rows.event))
     if events < FEWEST_EVENTS:
@@ -166,13 +167,13 @@ def _common_p_value(values: "pd.Series[float]") -> float:
     return float(np.minimum(1.0, values.size / k * np.sort(values.to_numpy())[k - 1]))
 
 
-def _losses(model: FittedModel, rows: Table) -> Floats:
+def _losses(model: FittedModel, rows: SurvivalData) -> Floats:
     """Negative log-likelihood of each row, times its weight if there are weights (of mean one)."""
     values = nll(model.distribution(rows.x), torch.from_numpy(rows.time), torch.from_numpy(rows.event)).numpy()
     return values if rows.weights is None else np.asarray(values * rows.weights / rows.weights.mean())
 
 
-def _dcal_influence(cdf: Floats, rows: Table, n_bins: int) -> Floats:
+def _dcal_influence(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
     """First-order effect of each row on D-calibration, ``(n,)``: the spread of its mean is that of D-calibration.
 
     With a row's deviations d_j = (its share of bin j) - width, D-calibration is the sum over j of mean(d_j)^2; its
@@ -205,7 +206,7 @@ def _gap_errors(by_row: dict[float, Floats], groups: Floats, reference: float) -
     return np.array([errors.get(float(group), np.nan) for group in groups])
 
 
-def _line(model: FittedModel, losses: Floats, cdf: Floats, rows: Table, n_bins: int) -> dict[str, Any]:
+def _line(model: FittedModel, losses: Floats, cdf: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
     trained = model.best_epoch >= 0
     measured = d_calibration(cdf, rows.event, n_bins=n_bins)
     return {

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from xcal._checks import fail
-from xcal.datasets import SurvivalDataset, SurvivalSplit, load_gamma, load_glioma, load_survival_mnist
+from xcal.data import SurvivalData
+from xcal.datasets import SurvivalDataset, load_gamma, load_glioma, load_survival_mnist
 from xcal.distributions import quantile_edges
 from xcal.experiments.spec import Spec, Variant
-from xcal.training import Rows
 
 Integers = npt.NDArray[np.int64]
 PathLike = str | os.PathLike[str]
@@ -21,26 +21,21 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class TableData:
-    """What the models of a table are trained and measured on; covariates are on the device.
+    """What the models of a table are trained and measured on, and what follows from it for all of them.
 
     Attributes
     ----------
-    train, validation, test : Rows
-    time, event : ndarray
-        Of the test rows, on the host.
-    groups : ndarray of int64
-        Subgroup of each test row, for D-calibration within groups.
+    train, validation, test : SurvivalData
+        On the device. The groups of the test rows are the subgroups for D-calibration within groups.
     edges : Tensor
         Time edges of the discrete models.
     hash : str
+        Of the rows; records carry it.
     """
 
-    train: Rows
-    validation: Rows
-    test: Rows
-    time: npt.NDArray[np.float64]
-    event: npt.NDArray[np.bool_]
-    groups: Integers
+    train: SurvivalData
+    validation: SurvivalData
+    test: SurvivalData
     edges: Tensor
     hash: str
 
@@ -54,14 +49,10 @@ def load_data(spec: Spec, variant: Variant, seed: int, device: torch.device, dat
         # In single precision, as the models see them: the last bits of a simulated double depend on the machine.
         for array in (split.x, split.time.astype(np.float32), split.event):
             digest.update(np.ascontiguousarray(array).tobytes())
-    train, validation, test = (_rows(split, device) for split in data.splits.values())
     return TableData(
-        train,
-        validation,
-        test,
-        data.test.time,
-        data.test.event,
-        _groups(spec, data),
+        data.train.to(device),
+        data.validation.to(device),
+        data.test.replaced(groups=_groups(spec, data)).to(device),
         quantile_edges(data.train.time, data.train.event, spec.time_bins),
         digest.hexdigest()[:16],
     )
@@ -82,29 +73,19 @@ def _dataset(spec: Spec, variant: Variant, seed: int, data_dir: PathLike | None)
         fail("data.n", f"at most {list(there)}, the rows of {data.name}", list(sizes))
     if settings.test_rows is not None:
         sizes = (*sizes[:2], min(sizes[2], settings.test_rows))
-    train, validation, test = (_first(split, n) for split, n in zip(data.splits.values(), sizes, strict=True))
-    return SurvivalDataset(data.name, data.feature_names, train, validation, test)
-
-
-def _first(split: SurvivalSplit, n: int) -> SurvivalSplit:
-    label = None if split.label is None else split.label[:n]
-    mean = None if split.mean is None else split.mean[:n]
-    return SurvivalSplit(split.x[:n], split.time[:n], split.event[:n], label=label, mean=mean)
-
-
-def _rows(split: SurvivalSplit, device: torch.device) -> Rows:
-    x = torch.from_numpy(np.ascontiguousarray(split.x)).to(device)
-    return Rows(x, torch.from_numpy(split.time.astype(np.float32)), torch.from_numpy(split.event))
+    train, validation, test = (split[:n] for split, n in zip(data.splits.values(), sizes, strict=True))
+    return SurvivalDataset(data.name, train, validation, test)
 
 
 def _groups(spec: Spec, data: SurvivalDataset) -> Integers:
     """Subgroups of the test rows, none of which any model sees."""
     kind, test = spec.data.groups, data.test
-    if kind == "label" and test.label is not None:
-        return test.label
-    if kind == "mean-quartiles" and test.mean is not None:
-        return np.searchsorted(np.quantile(test.mean, [0.25, 0.5, 0.75]), test.mean).astype(np.int64)
+    if kind == "label" and test.groups is not None:
+        return np.asarray(test.groups, dtype=np.int64)
+    if kind == "mean-quartiles" and "mean" in test.extra:
+        mean = test.extra["mean"]
+        return np.asarray(np.searchsorted(np.quantile(mean, [0.25, 0.5, 0.75]), mean), dtype=np.int64)
     if kind == "age-halves" and "years_to_birth" in data.feature_names:
         age = test.x[:, data.feature_names.index("years_to_birth")]
-        return (age > np.median(age)).astype(np.int64)
+        return np.asarray(age > np.median(age), dtype=np.int64)
     fail("data.groups", "groups that these data have", f"{kind!r} for {data.name}")

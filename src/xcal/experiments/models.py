@@ -1,6 +1,6 @@
-"""What a row of a table is made of, in each variant: family, network, objective, and the time that ranks rows.
+"""What a model of a table is made of, in each variant: family, network, objective, and the time that ranks rows.
 
-``as-published`` is what made the paper's figures, ``corrected`` what its equations say; `docs/fidelity.md` lists the
+``as-published`` is what made the paper's values, ``corrected`` what its equations say; `docs/fidelity.md` lists the
 differences and why they are there.
 """
 
@@ -15,7 +15,7 @@ from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.discrete import DiscreteDistribution
 from xcal.distributions.lognormal import LogNormal
 from xcal.distributions.shifted import Shifted
-from xcal.experiments.spec import RowSpec, Variant, VariantSpec
+from xcal.experiments.spec import ModelSpec, Variant, VariantSpec
 from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower
 from xcal.objectives import nll, survival_crps
 from xcal.training.problem import Objective
@@ -43,42 +43,42 @@ class PixelMLP(MLP):
         return super().forward(x.flatten(start_dim=-3))
 
 
-def make_family(row: RowSpec, variant: Variant, edges: Tensor | None) -> Family:
-    """Return the family of a row; `edges` are the time edges of the discrete ones."""
-    if row.discrete:
-        return family(row.model, edges=edges, interpolation=row.interpolation)
-    return family(f"{row.model}-published" if variant == "as-published" else row.model)
+def make_family(model: ModelSpec, variant: Variant, edges: Tensor | None) -> Family:
+    """Return the family of a model; `edges` are the time edges of the discrete ones."""
+    if model.discrete:
+        return family(model.distribution, edges=edges, interpolation=model.interpolation)
+    return family(f"{model.distribution}-published" if variant == "as-published" else model.distribution)
 
 
-def make_network(row: RowSpec, settings: VariantSpec, shape: tuple[int, ...], n_outputs: int) -> MakeNetwork:
-    """Return a function that makes a row's network for covariates of that shape (of one row)."""
-    if row.network == "aft":
+def make_network(model: ModelSpec, settings: VariantSpec, shape: tuple[int, ...], n_outputs: int) -> MakeNetwork:
+    """Return a function that makes a model's network; `shape` is that of the covariates of one row."""
+    if model.network == "aft":
         return partial(ScaleRegression, shape[0], intercept=settings.intercept)
     # Location and scale of the log-normal have a network each.
-    width = 1 if row.model == "lognormal" else n_outputs
+    width = 1 if model.distribution == "lognormal" else n_outputs
     make: MakeNetwork
-    if row.network == "cnn":
+    if model.network == "cnn":
         channels, height, across = shape
         make = partial(
             PaperCNN,
             width,
             (channels, height, across),
-            head=row.hidden,
-            dropout=row.dropout,
-            released_dropout=row.released_dropout,
+            head=model.hidden,
+            dropout=model.dropout,
+            released_dropout=model.released_dropout,
         )
-    elif row.network == "published-cnn":
-        make = partial(PublishedCNN, width, head=row.hidden, dropout=row.dropout)
-    elif row.network == "mlp":
+    elif model.network == "published-cnn":
+        make = partial(PublishedCNN, width, head=model.hidden, dropout=model.dropout)
+    elif model.network == "mlp":
         kind = MLP if len(shape) == 1 else PixelMLP
-        make = partial(kind, prod(shape), width, hidden=row.hidden, dropout=row.dropout)
+        make = partial(kind, prod(shape), width, hidden=model.hidden, dropout=model.dropout)
     else:
         make = partial(Linear, shape[0], width)
-    return partial(TwoTower, make) if row.model == "lognormal" else make
+    return partial(TwoTower, make) if model.distribution == "lognormal" else make
 
 
 def from_guess(make: MakeNetwork, guess: Tensor) -> nn.Module:
-    """Make a network whose last biases are the raw outputs `guess`, so that it starts from that distribution."""
+    """Make a network whose last biases are the raw outputs `guess`: it starts from that distribution."""
     network = make()
     heads: list[Tensor]
     if isinstance(network, ScaleRegression):
@@ -98,10 +98,10 @@ def _bias(network: nn.Module) -> Tensor:
     return network.output.bias
 
 
-def make_objective(row: RowSpec, variant: Variant) -> Objective:
-    """Return what a row minimises besides the penalty."""
+def make_objective(model: ModelSpec, variant: Variant) -> Objective:
+    """Return what a model minimises besides the penalty."""
     published = variant == "as-published"
-    return partial(survival_crps if row.objective == "scrps" else nll, as_published=published)
+    return partial(survival_crps if model.objective == "scrps" else nll, as_published=published)
 
 
 def likelihood(variant: Variant) -> Objective:

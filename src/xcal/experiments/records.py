@@ -1,10 +1,10 @@
-"""One small record a run, kept in one file of JSON lines for each table, variant and penalty.
+"""One small record per run, kept in one file of JSON lines for each table, variant and penalty.
 
-A file is rewritten whole and replaced in one move (`xcal._files`), so that a reader, or a process killed at any moment,
-sees the old records or the new ones. Writers take turns: each reads, adds and writes under a lock, so that none undoes
+A file is rewritten whole and replaced in one move (`xcal._files`). A reader sees the old records or the new ones, also
+after a crash in the middle of writing. Writers take turns: each reads, adds and writes under a lock, and none undoes
 what another has added. A few hundred lines are written in milliseconds, and the result is one readable file to look at
-or commit, where a file a run would be hundreds. Each line ends with a checksum of itself; a line that does not match,
-or holds values of the wrong kind, is reported and counts as missing.
+or commit; one file per run would be hundreds of files. Each line ends with a checksum of itself. A line that does not
+match its checksum, or holds values of the wrong kind, is reported, and its run counts as missing.
 """
 
 import hashlib
@@ -19,79 +19,94 @@ from xcal._files import check_writable, only_writer, write_whole
 from xcal.experiments.spec import Penalty, Spec, Variant
 
 Key = tuple[str, str, float, int]
+Metrics = dict[str, float]
 
-# Fields whose values are figures. JSON has no NaN and no infinity: they are written as words.
-_NUMBERS = ("figures", "validation", "recalibrated")
+# Names that some fields have in the file. Committed records have them, so they stay; the names in Python say more.
+_IN_FILE = {
+    "model": "row",
+    "metrics": "figures",
+    "job_runs": "group_models",
+    "job_seconds": "group_seconds",
+    "job_lambdas": "group_lambdas",
+    "job_seeds": "group_seeds",
+}
+_IN_PYTHON = {in_file: name for name, in_file in _IN_FILE.items()}
+# Fields that hold metrics. JSON has no NaN and no infinity: they are written as words.
+_METRICS = ("metrics", "validation", "recalibrated")
 _WORDS = {"nan", "inf", "-inf"}
 # Fields that older records do not have; without a value they are left out of the line, so that old lines stay as they
 # are when a file is rewritten.
-_LATER = ("group_lambdas", "group_seeds")
+_LATER = ("job_lambdas", "job_seeds")
 
 
 @dataclass(frozen=True)
 class Record:
-    """Figures of one trained model, and what they came from.
+    """Metrics of one run, and where they come from.
 
     Attributes
     ----------
-    table, variant, penalty, row : str
+    table, variant, penalty : str
+    model : str
+        Name of the model in the spec; ``row`` in the file, as it is a row of the paper's table.
     lam : float
     seed : int
     spec_hash, data_hash : str
-        Of everything that decides the numbers but lambda and seed; of the rows.
+        Of everything that decides the numbers except lambda and seed; of the data.
     epochs, best_epoch : int
         Epochs trained, and the one (from 0) whose weights were kept.
-    figures : dict
-        On the test rows (studies: on the training rows).
+    metrics : dict
+        On the test rows (studies: on the training rows); ``figures`` in the file.
     validation : dict
         Objective and D-calibration of the best epoch.
     recalibrated : dict
-        Figures after recalibration; empty unless lambda is 0.
+        Metrics after recalibration; empty unless lambda is 0.
     failure : str
         Where the loss stopped being a number; empty where it did not.
     versions : dict
     device : str
-    group_models : int
-    group_seconds : float
-        Models that were trained together with this one, and the time that took, evaluation included.
+    job_runs : int
+    job_seconds : float
+        Number of runs that were trained together, this one included, and the time that took with the evaluation;
+        ``group_models`` and ``group_seconds`` in the file.
     written : str
         Date and time, UTC.
-    group_lambdas, group_seeds : tuple
-        Lambdas and seeds of the models that were trained together. A penalty as sharp as the paper's makes a model's
-        figures depend on them. Empty in records that were written before this was kept.
+    job_lambdas, job_seeds : tuple
+        Lambdas and seeds of the runs that were trained together; ``group_lambdas`` and ``group_seeds`` in the file. A
+        penalty as sharp as the paper's makes the metrics depend on them. Empty in records that were written before this
+        was kept.
     """
 
     table: str
     variant: str
     penalty: str
-    row: str
+    model: str
     lam: float
     seed: int
     spec_hash: str
     data_hash: str
     epochs: int
     best_epoch: int
-    figures: dict[str, float]
-    validation: dict[str, float]
-    recalibrated: dict[str, float] = field(default_factory=dict)
+    metrics: Metrics
+    validation: Metrics
+    recalibrated: Metrics = field(default_factory=dict)
     failure: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     device: str = ""
-    group_models: int = 1
-    group_seconds: float = 0.0
+    job_runs: int = 1
+    job_seconds: float = 0.0
     written: str = ""
-    group_lambdas: tuple[float, ...] = ()
-    group_seeds: tuple[int, ...] = ()
+    job_lambdas: tuple[float, ...] = ()
+    job_seeds: tuple[int, ...] = ()
 
     @property
     def key(self) -> Key:
-        """What a file holds one record of."""
-        return (self.row, self.spec_hash, self.lam, self.seed)
+        """What tells the records of one file apart."""
+        return (self.model, self.spec_hash, self.lam, self.seed)
 
     def line(self) -> str:
         """Return the record as one line of JSON that carries its own checksum."""
         content = {
-            name: {key: _json(number) for key, number in value.items()} if name in _NUMBERS else value
+            _IN_FILE.get(name, name): _as_json(value) if name in _METRICS else value
             for name, value in asdict(self).items()
             if value or name not in _LATER
         }
@@ -118,12 +133,12 @@ class RecordFile:
 
     @classmethod
     def of(cls, results: Path, spec: Spec, variant: Variant, penalty: Penalty, *, trial: bool) -> "RecordFile":
-        """Return the file's place; runs with other epochs than the spec's are trials and have a folder of their own."""
+        """Return the file of a table; runs with other epochs than the spec's are trials and have their own folder."""
         folder = results / spec.table / "trial" if trial else results / spec.table
         return cls(folder / f"{variant}.{penalty}.jsonl")
 
     def read(self) -> tuple[dict[Key, Record], list[Corrupt]]:
-        """Return records by key, and the lines that are none. No file is no records."""
+        """Return records by key, and the lines that cannot be read. Without a file there are no records."""
         records: dict[Key, Record] = {}
         corrupt: list[Corrupt] = []
         if not self.path.exists():
@@ -145,7 +160,7 @@ class RecordFile:
             raise _unwritable(self.path, error) from error
 
     def add(self, new: Iterable[Record]) -> None:
-        """Write the old records and the new ones, all or nothing; a new one replaces an old one of the same key.
+        """Write the old records and the new ones, all or nothing; a new record replaces an old one with the same key.
 
         The file is read again first, and other writers wait until it is written: what another thread or process has
         added is kept.
@@ -182,21 +197,25 @@ def _parse(line: bytes) -> Record:
         # A recursion error is JSON nested too deeply for anything that we wrote.
         reason = str(error) if isinstance(error, _NoRecordError) else "not a whole line of JSON"
         raise ValueError(reason) from error
-    known = {f.name for f in fields(Record)}
-    if set(content) not in (known, known - set(_LATER)):
+    known = {_IN_FILE.get(f.name, f.name) for f in fields(Record)}
+    if set(content) not in (known, known - {_IN_FILE[name] for name in _LATER}):
         raise ValueError("the record of another version")
-    return Record(**{name: _field(name, value) for name, value in content.items()})
+    return Record(**{_in_python(name): _field(name, value) for name, value in content.items()})
+
+
+def _in_python(in_file: str) -> str:
+    return _IN_PYTHON.get(in_file, in_file)
 
 
 class _NoRecordError(ValueError):
-    """What is wrong with a line that is JSON."""
+    """What is wrong with a line that is JSON but not a record."""
 
 
-def _field(name: str, value: Any) -> Any:
+def _field(in_file: str, value: Any) -> Any:
     """Check a value of a record against the type of its field: the checksum of a forged line can be right."""
-    right, make = _KINDS[_HINTS[name]]
+    right, make = _KINDS[_HINTS[_in_python(in_file)]]
     if not right(value):
-        raise ValueError(f"a value of the wrong kind for {name!r}")
+        raise ValueError(f"a value of the wrong kind for {in_file!r}")
     return make(value)
 
 
@@ -208,8 +227,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) and math.isfinite(value)
 
 
-def _is_figure(value: Any) -> bool:
-    """Whether this is a number as a record has them; those that JSON cannot write are words."""
+def _is_metric(value: Any) -> bool:
+    """Whether this is a number as records have them; those that JSON cannot write are words."""
     return _is_number(value) or _is_whole(value) or (isinstance(value, str) and value in _WORDS)
 
 
@@ -229,18 +248,18 @@ def _same(value: Any) -> Any:
     return value
 
 
-# For the type of each field: whether a value read from a file is of it, and what turns the one into the other.
+# For the type of each field: a check of the value that was read from the file, and a function that gives it that type.
 _KINDS: dict[Any, tuple[Callable[[Any], bool], Callable[[Any], Any]]] = {
     str: (_is_text, _same),
     int: (_is_whole, _same),
     float: (_is_number, _same),
     dict[str, str]: (_table_of(_is_text), _same),
-    dict[str, float]: (_table_of(_is_figure), lambda values: {key: float(value) for key, value in values.items()}),
+    dict[str, float]: (_table_of(_is_metric), lambda values: {key: float(value) for key, value in values.items()}),
     tuple[float, ...]: (_list_of(_is_number), tuple),
     tuple[int, ...]: (_list_of(_is_whole), tuple),
 }
 _HINTS = get_type_hints(Record)
 
 
-def _json(number: float) -> float | str:
-    return number if math.isfinite(number) else str(number)
+def _as_json(metrics: Metrics) -> dict[str, float | str]:
+    return {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()}

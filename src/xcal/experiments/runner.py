@@ -1,31 +1,25 @@
-"""Run what is missing of a table: train a group, measure it, write its records, go on.
+"""Run what is missing of a table, job by job: train, measure, write the records.
 
-Groups are trained whole, and records that are there stay as they are: see `xcal.experiments.groups`.
+All runs of a job are trained together, and records that exist already stay as they are: see `xcal.experiments.jobs`.
 """
 
-import platform
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, get_args
 
-import torch
-
-import xcal
 from xcal._checks import fail
 from xcal._devices import as_device, best_device
 from xcal.experiments.data import PathLike, TableData, load_data
-from xcal.experiments.evaluation import Figures, Trained, test_figures
-from xcal.experiments.groups import Group, missing_groups
-from xcal.experiments.models import from_guess, make_family, make_network, make_objective
-from xcal.experiments.progress import Bar
-from xcal.experiments.records import Corrupt, Record, RecordFile
-from xcal.experiments.spec import Penalty, Spec, Variant, default_penalty, load_spec, soft_bins
-from xcal.experiments.studies import study_figures
-from xcal.training import PathResult, fit_path
+from xcal.experiments.job_records import JobRecords
+from xcal.experiments.jobs import unfinished_jobs
+from xcal.experiments.progress_bar import ProgressBar
+from xcal.experiments.records import Corrupt, Key, Record, RecordFile
+from xcal.experiments.spec import ModelSpec, Penalty, Spec, Variant
+from xcal.experiments.spec_file import load_spec
+
+_RunKey = tuple[str, float, int]  # model, lambda, seed
 
 
 @dataclass(frozen=True)
@@ -37,18 +31,18 @@ class Summary:
     path : Path
         The file of records.
     trained, kept : int
-        Runs trained now, and runs that were there already.
+        Runs trained now, and runs that had a record already.
     missing : int
-        Runs still missing; above 0 only after an interruption.
+        Runs still without a record; above 0 only after an interruption.
     corrupt : tuple of Corrupt
-        Lines that were no records; their runs were done again where they were asked for.
+        Lines that could not be read; their runs were trained again where they were asked for.
     other_data : int
-        Records replaced because they were made on other rows.
+        Records replaced because they were made on other data.
     seconds : float
     interrupted : bool
     trained_beside : int
-        Runs that were there already and were trained again, because a group is trained whole. Their records stay as
-        they were.
+        Runs that had a record already and were trained again because they share a job with a missing run. Their records
+        stay as they were.
     """
 
     path: Path
@@ -65,7 +59,7 @@ class Summary:
 def reproduce(
     table: str | Path,
     *,
-    rows: Iterable[str] | None = None,
+    models: Iterable[str] | None = None,
     lambdas: Iterable[float] | None = None,
     seeds: Iterable[int] | None = None,
     variant: Variant | None = None,
@@ -75,18 +69,20 @@ def reproduce(
     results: PathLike = "results",
     data_dir: PathLike | None = None,
     progress: bool | None = None,
+    rows: Iterable[str] | None = None,
 ) -> Summary:
     """Train and measure every run of a table that has no record yet.
 
-    Runs of a group are trained together, and always all of them: where a record is missing the whole group is trained
-    again, and only what was missing is written. With the paper's penalty the figures of a run depend on the runs beside
-    it. With `lambdas` or `seeds` the group is what was asked for; each record names its group.
+    A run is one model of the table with one lambda and one seed. The runs of a job are trained together, and always all
+    of them: where a record is missing, the whole job is trained again and only the missing record is written. The
+    reason: with the paper's penalty, the metrics of a run depend on the runs that are trained beside it. `lambdas` and
+    `seeds` make smaller jobs, and each record names the job it comes from.
 
     Parameters
     ----------
     table
         A name from `table_names`, or the path of a TOML file.
-    rows, lambdas, seeds
+    models, lambdas, seeds
         Only these; by default all of the table's.
     variant : {"as-published", "corrected"}, optional
         By default the table's.
@@ -94,7 +90,7 @@ def reproduce(
         By default the paper's for "as-published" and ours for "corrected". The annealed one is ours with a temperature
         that falls from 2 bin widths to 0.1.
     epochs
-        Other epochs than the table's: a trial, whose records are kept apart.
+        Another number of epochs than the table's. Such a run is a trial, and its record goes into a separate file.
     device
         By default the GPU if there is one.
     results
@@ -102,175 +98,100 @@ def reproduce(
     data_dir
         See `xcal.datasets.data_directory`.
     progress
-        True or False for a bar; by default one is shown on a terminal.
+        True or False for a progress bar; by default one is shown on a terminal.
+    rows
+        Earlier name of `models`.
 
     Returns
     -------
     Summary
-        Also after a keyboard interrupt: finished groups are kept, and the same call goes on from them.
+        Also after a keyboard interrupt. Records of finished jobs are kept; call the function again to resume.
     """
+    if rows is not None:
+        if models is not None:
+            fail("rows", "nothing beside models, of which it is the earlier name", rows)
+        warnings.warn("reproduce: the argument 'rows' is now 'models'", FutureWarning, stacklevel=2)
+        models = rows
     full = load_spec(table)
-    spec = full.narrowed(rows=rows, lambdas=lambdas, seeds=seeds, epochs=epochs)
-    chosen, soft = chosen_variant(full, variant, penalty)
+    spec = full.narrowed(models=models, lambdas=lambdas, seeds=seeds, epochs=epochs)
+    chosen, soft = full.chosen_variant(variant, penalty)
     where = best_device() if device is None else as_device(device)
     file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training)
-    return _Run(spec, chosen, soft, where, file, data_dir).all_groups(progress)
-
-
-def chosen_variant(spec: Spec, variant: str | None, penalty: str | None) -> tuple[Variant, Penalty]:
-    """Check variant and penalty, and fill in what was not given."""
-    known: dict[str, Variant] = {"as-published": "as-published", "corrected": "corrected"}
-    penalties: dict[str, Penalty] = {name: name for name in get_args(Penalty)}
-    if variant is not None and variant not in known:
-        fail("variant", " or ".join(known), repr(variant))
-    if penalty is not None and penalty not in penalties:
-        fail("penalty", " or ".join(penalties), repr(penalty))
-    chosen = spec.variant if variant is None else known[variant]
-    if spec.kind != "path":
-        # Both studies are about the paper's membership.
-        if penalty not in {None, "paper"}:
-            fail("penalty", f"paper: {spec.table} is a study of the paper's penalty", repr(penalty))
-        return chosen, "paper"
-    return chosen, default_penalty(chosen) if penalty is None else penalties[penalty]
+    return _Reproduction(spec, file, JobRecords(spec, chosen, soft, where), data_dir).run(progress)
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Reproduction:
     """One call of `reproduce`."""
 
     spec: Spec
-    variant: Variant
-    penalty: Penalty
-    device: torch.device
     file: RecordFile
+    job_records: JobRecords
     data_dir: PathLike | None
 
-    def all_groups(self, progress: bool | None) -> Summary:
-        """Do what is missing, group by group."""
+    def run(self, progress: bool | None) -> Summary:
+        """Train the jobs that have a run without a record."""
         start = time.perf_counter()
         self.file.check_writable()
         done, corrupt = self.file.read()
-        hashes = {row.name: self.spec.hash(row, self.variant, self.penalty) for row in self.spec.rows}
-        data: dict[int, TableData] = {}
-        wanted = [(r, lam, seed) for r in self.spec.rows for lam in self.spec.lambdas for seed in self.spec.seeds]
-        kept = {(r.name, lam, seed) for r, lam, seed in wanted if (r.name, hashes[r.name], lam, seed) in done}
-        other = 0
-        if len(kept) < len(wanted):
-            # The rows are needed anyway: records of other rows must not stand beside new ones.
-            for seed in self.spec.seeds:
-                self._load(data, seed)
-            stale = {
-                (name, lam, seed)
-                for name, lam, seed in kept
-                if done[name, hashes[name], lam, seed].data_hash != data[seed].hash
-            }
-            kept, other = kept - stale, len(stale)
-        groups = missing_groups(
-            self.spec, [(r, lam, seed) for r, lam, seed in wanted if (r.name, lam, seed) not in kept]
+        wanted = [(m, lam, seed) for m in self.spec.models for lam in self.spec.lambdas for seed in self.spec.seeds]
+        found = {(m.name, lam, seed) for m, lam, seed in wanted if self._key(m, lam, seed) in done}
+        data = self._load() if len(found) < len(wanted) else {}
+        kept = found - self._made_on_other_data(done, found, data)
+        missing = [(m, lam, seed) for m, lam, seed in wanted if (m.name, lam, seed) not in kept]
+        trained, beside, interrupted = self._train(missing, kept, data, progress)
+        return Summary(
+            self.file.path,
+            trained,
+            len(kept),
+            len(missing) - trained,
+            tuple(corrupt),
+            len(found) - len(kept),
+            time.perf_counter() - start,
+            interrupted,
+            beside,
         )
-        trained, beside, interrupted = 0, 0, False
-        with Bar(groups, self.spec.training.epochs, progress) as bar:
+
+    def _hash(self, model: ModelSpec) -> str:
+        return self.spec.hash(model, self.job_records.variant, self.job_records.penalty)
+
+    def _key(self, model: ModelSpec, lam: float, seed: int) -> Key:
+        return (model.name, self._hash(model), lam, seed)
+
+    def _load(self) -> dict[int, TableData]:
+        """Load the data of every seed: one copy for all of them, unless seeds have their own rows."""
+        variant, device = self.job_records.variant, self.job_records.device
+        seeds = self.spec.seeds if self.spec.data.per_seed else self.spec.seeds[:1]
+        loaded = {seed: load_data(self.spec, variant, seed, device, self.data_dir) for seed in seeds}
+        return {seed: loaded.get(seed, loaded[seeds[0]]) for seed in self.spec.seeds}
+
+    def _made_on_other_data(
+        self, done: dict[Key, Record], found: set[_RunKey], data: dict[int, TableData]
+    ) -> set[_RunKey]:
+        """Return runs whose records must not stand beside new ones; nothing is compared where nothing is trained."""
+        return {
+            (name, lam, seed)
+            for name, lam, seed in found
+            if data and done[self._key(self.spec.model(name), lam, seed)].data_hash != data[seed].hash
+        }
+
+    def _train(
+        self,
+        missing: list[tuple[ModelSpec, float, int]],
+        kept: set[_RunKey],
+        data: dict[int, TableData],
+        progress: bool | None,
+    ) -> tuple[int, int, bool]:
+        """Train what is missing; returns runs with a new record, runs trained beside them, and whether interrupted."""
+        jobs = unfinished_jobs(self.spec, missing)
+        trained, beside = 0, 0
+        with ProgressBar(jobs, self.spec.training.epochs, progress) as bar:
             try:
-                for group in groups:
-                    records = self._group(group, data[group.seeds[0]], hashes[group.row.name], bar)
-                    new = [record for record in records if (record.row, record.lam, record.seed) not in kept]
+                for job in jobs:
+                    records = self.job_records.make(job, data[job.seeds[0]], self._hash(job.model), bar)
+                    new = [record for record in records if (record.model, record.lam, record.seed) not in kept]
                     self.file.add(new)
                     trained, beside = trained + len(new), beside + len(records) - len(new)
             except KeyboardInterrupt:
-                interrupted = True
-        missing = len(wanted) - len(kept) - trained
-        seconds = time.perf_counter() - start
-        return Summary(self.file.path, trained, len(kept), missing, tuple(corrupt), other, seconds, interrupted, beside)
-
-    def _load(self, data: dict[int, TableData], seed: int) -> None:
-        first = next(iter(data.values()), None)
-        if first is not None and not self.spec.data.per_seed:
-            data[seed] = first
-        else:
-            data[seed] = load_data(self.spec, self.variant, seed, self.device, self.data_dir)
-
-    def _group(self, group: Group, data: TableData, spec_hash: str, bar: Bar) -> list[Record]:
-        """Train and measure one group."""
-        start = time.perf_counter()
-        bar.begin(group)
-        row, settings, dtype = group.row, self.spec.variants[self.variant], data.train.x.dtype
-        family = make_family(row, self.variant, data.edges)
-        make = make_network(row, settings, tuple(data.train.x.shape[1:]), family.n_outputs)
-        if settings.first_guess:
-            make = partial(from_guess, make, family.initial(data.train.time, data.train.event))
-        penalty = soft_bins(self.penalty, row)
-        path = fit_path(
-            make,
-            family,
-            data.train,
-            data.validation,
-            lambdas=group.lambdas,
-            seeds=group.seeds,
-            objective=make_objective(row, self.variant),
-            penalty=penalty,
-            calibration_bins=self.spec.calibration_bins,
-            config=self.spec.training.config(self.penalty),
-            device=self.device,
-            progress=bar.epoch,
-        )
-        if path.interrupted:
-            # A path that is cut short is no result of the spec.
-            raise KeyboardInterrupt
-        trained = Trained.of(path, make, family, dtype)
-        bins = self.spec.calibration_bins
-        mended: dict[int, Figures] = {}
-        if self.spec.kind == "path":
-            zero = group.lambdas.index(0.0) if 0.0 in group.lambdas else None
-            figures, mended = test_figures(trained, data, self.variant, bins, zero)
-        else:
-            figures = study_figures(self.spec.kind, trained, data, self.variant, bins, penalty)
-        shared: dict[str, Any] = {
-            "table": self.spec.table,
-            "variant": self.variant,
-            "penalty": self.penalty,
-            "row": row.name,
-            "spec_hash": spec_hash,
-            "data_hash": data.hash,
-            "epochs": self.spec.training.epochs,
-            "versions": _versions(),
-            "device": _device_name(self.device),
-            "group_models": group.n_models,
-            "group_lambdas": group.lambdas,
-            "group_seeds": group.seeds,
-            "group_seconds": round(time.perf_counter() - start, 3),
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        return _records(path, figures, mended, shared)
-
-
-def _records(
-    path: PathResult, figures: list[Figures], mended: dict[int, Figures], shared: dict[str, Any]
-) -> list[Record]:
-    best = path.best()
-    failures = {failure.model: str(failure) for failure in path.failures}
-    return [
-        Record(
-            lam=float(path.lambdas[k]),
-            seed=int(path.seeds[k]),
-            best_epoch=int(path.best_epoch[k]),
-            figures=_short(figures[k]),
-            validation=_short({"objective": best.objective[0, k], "dcal": best.dcal[0, k]}),
-            recalibrated=_short(mended.get(k, {})),
-            failure=failures.get(k, ""),
-            **shared,
-        )
-        for k in range(path.n_models)
-    ]
-
-
-def _short(figures: Figures) -> Figures:
-    """Seven digits, what single precision holds: a record is for reading too."""
-    return {name: float(f"{value:.7g}") for name, value in figures.items()}
-
-
-def _versions() -> dict[str, str]:
-    return {"xcal": xcal.__version__, "torch": torch.__version__, "python": platform.python_version()}
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+                return trained, beside, True
+        return trained, beside, False

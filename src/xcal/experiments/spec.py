@@ -1,18 +1,17 @@
-"""What an experiment is: a TOML file read into frozen dataclasses, in which an unknown key is an error."""
+"""What an experiment is: one table, its models, its grid of lambdas and seeds, its data and its training.
+
+Words: a *model* is one row of the paper's table (a distribution, a network and an objective). A *run* is one model with
+one lambda and one seed. A *job* is the runs that are trained together. A *row* is always a row of the data.
+"""
 
 import hashlib
 import json
-import math
-import tomllib
 from collections.abc import Iterable
-from dataclasses import MISSING, asdict, dataclass, fields, replace
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
 
 from xcal._checks import fail
 from xcal.calibration.softbins import SoftBins
-from xcal.experiments.spec_checks import check_spec
 from xcal.training.config import TrainingConfig
 
 Variant = Literal["as-published", "corrected"]
@@ -24,14 +23,12 @@ FIRST_TEMPERATURE = 2.0  # of the annealed penalty, in bin widths
 # Part of every hash: raise it when code changes what the same spec computes.
 METHOD = 1
 
-_LARGEST = 2**63
-_Part = TypeVar("_Part")
-_TYPES: dict[Any, tuple[type | tuple[type, ...], str]] = {
-    str: (str, "text"),
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: ((int, float), "a number"),
-}
+# Seeds and other whole numbers are kept in 64 bits.
+LARGEST_INTEGER = 2**63
+
+# Names under which the hash of a spec knows its settings. They are older than the names here and stay: with other names
+# every committed record would belong to another spec.
+_HASHED_AS = {"distribution": "model"}
 
 
 @dataclass(frozen=True)
@@ -70,9 +67,9 @@ class TrainingSpec:
 class VariantSpec:
     """What a variant changes in one table; what it changes everywhere is in `models`.
 
-    `bias` adds a constant to the gamma data, `test_rows` keeps the first test rows only, `intercept` gives the scale of
-    the Weibull regression one, and with `first_guess` the last layer starts from the distribution of the training times
-    as a whole (`Family.initial`).
+    `bias` adds a constant to the gamma data, `test_rows` keeps the first test rows only, `intercept` gives an intercept
+    to the scale of the Weibull regression, and with `first_guess` the last layer starts from the distribution of all
+    training times (`Family.initial`).
     """
 
     bias: bool = False
@@ -82,12 +79,12 @@ class VariantSpec:
 
 
 @dataclass(frozen=True)
-class RowSpec:
-    """One model of a table; for `released_dropout` see `PaperCNN`."""
+class ModelSpec:
+    """One model, a row of the paper's table; for `released_dropout` see `PaperCNN`."""
 
     name: str
     label: str
-    model: Literal["lognormal", "weibull", "categorical", "mtlr"]
+    distribution: Literal["lognormal", "weibull", "categorical", "mtlr"]
     network: Literal["mlp", "linear", "cnn", "published-cnn", "aft"]
     objective: Literal["nll", "scrps"] = "nll"
     interpolation: Literal["step", "linear"] | None = None
@@ -99,22 +96,25 @@ class RowSpec:
     def __post_init__(self) -> None:
         if (self.interpolation is not None) != self.discrete:
             expected = "step or linear for a discrete model, nothing for a continuous one"
-            fail(f"rows.{self.name}.interpolation", expected, self.interpolation)
+            fail(f"models.{self.name}.interpolation", expected, self.interpolation)
 
     @property
     def discrete(self) -> bool:
         """Whether the model has time bins."""
-        return self.model in {"categorical", "mtlr"}
+        return self.distribution in {"categorical", "mtlr"}
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One table: its rows, its grid, its data and how it is trained.
+    """One table: its models, its grid, its data and how it is trained.
+
+    `job` says which runs are trained together: "model", all lambdas and seeds of a model; or "run", each run alone.
 
     Examples
     --------
+    >>> from xcal.experiments import load_spec
     >>> spec = load_spec("gamma-censored")
-    >>> len(spec.rows), spec.lambdas[-1], spec.training.epochs
+    >>> len(spec.models), spec.lambdas[-1], spec.training.epochs
     (6, 1000.0, 100)
     """
 
@@ -127,65 +127,81 @@ class Spec:
     seeds: tuple[int, ...]
     calibration_bins: int
     time_bins: int
-    group: Literal["row", "run"]
+    job: Literal["model", "run"]
     data: DataSpec
     training: TrainingSpec
     variants: dict[str, VariantSpec]
-    rows: tuple[RowSpec, ...]
+    models: tuple[ModelSpec, ...]
 
-    def row(self, name: str) -> RowSpec:
-        """Return the row of that name."""
-        return next(row for row in self.rows if row.name == name)
+    def model(self, name: str) -> ModelSpec:
+        """Return the model of that name."""
+        return next(model for model in self.models if model.name == name)
 
     def narrowed(
         self,
         *,
-        rows: Iterable[str] | None = None,
+        models: Iterable[str] | None = None,
         lambdas: Iterable[float] | None = None,
         seeds: Iterable[int] | None = None,
         epochs: int | None = None,
     ) -> "Spec":
-        """Return the spec with some of its rows and lambdas, with other seeds, or with other epochs."""
+        """Return the spec with some of its models and lambdas, with other seeds, or with other epochs."""
         spec = self
-        if rows is not None:
-            names = _known("rows", rows, [row.name for row in self.rows])
-            spec = replace(spec, rows=tuple(row for row in self.rows if row.name in names))
+        if models is not None:
+            names = _known("models", models, [model.name for model in self.models])
+            spec = replace(spec, models=tuple(model for model in self.models if model.name in names))
         if lambdas is not None:
             chosen = _known("lambdas", lambdas, list(self.lambdas))
             spec = replace(spec, lambdas=tuple(lam for lam in self.lambdas if lam in chosen))
         if seeds is not None:
-            spec = replace(spec, seeds=_checked_seeds(seeds))
+            spec = replace(spec, seeds=checked_seeds(seeds))
         if epochs is not None:
             TrainingConfig(epochs=epochs)
             spec = replace(spec, training=replace(spec.training, epochs=epochs))
         return spec
 
-    def hash(self, row: RowSpec, variant: Variant, penalty: Penalty) -> str:
+    def chosen_variant(self, variant: str | None, penalty: str | None) -> tuple[Variant, Penalty]:
+        """Check a variant and a penalty, and fill in the table's own where one is None."""
+        variants: dict[str, Variant] = {name: name for name in get_args(Variant)}
+        penalties: dict[str, Penalty] = {name: name for name in get_args(Penalty)}
+        if variant is not None and variant not in variants:
+            fail("variant", " or ".join(variants), repr(variant))
+        if penalty is not None and penalty not in penalties:
+            fail("penalty", " or ".join(penalties), repr(penalty))
+        chosen = self.variant if variant is None else variants[variant]
+        if self.kind != "path":
+            # Both studies are about the paper's membership.
+            if penalty not in {None, "paper"}:
+                fail("penalty", f"paper: {self.table} is a study of the paper's penalty", repr(penalty))
+            return chosen, "paper"
+        return chosen, default_penalty(chosen) if penalty is None else penalties[penalty]
+
+    def hash(self, model: ModelSpec, variant: Variant, penalty: Penalty) -> str:
         """Hash of everything that decides a run's numbers but lambda and seed; names and comments do not count."""
-        soft = soft_bins(penalty, row)
+        soft = soft_bins(penalty, model)
         content = {
             "method": METHOD,
             "kind": self.kind,
             "variant": variant,
-            "variant_settings": _chosen(self.variants[variant]),
+            "variant_settings": _not_default(self.variants[variant]),
             "penalty": [soft.membership, soft.temperature, soft.gamma, soft.censored, soft.estimator]
             + ([FIRST_TEMPERATURE] if penalty == "annealed" else []),
             "calibration_bins": self.calibration_bins,
-            "time_bins": self.time_bins if row.discrete else None,
-            "data": _chosen(self.data),
-            "training": _chosen(self.training),
-            "row": {name: value for name, value in _chosen(row).items() if name not in {"name", "label"}},
+            "time_bins": self.time_bins if model.discrete else None,
+            "data": _not_default(self.data),
+            "training": _not_default(self.training),
+            "row": {name: value for name, value in _not_default(model).items() if name not in {"name", "label"}},
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def soft_bins(penalty: Penalty, row: RowSpec) -> SoftBins:
+def soft_bins(penalty: Penalty, model: ModelSpec) -> SoftBins:
     """Return the penalty: the paper's, product membership with soft censored rows, or the default of `xcal`.
 
     The "annealed" one is ours with a temperature that falls from 2 bin widths to the one returned.
     """
     if penalty == "paper":
-        return SoftBins("product", gamma=row.gamma, censored="soft")
+        return SoftBins("product", gamma=model.gamma, censored="soft")
     return SoftBins(temperature=0.1) if penalty == "annealed" else SoftBins()
 
 
@@ -194,106 +210,14 @@ def default_penalty(variant: Variant) -> Penalty:
     return "paper" if variant == "as-published" else "ours"
 
 
-def table_names() -> list[str]:
-    """Names of the tables that come with the package."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
-
-
-def load_spec(table: str | Path) -> Spec:
-    """Read the spec of a table: one of `table_names`, or the path of a TOML file of your own."""
-    text = str(table)
-    if text.endswith(".toml"):
-        source = Path(text)
-        if not source.is_file():
-            raise FileNotFoundError(f"table: expected a spec file, got {text}, which does not exist")
-        content = source.read_bytes()
-    elif text in table_names():
-        content = (_folder() / f"{text}.toml").read_bytes()
-    else:
-        fail("table", f"one of {', '.join(table_names())}, or the path of a .toml file", repr(text))
-    try:
-        values = tomllib.loads(content.decode("utf-8"))
-    # Text that is not UTF-8 or not TOML; a number of thousands of digits; lists within lists without end.
-    except (ValueError, RecursionError) as error:
-        fail(text, "a TOML file", f"one that cannot be read: {error}")
-    try:
-        return _spec(values)
-    except ValueError as error:
-        raise ValueError(f"{text}: {error}") from error
-
-
-def _chosen(part: DataSpec | TrainingSpec | VariantSpec | RowSpec) -> dict[str, Any]:
-    """Return the settings that differ from their defaults: a new one, left at its default, keeps old hashes valid."""
-    return {f.name: getattr(part, f.name) for f in fields(part) if getattr(part, f.name) != f.default}
-
-
-def _folder() -> Any:
-    return files("xcal.experiments") / "specs"
-
-
-def _spec(values: dict[str, Any]) -> Spec:
-    if not isinstance(values.get("rows"), list) or not values["rows"]:
-        fail("rows", "at least one [[rows]] table", repr(values.get("rows")))
-    variants = values.get("variants", {})
-    _check_keys("variants", variants, get_args(Variant), required=get_args(Variant))
-    parts = {
-        "data": _part(DataSpec, "data", values.get("data", {})),
-        "training": _part(TrainingSpec, "training", values.get("training", {})),
-        "variants": {name: _part(VariantSpec, f"variants.{name}", v) for name, v in variants.items()},
-        "rows": tuple(_part(RowSpec, f"rows[{i}]", row) for i, row in enumerate(values["rows"])),
-    }
-    spec = _part(Spec, "", values | parts)
-    _checked_seeds(spec.seeds)
-    check_spec(spec)
-    return spec
-
-
-def _part(kind: type[_Part], where: str, values: Any) -> _Part:
-    """Read one TOML table into a dataclass, checking keys and the type of every value."""
-    # The type variable stands for dataclasses only, which mypy has no way to be told.
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    required = [name for name, field in known.items() if field.default is MISSING]
-    _check_keys(where or "keys", values, known, required=required)
-    hints = get_type_hints(kind)
-    dot = "." if where else ""
-    return kind(**{name: _checked(f"{where}{dot}{name}", value, hints[name]) for name, value in values.items()})
-
-
-def _check_keys(where: str, values: Any, known: Iterable[str], *, required: Iterable[str]) -> None:
-    if not isinstance(values, dict):
-        fail(where, "a table of keys and values", repr(values))
-    for name in values:
-        if name not in known:
-            fail(where, f"one of the keys {', '.join(known)}", repr(name))
-    for name in required:
-        if name not in values:
-            fail(where, f"a value for {name!r}", "none")
-
-
-def _checked(where: str, value: Any, hint: Any) -> Any:
-    """Check a value against the type of its field; TOML has no None, so an optional field is simply left out."""
-    options = [option for option in get_args(hint) if option is not type(None)]
-    if type(None) in get_args(hint):
-        hint = options[0]
-    if hint in _TYPES:
-        kind, name = _TYPES[hint]
-        if not isinstance(value, kind) or (isinstance(value, bool) and hint is not bool):
-            fail(where, name, repr(value))
-        number: Any = value
-        if hint is int and abs(number) >= _LARGEST:
-            fail(where, "a whole number of 64 bits", repr(value))
-        if hint is float and (abs(number) >= _LARGEST if isinstance(number, int) else not math.isfinite(number)):
-            fail(where, "a finite number", repr(value))
-        return float(number) if hint is float else number
-    if getattr(hint, "__origin__", None) is Literal:
-        if value not in get_args(hint):
-            fail(where, " or ".join(map(repr, get_args(hint))), repr(value))
-        return value
-    if getattr(hint, "__origin__", None) is tuple and not isinstance(value, tuple):
-        if not isinstance(value, list):
-            fail(where, "a list", repr(value))
-        return tuple(_checked(f"{where}[{i}]", item, get_args(hint)[0]) for i, item in enumerate(value))
-    return value
+def checked_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
+    """Check that there are seeds, that they differ, and that each is a whole number of zero or more."""
+    values = tuple(seeds)
+    if not values or any(isinstance(s, bool) or not isinstance(s, int) or not 0 <= s < LARGEST_INTEGER for s in values):
+        fail("seeds", "at least one seed, whole numbers of zero or more", list(values))
+    if len(set(values)) < len(values):
+        fail("seeds", "different seeds", list(values))
+    return values
 
 
 def _known(name: str, chosen: Iterable[Any], known: list[Any]) -> list[Any]:
@@ -307,10 +231,7 @@ def _known(name: str, chosen: Iterable[Any], known: list[Any]) -> list[Any]:
     return values
 
 
-def _checked_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
-    values = tuple(seeds)
-    if not values or any(isinstance(s, bool) or not isinstance(s, int) or not 0 <= s < _LARGEST for s in values):
-        fail("seeds", "at least one seed, whole numbers of zero or more", list(values))
-    if len(set(values)) < len(values):
-        fail("seeds", "different seeds", list(values))
-    return values
+def _not_default(part: DataSpec | TrainingSpec | VariantSpec | ModelSpec) -> dict[str, Any]:
+    """Return the settings that differ from their defaults: a new one, left at its default, keeps old hashes valid."""
+    values = [(f.name, getattr(part, f.name), f.default) for f in fields(part)]
+    return {_HASHED_AS.get(name, name): value for name, value, default in values if value != default}

@@ -7,11 +7,11 @@ from xcal._checks import fail
 from xcal.calibration.softbins import SoftBins
 
 if TYPE_CHECKING:
-    from xcal.experiments.spec import RowSpec, Spec
+    from xcal.experiments.spec import ModelSpec, Spec
 
 # The table's name is a folder of the results: one word, never a path out of it.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}(?<!\.)")
-# Subgroups and kinds of network that fit each kind of data: images, or a row of numbers.
+# Subgroups and networks that fit each kind of data: images, or a row of numbers.
 _GROUPS = {"gamma": "mean-quartiles", "mnist": "label", "glioma": "age-halves"}
 _NETWORKS = {
     "gamma": ("mlp", "linear", "aft"),
@@ -26,9 +26,9 @@ def check_spec(spec: "Spec") -> None:
     """Check a spec as a whole."""
     if not _NAME.fullmatch(spec.table):
         fail("table", "a name of letters, digits, '-', '_' and '.', the folder of its results", repr(spec.table))
-    names = [row.name for row in spec.rows]
+    names = [model.name for model in spec.models]
     if len(set(names)) < len(names):
-        fail("rows", "rows of different names", names)
+        fail("models", "models of different names", names)
     if not spec.lambdas or min(spec.lambdas) < 0 or len(set(spec.lambdas)) < len(spec.lambdas):
         fail("lambdas", "different numbers, zero or larger", list(spec.lambdas))
     for key, bins in (("calibration_bins", spec.calibration_bins), ("time_bins", spec.time_bins)):
@@ -39,8 +39,8 @@ def check_spec(spec: "Spec") -> None:
     except ValueError as error:
         raise ValueError(f"training.{error}") from error
     _check_data(spec)
-    for index, row in enumerate(spec.rows):
-        _check_row(f"rows[{index}]", row, spec)
+    for index, model in enumerate(spec.models):
+        _check_model(f"models[{index}]", model, spec)
     _check_variants(spec)
 
 
@@ -54,27 +54,33 @@ def _check_data(spec: "Spec") -> None:
         fail("data.censored", "true: the glioma data are censored", "false")
 
 
-def _check_row(where: str, row: "RowSpec", spec: "Spec") -> None:
-    if not row.name or row.name != row.name.strip() or not row.name.isprintable() or "," in row.name:
-        fail(f"{where}.name", "a name without commas, which --rows can ask for", repr(row.name))
-    networks = _NETWORKS[spec.data.name]
-    if row.network not in networks:
-        fail(f"{where}.network", f"one for the {spec.data.name} data ({', '.join(networks)})", repr(row.network))
-    if row.network == "aft" and row.discrete:
-        fail(f"{where}.network", "another one: 'aft' is a regression of a continuous time", f"'aft' for {row.model}")
-    if len(row.hidden) > _MOST_LAYERS or any(not 1 <= units <= _MOST_UNITS for units in row.hidden):
-        expected = f"at most {_MOST_LAYERS} layers of 1 to {_MOST_UNITS} units"
-        fail(f"{where}.hidden", expected, list(row.hidden[:_MOST_LAYERS]))
-    if not 0 <= row.dropout < 1:
-        fail(f"{where}.dropout", "a probability from 0 to below 1", row.dropout)
-    if row.network in {"linear", "aft"} and (row.hidden or row.dropout):
-        fail(f"{where}.network", "a network that has hidden layers and dropout", f"{row.network!r}, which has none")
-    if row.released_dropout and row.network != "cnn":
-        fail(f"{where}.released_dropout", "false: only the network 'cnn' has it", "true")
+def _check_model(where: str, model: "ModelSpec", spec: "Spec") -> None:
+    name = model.name
+    if not name or name != name.strip() or not name.isprintable() or "," in name:
+        fail(f"{where}.name", "a name without commas, which --models can ask for", repr(name))
+    _check_network(where, model, spec.data.name)
     try:
-        SoftBins("product", gamma=row.gamma, censored="soft")
+        SoftBins("product", gamma=model.gamma, censored="soft")
     except ValueError as error:
         raise ValueError(f"{where}.{error}") from error
+
+
+def _check_network(where: str, model: "ModelSpec", data: str) -> None:
+    networks = _NETWORKS[data]
+    if model.network not in networks:
+        fail(f"{where}.network", f"one for the {data} data ({', '.join(networks)})", repr(model.network))
+    if model.network == "aft" and model.discrete:
+        expected = "another one: 'aft' is a regression of a continuous time"
+        fail(f"{where}.network", expected, f"'aft' for {model.distribution}")
+    if len(model.hidden) > _MOST_LAYERS or any(not 1 <= units <= _MOST_UNITS for units in model.hidden):
+        expected = f"at most {_MOST_LAYERS} layers of 1 to {_MOST_UNITS} units"
+        fail(f"{where}.hidden", expected, list(model.hidden[:_MOST_LAYERS]))
+    if not 0 <= model.dropout < 1:
+        fail(f"{where}.dropout", "a probability from 0 to below 1", model.dropout)
+    if model.network in {"linear", "aft"} and (model.hidden or model.dropout):
+        fail(f"{where}.network", "a network that has hidden layers and dropout", f"{model.network!r}, which has none")
+    if model.released_dropout and model.network != "cnn":
+        fail(f"{where}.released_dropout", "false: only the network 'cnn' has it", "true")
 
 
 def _check_variants(spec: "Spec") -> None:
@@ -84,5 +90,5 @@ def _check_variants(spec: "Spec") -> None:
             fail(f"{where}.test_rows", "a whole number of 1 or more", settings.test_rows)
         if settings.bias and spec.data.name != "gamma":
             fail(f"{where}.bias", "false: only the gamma data have one", "true")
-        if settings.first_guess and not settings.intercept and any(row.network == "aft" for row in spec.rows):
+        if settings.first_guess and not settings.intercept and any(model.network == "aft" for model in spec.models):
             fail(f"{where}.first_guess", "false, or an intercept that can hold the guess", "true without an intercept")

@@ -53,6 +53,7 @@ def distance_interval(value: float, lengths: Sequence[float], level: float, squa
     defined = [length for length in lengths if np.isfinite(length)]
     if not defined or not np.isfinite(value):
         return float("nan"), float("nan")
-    reach, power = float(np.quantile(defined, level)), 2 if squared else 1
+    # The true difference is one more of its kind: among B resamples it is below the k-th smallest in k of B + 1 cases.
+    reach, power = float(np.quantile(defined, level, method="weibull")), 2 if squared else 1
     length = value ** (1 / power)
     return max(0.0, length - reach) ** power, (length + reach) ** power

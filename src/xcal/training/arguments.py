@@ -6,18 +6,18 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from xcal._checks import fail
 from xcal._devices import as_device
 from xcal.calibration.softbins import SoftBins
+from xcal.data import SurvivalData
 from xcal.distributions.families import Family
-from xcal.training.config import Mode, TrainingConfig
-from xcal.training.rows import Rows, TensorRows
+from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.stack import Stack
 
 
-def check_outputs(stack: Stack, rows: TensorRows, family: Family) -> None:
+def check_outputs(stack: Stack, rows: SurvivalData, family: Family) -> None:
     """Run one network on two rows: a wrong number of outputs is better said now."""
     few = rows.x[:2]
     stack.template.eval()
@@ -43,8 +43,8 @@ def check_kinds(
         fail("make_network", "a function that makes a network, as in lambda: MLP(10, 2)", type(make_network).__name__)
     for name, value, kind in (
         ("family", family, Family),
-        ("train", train, Rows),
-        ("validation", validation, Rows),
+        ("train", train, SurvivalData),
+        ("validation", validation, SurvivalData),
         ("config", config, TrainingConfig),
         ("penalty", penalty, SoftBins | None),
     ):
@@ -65,6 +65,17 @@ def check_temperature(config: TrainingConfig, penalty: SoftBins) -> None:
         fail("config.first_temperature", "None: the penalty has none", first)
     if first < last:
         fail("config.first_temperature", f"{last} or more, where the penalty ends", first)
+
+
+def checked_path(lambdas: Any, target_dcal: Any) -> list[float]:
+    """Lambdas to start from: those asked for, or 1 where a target is to find them."""
+    checked = checked_lambdas(lambdas)
+    if target_dcal is None:
+        return checked
+    check_number("target_dcal", target_dcal, above_zero=True)
+    if checked != [0.0]:
+        fail("lambdas", "none beside target_dcal, which finds the weight itself", checked)
+    return [1.0]
 
 
 def checked_lambdas(values: Any) -> list[float]:
@@ -91,14 +102,12 @@ def checked_seeds(values: Any) -> list[int]:
     return [int(value) for value in values]
 
 
-def chosen_device(device: str | torch.device | None, train: Rows) -> torch.device:
-    """Return the device that was asked for, or where the covariates are."""
-    if device is None:
-        device = train.x.device if isinstance(train.x, Tensor) else "cpu"
-    return as_device(device)
+def chosen_device(device: str | torch.device | None, train: SurvivalData) -> torch.device:
+    """Return the device that was asked for, or where the rows are."""
+    return as_device(train.device if device is None else device)
 
 
-def check_alike(train: TensorRows, validation: TensorRows) -> None:
+def check_alike(train: SurvivalData, validation: SurvivalData) -> None:
     """Check that validation rows look like training rows."""
     for what in ("shape", "dtype"):
         wanted, found = getattr(train.x, what), getattr(validation.x, what)

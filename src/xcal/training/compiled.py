@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn.modules.conv import _ConvNd
 
-from xcal.training.problem import Problem
 from xcal.training.randomness import shared_numbers
 from xcal.training.rows import Batch
 from xcal.training.stack import Stack
@@ -18,23 +17,23 @@ LossFunction = Callable[[Tensor, Batch, Tensor], Tensor]
 _log = logging.getLogger("xcal.training")
 
 
-def compiled_loss(problem: Problem, stack: Stack, batch: Batch) -> LossFunction:
+def compiled_loss(loss: LossFunction, stack: Stack, batch: Batch, lambdas: Tensor) -> LossFunction:
     """Compile objective and penalty, or say in one log line why not and return the plain loss.
 
     Forward and backward are both tried here, on a batch of the shape that all batches have, because a missing compiler
     shows only when it is needed.
     """
     try:
-        compiled: LossFunction = torch.compile(problem.loss, dynamic=False)
+        compiled: LossFunction = torch.compile(loss, dynamic=False)
         with torch.no_grad():
             part = stack.parts[0]
             few = batch.starts(part.starts)
             raw = stack.forward(few.x, training=False, part=part)
         raw.requires_grad_()
-        torch.autograd.grad(compiled(raw, few, problem.lambdas[part.starts, part.lambdas]).sum(), raw)
+        torch.autograd.grad(compiled(raw, few, lambdas[part.starts, part.lambdas]).sum(), raw)
     except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
         _log.warning("the loss is not compiled: %s", _reason(error))
-        return problem.loss
+        return loss
     return compiled
 
 

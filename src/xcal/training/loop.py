@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,10 @@ from xcal.training.batches import DROPOUT, derived_seed, epoch_order
 from xcal.training.checkpoint import CheckpointWriter, read_checkpoint
 from xcal.training.compiled import LossFunction, compile_network, compiled_loss, has_convolutions
 from xcal.training.config import TrainingConfig
-from xcal.training.plan import Plan
-from xcal.training.problem import Problem
+from xcal.training.group import Group
 from xcal.training.randomness import shared_numbers
 from xcal.training.result import Integers
+from xcal.training.rows import take
 from xcal.training.stack import Stack
 from xcal.training.state import RunState
 from xcal.training.steps import Steps, make_optimizer, set_rate
@@ -27,11 +26,9 @@ _log = logging.getLogger("xcal.training")
 
 
 def train_stack(
-    problem: Problem,
+    group: Group,
     stack: Stack,
-    seeds: list[int],
     config: TrainingConfig,
-    plan: Plan,
     *,
     after_epoch: Callable[[RunState], None],
     checkpoint: Path | None,
@@ -39,15 +36,14 @@ def train_stack(
 ) -> RunState:
     """Train the models of a stack to the end, from a checkpoint if there is one, or until interrupted."""
     optimizer = make_optimizer(stack, config)
-    state = RunState.start(stack.snapshot(), stack.n_models, problem.lambdas)
+    state = RunState.start(stack.snapshot(), group.first_lambdas)
     if checkpoint is not None and checkpoint.exists():
         state = read_checkpoint(checkpoint, fingerprint, stack, optimizer)
-        problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
     writer = None if checkpoint is None else CheckpointWriter(checkpoint, fingerprint)
     try:
         precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
-        with precision, Workers(plan.workers, operations=plan.operations) as workers:
-            run = _Run(problem, stack, seeds, config, optimizer, state, workers, plan.row_pieces)
+        with precision, Workers(group.plan.workers, operations=group.plan.operations) as workers:
+            run = _Run(group, stack, config, optimizer, state, workers)
             while state.epoch < config.epochs and not state.stopped.all():
                 run.epoch()
                 done = state.epoch == config.epochs or state.stopped.all()
@@ -77,38 +73,42 @@ class _Run:
 
     def __init__(
         self,
-        problem: Problem,
+        group: Group,
         stack: Stack,
-        seeds: list[int],
         config: TrainingConfig,
         optimizer: torch.optim.Optimizer,
         state: RunState,
         workers: Workers,
-        row_pieces: int,
     ) -> None:
-        self.problem, self.stack, self.seeds, self.config = problem, stack, seeds, config
+        self.problem, self.seeds, self.stack, self.config = group.problem, group.seeds, stack, config
         self.optimizer, self.state, self.workers = optimizer, state, workers
         self.order = self._order(state.epoch)
-        self.last_temperature = problem.penalty.temperature
-        loss_of: LossFunction = problem.loss
-        if config.compile:
-            batch = problem.train.take(self.order[0].to(stack.flat.device))
-            if has_convolutions(stack):
-                compile_network(stack, batch)
-            elif config.first_temperature is not None:
-                _log.warning("the loss is not compiled: its temperature changes")
-            else:
-                loss_of = compiled_loss(problem, stack, batch)
+        self.temperature = self.problem.penalty.temperature
+        self.records = config.cuda_graphs and stack.flat.is_cuda
         self.steps = Steps(
-            problem.train,
-            loss_of,
-            problem.lambdas,
+            self.problem.train,
+            self._compiled_loss() if config.compile else self.problem.loss,
+            state.lambdas,
             stack,
             optimizer,
             clip=config.clip_norm,
+            record=self.records,
             workers=workers,
-            row_pieces=row_pieces,
+            row_pieces=group.plan.row_pieces,
         )
+
+    def _compiled_loss(self) -> LossFunction:
+        """Compile the network or the loss, whichever pays, and return the loss."""
+        problem, stack = self.problem, self.stack
+        batch = take(problem.train, self.order[0].to(stack.flat.device))
+        if has_convolutions(stack):
+            compile_network(stack, batch)
+        elif self.config.first_temperature is not None:
+            _log.warning("the loss is not compiled: its temperature changes")
+        else:
+            lambdas = torch.tensor(self.state.lambdas, device=stack.flat.device).view(stack.shape)
+            return compiled_loss(problem.loss, stack, batch, lambdas)
+        return problem.loss
 
     def _order(self, epoch: int) -> Tensor:
         return epoch_order(self.problem.train.n, self.config.batch_size, self.seeds, epoch)
@@ -125,10 +125,6 @@ class _Run:
         set_rate(self.optimizer, config.rate(state.epoch))
         before = stack.snapshot()
         steps.begin(self.order, torch.as_tensor(~state.stopped))
-        if config.cuda_graphs and stack.flat.is_cuda and steps.graph is None and not self.tried:
-            steps.record()
-            steps.begin(self.order, torch.as_tensor(~state.stopped))
-        self.tried = True
         first_bad = steps.run(self._noise())
         if state.epoch + 1 < config.epochs:
             # A GPU is still at work on this epoch: the time to shuffle the next one is free.
@@ -136,17 +132,15 @@ class _Run:
         self._finish(before, first_bad.cpu().numpy())
         state.epoch += 1
 
-    tried = False
-
     def _set_temperature(self) -> None:
-        """Give the penalty the temperature of the epoch; a recorded step has the old one in it."""
-        if self.config.first_temperature is None or self.last_temperature is None or not self.problem.penalised:
+        """Give the penalty the temperature of the epoch."""
+        last = self.problem.penalty.temperature
+        if self.config.first_temperature is None or last is None or not self.problem.penalised:
             return
-        now = self.config.temperature(self.state.epoch, self.last_temperature)
-        if now != self.problem.penalty.temperature:
-            self.problem = replace(self.problem, penalty=replace(self.problem.penalty, temperature=now))
-            self.steps.loss_of = self.problem.loss
-            self.steps.graph, self.tried = None, False
+        now = self.config.temperature(self.state.epoch, last)
+        if now != self.temperature:
+            self.temperature = now
+            self.steps.set_loss(self.problem.at_temperature(now).loss, record=self.records)
 
     def _noise(self) -> list[list[int]] | None:
         """Seeds of an epoch's random numbers.
@@ -157,7 +151,7 @@ class _Run:
         if not self.stack.random:
             return None
         epoch = self.state.epoch
-        if self.steps.graph is not None:
+        if self.steps.recorded:
             torch.cuda.manual_seed(derived_seed(epoch, DROPOUT, self.seeds) >> 1)
             return None
         batches = range(len(self.order))
@@ -180,7 +174,7 @@ class _Run:
         state.choose(stack.snapshot(), score, patience)
         if problem.target_dcal is not None:
             state.raise_lambdas(dcal, problem.target_dcal, self.config.epochs)
-            problem.lambdas.copy_(torch.as_tensor(state.lambdas).view_as(problem.lambdas))
+            self.steps.set_lambdas(state.lambdas)
 
 
 # Any epoch above the target comes after every epoch at or below it; among them the lower D-calibration is better.

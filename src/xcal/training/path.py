@@ -1,21 +1,20 @@
-"""`fit_path`: the one door to training."""
+"""`fit_path`: the one function that trains."""
 
-import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch.nn.modules.conv import _ConvNd
 
-from xcal._checks import fail
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
+from xcal.data import SurvivalData
 from xcal.distributions.families import CategoricalFamily, Family, MTLRFamily
 from xcal.objectives import nll
 from xcal.training.arguments import (
@@ -23,22 +22,23 @@ from xcal.training.arguments import (
     check_kinds,
     check_outputs,
     check_temperature,
-    checked_lambdas,
+    checked_path,
     checked_seeds,
     chosen_device,
 )
 from xcal.training.batches import batch_shape
 from xcal.training.checkpoint import check_folder
 from xcal.training.config import Mode, TrainingConfig, check_number
-from xcal.training.fingerprint import settings_digest, tensor_digest
+from xcal.training.group import Group
 from xcal.training.loop import train_stack
 from xcal.training.plan import Plan, planned
 from xcal.training.problem import Objective, Problem
 from xcal.training.progress import Progress, Reporter
 from xcal.training.result import Failure, Floats, History, PathResult
-from xcal.training.rows import Rows, TensorRows
+from xcal.training.rows import prepared
 from xcal.training.stack import MakeNetwork, Stack
 from xcal.training.state import RunState
+from xcal.training.trained import Trained
 
 _log = logging.getLogger("xcal.training")
 
@@ -48,8 +48,8 @@ _log = logging.getLogger("xcal.training")
 def fit_path(
     make_network: MakeNetwork,
     family: Family,
-    train: Rows,
-    validation: Rows,
+    train: SurvivalData,
+    validation: SurvivalData,
     *,
     lambdas: Sequence[float] = (0.0,),
     seeds: Sequence[int] = (0,),
@@ -77,8 +77,8 @@ def fit_path(
         torch's random numbers seeded by it.
     family
         Turns raw outputs into distributions (`xcal.distributions.family`).
-    train, validation : Rows
-        Held on the device as a whole.
+    train, validation : SurvivalData
+        Held on the device as a whole, unless the features are in a file.
     lambdas, seeds
         The path: all pairs of them.
     objective
@@ -93,7 +93,7 @@ def fit_path(
         Train all models together, or one after another. "auto" stacks, unless there is one model, or the network has
         convolutions (stacking them is slower) or cannot be run under `torch.func.vmap`.
     device
-        Where to train; by default where ``train.x`` is.
+        Where to train; by default where `train` is.
     progress
         None for a bar if the standard error is a terminal, True or False, or a function of an `EpochReport`.
     checkpoint
@@ -117,112 +117,52 @@ def fit_path(
 
     Examples
     --------
+    >>> from xcal.data import SurvivalData
     >>> from xcal.distributions import family
     >>> from xcal.networks import Linear
     >>> x = torch.linspace(-1, 1, 40).unsqueeze(1)
-    >>> rows = Rows(x, time=torch.exp(x[:, 0]), event=torch.ones(40))
+    >>> rows = SurvivalData(x, time=torch.exp(x[:, 0]), event=torch.ones(40))
     >>> config = TrainingConfig(epochs=3, batch_size=20)
     >>> fit_path(lambda: Linear(1, 2), family("lognormal"), rows, rows, lambdas=(0.0, 10.0), config=config)
     PathResult(2 models: 2 lambdas x 1 seeds, 3 epochs, stacked)
     """
     config = TrainingConfig() if config is None else config
     check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
-    lambdas, seeds = checked_lambdas(lambdas), checked_seeds(seeds)
-    if target_dcal is not None:
-        check_number("target_dcal", target_dcal, above_zero=True)
-        if lambdas != [0.0]:
-            fail("lambdas", "none beside target_dcal, which finds the weight itself", lambdas)
-        lambdas = [1.0]
+    first_lambdas, seeds = checked_path(lambdas, target_dcal), checked_seeds(seeds)
     check_number("dcal_floor", dcal_floor, above_zero=False)
     soft = penalty or SoftBins()
     check_temperature(config, soft)
     where = chosen_device(device, train)
-    rows, held_out = train.on("train", where), validation.on("validation", where)
+    rows, held_out = prepared("train", train, where), prepared("validation", validation, where)
     check_alike(rows, held_out)
-    edges = torch.from_numpy(bin_edges(calibration_bins)).to(where)
-    grid = torch.tensor([lambdas] * len(seeds), device=where, dtype=torch.float64)
-    placed = _on_device(family, where)
     problem = Problem(
-        placed,
-        objective,
-        soft,
-        edges,
-        grid,
-        rows,
-        held_out,
-        max(lambdas) > 0,
-        target_dcal,
-        dcal_floor,
+        family=_on_device(family, where),
+        objective=objective,
+        penalty=soft,
+        edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
+        train=rows,
+        validation=held_out,
+        penalised=max(first_lambdas) > 0,
+        target_dcal=target_dcal,
+        dcal_floor=dcal_floor,
     )
     # Two copies are enough to see whether the network fits the family, and whether it can be stacked.
     probe = Stack(make_network, seeds[:1], 2, where, rows.x.dtype)
     check_outputs(probe, rows, family)
-    used = _choose_mode(mode, len(seeds) * len(lambdas), probe, rows)
-    plan = _plan(config, probe, rows, (len(seeds), len(lambdas)) if used == "stacked" else (1, 1))
-    groups = [_Group(seeds, problem, plan)]
-    if used == "sequential":
-        pairs = [(seed, lam) for seed in seeds for lam in lambdas]
-        groups = [
-            _Group([seed], replace(problem, lambdas=grid.new_full((1, 1), lam), penalised=lam > 0), plan)
-            for seed, lam in pairs
-        ]
+    used = _choose_mode(mode, len(seeds) * len(first_lambdas), probe, rows)
+    plan = _plan(config, probe, rows, (len(seeds), len(first_lambdas)) if used == "stacked" else (1, 1))
+    together = Group(seeds, first_lambdas, problem, plan)
+    groups = [together] if used == "stacked" else together.separate()
     folder = None if checkpoint is None else Path(checkpoint)
     states = _train_groups(groups, make_network, config, Reporter(progress, len(groups) * config.epochs), folder)
-    return _result(states, seeds, used, config, make_network)
-
-
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """Models that are trained together."""
-
-    seeds: list[int]
-    problem: Problem
-    plan: Plan
-
-    @property
-    def lambdas(self) -> list[list[float]]:
-        """The weights at the start."""
-        return [[1.0] for _ in self.seeds] if self.problem.target_dcal is not None else self.problem.lambdas.tolist()
-
-    def make_stack(self, make_network: MakeNetwork) -> Stack:
-        """Make the models; done when their turn comes, so that a sequential path holds one at a time."""
-        x = self.problem.train.x
-        n_lambdas, together = self.problem.lambdas.shape[1], self.plan.together
-        stack = Stack(make_network, self.seeds, n_lambdas, x.device, x.dtype, together=together)
-        stack.look_for_randomness(x[:2])
-        return stack
-
-    def fingerprint(self, config: TrainingConfig, stack: Stack) -> str:
-        """Everything that decides the result, as text; a checkpoint of another run is told by it."""
-        problem = self.problem
-        network = {name: list(leaf.shape[1:]) for name, leaf in stack.leaves.items()}
-        return json.dumps(
-            {
-                "version": 2,
-                "config": {k: v for k, v in asdict(config).items() if k not in {"checkpoint_every", "cuda_graphs"}},
-                "lambdas": self.lambdas,
-                "target_dcal": problem.target_dcal,
-                "dcal_floor": problem.dcal_floor,
-                "seeds": self.seeds,
-                "penalty": asdict(problem.penalty),
-                "calibration_bins": problem.edges.shape[0] - 1,
-                "family": [type(problem.family).__name__, settings_digest("family", problem.family)],
-                "objective": [_name(problem.objective), settings_digest("objective", problem.objective)],
-                "network": [
-                    type(stack.template).__name__,
-                    network,
-                    settings_digest("network", stack.template, weights=False),
-                ],
-                "initial weights": tensor_digest(stack.snapshot().values()),
-                "train": [problem.train.n, tensor_digest(problem.train.tensors())],
-                "validation": [problem.validation.n, tensor_digest(problem.validation.tensors())],
-                "dtype": str(problem.train.x.dtype),
-            }
-        )
+    trained = Trained(
+        {name: torch.cat([s.best[name] for s in states]) for name in states[0].best}, make_network, family
+    )
+    return _result(states, seeds, used, config, trained)
 
 
 def _train_groups(
-    groups: list[_Group], make_network: MakeNetwork, config: TrainingConfig, reporter: Reporter, folder: Path | None
+    groups: list[Group], make_network: MakeNetwork, config: TrainingConfig, reporter: Reporter, folder: Path | None
 ) -> list[RunState]:
     states, first = [], 0
     interrupted = False
@@ -235,15 +175,13 @@ def _train_groups(
             models = np.arange(first, first + stack.n_models)
             first += stack.n_models
             if interrupted:
-                states.append(RunState.start(stack.snapshot(), stack.n_models, group.problem.lambdas))
+                states.append(RunState.start(stack.snapshot(), group.first_lambdas))
                 continue
             states.append(
                 train_stack(
-                    group.problem,
+                    group,
                     stack,
-                    group.seeds,
                     config,
-                    group.plan,
                     after_epoch=partial(reporter.show, epochs=config.epochs, models=models),
                     checkpoint=None if folder is None else folder / names[number],
                     fingerprint="" if folder is None else group.fingerprint(config, stack),
@@ -260,7 +198,7 @@ def _result(
     seeds: list[int],
     mode: Literal["stacked", "sequential"],
     config: TrainingConfig,
-    make_network: MakeNetwork,
+    trained: Trained,
 ) -> PathResult:
     histories = [state.history() for state in states]
     epochs = max(history.epochs for history in histories)
@@ -283,8 +221,8 @@ def _result(
         failures=tuple(failures),
         interrupted=any(state.interrupted for state in states),
         config=config,
-        _best={name: torch.cat([state.best[name] for state in states]) for name in states[0].best},
-        _make_network=make_network,
+        family=trained.family,
+        _trained=trained,
     )
 
 
@@ -295,7 +233,7 @@ def _on_device(family: Family, device: torch.device) -> Family:
     return family
 
 
-def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: TensorRows) -> Literal["stacked", "sequential"]:
+def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: SurvivalData) -> Literal["stacked", "sequential"]:
     if mode != "auto":
         return mode
     if n_models == 1 or any(isinstance(module, _ConvNd) for module in probe.template.modules()):
@@ -309,7 +247,7 @@ def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: TensorRows) -> L
     return "stacked"
 
 
-def _plan(config: TrainingConfig, probe: Stack, rows: TensorRows, models: tuple[int, int]) -> Plan:
+def _plan(config: TrainingConfig, probe: Stack, rows: SurvivalData, models: tuple[int, int]) -> Plan:
     """Decide how the work of a step is cut among threads."""
     if rows.time.is_cuda:
         return Plan()
@@ -317,10 +255,3 @@ def _plan(config: TrainingConfig, probe: Stack, rows: TensorRows, models: tuple[
         return Plan(operations=usable_threads())  # compiled code splits its loops itself
     _, batch = batch_shape(rows.n, config.batch_size)
     return planned(*models, probe.work(rows.x[:2]) * batch, row_wise=lambda: probe.row_wise(rows.x[:8]))
-
-
-def _name(objective: Any) -> str:
-    """Return a name for people."""
-    if isinstance(objective, partial):
-        return _name(objective.func)
-    return str(getattr(objective, "__qualname__", type(objective).__qualname__))

@@ -1,7 +1,7 @@
 """What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -9,10 +9,11 @@ from torch import Tensor
 from xcal._threads import Workers
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
+from xcal.data import SurvivalData
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.families import Family
 from xcal.objectives.likelihood import objective_and_cdf
-from xcal.training.rows import Batch, TensorRows
+from xcal.training.rows import Batch, take
 from xcal.training.stack import Part, Stack
 
 Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
@@ -29,12 +30,15 @@ class Problem:
     objective: Objective
     penalty: SoftBins
     edges: Tensor  # float64, on the device
-    lambdas: Tensor  # (S, L), float64; changed in place where a target is asked for
-    train: TensorRows
-    validation: TensorRows
+    train: SurvivalData
+    validation: SurvivalData
     penalised: bool  # whether any lambda is above zero; kept here because reading a device's values waits for it
     target_dcal: float | None = None
     dcal_floor: float = 0.0
+
+    def at_temperature(self, temperature: float) -> "Problem":
+        """Return the same problem with another temperature of the penalty."""
+        return replace(self, penalty=replace(self.penalty, temperature=temperature))
 
     def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:
         """Mean objective + lambda x soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
@@ -77,7 +81,7 @@ class Problem:
         total = self.edges.new_zeros(models)
         sums = self.edges.new_zeros(models, 3, self.edges.shape[0] - 1)
         for start in range(rows.start, rows.stop, step):
-            few = self.validation.take(slice(start, min(start + step, rows.stop)))
+            few = take(self.validation, slice(start, min(start + step, rows.stop)))
             x = few.x.unsqueeze(0).expand(part.starts.stop - part.starts.start, *few.x.shape)
             objective, cdf = self._rows(stack.forward(x, training=False, part=part), few.time, few.event)
             values = objective.double()

@@ -1,15 +1,20 @@
 """What training a path returns."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal.data import SurvivalData
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.families import Family
 from xcal.training.config import TrainingConfig
-from xcal.training.stack import MakeNetwork, load_row, new_network
+from xcal.training.trained import Trained
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -78,6 +83,20 @@ class PathResult:
     interrupted : bool
         Whether training was interrupted from the keyboard.
     config : TrainingConfig
+    family : Family
+        What turns the networks' outputs into distributions.
+
+    Examples
+    --------
+    >>> from xcal.distributions import family
+    >>> from xcal.networks import Linear
+    >>> from xcal.training import fit_path
+    >>> x = torch.linspace(-1, 1, 40).unsqueeze(1)
+    >>> rows = SurvivalData(x, time=torch.exp(x[:, 0]), event=torch.ones(40))
+    >>> config = TrainingConfig(epochs=2, batch_size=20)
+    >>> path = fit_path(lambda: Linear(1, 2), family("lognormal"), rows, rows, lambdas=(0.0, 10.0), config=config)
+    >>> path.distribution(path.find(10.0), rows.x).median.shape
+    torch.Size([40])
     """
 
     lambdas: Floats
@@ -88,13 +107,19 @@ class PathResult:
     failures: tuple[Failure, ...]
     interrupted: bool
     config: TrainingConfig
-    _best: dict[str, Tensor] = field(repr=False)
-    _make_network: MakeNetwork = field(repr=False)
+    family: Family
+    _trained: Trained = field(repr=False)
 
     @property
     def n_models(self) -> int:
         """Number of models, K."""
         return self.lambdas.size
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of seeds and of lambdas, S and L; with a target each seed has a lambda of its own."""
+        n_seeds = np.unique(self.seeds).size
+        return n_seeds, self.n_models // n_seeds
 
     def find(self, lam: float, seed: int | None = None) -> int:
         """Index of the model with this lambda, and this seed if there are several."""
@@ -107,9 +132,34 @@ class PathResult:
         """Return a network with the weights of one model at its best epoch, in evaluation mode."""
         if isinstance(model, bool) or not isinstance(model, int | np.integer) or not 0 <= model < self.n_models:
             fail("model", f"an index from 0 to {self.n_models - 1}", repr(model))
-        flat = self._best["flat"]
-        network = new_network(self._make_network, int(self.seeds[model])).to(device=flat.device, dtype=flat.dtype)
-        return load_row(network, self._best, int(model)).eval()
+        return self._trained.network(int(model), int(self.seeds[model]))
+
+    @torch.no_grad()
+    def distribution(self, model: int, x: Any) -> SurvivalDistribution:
+        """Return the distribution that one model predicts for each row of features ``(n, ...)``, without gradient.
+
+        `x` is an array or a tensor; it goes to the device of the models and to their type.
+        """
+        network = self.network(model)
+        parameter = next(network.parameters())
+        return self.family.distribution(network(torch.as_tensor(x).to(parameter)))
+
+    def outputs(self, data: SurvivalData) -> Iterator[tuple[Tensor, SurvivalData]]:
+        """Raw outputs of all models at once, some rows at a time.
+
+        Parameters
+        ----------
+        data : SurvivalData
+            Any rows; features in a file are read piece by piece.
+
+        Yields
+        ------
+        raw : Tensor of shape (S, L, b, n_outputs)
+            For S seeds and L lambdas; ``path.family.distribution(raw)`` is of shape (S, L, b). Without gradient.
+        rows : SurvivalData
+            The b rows that they belong to, on the device of the models and in their type.
+        """
+        return self._trained.outputs(data, list(dict.fromkeys(self.seeds.tolist())))
 
     def state(self, model: int) -> dict[str, Any]:
         """State dict of one model at its best epoch, for ``load_state_dict`` of the same architecture."""

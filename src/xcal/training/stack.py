@@ -65,38 +65,39 @@ class Stack:
         *,
         together: int = CPU_LAMBDAS,
     ) -> None:
-        starts = [new_network(make_network, seed).to(device=device, dtype=dtype) for seed in seeds]
+        def new(seed: int) -> nn.Module:
+            return new_network(make_network, seed).to(device=device, dtype=dtype)
+
+        starts = [new(seed) for seed in seeds]
         self.shape = (len(seeds), n_lambdas)
         self.template = starts[0]
-        trained = [{n: p for n, p in net.named_parameters() if p.requires_grad} for net in starts]
+        trained = [_trained(network) for network in starts]
         if not trained[0]:
             fail("make_network", "a network with parameters to train", type(self.template).__name__)
         rows = [torch.cat([p.detach().reshape(-1) for p in parameters.values()]) for parameters in trained]
         self.flat = _copies(rows, n_lambdas)
-        whole = device.type != "cpu"
-        together = n_lambdas if whole else together
+        # Parts may run at the same time, so that each has a network of its own.
         self.parts = tuple(
             self._part(
-                which,
-                slice(first, min(first + together, n_lambdas)),
-                trained[0],
-                starts[which.start]
-                if first == 0
-                else new_network(make_network, seeds[which.start]).to(device=device, dtype=dtype),
+                which, lambdas, trained[0], starts[which.start] if lambdas.start == 0 else new(seeds[which.start])
             )
-            for which in ([slice(0, len(seeds))] if whole else [slice(k, k + 1) for k in range(len(seeds))])
-            for first in range(0, n_lambdas, together)
+            for which, lambdas in _cut(self.shape, None if device.type != "cpu" else together)
         )
-        # Buffers (running means, say) and parameters that the user froze: carried along, without gradient.
-        carried = [dict(net.named_buffers()) for net in starts]
-        for fixed, net in zip(carried, starts, strict=True):
-            fixed.update({n: p.detach() for n, p in net.named_parameters() if not p.requires_grad})
-        self.carried = {name: _copies([c[name] for c in carried], n_lambdas) for name in carried[0]}
-        if self.n_models == 1:
-            self.carried = {name: values.unsqueeze(0) for name, values in carried[0].items()}
+        self.carried = self._carried(starts)
         self.random = False  # whether the network draws random numbers in training
         self.shares_numbers = False  # whether any of them come from torch's own generators
         self.compiled: Callable[[Tensor], Any] | None = None  # stands in for the template of a lone model
+
+    def _carried(self, starts: list[nn.Module]) -> dict[str, Tensor]:
+        """Buffers (running means, say) and parameters that the user froze: carried along, without gradient."""
+        fixed = [
+            {**dict(net.named_buffers()), **{n: p.detach() for n, p in net.named_parameters() if not p.requires_grad}}
+            for net in starts
+        ]
+        if self.n_models == 1:
+            # Windows on the network's own, which it changes as it runs.
+            return {name: values.unsqueeze(0) for name, values in fixed[0].items()}
+        return {name: _copies([each[name] for each in fixed], self.shape[1]) for name in fixed[0]}
 
     def _part(self, starts: slice, lambdas: slice, parameters: dict[str, nn.Parameter], template: nn.Module) -> "Part":
         """Make the windows of some models, neighbours in the matrix: one start, or all lambdas."""
@@ -250,6 +251,23 @@ def load_row(network: nn.Module, state: dict[str, Tensor], model: int) -> nn.Mod
         for name, buffer in network.named_buffers():
             buffer.copy_(state[f"carried.{name}"][model])
     return network
+
+
+def _trained(network: nn.Module) -> dict[str, nn.Parameter]:
+    """Parameters that get a gradient, by name."""
+    return {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
+
+
+def _cut(shape: tuple[int, int], together: int | None) -> list[tuple[slice, slice]]:
+    """Cut a stack into parts, starts and lambdas of each: all of them, or so many lambdas of one start."""
+    n_starts, n_lambdas = shape
+    if together is None:
+        return [(slice(0, n_starts), slice(0, n_lambdas))]
+    return [
+        (slice(start, start + 1), slice(first, min(first + together, n_lambdas)))
+        for start in range(n_starts)
+        for first in range(0, n_lambdas, together)
+    ]
 
 
 def _copies(rows: list[Tensor], n_lambdas: int) -> Tensor:

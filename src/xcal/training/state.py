@@ -31,16 +31,15 @@ class RunState:
     interrupted: bool = False
 
     @classmethod
-    def start(cls, initial: dict[str, Tensor], n_models: int, lambdas: Tensor) -> "RunState":
-        """State before the first epoch: the best weights so far are the first ones."""
-        first = lambdas.reshape(-1).cpu().numpy().copy()
+    def start(cls, initial: dict[str, Tensor], lambdas: Floats) -> "RunState":
+        """State before the first epoch: the best weights so far are the initial ones."""
         return cls(
             initial,
-            np.full(n_models, np.inf),
-            np.full(n_models, -1, dtype=np.int64),
-            np.zeros(n_models, dtype=bool),
-            first,
-            first.copy(),
+            np.full(lambdas.size, np.inf),
+            np.full(lambdas.size, -1, dtype=np.int64),
+            np.zeros(lambdas.size, dtype=bool),
+            lambdas.copy(),
+            lambdas.copy(),
         )
 
     def fail(self, models: npt.NDArray[np.bool_], batches: Integers | None) -> None:

@@ -9,15 +9,18 @@ import logging
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
 from xcal._threads import Workers
+from xcal.data import SurvivalData
 from xcal.training.batches import PIECES, derived_seed
 from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
-from xcal.training.rows import Batch, TensorRows
+from xcal.training.rows import Batch, stream, take
 from xcal.training.stack import Stack
 
 _log = logging.getLogger("xcal.training")
@@ -84,41 +87,66 @@ class Steps:
     loss_of
         Loss of every model from raw outputs, a batch and lambdas.
     lambdas
-        Weights of all models, (S, L), on the device; what is written into them holds from the next step on.
+        Weights of all models at the start, (K,).
     stack, optimizer
         What is trained, and by what.
     clip
         Largest norm of a model's gradient.
+    record
+        Record the step as a CUDA graph.
     workers, row_pieces
         Who works on the parts of the stack, and into how many pieces the batch of a lone model is cut.
     """
 
     def __init__(
         self,
-        rows: TensorRows,
+        rows: SurvivalData,
         loss_of: LossFunction,
-        lambdas: Tensor,
+        lambdas: npt.NDArray[np.float64],
         stack: Stack,
         optimizer: torch.optim.Optimizer,
         *,
         clip: float | None = None,
+        record: bool = False,
         workers: Workers | None = None,
         row_pieces: int = 1,
     ) -> None:
         self.rows, self.loss_of, self.clip = rows, loss_of, clip
         self.workers, self.row_pieces = workers or Workers(1), row_pieces
-        self.lambdas = [lambdas[part.starts, part.lambdas] for part in stack.parts]  # windows on what the caller writes
         self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
+        self.lambdas = torch.tensor(lambdas, device=device).view(stack.shape)
+        self.windows = [self.lambdas[part.starts, part.lambdas] for part in stack.parts]  # of each part's models
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self.alive = torch.ones(models, dtype=torch.bool, device=device)
         self.first_bad = torch.full((models,), -1, dtype=torch.int64, device=device)
         self.order = torch.zeros(0)
         self.streamed_x: Tensor | None = None  # of one batch, where covariates come from the host
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.to_record = record
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a recorded step is replayed."""
+        return self.graph is not None
+
+    def set_lambdas(self, lambdas: npt.NDArray[np.float64]) -> None:
+        """Change the weights of all models, (K,), from the next step on; a recorded step reads the same memory."""
+        self.lambdas.copy_(torch.as_tensor(lambdas).view_as(self.lambdas))
+
+    def set_loss(self, loss_of: LossFunction, *, record: bool) -> None:
+        """Change the loss; a recorded step has the old one in it, and is recorded again where that is asked for."""
+        self.loss_of, self.graph, self.to_record = loss_of, None, record
 
     def begin(self, order: Tensor, alive: Tensor) -> None:
-        """Set everything to the start of an epoch with these batches ``(batches, S, rows)``."""
+        """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once."""
+        self._rewind(order, alive)
+        if self.to_record:
+            self._record()
+            self._rewind(order, alive)
+            self.to_record = False
+
+    def _rewind(self, order: Tensor, alive: Tensor) -> None:
         if self.order.shape == order.shape:
             self.order.copy_(order)
         else:
@@ -134,7 +162,7 @@ class Steps:
         by momentum does not matter, as the caller writes back those from before the epoch. The same holds for models
         that have stopped earlier (`alive` is False).
         """
-        streamed = self.rows.stream(self.order)
+        streamed = stream(self.rows, self.order)
         for number in range(len(self.order)):
             if streamed is not None:
                 self._load(next(streamed))
@@ -146,7 +174,7 @@ class Steps:
 
     def step(self, noise: Sequence[int] | None = None) -> None:
         """One batch: the one that `number` says."""
-        batch = self.rows.take(self.order.index_select(0, self.number)[0], x=self.streamed_x)
+        batch = take(self.rows, self.order.index_select(0, self.number)[0], x=self.streamed_x)
         if self.row_pieces > 1:
             parts = [self._lone(batch, noise)]
         else:
@@ -175,7 +203,7 @@ class Steps:
         own = batch if len(stack.parts) == 1 else batch.starts(part.starts)
         seeds = None if noise is None else noise[part.starts]
         raw = stack.forward(own.x, training=True, noise=seeds, part=part)
-        loss = self.loss_of(raw, own, self.lambdas[number]).reshape(-1)
+        loss = self.loss_of(raw, own, self.windows[number]).reshape(-1)
         return loss.detach(), stack.gradient(loss.sum(), part)
 
     def _lone(self, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
@@ -195,7 +223,7 @@ class Steps:
 
         raws = self.workers.map(forward, range(self.row_pieces))
         raw = torch.cat([piece.detach() for piece in raws], dim=2).requires_grad_()
-        loss = self.loss_of(raw, batch, self.lambdas[0]).reshape(-1)
+        loss = self.loss_of(raw, batch, self.windows[0]).reshape(-1)
         (outer,) = torch.autograd.grad(loss.sum(), raw)
 
         def gradient(k: int) -> Tensor:
@@ -206,7 +234,7 @@ class Steps:
             first += more
         return loss.detach(), first
 
-    def record(self) -> None:
+    def _record(self) -> None:
         """Record a step as a CUDA graph, or say in one log line why not; nothing is trained by it."""
         try:
             self.graph = self._recorded()
@@ -216,7 +244,7 @@ class Steps:
             torch.cuda.synchronize(self.stack.flat.device)
 
     def _recorded(self) -> torch.cuda.CUDAGraph:
-        streamed = self.rows.stream(self.order[:1])
+        streamed = stream(self.rows, self.order[:1])
         if streamed is not None:
             self._load(next(streamed))
         weights, adam = self.stack.snapshot(), _optimizer_state(self.optimizer, self.stack.flat)

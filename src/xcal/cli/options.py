@@ -1,0 +1,48 @@
+"""Arguments and options that several commands share, and how a list is written on the command line."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+_Item = TypeVar("_Item")
+
+# Written out, and held to the specs by a test: to read the specs takes a second, and --help should not.
+TABLES = (
+    "gamma-censored, gamma-uncensored, mnist-censored, mnist-uncensored, mnist-censored-code, mnist-uncensored-code, "
+    "mnist-dense, glioma, gamma-choice, jensen-slack"
+)
+
+Variant = Annotated[
+    str | None,
+    typer.Option(
+        help="as-published: what made the paper's values; corrected: what the paper's equations say. By default that "
+        "of the table."
+    ),
+]
+Penalty = Annotated[
+    str | None,
+    typer.Option(
+        help="paper, ours, or annealed (ours with a temperature that falls during training). By default paper with "
+        "as-published, and ours with corrected."
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(help="Another number of epochs than the table's. Such a trial has its own file of records."),
+]
+Results = Annotated[Path, typer.Option(help="Folder of the records.")]
+
+
+def listed(name: str, text: str | None, make: Callable[[str], _Item], kind: str) -> list[_Item] | None:
+    """Read a list that is written with commas; None where the option was not given."""
+    if text is None:
+        return None
+    items = []
+    for word in filter(None, map(str.strip, text.split(","))):
+        try:
+            items.append(make(word))
+        except ValueError:
+            raise ValueError(f"{name}: expected {kind} with commas between them, got {word!r}") from None
+    return items

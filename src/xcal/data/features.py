@@ -1,0 +1,161 @@
+"""The features of survival data: an array, a tensor, or a file that is read some rows at a time."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from xcal._checks import as_numpy, fail
+from xcal._devices import as_device
+
+_DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
+_CHUNK = 1 << 24  # numbers looked at in one go, so that a check needs little memory and a file is never read whole
+
+
+class MappedFeatures:
+    """Some rows of a memory-mapped array ``(n, ...)``, read when they are asked for.
+
+    Parameters
+    ----------
+    array
+        Memory-mapped float32 or float64.
+    device
+        Where rows go that are read, as tensors. None: they are numpy arrays.
+    kept
+        Row numbers of the array, where not all are used.
+    """
+
+    def __init__(self, array: Any, device: torch.device | None = None, kept: Any = None) -> None:
+        self.array, self.device, self.kept = array, device, kept
+        self.shape = torch.Size((array.shape[0] if kept is None else len(kept), *array.shape[1:]))
+        self.dtype = array.dtype if device is None else _DTYPES[array.dtype]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions, the rows included."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Read rows, by a slice or by their numbers."""
+        found = self._read(rows)
+        return found if self.device is None else torch.from_numpy(found).to(self.device)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("rows of a file cannot be an array without a copy")
+        return self._read(slice(None)).astype(self.array.dtype if dtype is None else dtype, copy=False)
+
+    def only(self, rows: Any) -> "MappedFeatures":
+        """Keep some rows, given as a numpy array of numbers or a slice; nothing is read."""
+        if self.kept is None and isinstance(rows, slice):
+            return MappedFeatures(self.array[rows], self.device)
+        return MappedFeatures(self.array, self.device, rows if self.kept is None else self.kept[rows])
+
+    def to(self, device: torch.device) -> "MappedFeatures":
+        """Send rows to a device when they are read; nothing is read now."""
+        return MappedFeatures(self.array, device, self.kept)
+
+    def select(self, index: Tensor) -> Tensor:
+        """Read the rows of an index ``(S, b)``, in page-locked memory where they go to a GPU."""
+        found = torch.from_numpy(self._read(index.cpu().numpy().reshape(-1))).view(*index.shape, *self.shape[1:])
+        return found.pin_memory() if self.device is not None and self.device.type == "cuda" else found
+
+    def stream(self, order: Tensor) -> Iterator[Tensor]:
+        """Batches ``(S, b, ...)`` on the device in the given order, the next one always being read meanwhile."""
+        indices = order.cpu()
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            ahead: Future[Tensor] = reader.submit(self.select, indices[0])
+            for number in range(len(indices)):
+                x = ahead.result()
+                if number + 1 < len(indices):
+                    ahead = reader.submit(self.select, indices[number + 1])
+                yield x.to(self.device, non_blocking=True)
+
+    def _read(self, rows: Any) -> npt.NDArray[Any]:
+        found = self.array[rows if self.kept is None else self.kept[rows]]
+        # A slice of a memory map is a window on the file; row numbers have made a copy already.
+        return np.array(found) if isinstance(rows, slice) and self.kept is None else np.asarray(found)
+
+
+Features = npt.NDArray[Any] | Tensor | MappedFeatures
+
+
+def read_features(name: str, values: Any) -> tuple[Features, tuple[str, ...]]:
+    """Check features and return them as they are, with the column names of a data frame.
+
+    Nothing is copied, unless it is a data frame or a list.
+    """
+    columns: tuple[str, ...] = ()
+    if isinstance(values, Tensor):
+        values = values.detach()
+        as_device(values.device)
+    elif hasattr(values, "columns") and hasattr(values, "to_numpy"):
+        columns = tuple(map(str, values.columns))
+        values = as_numpy(name, values.to_numpy()).astype(np.float64, copy=False)
+    elif isinstance(values, list | tuple):
+        values = as_numpy(name, values).astype(np.float64)
+    elif not isinstance(values, np.memmap | MappedFeatures):
+        values = as_numpy(name, values)
+    if values.dtype not in (torch.float32, torch.float64, *_DTYPES):
+        fail(name, "float32 or float64 covariates", f"dtype {values.dtype}")
+    if values.ndim < 2:
+        fail(name, "shape (n, ...), a row for each subject", f"shape {tuple(values.shape)}")
+    if values.shape[0] == 0:
+        fail(name, "at least one row", "none")
+    _check_finite(name, values)
+    return values, columns
+
+
+def _check_finite(name: str, x: Features) -> None:
+    start = 0
+    for piece in pieces(x):
+        flat = piece.reshape(piece.shape[0], -1)
+        finite = torch.isfinite(flat) if isinstance(flat, Tensor) else np.isfinite(flat)
+        bad: Any = ~finite.all(1)
+        if bool(bad.any()):
+            row = int(bad.nonzero()[0] if isinstance(bad, Tensor) else np.argmax(bad))
+            fail(name, "finite covariates", float(flat[row][~finite[row]][0]), start + row)
+        start += piece.shape[0]
+
+
+def pieces(x: Features) -> Iterator[Any]:
+    """All rows, some at a time."""
+    step = max(1, _CHUNK // max(1, int(np.prod(x.shape[1:]))))
+    return (x[start : start + step] for start in range(0, x.shape[0], step))
+
+
+def chosen_features(x: Features, rows: Any) -> Features:
+    """Pick rows by a slice or a numpy array of row numbers; a file is not read."""
+    if isinstance(x, Tensor):
+        return x[rows if isinstance(rows, slice) else torch.as_tensor(rows, device=x.device)]
+    if isinstance(x, MappedFeatures):
+        return x.only(rows)
+    if isinstance(x, np.memmap) and not isinstance(rows, slice):
+        return MappedFeatures(x).only(rows)
+    picked: npt.NDArray[Any] = x[rows]
+    return picked
+
+
+def moved_features(x: Features, device: torch.device) -> Tensor | MappedFeatures:
+    """Put features on a device; those of a file go there when they are read."""
+    if isinstance(x, Tensor):
+        return x.to(device)
+    if isinstance(x, np.memmap | MappedFeatures):
+        return (x if isinstance(x, MappedFeatures) else MappedFeatures(x)).to(device)
+    # torch has no negative steps, which reversed rows have.
+    return torch.as_tensor(np.ascontiguousarray(x) if min(x.strides) < 0 else x).to(device)
+
+
+def loaded_features(x: Features) -> npt.NDArray[Any] | Tensor:
+    """Read the rows of a file; others are in memory already."""
+    if isinstance(x, np.memmap | MappedFeatures):
+        found: npt.NDArray[Any] | Tensor = (x if isinstance(x, MappedFeatures) else MappedFeatures(x))[:]
+        return found
+    return x

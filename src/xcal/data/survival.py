@@ -1,0 +1,326 @@
+"""`SurvivalData`: rows with features, times and events, checked once."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from warnings import warn
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from xcal._checks import as_event, as_numpy, as_time, fail
+from xcal._devices import as_device
+from xcal.data._arguments import check_count, check_flag, check_seed
+from xcal.data.columns import read_extra, read_ids, read_labels, read_names, read_weights
+from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
+from xcal.data.partition import Fold, folds_by_event, folds_of_groups, split_at_random, split_by_event, split_groups
+
+# Numbers of each row that go with the features to a device; what else a row has stays in numpy, on the host.
+_NUMBERS = ("time", "event", "weights")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SurvivalData:
+    """Features, times and events of some rows, checked when they are put together and trusted from then on.
+
+    Numbers are kept where the features are: if `x` is a tensor, then `time`, `event` and `weights` are tensors on the
+    same device, otherwise numpy arrays. The features are not copied; do not change them afterwards.
+
+    Parameters
+    ----------
+    x : (n, ...)
+        Features, one vector, image or other array for each row: a float32 or float64 array or tensor, or a data frame.
+        Their type is the type that models are trained in. A memory-mapped array (``np.load(path, mmap_mode="r")``)
+        stays in its file and is never read whole; `xcal.data.map_parquet` makes one from a parquet file.
+    time : (n,)
+        Observed times, of the event or of censoring: finite, zero or larger.
+    event : (n,)
+        True or 1 where the event happened, False or 0 where the row is censored.
+    weights : (n,), optional
+        Row weights, finite, zero or larger. Only their ratios matter; a row of weight zero is not trained on.
+    groups : (n,), optional
+        What each row belongs to, numbers or text: a subject with several rows, a hospital, a class of images.
+    row_ids : (n,), optional
+        A name for each row, numbers or text, all different.
+    extra : mapping of (n,) arrays, optional
+        Further numbers of each row that no model sees, such as the true mean of a simulated time.
+    feature_names : sequence of str, optional
+        One for each column of `x`; those of a data frame are read from it.
+    time_unit : str
+        Unit of the times, such as "days".
+    name : str
+        Name of the data set.
+
+    Notes
+    -----
+    Right-censored rows with one kind of event are what the package models. Other observations would become further
+    optional arrays beside `event`, checked at the same place and carried along by the same methods:
+
+    - left truncation: an ``entry`` time before `time`, when a row came under observation;
+    - interval censoring: the two ends of the interval, `time` being the later one (infinite if it is open);
+    - competing risks: a whole number ``cause`` where `event` is True, `event` remaining "any of them happened".
+
+    Examples
+    --------
+    >>> data = SurvivalData([[50.0], [61.0], [47.0]], time=[10, 4, 7], event=[1, 0, 1], time_unit="days")
+    >>> data
+    SurvivalData(3 rows of 1 feature, 1 censored, time from 4 to 10 days)
+    >>> data[data.event].time
+    array([10.,  7.])
+    >>> data.to("cpu").time
+    tensor([10.,  4.,  7.], dtype=torch.float64)
+    >>> SurvivalData([[50.0], [61.0]], time=[10, -4], event=[1, 0])
+    Traceback (most recent call last):
+    ValueError: time: expected finite times, zero or larger, got -4.0 at row 1
+    """
+
+    x: Any
+    time: Any
+    event: Any
+    weights: Any = None
+    groups: Any = field(default=None, kw_only=True)
+    row_ids: Any = field(default=None, kw_only=True)
+    extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    feature_names: Sequence[str] = field(default=(), kw_only=True)
+    time_unit: str = field(default="", kw_only=True)
+    name: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        x, columns = read_features("x", self.x)
+        n = x.shape[0]
+        numbers = {
+            "time": as_time(self.time, n, reference="x"),
+            "event": as_event(self.event, n, reference="x"),
+            "weights": None if self.weights is None else read_weights("weights", self.weights, n),
+        }
+        labels = {
+            "groups": None if self.groups is None else read_labels("groups", self.groups, n),
+            "row_ids": None if self.row_ids is None else read_ids("row_ids", self.row_ids, n),
+            "extra": {key: read_extra(key, values, n) for key, values in self.extra.items()},
+            "feature_names": read_names("feature_names", self.feature_names or columns, tuple(x.shape)),
+        }
+        for text in ("time_unit", "name"):
+            if not isinstance(getattr(self, text), str):
+                fail(text, "text", repr(getattr(self, text)))
+        # Copies of the small arrays: nobody else can change them, and a field of a structured array has gaps between
+        # its values, which torch cannot take.
+        own = {key: None if values is None else np.array(values) for key, values in numbers.items()}
+        self.__dict__.update(x=x, **own, **labels)
+        if isinstance(x, Tensor):
+            self.__dict__.update(self._numbers_on(x.device))
+
+    @classmethod
+    def trusted(cls, x: Any, time: Any, event: Any, weights: Any = None, **others: Any) -> "SurvivalData":
+        """Put together what was checked before, without another check; for code, not for people's data."""
+        plain: dict[str, Any] = {"groups": None, "row_ids": None, "extra": {}}
+        plain |= {"feature_names": (), "time_unit": "", "name": ""}
+        made = object.__new__(cls)
+        made.__dict__.update({"x": x, "time": time, "event": event, "weights": weights, **plain, **others})
+        return made
+
+    def replaced(self, **values: Any) -> "SurvivalData":
+        """Copy with other values in some places, which are trusted."""
+        return SurvivalData.trusted(**{**self.__dict__, **values})
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.time.shape[0])
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are, or go when they are read from a file; the CPU for numpy arrays."""
+        return self.time.device if isinstance(self.time, Tensor) else torch.device("cpu")
+
+    @property
+    def design_effect(self) -> float:
+        """Variance of a weighted mean over that of a plain one, ``n sum(w^2) / sum(w)^2``; 1 without weights."""
+        if self.weights is None:
+            return 1.0
+        w = as_numpy("weights", self.weights)
+        return float(w.size * np.square(w).sum() / np.square(w.sum()))
+
+    @property
+    def label(self) -> Any:
+        """Deprecated: `groups`."""
+        return self._renamed("label", "groups", self.groups)
+
+    @property
+    def mean(self) -> Any:
+        """Deprecated: ``extra["mean"]``."""
+        return self._renamed("mean", 'extra["mean"]', self.extra.get("mean"))
+
+    @staticmethod
+    def _renamed(old: str, new: str, value: Any) -> Any:
+        warn(f"SurvivalData.{old} is now SurvivalData.{new}; the old name goes in 0.2.0", FutureWarning, stacklevel=3)
+        return value
+
+    def __getitem__(self, rows: Any) -> "SurvivalData":
+        """Pick rows by a slice, a mask or row numbers, in the given order. Features in a file stay there."""
+        chosen = _row_numbers(rows, self.n)
+
+        def pick(values: Any) -> Any:
+            if isinstance(values, Tensor) and not isinstance(chosen, slice):
+                return values[torch.as_tensor(chosen, device=values.device)]
+            return None if values is None else values[chosen]
+
+        return self.replaced(
+            x=chosen_features(self.x, chosen),
+            **{key: pick(getattr(self, key)) for key in (*_NUMBERS, "groups", "row_ids")},
+            extra={key: pick(values) for key, values in self.extra.items()},
+        )
+
+    def to(self, device: str | torch.device) -> "SurvivalData":
+        """Features, times, events and weights as tensors on a device; features in a file go there as they are read."""
+        where = as_device(device)
+        return self.replaced(x=moved_features(self.x, where), **self._numbers_on(where))
+
+    def _numbers_on(self, device: torch.device) -> dict[str, Tensor | None]:
+        kept = {key: getattr(self, key) for key in _NUMBERS}
+        return {key: None if values is None else torch.as_tensor(values).to(device) for key, values in kept.items()}
+
+    def batches(self, size: int, *, seed: int | None = None) -> Iterator["SurvivalData"]:
+        """All rows, `size` at a time and fewer in the last batch, in their order or shuffled by a seed.
+
+        Features in a file are read batch by batch.
+        """
+        step = check_count("size", size, 1)
+        order = None if seed is None else np.random.default_rng(check_seed("seed", seed)).permutation(self.n)
+        for start in range(0, self.n, step):
+            rows = slice(start, start + step)
+            batch = self[rows if order is None else order[rows]]
+            yield batch.replaced(x=loaded_features(batch.x))
+
+    def split(
+        self, fractions: Sequence[float], *, seed: int, by_event: bool = True, whole_groups: bool = False
+    ) -> tuple["SurvivalData", ...]:
+        """Split the rows at random into parts; rows keep their order within a part.
+
+        Parameters
+        ----------
+        fractions : sequence of float
+            Share of each part; together 1.
+        seed : int
+            The same seed gives the same parts.
+        by_event : bool
+            Give every part its share of the events and of the censored rows.
+        whole_groups : bool
+            Keep all rows of a group (`groups`) in one part, so that no model is judged on a subject that it knows.
+            Parts are then as close to their shares as the sizes of the groups allow, and `by_event` is not used.
+
+        Examples
+        --------
+        >>> visits = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]  # two rows for each of five patients
+        >>> data = SurvivalData(np.zeros((10, 1)), time=np.ones(10), event=[1, 0] * 5, groups=visits)
+        >>> [part.n for part in data.split((0.6, 0.4), seed=0)]
+        [6, 4]
+        >>> train, test = data.split((0.6, 0.4), seed=0, whole_groups=True)
+        >>> set(train.groups) & set(test.groups)
+        set()
+        """
+        shares = _fractions(fractions)
+        rng = np.random.default_rng(check_seed("seed", seed))
+        if check_flag("whole_groups", whole_groups):
+            part = split_groups(self._groups(), shares, rng)
+        elif check_flag("by_event", by_event):
+            part = split_by_event(as_numpy("event", self.event), shares, rng)
+        else:
+            part = split_at_random(self.n, shares, rng)
+        rows = [np.flatnonzero(part == k) for k in range(len(shares))]
+        for share, chosen in zip(shares, rows, strict=True):
+            if chosen.size == 0:
+                of = f"{np.unique(self.groups).size} groups" if whole_groups else f"{self.n} rows"
+                fail("fractions", "parts with at least one row", f"none for a share of {share:g} of {of}")
+        return tuple(self[chosen] for chosen in rows)
+
+    def folds(self, k: int, seed: int, *, whole_groups: bool = False) -> tuple[Fold, ...]:
+        """Row numbers of `k` folds: each row is in exactly one `test`.
+
+        The sizes of any two folds differ by at most one row, and so do their numbers of events.
+
+        Parameters
+        ----------
+        k : int
+            Number of folds, from 2 to the number of rows.
+        seed : int
+            The same seed gives the same folds.
+        whole_groups : bool
+            Keep all rows of a group (`groups`) in one fold. Sizes then differ by at most the largest group.
+
+        Examples
+        --------
+        >>> data = SurvivalData(np.zeros((20, 1)), time=np.ones(20), event=[True, False] * 10)
+        >>> [int(data.event[fold.test].sum()) for fold in data.folds(5, seed=0)]
+        [2, 2, 2, 2, 2]
+        """
+        whole = check_flag("whole_groups", whole_groups)
+        most = np.unique(self._groups()).size if whole else self.n
+        if check_count("k", k, 2) > most:
+            fail("k", f"at most {most}, the number of {'groups' if whole else 'rows'}", k)
+        rng = np.random.default_rng(check_seed("seed", seed))
+        if whole:
+            fold = folds_of_groups(self._groups(), k, rng)
+        else:
+            fold = folds_by_event(as_numpy("event", self.event), k, rng)
+        return tuple(Fold(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(k))
+
+    def _groups(self) -> npt.NDArray[Any]:
+        if self.groups is None:
+            fail("whole_groups", "data with groups", "none: give SurvivalData(groups=...)")
+        return np.asarray(self.groups)
+
+    def __repr__(self) -> str:
+        time = as_numpy("time", self.time)
+        told = [f"{self.n} row{'s' * (self.n != 1)} of {_shape(self.x)}", f"{int((~self.event).sum())} censored"]
+        told.append(f"time from {time.min():g} to {time.max():g}{' ' * bool(self.time_unit)}{self.time_unit}")
+        told += ["weighted"] if self.weights is not None else []
+        told += [f"{np.unique(self.groups).size} groups"] if self.groups is not None else []
+        told += ["features in a file"] if isinstance(self.x, np.memmap | MappedFeatures) else []
+        told += [f"on {self.device}"] if self.device.type != "cpu" else []
+        return f"SurvivalData({self.name}{': ' * bool(self.name)}{', '.join(told)})"
+
+
+def _shape(x: Any) -> str:
+    shape = " x ".join(str(size) for size in x.shape[1:])
+    return f"{shape} feature{'s' * (tuple(x.shape[1:]) != (1,))}"
+
+
+def _row_numbers(rows: Any, n: int) -> Any:
+    """Turn what chooses rows into a slice that goes forward, or an array of numbers from 0 to n - 1."""
+    if isinstance(rows, slice):
+        if rows.step not in (None, 1):
+            rows = np.arange(n)[rows]
+        elif len(range(*rows.indices(n))) > 0:
+            return rows
+        else:
+            fail("rows", "at least one row", f"none in {rows.start}:{rows.stop} of {n}")
+    wanted = as_numpy("rows", rows)
+    if wanted.ndim != 1 or wanted.dtype.kind not in "biu" or wanted.size == 0:
+        fail("rows", "a slice, a mask or row numbers, at least one", f"{wanted.dtype} of shape {wanted.shape}")
+    if wanted.dtype == np.bool_:
+        if wanted.size != n or not wanted.any():
+            found = "a mask without a row" if wanted.size == n else f"{wanted.size}"
+            fail("rows", f"a mask of {n} rows with at least one of them", found)
+        return np.flatnonzero(wanted)
+    numbers = wanted.astype(np.int64)
+    outside = (numbers < -n) | (numbers >= n)
+    if outside.any():
+        place = int(np.argmax(outside))
+        fail("rows", f"row numbers below {n}", f"{numbers[place]} at position {place}")
+    return np.where(numbers < 0, numbers + n, numbers)
+
+
+def _fractions(values: Any) -> list[float]:
+    try:
+        shares = [float(value) for value in values]
+    except (TypeError, ValueError):
+        fail("fractions", "a sequence of numbers", repr(values))
+    if len(shares) < 2 or not all(0 < share < 1 for share in shares) or not math.isclose(sum(shares), 1.0):
+        fail("fractions", "two or more shares above 0 that sum to 1", repr(values))
+    return shares

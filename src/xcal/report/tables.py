@@ -1,0 +1,218 @@
+"""Comparisons as text: Markdown, CSV and JSON."""
+
+import csv
+import io
+import json
+import math
+from typing import Any
+
+from xcal.experiments.paper_comparison import METRIC_NAMES, METRICS, Cell, Comparison, values_of
+from xcal.experiments.penalty_comparison import LARGEST_LOGNORMAL_LAMBDA, Level, PenaltyComparison
+
+SIGNS = {"matched": "=", "better": "+", "worse": "−", "missing": "", "not in the paper": ""}
+
+# What the second table of a page shows, and under which names.
+_BEYOND_THE_PAPER = {
+    "nll": "NLL",
+    "nll_density": "NLL by density",
+    "dcal": "D-cal",
+    "dcal_within": "D-cal within groups",
+    "concordance": "Concordance",
+}
+_GROUPS = {
+    "mean-quartiles": "quartiles of the true mean time",
+    "label": "the ten digits",
+    "age-halves": "patients below and above the median age",
+}
+# Columns of the CSV file and keys of the JSON output, with the attribute of a cell that each holds. "row" is older than
+# the attribute's name, and stays for those who read these files.
+_CELL_COLUMNS = {
+    "row": "model",
+    "lam": "lam",
+    "metric": "metric",
+    "ours": "ours",
+    "spread": "spread",
+    "n_seeds": "n_seeds",
+    "paper": "paper",
+    "mark": "mark",
+}
+
+
+def number(value: float, metric: str) -> str:
+    """Write three decimals, or two digits for a small D-calibration.
+
+    Examples
+    --------
+    >>> number(0.98712, "concordance"), number(0.00012, "dcal"), number(float("nan"), "nll")
+    ('0.987', '1.2e-4', '')
+    """
+    if math.isnan(value):
+        return ""
+    small = metric not in {"nll", "nll_density", "concordance"} and 0 < abs(value) < 0.0095
+    return f"{value:.1e}".replace("e-0", "e-") if small else f"{value:.3f}"
+
+
+def markdown(comparison: Comparison) -> str:
+    """Return the comparison with the paper as a page of Markdown."""
+    spec = comparison.spec
+    lines = [
+        f"# {spec.title}: {comparison.variant}, penalty {comparison.penalty}",
+        "",
+        f"`{spec.table}`, {comparison.variant}, penalty: {comparison.penalty}, {spec.training.epochs} epochs. "
+        f"{_coverage(comparison)}",
+        "",
+        "Each cell: ours ± standard deviation over seeds, the paper's value in brackets, and a mark: "
+        "= matched, + better, − worse.",
+        "",
+        *_paper_table(comparison),
+    ]
+    if spec.kind == "path":
+        lines += ["", *_beyond_the_paper(comparison)]
+    return "\n".join(lines) + "\n"
+
+
+def _coverage(comparison: Comparison) -> str:
+    compared = len(comparison.compared)
+    text = f"Score {comparison.score:.2f}: the share of {compared} cells that are matched or better."
+    if comparison.n_missing:
+        text += f" {comparison.n_missing} cells have no record yet."
+    seeds = {cell.n_seeds for cell in comparison.compared}
+    if seeds and seeds != {len(comparison.spec.seeds)}:
+        text += f" Cells rest on {min(seeds)} to {max(seeds)} seeds." if len(seeds) > 1 else f" Seeds: {min(seeds)}."
+    if comparison.other_jobs:
+        text += (
+            f" {comparison.other_jobs} of {len(comparison.records)} records were trained beside other runs than those "
+            "of the table, as --lambdas or --seeds asked for; with the paper's penalty the values depend on that."
+        )
+    return text
+
+
+def _paper_table(comparison: Comparison) -> list[str]:
+    spec = comparison.spec
+    lambdas = [f"λ = {lam:g}" for lam in spec.lambdas]
+    lines = ["| model | metric | " + " | ".join(lambdas) + " |", "|---|---|" + "---|" * len(lambdas)]
+    for model in spec.models:
+        for metric in METRICS[spec.kind]:
+            cells = [_text(comparison.cell(model.name, lam, metric)) for lam in spec.lambdas]
+            lines.append(f"| {model.label} | {METRIC_NAMES[metric]} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _text(cell: Cell) -> str:
+    spread = "" if math.isnan(cell.spread) else f" ± {number(cell.spread, cell.metric)}"
+    ours = number(cell.ours, cell.metric) + spread if cell.n_seeds else "–"
+    paper = "" if math.isnan(cell.paper) else f" [{number(cell.paper, cell.metric)}]"
+    return f"{ours}{paper} {SIGNS[cell.mark]}".strip()
+
+
+def _beyond_the_paper(comparison: Comparison) -> list[str]:
+    """List what the paper does not show: density likelihoods, subgroups, the floor, and recalibration."""
+    spec = comparison.spec
+    groups = _GROUPS[spec.data.groups]
+    lines = [
+        "## Beyond the paper",
+        "",
+        "NLL by density divides the mass of a discrete model's bin by its width and can be compared across models; the "
+        "NLL above is by bin mass for discrete models. D-cal within groups is the mean over "
+        f"{groups}, weighted by their rows. A floor is what a perfect model scores on average. *Recalibrated* is the "
+        "model of λ = 0 after one increasing map of F, fitted to the validation rows.",
+        "",
+    ]
+    columns = [f"λ = {lam:g}" for lam in spec.lambdas] + ["recalibrated"]
+    lines += ["| model | metric | " + " | ".join(columns) + " | floor |", "|---|---|" + "---|" * (len(columns) + 1)]
+    for model in spec.models:
+        for metric, name in _BEYOND_THE_PAPER.items():
+            path = [values_of(comparison.records, model.name, lam, metric) for lam in spec.lambdas]
+            path.append(values_of(comparison.records, model.name, 0.0, metric, recalibrated=True))
+            floor = values_of(comparison.records, model.name, 0.0, f"{metric}_floor")
+            shown = [number(_mean(values), metric) or "–" for values in path]
+            lines.append(f"| {model.label} | {name} | {' | '.join(shown)} | {number(_mean(floor), metric)} |")
+    return lines
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def as_csv(comparison: Comparison) -> str:
+    """Return the comparison with the paper as CSV, one line per cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["table", "variant", "penalty", *_CELL_COLUMNS])
+    for cell in comparison.cells:
+        values = [getattr(cell, name) for name in _CELL_COLUMNS.values()]
+        shown = ["" if isinstance(value, float) and math.isnan(value) else value for value in values]
+        writer.writerow([comparison.spec.table, comparison.variant, comparison.penalty, *shown])
+    return text.getvalue()
+
+
+def as_json(comparison: Comparison) -> str:
+    """Return score and cells of the comparison with the paper as JSON; an unknown value is null."""
+    content = {
+        "table": comparison.spec.table,
+        "variant": comparison.variant,
+        "penalty": comparison.penalty,
+        "epochs": comparison.spec.training.epochs,
+        "score": comparison.score,
+        "compared": len(comparison.compared),
+        "missing": comparison.n_missing,
+        "other_groups": comparison.other_jobs,
+        "cells": [{column: getattr(cell, name) for column, name in _CELL_COLUMNS.items()} for cell in comparison.cells],
+    }
+    return json.dumps(_without_nan(content), indent=1)
+
+
+def penalties_as_text(found: PenaltyComparison) -> str:
+    """Return the comparison of two penalties as a few lines of text."""
+    ours = "our penalty" if found.penalty == "ours" else f"our penalty ({found.penalty})"
+    lines = [
+        f"{found.table}, {found.variant}: {ours} against the paper's at {len(found.levels)} levels of D-cal",
+        f"  lower NLL and higher concordance: {found.share:.0%}",
+        f"  matched or better on both (NLL within .05, concordance within .02): {found.share_matched:.0%}",
+        f"  lower NLL: {found.share_nll:.0%}, higher concordance: {found.share_concordance:.0%}",
+    ]
+    for model in dict.fromkeys(level.model for level in found.levels):
+        own = [level for level in found.levels if level.model == model]
+        lines.append(f"  {model}: {sum(level.both for level in own)} of {len(own)}")
+    return "\n".join(lines + (_lognormal_lines(found.lognormal) if found.lognormal else []))
+
+
+def _lognormal_lines(lognormal: dict[str, list[str]]) -> list[str]:
+    whole = sum(len(better) == 3 for better in lognormal.values())
+    return [
+        "corrected log-normal (our penalty) better than the published one (paper's) on NLL, D-cal and concordance: "
+        f"{whole} of {len(lognormal)} models and lambdas up to {LARGEST_LOGNORMAL_LAMBDA:g}",
+        *(
+            f"  {where}: better on {', '.join(better) or 'none'}"
+            for where, better in lognormal.items()
+            if len(better) < 3
+        ),
+    ]
+
+
+def penalties_as_json(found: PenaltyComparison) -> str:
+    """Return the comparison of two penalties as JSON; an unknown value is null."""
+    shares = {name: getattr(found, name) for name in ("share", "share_matched", "share_nll", "share_concordance")}
+    content = {
+        "table": found.table,
+        "variant": found.variant,
+        "penalty": found.penalty,
+        **shares,
+        "levels": [_level(level) for level in found.levels],
+        "lognormal": found.lognormal,
+    }
+    return json.dumps(_without_nan(content), indent=1)
+
+
+def _level(level: Level) -> dict[str, Any]:
+    names = ("lam", "level", "nll", "concordance", "our_nll", "our_concordance", "both", "matched")
+    return {"row": level.model} | {name: getattr(level, name) for name in names}
+
+
+def _without_nan(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON cannot write, by None."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,74 @@
+"""Every example runs as a command, draws, and shows what its page says."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# Each script with few rows. paper_figures.py is in tests/paper.
+COMMANDS = {
+    "assumptions.py": ["--n", "5000", "--seeds", "4"],
+    "censoring.py": ["--n", "2000", "--seeds", "2", "--small-sets", "20"],
+    "frontier.py": [],
+    "recalibration.py": [],
+    "train.py": ["--lam", "0", "100", "--epochs", "5"],
+}
+
+
+def lines(name, tmp_path):
+    command = [sys.executable, str(EXAMPLES / name), *COMMANDS[name]]
+    environment = {**os.environ, "MPLBACKEND": "Agg"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def last_number(line):
+    return float(re.findall(r"\d+\.\d+", line)[-1])
+
+
+def test_every_example_is_tested():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*COMMANDS, "paper_figures.py"}
+
+
+def test_the_truth_of_the_assumptions_is_the_integral(tmp_path):
+    """P(F < b) of hazards s times too high is 1 - (1 - b)^(1/s): 0.0178 at 1.5, whatever is censored."""
+    table = {line[:40].strip(): line[40:].split() for line in lines("assumptions.py", tmp_path)[2:]}
+    assert table["1.5x too fast"][1] == "0.0178"
+    truth, uniform, km = (float(table["1.5x too fast"][column]) for column in (1, 2, 5))
+    assert uniform < truth / 2 < 0.75 * truth < km < 1.25 * truth
+
+
+def test_uniform_loses_sight_of_a_wrong_model_under_censoring(tmp_path):
+    out = lines("censoring.py", tmp_path)
+    wrong = [line.split() for line in out if re.match(r"\s+\d+%.*±", line)][:5]
+    uniform = [float(cells[1]) for cells in wrong]
+    assert uniform == sorted(uniform, reverse=True)
+    assert uniform[-1] < 0.0178 / 4
+    assert (tmp_path / "runs" / "censoring" / "censoring.png").is_file()
+
+
+def test_the_chosen_model_is_better_calibrated_on_new_rows(tmp_path):
+    plain, chosen = (line for line in lines("frontier.py", tmp_path) if "D-calibration" in line)
+    assert plain.startswith("lambda 0:")
+    calibration = [float(re.search(r"D-calibration (\d\.\d+)", line)[1]) for line in (plain, chosen)]
+    assert calibration[1] < calibration[0] / 2
+    assert last_number(plain) - last_number(chosen) < 0.03
+
+
+def test_one_map_recalibrates_all_rows_and_not_the_groups(tmp_path):
+    rows = [line.split() for line in lines("recalibration.py", tmp_path) if re.match(r"\s*(whole|old|young) ", line)]
+    before, after = ({cells[0]: float(cells[3]) for cells in part} for part in (rows[:3], rows[3:]))
+    floor = float(rows[3][4])
+    assert after["whole"] < 3 * floor < before["whole"] / 5
+    assert after["young"] > before["young"]
+
+
+def test_the_penalty_calibrates_a_training_loop(tmp_path):
+    table = {(cells[0], cells[1]): cells for cells in (line.split() for line in lines("train.py", tmp_path)[1:])}
+    for penalty in ("default", "paper"):
+        assert float(table[penalty, "100"][3]) < float(table[penalty, "0"][3]) / 2
+    # Both start from the same weights and see the same batches: without weight the penalty must not matter.
+    assert table["default", "0"][1:] == table["paper", "0"][1:]

@@ -1,0 +1,97 @@
+"""What `python -m build` makes is whole: the wheel alone, in an environment without anything else, has every file."""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+import xcal
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "xcal"
+# A version that the repository never has: the wheel can only have it from xcal.__version__ of the copy that was built.
+VERSION = "7.8.9"
+
+
+def run(*command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of a copy of the source, made through an sdist as a release is."""
+    copy = tmp_path_factory.mktemp("source")
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    package = copy / "src" / "xcal" / "__init__.py"
+    text, changed = re.subn(r'^__version__ = ".*"$', f'__version__ = "{VERSION}"', package.read_text(), flags=re.M)
+    assert changed == 1
+    package.write_text(text)
+    # Without isolation the build uses the setuptools of this environment, and needs no network.
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", copy)
+    (made,) = (copy / "dist").glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory):
+    """The python of an environment that has this wheel and nothing else, not even pip."""
+    home = tmp_path_factory.mktemp("environment")
+    venv.create(home, with_pip=False, symlinks=True)
+    python = home / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    return python
+
+
+def isolated(python, code, *, dependencies=False):
+    """Run code there; with dependencies, the packages of this environment come after its own."""
+    # A folder that is put on the path so reads no .pth file: an editable xcal in it stays out of sight.
+    path = f"import sys; sys.path.append({sysconfig.get_path('purelib')!r}); " if dependencies else ""
+    return run(python, "-I", "-c", path + code).strip()
+
+
+def test_the_wheel_is_imported_without_any_other_package(python):
+    code = "import importlib.metadata as m, xcal; print(xcal.__file__, xcal.__version__, m.version('xcal'))"
+    file, version, metadata = isolated(python, code).split()
+    assert Path(file).is_relative_to(python.parents[1])
+    assert version == metadata == VERSION
+
+
+def test_every_file_of_the_package_is_installed(python):
+    code = (
+        "import xcal, pathlib; h = pathlib.Path(xcal.__file__).parent; print(*(p.relative_to(h) for p in h.rglob('*')))"
+    )
+    installed = set(isolated(python, code).split())
+    names = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*") if path.is_file()}
+    expected = {name for name in names if "__pycache__" not in name and not name.endswith("README.md")}
+    assert {"py.typed", "experiments/specs/paper.csv", "experiments/specs/gamma-censored.toml"} <= expected
+    assert expected - installed == set()
+
+
+def test_the_installed_specs_are_read(python):
+    code = "from xcal.experiments import load_spec, table_names; print(*(load_spec(n).table for n in table_names()))"
+    found = isolated(python, code, dependencies=True).split()
+    assert set(found) == {path.stem for path in (SOURCE / "experiments" / "specs").glob("*.toml")}
+
+
+def test_the_command_is_installed(python):
+    script = (python.parent / "xcal").read_text()
+    assert "from xcal.cli.app import main" in script
+    code = "sys.argv = ['xcal', '--version']; from xcal.cli.app import main; main()"
+    assert isolated(python, code, dependencies=True) == f"xcal {VERSION}"
+
+
+def test_the_version_is_written_once():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "version" not in project
+    newest = re.search(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert newest[1] == xcal.__version__

@@ -1,0 +1,90 @@
+"""What the site makes of the sources while it is built: formulas, the picture of the packages, pages of records."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(autouse=True)
+def extensions(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(DOCS / "_ext"), *sys.path])
+
+
+@pytest.fixture
+def to_mathml():
+    pytest.importorskip("latex2mathml", reason="needs the extra docs")
+    from mathml import to_mathml
+
+    return to_mathml
+
+
+def formulas(page):
+    """Every formula between dollar signs, outside of code."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+    return [a or b for a, b in re.findall(r"\$\$(.*?)\$\$|\$([^$]+)\$", text, flags=re.DOTALL)]
+
+
+def test_a_power_is_what_the_standard_says(to_mathml):
+    mathml = to_mathml("x^2", display="inline")
+    assert re.sub(r"</?(math|mrow)\b[^>]*>", "", mathml) == "<msup><mi>x</mi><mn>2</mn></msup>"
+    assert 'display="inline"' in mathml
+
+
+@pytest.mark.parametrize(
+    ("latex", "part"),
+    [
+        (r"\log t", '<mi>log</mi><mspace width="0.167em"/><mi>t</mi>'),
+        (r"\log(t)", '<mi>log</mi><mo stretchy="false">'),
+        (r"(-1, 2)", '<mo form="prefix">&#x02212;</mo><mn>1</mn>'),
+        (r"(a) - 1", "</mo><mo>&#x02212;</mo><mn>1</mn>"),
+        (r"x \sim N", "<mo>&#x0223C;</mo>"),
+        (r"\max(a, b)", "<mi>max</mi>"),
+        (r"\Big( x \Big)^2", 'fence="true" form="postfix"'),
+    ],
+)
+def test_spaces_and_signs_are_those_of_a_typeset_formula(to_mathml, latex, part):
+    assert part in to_mathml(latex, display="inline")
+
+
+def test_every_formula_of_the_pages_can_be_shown(to_mathml):
+    shown = {page.name: [to_mathml(f, display="inline") for f in formulas(page)] for page in DOCS.glob("*.md")}
+    assert len(shown["penalty.md"]) > 30
+    assert all(one.startswith("<math") and one.endswith("</math>") for page in shown.values() for one in page)
+
+
+@pytest.mark.parametrize("latex", [r"\nosuchcommand{x}", r"\mathtt{name}"], ids=["unknown", "style browsers ignore"])
+def test_a_formula_that_would_be_shown_wrongly_stops_the_build(to_mathml, latex):
+    with pytest.raises(Exception, match="formula: expected LaTeX that MathML can show") as raised:
+        to_mathml(latex, display="inline")
+    assert type(raised.value).__name__ == "ExtensionError"
+
+
+def test_the_house_has_every_package_on_the_floor_that_the_contract_gives_it(tmp_path):
+    from house import house
+
+    picture = house(ROOT / "pyproject.toml")
+    rooms = re.findall(r'y="(\d+)" class="name">(\w+)<', picture)
+    assert {name for _, name in rooms} == {path.parent.name for path in (ROOT / "src" / "xcal").glob("*/__init__.py")}
+    height = {name: int(y) for y, name in rooms}
+    assert height["cli"] < height["estimators"] < height["training"] < height["calibration"]
+    assert height["metrics"] == height["training"]
+
+
+def test_records_are_pages_without_an_entry_in_the_sidebar(tmp_path):
+    from records import copy_records
+
+    (tmp_path / "results" / "table").mkdir(parents=True)
+    for name in ("README.md", "table/a.md", "table/a.jsonl", "table/a.png"):
+        (tmp_path / "results" / name).write_text("# Title\n")
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "old.md").touch()
+    copy_records(tmp_path / "results", tmp_path / "pages")
+    copied = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*") if path.is_file()}
+    assert copied == {"README.md", "table/a.md", "table/a.png"}
+    assert (tmp_path / "pages" / "table" / "a.md").read_text() == "---\norphan: true\n---\n\n# Title\n"
+    assert (tmp_path / "pages" / "README.md").read_text() == "# Title\n"
