@@ -13,7 +13,8 @@ import numpy as np
 
 from xcal import d_calibration
 from xcal.metrics import evaluate
-from xcal.metrics.evaluation import _compute, _predictions
+from xcal.metrics.predictions import read_predictions
+from xcal.metrics.registry import compute
 
 NAMES = ("d_calibration", "ici", "e50", "e90", "emax", "km_calibration")
 ENTRIES = ("d_calibration", "ici", "km_calibration")
@@ -74,9 +75,9 @@ def covered(task: tuple[int, int, float, float, str, int, float]) -> list[tuple[
     result = evaluate(
         time=time, event=event, **given, metrics=ENTRIES, n_bootstrap=resamples, generator=np.random.default_rng(seed)
     )
-    checked = _predictions(time, event, cdf, None, survival, TIMES, AT, "linear", None, 10, method)
+    checked = read_predictions(time=time, event=event, **given)
     again = np.random.default_rng(seed)
-    draws = [_compute(ENTRIES, checked.take(again.integers(n, size=n))) for _ in range(resamples)]
+    draws = [compute(ENTRIES, checked.take(again.integers(n, size=n))) for _ in range(resamples)]
     out = []
     for name in NAMES:
         low, high = np.nanquantile([draw[name] for draw in draws], [0.025, 0.975])

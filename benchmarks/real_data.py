@@ -98,7 +98,7 @@ def measure(table: SurvivalData, train: np.ndarray, test: np.ndarray, curves: Cu
     calibration = d_calibration(cdf, event, n_bins=N_BINS, p_value=None)
     return Measured(
         concordance_index(**outcome, predicted_time=np.trapezoid(survival, grid, axis=1)).value,
-        concordance_index(**outcome, survival=at_own, times=own_times).value,
+        concordance_index(**outcome, survival=at_own, times=own_times, interpolation="previous").value,
         integrated_brier_score(survival, grid, **outcome, censoring=censoring).value,
         calibration.value - calibration.floor,
         cdf,

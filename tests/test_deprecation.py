@@ -8,8 +8,9 @@ from types import ModuleType
 import pytest
 
 import xcal
-from xcal._deprecation import deprecated_names
+from xcal._deprecation import deprecated_names, warn_new_default, warn_renamed
 
+HELPERS = ("deprecated_names", "warn_renamed", "warn_new_default")
 SOURCES = sorted(Path(xcal.__file__).parent.rglob("*.py"))
 
 
@@ -54,12 +55,35 @@ def test_a_name_that_never_was_is_an_attribute_error(shop):
     assert not hasattr(shop, "__path__")
 
 
+def fetch(*, size=None):
+    if size is None:
+        warn_new_default("size", "1", "2", removed_in="0.9.0", stacklevel=2)
+    else:
+        warn_renamed("size=", "length=", removed_in="0.9.0", stacklevel=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": 3}, r"^size= is now length=; the old name goes in 0\.9\.0$"),
+        ({}, r"^size: the default is now 2, it was 1; write size=2 or size=1 \(this warning goes in 0\.9\.0\)$"),
+    ],
+)
+def test_an_old_argument_and_a_new_default_warn_at_the_line_of_the_call(given, message):
+    with pytest.warns(FutureWarning, match=message) as seen:
+        fetch(**given)
+    (warning,) = seen
+    assert warning.filename == __file__
+    assert "fetch(**given)" in Path(__file__).read_text(encoding="utf-8").splitlines()[warning.lineno - 1]
+
+
 def calls(path):
-    """What each call of deprecated_names in a file says: the names, and the release that drops them."""
+    """The release named in each call of a function of `_deprecation` in a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "deprecated_names":
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) in HELPERS:
             (removed_in,) = (word.value for word in node.keywords if word.arg == "removed_in")
-            yield ast.literal_eval(removed_in)
+            if isinstance(removed_in, ast.Constant):  # the helpers themselves hand on what they were given
+                yield removed_in.value
 
 
 def test_old_names_are_deleted_in_the_release_they_name():
@@ -69,5 +93,8 @@ def test_old_names_are_deleted_in_the_release_they_name():
 
 def test_the_search_for_late_names_finds_one(tmp_path):
     page = tmp_path / "old.py"
-    page.write_text('__getattr__ = deprecated_names(__name__, {"a": "b.c"}, removed_in="0.2.0")\n')
-    assert list(calls(page)) == ["0.2.0"]
+    page.write_text(
+        '__getattr__ = deprecated_names(__name__, {"a": "b.c"}, removed_in="0.2.0")\n'
+        'warn_renamed("old", "new", removed_in="0.3.0", stacklevel=2)\n'
+    )
+    assert list(calls(page)) == ["0.2.0", "0.3.0"]

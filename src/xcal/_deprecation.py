@@ -40,9 +40,44 @@ def deprecated_names(module: str, moved: Mapping[str, str], *, removed_in: str) 
         if name not in moved:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         new = moved[name]
-        # FutureWarning is shown everywhere. Python hides DeprecationWarning outside of scripts and notebooks.
-        warn(f"{module}.{name} is now {new}; the old name goes in {removed_in}", FutureWarning, stacklevel=2)
+        warn_renamed(f"{module}.{name}", new, removed_in=removed_in, stacklevel=2)
         home, _, attribute = new.rpartition(".")
         return getattr(import_module(home), attribute)
 
     return __getattr__
+
+
+def warn_renamed(old: str, new: str, *, removed_in: str, stacklevel: int) -> None:
+    """Warn that a name was changed: for arguments and words that `deprecated_names` cannot see.
+
+    Parameters
+    ----------
+    old, new : str
+        The two names as the user writes them.
+    removed_in : str
+        The release without the old name.
+    stacklevel : int
+        2 for the line that calls the function from which this one is called, 3 for the line above that, and so on.
+    """
+    _warn(f"{old} is now {new}; the old name goes in {removed_in}", stacklevel)
+
+
+def warn_new_default(argument: str, old: str, new: str, *, removed_in: str, stacklevel: int) -> None:
+    """Warn, where an argument is not given, that its default is another than before.
+
+    Parameters
+    ----------
+    argument, old, new : str
+        The argument, and its former and present default.
+    removed_in : str
+        The release without the warning.
+    stacklevel : int
+        As in `warn_renamed`.
+    """
+    message = f"{argument}: the default is now {new}, it was {old}; write {argument}={new} or {argument}={old}"
+    _warn(f"{message} (this warning goes in {removed_in})", stacklevel)
+
+
+def _warn(message: str, stacklevel: int) -> None:
+    # FutureWarning is shown everywhere. Python hides DeprecationWarning outside of scripts and notebooks.
+    warn(message, FutureWarning, stacklevel=stacklevel + 2)

@@ -8,7 +8,6 @@ import pytest
 from tests.metrics.simulate import Data, survival_data
 from xcal.metrics import (
     brier_score,
-    calibration_slope,
     concordance_index,
     evaluate,
     integrated_brier_score,
@@ -16,6 +15,7 @@ from xcal.metrics import (
     kaplan_meier,
     km_calibration,
     one_calibration,
+    quantile_slope,
 )
 
 TIMES = np.array([0.2, 0.5, 1.0])
@@ -50,18 +50,18 @@ def own_cdf(data):
     return {"cdf": -np.expm1(-data.rate * data.time)}
 
 
-# name: the function, the predictions it takes, further options. calibration_slope alone takes no time.
+# name: the function, the predictions it takes, further options. quantile_slope alone takes no time.
 METRICS = {
     "kaplan_meier": (kaplan_meier, nothing, {}),
     "harrell": (concordance_index, predicted_time, {}),
     "harrell by risk": (concordance_index, risk, {}),
     "uno": (concordance_index, predicted_time, {"method": "uno"}),
-    "antolini": (concordance_index, curves, {}),
+    "antolini": (concordance_index, curves, {"interpolation": "previous"}),
     "antolini from F": (concordance_index, cdf_curves, {"interpolation": "linear"}),
     "brier_score": (brier_score, curves, {}),
     "integrated_brier_score": (integrated_brier_score, curves, {}),
     "km_calibration": (km_calibration, curves, {}),
-    "calibration_slope": (calibration_slope, own_cdf, {}),
+    "quantile_slope": (quantile_slope, own_cdf, {}),
     "integrated_calibration_index": (integrated_calibration_index, probability, {}),
     "hosmer-lemeshow": (one_calibration, probability, {"method": "hosmer-lemeshow"}),
     "dagostino-nam": (one_calibration, probability, {"method": "dagostino-nam"}),
@@ -82,7 +82,7 @@ METRICS = {
 def arguments(name, data):
     _, predictions, options = METRICS[name]
     given = predictions(data) | options | {"time": data.time, "event": data.event}
-    if name == "calibration_slope":
+    if name == "quantile_slope":
         del given["time"]
     return given
 
@@ -103,7 +103,7 @@ def changed(values, row, value):
     return values
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name != "calibration_slope"])
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "quantile_slope"])
 @pytest.mark.parametrize(("value", "shown"), [(-1.0, r"-1\.0"), (np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
 def test_impossible_times_are_refused_with_their_row(name, value, shown, data):
     given = arguments(name, data) | {"time": changed(data.time, [3, 5], value)}
@@ -122,7 +122,7 @@ def test_lengths_must_agree(name, data):
     given = arguments(name, data)
     refused(name, given | {"event": data.event[:-1]}, r"^event: expected 40 rows, as many as \w+ has, got 39$")
     for argument in ("predicted_time", "risk", "survival", "cdf", "probability"):
-        if argument in given and name != "calibration_slope":
+        if argument in given and name != "quantile_slope":
             shorter = given | {argument: given[argument][:-1]}
             refused(name, shorter, rf"^{argument}: expected 40 rows, as many as time has, got 39$")
 
@@ -250,8 +250,8 @@ def test_an_unknown_word_is_answered_with_the_known_ones(name, option, value, da
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [
-        ("greenwood-nam-dagostino", "n_groups", 0),
-        ("greenwood-nam-dagostino", "n_groups", 2.5),
+        ("greenwood-nam-dagostino", "n_risk_groups", 0),
+        ("greenwood-nam-dagostino", "n_risk_groups", 2.5),
         ("greenwood-nam-dagostino", "ddof", -1),
         ("integrated_calibration_index", "n_knots", 2),
         ("evaluate F", "n_bins", 1),
@@ -298,13 +298,13 @@ POSSIBLE = {
 # What is not determined, for each kind of data; everything else must be finite.
 NO_PAIRS = {"harrell", "harrell by risk", "uno", "antolini", "antolini from F"}
 UNDEFINED = {
-    "no events": NO_PAIRS | {"km_calibration", "calibration_slope"},
+    "no events": NO_PAIRS | {"km_calibration", "quantile_slope"},
     "one row with an event": NO_PAIRS | {"km_calibration"},
-    "one censored row": NO_PAIRS | {"km_calibration", "calibration_slope"},
+    "one censored row": NO_PAIRS | {"km_calibration", "quantile_slope"},
     "one unique time": {"km_calibration", "uno"},
     "one unique time, all events": NO_PAIRS | {"km_calibration"},
     # After time zero nobody is left: no time of the grid lies within the follow-up.
-    "all times zero": {"km_calibration", "uno", "brier_score", "integrated_brier_score", "calibration_slope"}
+    "all times zero": {"km_calibration", "uno", "brier_score", "integrated_brier_score", "quantile_slope"}
     | {
         "integrated_calibration_index",
         "dagostino-nam",

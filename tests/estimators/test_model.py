@@ -112,6 +112,22 @@ def test_d_calibration_of_one_row(model):
     assert one.value == pytest.approx(d_calibration(cdf, DATA.y["event"][:1], n_bins=20).value)
 
 
+def test_curves_run_the_network_once_for_each_row(model):
+    many = np.tile(DATA.x, (4, 1))  # more than one piece
+    seen = []
+    hook = model.fitted_.network.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    try:
+        curves = model.predict_survival_function(many)
+    finally:
+        hook.remove()
+    assert sum(seen) == len(many)
+    # The points to draw are those that a call gives, also in a later piece.
+    for row in (0, 1, len(many) - 1):
+        np.testing.assert_allclose(curves[row].y, curves[row](curves[row].x), rtol=1e-12, atol=1e-15)
+    expected = model.predict_survival_function(many, curves[0].x)
+    np.testing.assert_allclose(np.stack([curve.y for curve in curves]), expected, rtol=1e-9, atol=1e-12)
+
+
 def test_curves_say_what_the_table_says(model):
     curves = model.predict_survival_function(DATA.x[:3])
     table = model.predict_survival_function(DATA.x[:3], TIMES)

@@ -15,7 +15,7 @@ from SurvivalEVAL.evaluations.discrimination.distributional.time_dependent_conco
 from SurvivalEVAL.evaluations.discrimination.static.concordance import concordance as survivaleval_concordance
 
 from tests.metrics.simulate import survival_data
-from xcal.metrics import antolini, concordance_index, kaplan_meier
+from xcal.metrics import antolini, concordance_index, evaluate, kaplan_meier
 
 # time, event, predicted time; concordant, tied and comparable pairs counted by hand.
 HAND_MADE = {
@@ -174,7 +174,7 @@ def crossing_curves(n, seed, grid=None):
     return data, np.exp(-((times * data.rate[:, None]) ** power)), times
 
 
-@pytest.mark.parametrize("interpolation", ["step", "linear"])
+@pytest.mark.parametrize("interpolation", ["previous", "linear"])
 @pytest.mark.parametrize("grid", [None, 0.25])
 @pytest.mark.parametrize("many_events", [1, 10, 10_000])
 def test_antolini_equals_the_double_loop(monkeypatch, interpolation, grid, many_events):
@@ -182,7 +182,7 @@ def test_antolini_equals_the_double_loop(monkeypatch, interpolation, grid, many_
     data, survival, times = crossing_curves(120, 3, grid)
 
     def survival_at(t):
-        if interpolation == "step":
+        if interpolation == "previous":
             passed = np.searchsorted(times, t, side="right")
             return survival[:, passed - 1] if passed else np.ones(len(survival))
         start = np.concatenate([[0.0], times])
@@ -196,15 +196,32 @@ def test_antolini_equals_the_double_loop(monkeypatch, interpolation, grid, many_
     assert result.value == pytest.approx(expected, abs=1e-12)
 
 
+def test_the_default_reading_is_that_of_evaluate_and_says_that_it_has_changed():
+    data, survival, times = crossing_curves(120, 3)
+    rows = {"time": data.time, "event": data.event, "survival": survival, "times": times}
+    message = r"^interpolation: the default is now 'linear', it was 'previous'; write interpolation='linear' or "
+    with pytest.warns(FutureWarning, match=message) as seen:
+        default = concordance_index(**rows)
+    assert [warning.filename for warning in seen] == [__file__]
+    start = np.concatenate([[0.0], times])
+
+    def survival_at(t):
+        return np.array([np.interp(t, start, np.concatenate([[1.0], curve])) for curve in survival])
+
+    assert default.value == pytest.approx(brute_antolini(data.time, data.event, survival_at), abs=1e-12)
+    assert default.value == pytest.approx(evaluate(**rows)["concordance_antolini"].value, abs=1e-12)
+    assert default.value != concordance_index(**rows, interpolation="previous").value
+
+
 @pytest.mark.parametrize("grid", [None, 0.25])
 def test_antolini_equals_survivaleval(grid):
     data, survival, times = crossing_curves(150, 8, grid)
-    # Its risk scores have one column for each event: F of every row at the time of that event, read as steps.
+    # Its risk scores have one column for each event: F of every row at the last grid time before the event.
     moments = data.time[data.event]
     with_start = np.column_stack([np.ones(150), survival])
     risk = 1 - with_start[:, np.searchsorted(times, moments, side="right")]
     expected = survivaleval_time_dependent(risk, data.time, data.event, method="Antolini", ties="Risk")[0]
-    ours = concordance_index(time=data.time, event=data.event, survival=survival, times=times)
+    ours = concordance_index(time=data.time, event=data.event, survival=survival, times=times, interpolation="previous")
     assert ours.value == pytest.approx(expected, abs=1e-12)
 
 
@@ -216,7 +233,7 @@ def test_antolini_equals_pycox_where_they_agree():
     keep = data.time >= times[0]
     time, event, survival = data.time[keep], data.event[keep], survival[keep]
     index = np.searchsorted(times, time, side="right") - 1
-    ours = concordance_index(time=time, event=event, survival=survival, times=times).value
+    ours = concordance_index(time=time, event=event, survival=survival, times=times, interpolation="previous").value
     # Without ties in time or prediction both of its variants are the same and equal to ours.
     for method in ("antolini", "adj_antolini"):
         theirs = pycox.concordance_td(time, event.astype(int), survival.T.copy(), index, method=method)
@@ -225,14 +242,14 @@ def test_antolini_equals_pycox_where_they_agree():
 
 def test_antolini_from_distribution_functions():
     data, survival, times = crossing_curves(200, 5)
-    from_survival = concordance_index(time=data.time, event=data.event, survival=survival, times=times)
-    from_cdf = concordance_index(time=data.time, event=data.event, cdf=1 - survival, times=times)
+    rows = {"time": data.time, "event": data.event, "times": times, "interpolation": "linear"}
+    from_survival, from_cdf = concordance_index(**rows, survival=survival), concordance_index(**rows, cdf=1 - survival)
     assert from_cdf.value == pytest.approx(from_survival.value, abs=1e-12)
 
 
 def test_antolini_keeps_apart_what_rounds_to_one():
     tiny = np.array([[3e-20], [2e-20], [1e-20]])
-    rows = {"time": [1, 2, 3], "event": [1, 1, 1], "times": [0.5]}
+    rows = {"time": [1, 2, 3], "event": [1, 1, 1], "times": [0.5], "interpolation": "linear"}
     assert concordance_index(**rows, cdf=tiny).value == 1.0
     assert concordance_index(**rows, survival=1 - tiny).value == 0.5
 
@@ -240,7 +257,9 @@ def test_antolini_keeps_apart_what_rounds_to_one():
 def test_antolini_of_curves_that_never_cross_is_harrell():
     data = survival_data(400, rng=np.random.default_rng(6), grid=0.25)
     times = np.unique(data.time)
-    curves = concordance_index(time=data.time, event=data.event, survival=data.survival(times), times=times)
+    curves = concordance_index(
+        time=data.time, event=data.event, survival=data.survival(times), times=times, interpolation="previous"
+    )
     risk = concordance_index(time=data.time, event=data.event, risk=data.rate)
     assert curves.value == pytest.approx(risk.value, abs=1e-12)
 

@@ -12,7 +12,6 @@ from xcal.calibration import d_calibration
 from xcal.metrics import (
     METRICS,
     brier_score,
-    calibration_slope,
     concordance_index,
     evaluate,
     integrated_brier_score,
@@ -20,9 +19,10 @@ from xcal.metrics import (
     kaplan_meier,
     km_calibration,
     one_calibration,
+    quantile_slope,
 )
-from xcal.metrics.evaluation import _predictions
 from xcal.metrics.intervals import distance_interval
+from xcal.metrics.predictions import read_predictions
 from xcal.metrics.registry import ENTRIES
 
 
@@ -45,7 +45,7 @@ def test_every_value_is_that_of_its_own_function(data, times):
         **rows, cdf=cdf, predicted_time=predicted, survival=survival, times=times, at=at, censoring=censoring
     )
     p = 1 - survival[:, 20]
-    slope, ici = calibration_slope(cdf, event=data.event), integrated_calibration_index(p, at=at, **rows)
+    slope, ici = quantile_slope(cdf, event=data.event), integrated_calibration_index(p, at=at, **rows)
     expected = {
         "concordance_harrell": concordance_index(**rows, predicted_time=predicted).value,
         "concordance_uno": concordance_index(**rows, predicted_time=predicted, method="uno", censoring=censoring).value,
@@ -55,8 +55,8 @@ def test_every_value_is_that_of_its_own_function(data, times):
         "d_calibration": d_calibration(cdf, data.event).value,
         "d_calibration_floor": d_calibration(cdf, data.event).floor,
         "d_calibration_p": d_calibration(cdf, data.event).p_value,
-        "calibration_slope": slope.slope,
-        "calibration_intercept": slope.intercept,
+        "quantile_slope": slope.slope,
+        "quantile_intercept": slope.intercept,
         "one_calibration_p": one_calibration(p, at=at, **rows, cdf=cdf).p_value,
         "ici": ici.value,
         "e50": ici.e50,
@@ -80,7 +80,7 @@ def test_curves_alone_give_f_at_the_own_time_and_the_restricted_mean(data, times
     assert derived["concordance_harrell"].value == pytest.approx(given["concordance_harrell"].value, rel=1e-9)
     # Past the end of the grid F is not known: such a row counts as censored there.
     within = evaluate(time=data.time, event=data.event & (data.time <= times[-1]), cdf=own)
-    for name in ("d_calibration", "d_calibration_p", "calibration_slope"):
+    for name in ("d_calibration", "d_calibration_p", "quantile_slope"):
         assert derived[name].value == pytest.approx(within[name].value, rel=1e-9)
 
 
@@ -122,19 +122,49 @@ def test_rising_survival_curves_are_refused():
         evaluate(time=[1, 2], event=[1, 1], survival=np.ones((3, 2)), times=[1.0, 2.0, 3.0])
 
 
-def test_steps_are_read_as_steps():
+def test_values_are_held_where_asked():
     # S is 1 until 1, then 0.6 until 2, then 0.2: areas 1.6, and F at the own times 0.4 and 0.8.
     result = evaluate(
         time=[1.5, 2.0],
         event=[1, 1],
         survival=[[0.6, 0.2], [0.6, 0.2]],
         times=[1.0, 2.0],
-        interpolation="step",
-        metrics=["calibration_slope", "harrell"],
+        interpolation="previous",
+        metrics=["quantile_slope", "harrell"],
     )
-    expected = calibration_slope([0.4, 0.8], event=[1, 1])
-    assert result["calibration_slope"].value == pytest.approx(expected.slope)
+    expected = quantile_slope([0.4, 0.8], event=[1, 1])
+    assert result["quantile_slope"].value == pytest.approx(expected.slope)
     assert result["concordance_harrell"].value == 0.5
+
+
+def test_former_names_give_the_same_with_a_warning(data):
+    given = {"time": data.time, "event": data.event, "cdf": -np.expm1(-1.2 * data.rate * data.time)}
+    present = evaluate(**given, metrics=["quantile_slope"])
+    with pytest.warns(
+        FutureWarning, match=r"^the metric 'calibration_slope' is now 'quantile_slope'; the old name goes in 0\.2\.0$"
+    ) as seen:
+        former = evaluate(**given, metrics=["calibration_slope"])
+    assert [warning.filename for warning in seen] == [__file__]
+    assert former.scores[0].name == "quantile_slope"
+    for old, new in (("calibration_slope", "quantile_slope"), ("calibration_intercept", "quantile_intercept")):
+        with pytest.warns(FutureWarning, match=f"'{old}' is now '{new}'") as seen:
+            assert former[old].value == present[new].value
+        assert [warning.filename for warning in seen] == [__file__]
+
+
+def test_the_former_name_of_held_values_gives_the_same_with_a_warning():
+    rows, times = {"time": [1.5, 2.0, 2.5], "event": [1, 1, 0]}, [1.0, 2.0]
+    survival = [[0.6, 0.2], [0.7, 0.3], [0.9, 0.4]]
+    calls = {
+        "evaluate": lambda word: evaluate(**rows, survival=survival, times=times, interpolation=word),
+        "km": lambda word: km_calibration(survival, times, **rows, interpolation=word),
+        "antolini": lambda word: concordance_index(**rows, survival=survival, times=times, interpolation=word),
+    }
+    for call in calls.values():
+        with pytest.warns(FutureWarning, match="^the metrics' interpolation='step' is now 'previous'; ") as seen:
+            former = call("step")
+        assert [warning.filename for warning in seen] == [__file__]
+        assert repr(former) == repr(call("previous"))
 
 
 def test_a_single_grid_time_has_no_integral():
@@ -208,9 +238,9 @@ DISTANCES = [name for name, entry in ENTRIES.items() if entry.distance is not No
 @pytest.mark.parametrize("name", DISTANCES)
 @pytest.mark.parametrize("method", ["uniform", "km"])
 def test_a_distance_is_the_length_of_its_deviations(name, method, data, times):
-    given = {"survival": data.survival(times, 1.3), "times": times, "d_calibration_method": method}
-    rows = _predictions(data.time, data.event, None, None, given["survival"], times, 0.8, "linear", None, 10, method)
-    result = evaluate(time=data.time, event=data.event, at=0.8, metrics=[name], **given)
+    given = {"time": data.time, "event": data.event, "survival": data.survival(times, 1.3), "times": times, "at": 0.8}
+    rows = read_predictions(**given, d_calibration_method=method)
+    result = evaluate(**given, d_calibration_method=method, metrics=[name])
     distance = ENTRIES[name].distance
     own = distance.deviations(rows, rows)
     for value, length in distance.lengths.items():
@@ -297,7 +327,10 @@ def test_the_default_time_is_the_median_event_time(data):
         ({"cdf": [0.5, 0.5], "metrics": 5}, "metrics: expected names of metrics, got 5"),
         ({"cdf": [0.5, 0.5], "metrics": [5]}, "metrics: expected one of 'harrell'.*got 5"),
         ({"cdf": [0.5, 0.5], "metrics": [["harrell"]]}, "metrics: expected one of 'harrell'.*got \\['harrell'\\]"),
-        ({"cdf": [0.5, 0.5], "interpolation": np.array(["a", "b"])}, "interpolation: expected one of 'step'"),
+        (
+            {"cdf": [0.5, 0.5], "interpolation": np.array(["a", "b"])},
+            "interpolation: expected one of 'linear'",
+        ),
         ({"cdf": [0.5, 0.5], "censoring": "km"}, "censoring: expected None or kaplan_meier.*got str"),
     ],
 )

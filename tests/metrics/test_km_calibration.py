@@ -26,12 +26,12 @@ def test_by_hand():
     assert result.stop == 2.0
 
 
-def test_steps_and_lines_differ_between_grid_points():
+def test_held_values_and_lines_differ_between_grid_points():
     rows = {"time": [1, 2], "event": [1, 1]}
     line = km_calibration([[0.0]] * 2, [2], **rows)
-    step = km_calibration([[0.0]] * 2, [2], **rows, interpolation="step")
+    held = km_calibration([[0.0]] * 2, [2], **rows, interpolation="previous")
     np.testing.assert_allclose(line.predicted, [1, 0.5, 0])
-    np.testing.assert_allclose(step.predicted, [1, 1, 0])
+    np.testing.assert_allclose(held.predicted, [1, 1, 0])
 
 
 def test_ends_with_the_grid():

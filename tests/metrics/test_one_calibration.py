@@ -51,7 +51,9 @@ def test_dagostino_nam_is_the_recipe_of_the_paper():
         observed = (1 - curve.predict(0.8)) * group.size
         expected, mean = p[group].sum(), p[group].mean()
         statistic += (observed - expected) ** 2 / (group.size * mean * (1 - mean))
-    result = one_calibration(p, at=0.8, time=data.time, event=data.event, method="dagostino-nam", n_groups=5, ddof=1)
+    result = one_calibration(
+        p, at=0.8, time=data.time, event=data.event, method="dagostino-nam", n_risk_groups=5, ddof=1
+    )
     assert result.statistic == pytest.approx(statistic, rel=1e-10)
     assert result.p_value == pytest.approx(chi2.sf(statistic, 4), rel=1e-9)
 
@@ -137,7 +139,7 @@ def test_effective_size_takes_its_rows_from_greenwood_s_variance():
         )
         mean = p[group].mean()
         statistic += (observed - mean) ** 2 * observed * (1 - observed) / greenwood / (mean * (1 - mean))
-    result = one_calibration(p, at=at, time=data.time, event=data.event, n_groups=5)
+    result = one_calibration(p, at=at, time=data.time, event=data.event, n_risk_groups=5)
     assert result.statistic == pytest.approx(statistic, rel=1e-9)
 
 
@@ -174,7 +176,7 @@ def rejections(method, too_fast, n_trials=300, level=0.1):
         data = survival_data(500, rng=rng, censoring_scale=1.0)
         cdf = -np.expm1(-too_fast * data.rate * data.time)
         p = data.probability(0.7, too_fast)
-        result = one_calibration(p, at=0.7, time=data.time, event=data.event, method=method, cdf=cdf, n_groups=5)
+        result = one_calibration(p, at=0.7, time=data.time, event=data.event, method=method, cdf=cdf, n_risk_groups=5)
         count += result.p_value < level
     return count / n_trials
 
@@ -220,7 +222,7 @@ def test_the_order_of_the_rows_does_not_matter_with_equal_predictions(method):
 
 def test_a_time_beyond_the_follow_up_is_a_choice():
     data = survival_data(100, rng=np.random.default_rng(6))
-    rows = {"time": data.time, "event": data.event, "n_groups": 3}
+    rows = {"time": data.time, "event": data.event, "n_risk_groups": 3}
     p = data.probability(1.0)
     late = data.time.max() + 1
     assert np.isnan(one_calibration(p, at=late, **rows).p_value)
@@ -231,13 +233,15 @@ def test_a_time_beyond_the_follow_up_is_a_choice():
 
 
 def test_a_certain_prediction_that_fails_has_no_chance():
-    result = one_calibration([0.0] * 4, at=2, time=[1, 3, 3, 3], event=[1, 1, 1, 1], n_groups=1, method="dagostino-nam")
+    result = one_calibration(
+        [0.0] * 4, at=2, time=[1, 3, 3, 3], event=[1, 1, 1, 1], n_risk_groups=1, method="dagostino-nam"
+    )
     assert result.statistic == np.inf
     assert result.p_value == 0.0
 
 
 def test_a_group_without_events_falls_back_on_the_predicted_variance():
-    result = one_calibration([0.1] * 10, at=1, time=[2] * 10, event=[1] * 10, n_groups=1)
+    result = one_calibration([0.1] * 10, at=1, time=[2] * 10, event=[1] * 10, n_risk_groups=1)
     assert result.statistic == pytest.approx(0.1**2 / (0.1 * 0.9 / 10))
 
 
@@ -254,13 +258,23 @@ def test_a_test_of_hazards_asks_for_what_it_needs(method):
 
 
 def test_a_group_without_hazard_is_refuted_by_one_event():
-    rows = {"at": 2, "time": [1, 3, 3], "cdf": [0.0] * 3, "n_groups": 1}
+    rows = {"at": 2, "time": [1, 3, 3], "cdf": [0.0] * 3, "n_risk_groups": 1}
     assert one_calibration([0.0] * 3, event=[1, 1, 1], **rows).p_value == 0
     assert one_calibration([0.0] * 3, event=[0, 1, 1], **rows).p_value == 1
 
 
 def test_hosmer_lemeshow_without_a_row_known_at_the_time_is_nan():
-    result = one_calibration([0.5, 0.4], at=1, time=[0.5, 1.5], event=[0, 0], method="hosmer-lemeshow", n_groups=2)
+    result = one_calibration([0.5, 0.4], at=1, time=[0.5, 1.5], event=[0, 0], method="hosmer-lemeshow", n_risk_groups=2)
     assert result.sizes.sum() == 1
-    early = one_calibration([0.5], at=3, time=[1], event=[0], method="hosmer-lemeshow", n_groups=1)
+    early = one_calibration([0.5], at=3, time=[1], event=[0], method="hosmer-lemeshow", n_risk_groups=1)
     assert np.isnan(early.p_value)
+
+
+def test_the_former_name_of_the_number_of_risk_groups_warns():
+    data = survival_data(200, rng=np.random.default_rng(2))
+    given = {"at": 0.7, "time": data.time, "event": data.event}
+    with pytest.warns(FutureWarning, match=r"^n_groups= is now n_risk_groups=; the old name goes in 0\.2\.0$") as seen:
+        former = one_calibration(data.probability(0.7), **given, n_groups=4)
+    assert [warning.filename for warning in seen] == [__file__]
+    assert repr(former) == repr(one_calibration(data.probability(0.7), **given, n_risk_groups=4))
+    assert former.sizes.size == 4

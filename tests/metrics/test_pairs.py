@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xcal.metrics import dominance
-from xcal.metrics.dominance import dominated_weight
-from xcal.metrics.ordering import sortable, sortable_time, stable_sort
+from xcal._ordering import sortable, sortable_time, stable_sort
+from xcal.metrics import concordant_pairs
+from xcal.metrics.concordant_pairs import dominated_weight
 from xcal.metrics.pairs import pair_weights
 
 
@@ -43,9 +43,9 @@ def test_dominance_equals_the_double_loop(n, shape):
 )
 def test_dominance_with_more_levels_and_smaller_blocks(monkeypatch, n, digits, bits, block):
     # Three or more levels need more than four million rows with the real settings.
-    monkeypatch.setattr(dominance, "_MAX_DIGITS", digits)
-    monkeypatch.setattr(dominance, "_DIGIT_BITS", bits)
-    monkeypatch.setattr(dominance, "_BLOCK", block)
+    monkeypatch.setattr(concordant_pairs, "_MAX_DIGITS", digits)
+    monkeypatch.setattr(concordant_pairs, "_DIGIT_BITS", bits)
+    monkeypatch.setattr(concordant_pairs, "_BLOCK", block)
     rng = np.random.default_rng(n)
     rank = rng.permutation(n).astype(np.int32)
     weight = rng.integers(0, 9, size=n).astype(np.float64)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_event, as_time, fail
+from xcal._checks import BoolArray, as_event, as_time, fail
+from xcal._kaplan_meier import fit_kaplan_meier
 
 _Floats = npt.NDArray[np.float64]
 
@@ -22,14 +23,11 @@ def checked(time: object, event: object) -> tuple[_Floats, BoolArray]:
     return times, events
 
 
-def kaplan_meier(time: FloatArray, event: BoolArray) -> tuple[_Floats, _Floats]:
-    """Distinct event times and the survival curve just after each; rows censored at an event time are at risk."""
-    order = np.argsort(time, kind="stable")
-    distinct, start = np.unique(time[order], return_index=True)
-    events: _Floats = np.add.reduceat(event[order].astype(np.float64), start)
-    at_risk = time.size - start
-    survival: _Floats = np.cumprod(1.0 - events / at_risk).astype(np.float64, copy=False)
-    return distinct[events > 0].astype(np.float64), survival[events > 0]
+def _event_curve(time: _Floats, event: BoolArray) -> tuple[_Floats, _Floats]:
+    """Distinct event times, and the Kaplan-Meier curve just after each."""
+    curve = fit_kaplan_meier(time, event)
+    drops = curve.counts > 0
+    return curve.times[drops], curve.survival[drops]
 
 
 def location_and_scale(time: object, event: object, quantile: Callable[[_Floats], _Floats]) -> tuple[float, float]:
@@ -48,7 +46,7 @@ def location_and_scale(time: object, event: object, quantile: Callable[[_Floats]
             times[zero][0],
             int(np.argmax(zero)),
         )
-    distinct, survival = kaplan_meier(times, events)
+    distinct, survival = _event_curve(times, events)
     middle = 1.0 - (np.concatenate([[1.0], survival[:-1]]) + survival) / 2.0
     z, log_time = quantile(middle), np.log(distinct)
     spread = np.sum((z - z.mean()) ** 2)
@@ -63,7 +61,7 @@ def bin_logits(time: object, event: object, edges: _Floats) -> _Floats:
     What the curve leaves after its last event goes to the last bin.
     """
     times, events = checked(time, event)
-    distinct, survival = kaplan_meier(times, events)
+    distinct, survival = _event_curve(times, events)
     drops = -np.diff(np.concatenate([[1.0], survival]))
     n_bins = edges.size - 1
     index = np.searchsorted(edges[1:-1], distinct, side="left")

@@ -70,11 +70,15 @@ class FittedModel:
 
     def survival(self, x: Floats, times: Floats) -> Floats:
         """S of each row at each time, ``(n, m)``."""
-        return self._curves(x, times, lambda distribution, grid: distribution.survival(grid))
+        return self._curves(len(x), times, lambda part: self.distribution(x[part]), _survival)
+
+    def survival_of(self, raw: Tensor, times: Floats) -> Floats:
+        """S at each time, ``(n, m)``, of rows whose raw outputs are known already."""
+        return self._curves(len(raw), times, lambda part: self.outputs.read(raw[part]), _survival)
 
     def cdf(self, x: Floats, times: Floats) -> Floats:
         """F of each row at each time, ``(n, m)``."""
-        return self._curves(x, times, lambda distribution, grid: distribution.cdf(grid))
+        return self._curves(len(x), times, lambda part: self.distribution(x[part]), _cdf)
 
     def cdf_at_own(self, x: Floats, time: Floats) -> Floats:
         """F of each row at its own time, ``(n,)``."""
@@ -93,14 +97,20 @@ class FittedModel:
             len(x), self.outputs.grid.size, lambda part: self.outputs.risk(self.distribution(x[part])).numpy()
         )
 
-    def _curves(self, x: Floats, times: Floats, value: Callable[[SurvivalDistribution, Tensor], Tensor]) -> Floats:
+    def _curves(
+        self,
+        n: int,
+        times: Floats,
+        distribution_of: Callable[[slice], SurvivalDistribution],
+        value: Callable[[SurvivalDistribution, Tensor], Tensor],
+    ) -> Floats:
         grid = torch.from_numpy(times).unsqueeze(1)
 
         def curves(part: slice) -> Floats:
-            distribution = self.distribution(x[part])
+            distribution = distribution_of(part)
             return value(distribution, grid.expand(-1, distribution.batch_shape[-1])).T.numpy()
 
-        return self._by_parts(len(x), times.size, curves)
+        return self._by_parts(n, times.size, curves)
 
     def _by_parts(self, n: int, points: int, predict: Callable[[slice], Floats]) -> Floats:
         """Predictions of all rows, made piece by piece and by as many threads as torch may use."""
@@ -112,3 +122,11 @@ class FittedModel:
         bins = 1 if self.outputs.edges is None else self.outputs.edges.size
         step = max(1, _CHUNK // max(points, bins))
         return (slice(start, start + step) for start in range(0, n, step))
+
+
+def _survival(distribution: SurvivalDistribution, time: Tensor) -> Tensor:
+    return distribution.survival(time)
+
+
+def _cdf(distribution: SurvivalDistribution, time: Tensor) -> Tensor:
+    return distribution.cdf(time)

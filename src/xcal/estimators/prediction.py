@@ -75,7 +75,7 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         grid, raw = model.outputs.grid, model.raw(x)
         curves = np.empty(len(x), dtype=object)
-        for row, values in enumerate(model.survival(x, grid)):
+        for row, values in enumerate(model.survival_of(raw, grid)):
             curves[row] = SurvivalCurve(grid, values, raw[row], model.outputs)
         return curves
 
@@ -135,7 +135,9 @@ class SurvivalPredictor(BaseEstimator):
         X, y
             As in `fit`.
         n_bins : int, optional
-            By default the number of bins that was trained with, ``calibration_bins``.
+            By default the number of bins that was trained with, ``calibration_bins``, 20 unless set.
+            `xcal.d_calibration` and `xcal.evaluate` take 10, the number with which others report: give ``n_bins=10``
+            to compare with them.
         method : {"uniform", "km", "ipcw"}
             What a censored row contributes; see `xcal.d_calibration`.
         """

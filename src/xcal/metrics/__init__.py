@@ -3,15 +3,17 @@
 Predictions and outcomes come as arrays, `time` and `event` always by keyword; no model is needed.
 """
 
-from xcal.metrics.average import KMCalibration, km_calibration
+from xcal._deprecation import deprecated_names
+from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.brier import BrierScore, IntegratedBrierScore, brier_score, integrated_brier_score
 from xcal.metrics.concordance import Concordance, concordance_index
 from xcal.metrics.evaluation import Evaluation, Score, evaluate
-from xcal.metrics.grouped import OneCalibration, one_calibration
-from xcal.metrics.nonparametric import KaplanMeier, kaplan_meier
+from xcal.metrics.ici import IntegratedCalibrationIndex, integrated_calibration_index
+from xcal.metrics.kaplan_meier import kaplan_meier
+from xcal.metrics.km_calibration import KMCalibration, km_calibration
+from xcal.metrics.one_calibration import OneCalibration, one_calibration
+from xcal.metrics.quantile_slope import QuantileSlope, quantile_slope
 from xcal.metrics.registry import ENTRIES
-from xcal.metrics.slope import CalibrationSlope, calibration_slope
-from xcal.metrics.smooth import IntegratedCalibrationIndex, integrated_calibration_index
 
 METRICS: tuple[str, ...] = tuple(ENTRIES)
 """Names that `evaluate` accepts in `metrics`."""
@@ -19,7 +21,6 @@ METRICS: tuple[str, ...] = tuple(ENTRIES)
 __all__ = [
     "METRICS",
     "BrierScore",
-    "CalibrationSlope",
     "Concordance",
     "Evaluation",
     "IntegratedBrierScore",
@@ -27,9 +28,9 @@ __all__ = [
     "KMCalibration",
     "KaplanMeier",
     "OneCalibration",
+    "QuantileSlope",
     "Score",
     "brier_score",
-    "calibration_slope",
     "concordance_index",
     "evaluate",
     "integrated_brier_score",
@@ -37,4 +38,11 @@ __all__ = [
     "kaplan_meier",
     "km_calibration",
     "one_calibration",
+    "quantile_slope",
 ]
+
+__getattr__ = deprecated_names(
+    __name__,
+    {"CalibrationSlope": "xcal.metrics.QuantileSlope", "calibration_slope": "xcal.metrics.quantile_slope"},
+    removed_in="0.2.0",
+)

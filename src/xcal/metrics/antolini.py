@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._ordering import sortable_time, stable_sort, starts_run
 from xcal.metrics.curves import Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import Vector
-from xcal.metrics.ordering import sortable_time, stable_sort, starts_run
 from xcal.metrics.pairs import PairWeights, pair_weights
 
 # From this many events on one column of the grid, counting all their pairs at once in O(n log n) is quicker than
@@ -28,9 +28,9 @@ def antolini_weights(
 ) -> PairWeights:
     """Compare S_i(T_i) with S_j(T_i) for every event i before `tau` and every row j known to outlast it.
 
-    With steps, all events that fall on one column of the grid are compared on the same predictions, so the time is
-    O(m n log n) for m columns. With lines each distinct event time has predictions of its own: O(n) for each event.
-    Memory is O(n) beyond the curves in both cases.
+    With "previous", all events between one column of the grid and the next are compared on the same predictions, so the
+    time is O(m n log n) for m columns. With "linear" each distinct event time has predictions of its own: O(n) for each
+    event. Memory is O(n) beyond the curves in both cases.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def antolini_weights(
         The grid.
     increasing : bool
         The curves are distribution functions: the row with the larger value is the one at higher risk.
-    interpolation : {"step", "linear"}
+    interpolation : {"linear", "previous"}
         How to read the curves between the grid's points.
     tau : float
         Events at or after this time open no pair.
@@ -59,7 +59,7 @@ def antolini_weights(
         events, at = opens[block], moments[block]
         left = left_column(times, at)
         base = sign * column(curves, int(left[0]), start)
-        if interpolation == "step":
+        if interpolation == "previous":
             total += _events_on_one_score(time, event, base, order, events, outlasting)
             continue
         following = sign * column(curves, min(int(left[0]) + 1, times.size - 1), start)

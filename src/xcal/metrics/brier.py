@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, fail
+from xcal._kaplan_meier import KaplanMeier
+from xcal.metrics.censoring import as_censoring, censoring_survival
 from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome
-from xcal.metrics.nonparametric import KaplanMeier, as_censoring
-from xcal.metrics.weights import censoring_survival
 
 _BLOCK = 1 << 15  # predictions worked on at a time: a few arrays of that size fit the processor's cache
 

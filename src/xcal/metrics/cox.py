@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._ordering import is_event_key, sortable_time, stable_sort, starts_run
 from xcal.metrics.inputs import Vector
-from xcal.metrics.ordering import is_event_key, sortable_time, stable_sort, starts_run
 
 Matrix = npt.NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class _RiskSets:
         For each death, the first row of its time: the risk set is everything from there on.
     share : array, shape (d,)
         Of d deaths at one time, the k-th (k = 0, 1, ...) meets the others with the part k/d of each already gone.
-    death_group : int array, shape (d,)
+    death_time : int array, shape (d,)
         Number of each death's time among the times with deaths.
     """
 
@@ -54,7 +54,7 @@ class _RiskSets:
     death: BoolArray
     first: npt.NDArray[np.int64]
     share: Vector
-    death_group: npt.NDArray[np.int64]
+    death_time: npt.NDArray[np.int64]
 
 
 def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
@@ -103,10 +103,10 @@ def _risk_sets(x: Matrix, time: FloatArray, death: BoolArray) -> _RiskSets:
     deaths = np.add.reduceat(death.astype(np.int64), starts)
     has_death = deaths > 0
     counts = deaths[has_death]
-    group = np.repeat(np.arange(counts.size), counts)
+    of_time = np.repeat(np.arange(counts.size), counts)
     before = np.cumsum(counts) - counts
-    share = (np.arange(group.size) - before[group]) / counts[group]
-    return _RiskSets(x, death, starts[has_death][group], share, group)
+    share = (np.arange(of_time.size) - before[of_time]) / counts[of_time]
+    return _RiskSets(x, death, starts[has_death][of_time], share, of_time)
 
 
 def _partial_likelihood(sets: _RiskSets, beta: Vector) -> tuple[float, Vector, Matrix, Vector]:
@@ -127,7 +127,7 @@ def _partial_likelihood(sets: _RiskSets, beta: Vector) -> tuple[float, Vector, M
 def _at_risk(sets: _RiskSets, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Sum of the values over the risk set of each death, less Efron's part of the deaths at the same time."""
     remaining = np.cumsum(values[::-1], axis=0)[::-1][sets.first]
-    starts = np.flatnonzero(starts_run(sets.death_group))
-    dying = np.add.reduceat(values[sets.death], starts, axis=0)[sets.death_group]
+    starts = np.flatnonzero(starts_run(sets.death_time))
+    dying = np.add.reduceat(values[sets.death], starts, axis=0)[sets.death_time]
     share = sets.share.reshape(-1, *([1] * (values.ndim - 1)))
     return np.asarray(remaining - share * dying)

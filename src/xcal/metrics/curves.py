@@ -1,20 +1,35 @@
 """Curves given on a grid of times, read between the grid's points.
 
-Every curve starts at S(0) = 1 and stays at its last value beyond the grid. In between, ``"step"`` holds the value of
-the last grid point passed (right-continuous), ``"linear"`` connects the points by straight lines, the first one to
-(0, 1). A grid that begins at time 0 brings its own first value.
+Every curve starts at S(0) = 1 and stays at its last value beyond the grid. In between, ``"linear"`` connects the points
+by straight lines, the first one to (0, 1), and ``"previous"`` holds the value of the last grid point passed
+(right-continuous, as a Kaplan-Meier curve). A grid that begins at time 0 brings its own first value.
+
+``interpolation="step"`` of the discrete distributions is neither of them: it gives every time in a bin the value at the
+end of the bin, the next grid point.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import FloatArray
-from xcal.metrics.inputs import Vector
+from xcal._deprecation import warn_renamed
+from xcal.metrics.inputs import Vector, as_choice
 
-Interpolation = Literal["step", "linear"]
-INTERPOLATIONS: tuple[Interpolation, ...] = ("step", "linear")
+Interpolation = Literal["linear", "previous"]
+INTERPOLATIONS: tuple[Interpolation, ...] = ("linear", "previous")
+
+
+def as_interpolation(value: Any, *, stacklevel: int) -> Interpolation:
+    """Check how curves are to be read. "step", the former name of "previous", is answered with a warning.
+
+    `stacklevel` is 2 for the line that calls the function from which this one is called.
+    """
+    if isinstance(value, str) and value == "step":
+        warn_renamed("the metrics' interpolation='step'", "'previous'", removed_in="0.2.0", stacklevel=stacklevel + 1)
+        return "previous"
+    return as_choice("interpolation", value, INTERPOLATIONS)
 
 
 def left_column(times: Vector, t: FloatArray | float) -> npt.NDArray[np.int64]:

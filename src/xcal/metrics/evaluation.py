@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import as_probability, check_same_length, fail
+from xcal._checks import fail
+from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.results import Method
-from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
-from xcal.metrics.inputs import Vector, as_choice, as_count, as_curves, as_outcome, as_score, as_time_point
+from xcal.metrics.curves import Interpolation
+from xcal.metrics.inputs import as_choice, as_count
 from xcal.metrics.intervals import distance_interval, percentile_interval
-from xcal.metrics.nonparametric import KaplanMeier, as_censoring
-from xcal.metrics.registry import ENTRIES, NAMES, Entry, Predictions
+from xcal.metrics.predictions import Predictions, read_predictions
+from xcal.metrics.registry import ENTRIES, NAMES, Entry, compute, present_name
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Evaluation:
     n_bootstrap: int
 
     def __getitem__(self, name: str) -> Score:
+        name = present_name(name, stacklevel=2)
         for score in self.scores:
             if score.name == name:
                 return score
@@ -125,7 +126,7 @@ def evaluate(
     time, event : array-like, shape (n,)
         Observed times, finite and not negative; True where the event happened.
     cdf : array-like, shape (n,), optional
-        F at each row's own time. Gives D-calibration and calibration slope; read off `survival` if not given. A row
+        F at each row's own time. Gives D-calibration and quantile slope; read off `survival` if not given. A row
         whose time lies past the last of `times` then counts as censored there: what its F is, the grid does not say.
     predicted_time : array-like, shape (n,), optional
         Larger means later. Gives Harrell's and Uno's concordance; by default the area under each row's survival curve
@@ -134,16 +135,18 @@ def evaluate(
         Survival probabilities on increasing times. Give everything.
     at : float, optional
         Time of the Brier score, one-calibration and ICI; by default the median of the observed event times.
-    interpolation : {"step", "linear"}
-        How to read survival curves between grid points, see "Curves between grid points" in the documentation.
+    interpolation : {"linear", "previous"}
+        How to read survival curves between grid points: along straight lines, which is right to second order in the
+        distance of the points, or by the last point passed, as for Kaplan-Meier curves and forests, whose curves are
+        constant between their times.
     censoring : KaplanMeier, optional
         Censoring curve of the training rows for Uno's concordance and the Brier scores; by default from these rows.
     metrics : sequence of str, optional
         Which to compute, by their names in ``xcal.metrics.METRICS`` or in a result; all by default. Antolini's
-        concordance on interpolated curves
-        takes O(n) time for each event.
+        concordance with "linear" takes O(n) time for each event.
     n_bins : int
-        Bins of D-calibration and groups of one-calibration.
+        Bins of D-calibration and risk groups of one-calibration. 10, with which others report both, so that values can
+        be compared; models are trained with 20 (``calibration_bins``), as in the X-CAL paper.
     d_calibration_method : {"uniform", "km", "ipcw"}
         How D-calibration treats censored rows, see `xcal.d_calibration`. "uniform" is what others report; from some
         20 % of censored rows on it hides miscalibration, and "km" does not. The floor beside it is what a perfect
@@ -172,31 +175,27 @@ def evaluate(
     >>> result = evaluate(time=time, event=event, cdf=1 - np.exp(-rate * time), predicted_time=1 / rate)
     >>> [score.name for score in result.scores]
     ['concordance_harrell', 'concordance_uno', 'd_calibration', 'd_calibration_floor', 'd_calibration_p',
-     'calibration_slope', 'calibration_intercept']
+     'quantile_slope', 'quantile_intercept']
     """
-    as_choice("d_calibration_method", d_calibration_method, get_args(Method))
-    predictions = _predictions(
-        time, event, cdf, predicted_time, survival, times, at, interpolation, censoring, n_bins, d_calibration_method
+    predictions = read_predictions(
+        time=time,
+        event=event,
+        cdf=cdf,
+        predicted_time=predicted_time,
+        survival=survival,
+        times=times,
+        at=at,
+        interpolation=interpolation,
+        censoring=censoring,
+        n_bins=n_bins,
+        d_calibration_method=d_calibration_method,
     )
-    if metrics is not None and not isinstance(metrics, Iterable):
-        fail("metrics", "names of metrics", repr(metrics))
-    asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    for name in asked:
-        as_choice("metrics", name, tuple(NAMES))
-    chosen = tuple(dict.fromkeys(NAMES[name] for name in asked))
-    as_count("n_bootstrap", n_bootstrap, at_least=0)
-    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
-        fail("level", "a number between 0 and 1", repr(level))
-    if n_bootstrap and not isinstance(generator, np.random.Generator):
-        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
+    chosen = _chosen(metrics)
+    _check_bootstrap(n_bootstrap, level, generator)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
     computed = [name for name in chosen if name not in skipped]
-    values = _compute(computed, predictions)
-    resamples = [predictions.take(rows) for rows in _resamples(predictions, n_bootstrap, generator)]
-    intervals: dict[str, tuple[float, float]] = {}
-    for name in computed:
-        if resamples and ENTRIES[name].resampled:
-            intervals |= _intervals(ENTRIES[name], predictions, resamples, values, level)
+    values = compute(computed, predictions)
+    intervals = _all_intervals(computed, predictions, _resamples(predictions, n_bootstrap, generator), values, level)
     ideal = {name: value for entry in computed for name, value in ENTRIES[entry].ideal.items()}
     unknown = (float("nan"), float("nan"))
     scores = tuple(Score(name, value, *intervals.get(name, unknown), ideal[name]) for name, value in values.items())
@@ -204,92 +203,47 @@ def evaluate(
     return Evaluation(scores, skipped, predictions.time.size, n_events, predictions.at, level, n_bootstrap)
 
 
-def _predictions(
-    time: Any,
-    event: Any,
-    cdf: Any,
-    predicted_time: Any,
-    survival: Any,
-    times: Any,
-    at: Any,
-    interpolation: Interpolation,
-    censoring: KaplanMeier | None,
-    n_bins: int,
-    d_calibration_method: Method,
-) -> Predictions:
-    """Check everything once and derive from the survival curves what was not given beside them."""
-    seen, happened = as_outcome(time, event)
-    if (survival is None) != (times is None):
-        fail("survival, times", "both or neither", "only one of them")
-    if cdf is None and predicted_time is None and survival is None:
-        fail("cdf, predicted_time, survival", "at least one kind of prediction", "none")
-    as_choice("interpolation", interpolation, INTERPOLATIONS)
-    u = None if cdf is None else as_probability("cdf", cdf)
-    if u is not None:
-        check_same_length("cdf", u, "time", seen.size)
-    score = None if predicted_time is None else as_score("predicted_time", predicted_time, seen.size)
-    curves = grid = None
-    cdf_event = happened
-    if survival is not None:
-        curves, grid = as_curves("survival", survival, times, seen.size)
-        _refuse_rising(curves)
-        if u is None:
-            u = np.clip(1 - at_own_time(curves, grid, seen, interpolation), 0.0, 1.0)
-            cdf_event = happened & (seen <= grid[-1])
-        if score is None:
-            score = _restricted_mean(curves, grid, interpolation)
-    if at is None:
-        at = np.median(seen[happened] if happened.any() else seen)
-    if censoring is not None:
-        as_censoring(censoring, seen, happened)
-    as_count("n_bins", n_bins, at_least=2)
-    moment = as_time_point("at", at)
-    return Predictions(
-        seen,
-        happened,
-        u,
-        cdf_event,
-        score,
-        curves,
-        grid,
-        moment,
-        interpolation,
-        censoring,
-        n_bins,
-        d_calibration_method,
-    )
+def _chosen(metrics: Any) -> tuple[str, ...]:
+    """Entries of the registry that were asked for, each once, in the order in which they were."""
+    if metrics is not None and not isinstance(metrics, Iterable):
+        fail("metrics", "names of metrics", repr(metrics))
+    asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    chosen: dict[str, None] = {}
+    for name in asked:
+        present = as_choice("metrics", present_name(name, stacklevel=3), tuple(NAMES))
+        chosen[NAMES[present]] = None
+    return tuple(chosen)
 
 
-def _refuse_rising(survival: npt.NDArray[Any]) -> None:
-    """Refuse curves that rise by more than rounding: probabilities of an event, or columns in the wrong order."""
-    rises = np.diff(survival, axis=1) > 1e-6
-    if rises.any():
-        row, before = (int(i) for i in np.argwhere(rises)[0])
-        step = f"{survival[row, before + 1]} after {survival[row, before]}"
-        fail("survival", "curves that do not rise", step, (row, before + 1))
+def _check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
+    as_count("n_bootstrap", n_bootstrap, at_least=0)
+    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
+        fail("level", "a number between 0 and 1", repr(level))
+    if n_bootstrap and not isinstance(generator, np.random.Generator):
+        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
 
 
-def _restricted_mean(survival: npt.NDArray[Any], times: Vector, interpolation: Interpolation) -> Vector:
-    """Area under each curve from 0 to the last time of the grid."""
-    widths = np.diff(times, prepend=0.0)
-    # Weight of every column: a step reaches to the right, a line to both sides. The rest is the curve's start at 1.
-    after = np.append(widths[1:], 0.0)
-    if interpolation == "step":
-        return np.asarray(widths[0] + survival @ after)
-    return np.asarray(widths[0] / 2 + survival @ ((widths + after) / 2))
-
-
-def _compute(names: Sequence[str], predictions: Predictions) -> dict[str, float]:
-    return {key: value for name in names for key, value in ENTRIES[name].compute(predictions).items()}
-
-
-def _resamples(
-    predictions: Predictions, n_bootstrap: int, generator: np.random.Generator | None
-) -> list[npt.NDArray[np.int64]]:
+def _resamples(predictions: Predictions, n_bootstrap: int, generator: np.random.Generator | None) -> list[Predictions]:
+    """Predictions of rows drawn with replacement, as many as there are."""
     if generator is None:
         return []
     n = predictions.time.size
-    return [generator.integers(n, size=n) for _ in range(n_bootstrap)]
+    return [predictions.take(generator.integers(n, size=n)) for _ in range(n_bootstrap)]
+
+
+def _all_intervals(
+    names: Sequence[str],
+    predictions: Predictions,
+    resamples: Sequence[Predictions],
+    values: Mapping[str, float],
+    level: float,
+) -> dict[str, tuple[float, float]]:
+    """Interval of every value that has one."""
+    intervals: dict[str, tuple[float, float]] = {}
+    for name in names:
+        if resamples and ENTRIES[name].resampled:
+            intervals |= _intervals(ENTRIES[name], predictions, resamples, values, level)
+    return intervals
 
 
 def _intervals(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.metrics.dominance import IntVector, Weights, dominated_weight
-from xcal.metrics.ordering import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
+from xcal._ordering import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
+from xcal.metrics.concordant_pairs import IntVector, Weights, dominated_weight
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ def pair_weights(
     # the events at t, and two events at t never stand in concordant order.
     arranged = by_score[::-1]
     keys, order = stable_sort(sortable_time(time, event)[arranged])
-    starts_group = starts_run(keys)  # a group: the rows of one time that are all events or all censored
+    starts_tie = starts_run(keys)  # a tie: the rows of one time that are all events or all censored
     weights: Weights = is_event_key(keys)
     if weight is not None:
         weights = weights * weight[arranged[order]].astype(np.float64)
-    comparable = _comparable_weight(starts_group, weights)
+    comparable = _comparable_weight(starts_tie, weights)
     rank, tied = (time.size - 1 - order).astype(np.int32), 0.0
-    del by_score, arranged, keys, order  # 24 bytes a row less while the pairs are counted
+    del by_score, arranged, keys, order  # 24 bytes per row less while the pairs are counted
     if sorted_rank is not None:
-        rank, tied = _break_ties(sorted_rank[rank], starts_group, weights)
+        rank, tied = _break_ties(sorted_rank[rank], starts_tie, weights)
     return PairWeights(dominated_weight(rank, weights), tied, comparable)
 
 
@@ -71,20 +71,20 @@ def _rank(score: FloatArray) -> tuple[Indices, IntVector | None]:
     return order, None if starts.all() else np.cumsum(starts, dtype=np.int32)
 
 
-def _comparable_weight(starts_group: BoolArray, weights: Weights) -> float:
-    """All rows after the end of an event's group outlast it."""
-    n = starts_group.size
-    if starts_group.all():
+def _comparable_weight(starts_tie: BoolArray, weights: Weights) -> float:
+    """All rows after the end of an event's tie outlast it."""
+    n = starts_tie.size
+    if starts_tie.all():
         return float(np.dot(weights, np.arange(n - 1, -1, -1, dtype=np.float64)))
-    starts = np.flatnonzero(starts_group)
+    starts = np.flatnonzero(starts_tie)
     return float(np.dot(np.add.reduceat(weights, starts, dtype=np.float64), n - np.append(starts[1:], n)))
 
 
-def _break_ties(rank: IntVector, starts_group: BoolArray, weights: Weights) -> tuple[IntVector, float]:
+def _break_ties(rank: IntVector, starts_tie: BoolArray, weights: Weights) -> tuple[IntVector, float]:
     """Turn ranks with ties into a permutation under which no tied pair looks concordant; weigh the tied pairs.
 
     Among equal scores the later row gets the smaller rank. In that order a run of equal scores begins with its
-    latest group, so the rows of the run that outlast an event stand between the start of the run and that of its group.
+    latest tie, so the rows of the run that outlast an event stand between the start of the run and that of its tie.
     """
     n = rank.size
     sorted_rank, order = stable_sort(np.ascontiguousarray(rank[::-1]))
@@ -93,6 +93,6 @@ def _break_ties(rank: IntVector, starts_group: BoolArray, weights: Weights) -> t
     permutation = np.empty(n, dtype=np.int32)
     permutation[position] = place
     new_run = starts_run(sorted_rank)
-    new_part = new_run | starts_run(np.cumsum(starts_group, dtype=np.int32)[position])
-    outlasting = np.maximum.accumulate(place * new_part) - np.maximum.accumulate(place * new_run)
+    new_tie = new_run | starts_run(np.cumsum(starts_tie, dtype=np.int32)[position])
+    outlasting = np.maximum.accumulate(place * new_tie) - np.maximum.accumulate(place * new_run)
     return permutation, float(np.dot(outlasting.astype(np.float64), weights[position]))

@@ -1,67 +1,21 @@
 """The metrics that `evaluate` knows: what each needs, what it gives, what a perfect model scores."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._deprecation import warn_renamed
 from xcal.calibration import DCalibrationResult, d_calibration
-from xcal.calibration.results import Method as DMethod
-from xcal.metrics.average import both_curves, event_points, km_calibration
 from xcal.metrics.brier import brier_score, integrated_brier_score
 from xcal.metrics.concordance import concordance_index
-from xcal.metrics.curves import Interpolation, at_point
-from xcal.metrics.grouped import one_calibration
+from xcal.metrics.ici import integrated_calibration_index, smoothed
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import Distance, euclidean
-from xcal.metrics.nonparametric import KaplanMeier
-from xcal.metrics.slope import calibration_slope
-from xcal.metrics.smooth import integrated_calibration_index, smoothed
-
-
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """Checked predictions and outcomes; what was not given and cannot be derived is None."""
-
-    time: FloatArray
-    event: BoolArray
-    cdf: FloatArray | None
-    cdf_event: BoolArray  # event, unless F at it was not to be had: past the end of a grid a row counts as censored
-    predicted_time: FloatArray | None
-    survival: FloatArray | None
-    times: Vector | None
-    at: float
-    interpolation: Interpolation
-    censoring: KaplanMeier | None
-    n_bins: int
-    d_calibration_method: DMethod
-
-    def take(self, rows: npt.NDArray[np.int64]) -> "Predictions":
-        """Keep the chosen rows, repeated where a row is chosen more than once."""
-        return Predictions(
-            time=self.time[rows],
-            event=self.event[rows],
-            cdf=None if self.cdf is None else self.cdf[rows],
-            cdf_event=self.cdf_event[rows],
-            predicted_time=None if self.predicted_time is None else self.predicted_time[rows],
-            survival=None if self.survival is None else self.survival[rows],
-            times=self.times,
-            at=self.at,
-            interpolation=self.interpolation,
-            censoring=self.censoring,
-            n_bins=self.n_bins,
-            d_calibration_method=self.d_calibration_method,
-        )
-
-    @property
-    def probability(self) -> Vector:
-        """Predicted probability of an event by `at`."""
-        assert self.survival is not None
-        assert self.times is not None
-        # A survival curve given in float32 may leave [0, 1] by a rounding when it is interpolated.
-        return np.clip(1 - at_point(self.survival, self.times, self.at, self.interpolation), 0.0, 1.0)
+from xcal.metrics.km_calibration import both_curves, event_points, km_calibration
+from xcal.metrics.one_calibration import one_calibration
+from xcal.metrics.predictions import Predictions
+from xcal.metrics.quantile_slope import quantile_slope
 
 
 @dataclass(frozen=True)
@@ -136,13 +90,13 @@ def _measured(p: Predictions) -> DCalibrationResult:
     return d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins, method=p.d_calibration_method, time=p.time)
 
 
-def _slope(p: Predictions) -> Mapping[str, float]:
-    result = calibration_slope(p.cdf, event=p.cdf_event)
-    return {"calibration_slope": result.slope, "calibration_intercept": result.intercept}
+def _quantile_slope(p: Predictions) -> Mapping[str, float]:
+    result = quantile_slope(p.cdf, event=p.cdf_event)
+    return {"quantile_slope": result.slope, "quantile_intercept": result.intercept}
 
 
 def _one_calibration(p: Predictions) -> Mapping[str, float]:
-    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, cdf=p.cdf, n_groups=p.n_bins)
+    result = one_calibration(p.probability, at=p.at, time=p.time, event=p.event, cdf=p.cdf, n_risk_groups=p.n_bins)
     return {"one_calibration_p": result.p_value}
 
 
@@ -205,7 +159,7 @@ ENTRIES: Mapping[str, Entry] = {
     "d_calibration_p": Entry(
         "cdf", _d_calibration_p, {"d_calibration_floor": None, "d_calibration_p": None}, resampled=False
     ),
-    "calibration_slope": Entry("cdf", _slope, {"calibration_slope": 1, "calibration_intercept": 0}),
+    "quantile_slope": Entry("cdf", _quantile_slope, {"quantile_slope": 1, "quantile_intercept": 0}),
     "one_calibration": Entry("survival", _one_calibration, {"one_calibration_p": None}, resampled=False),
     "ici": Entry(
         "survival",
@@ -226,3 +180,26 @@ NAMES: Mapping[str, str] = {
     **{name: name for name in ENTRIES},
     **{value: name for name, entry in ENTRIES.items() for value in entry.ideal},
 }
+
+# Names until 0.2.0, and what they are called now.
+FORMER_NAMES: Mapping[str, str] = {
+    "calibration_slope": "quantile_slope",
+    "calibration_intercept": "quantile_intercept",
+}
+
+
+def compute(names: Iterable[str], predictions: Predictions) -> dict[str, float]:
+    """Every value of the named entries."""
+    return {key: value for name in names for key, value in ENTRIES[name].compute(predictions).items()}
+
+
+def present_name(name: str, *, stacklevel: int) -> str:
+    """Give the name of a metric or value as it is now; a former one is answered with a warning.
+
+    `stacklevel` is 2 for the line that calls the function from which this one is called.
+    """
+    if not isinstance(name, str) or name not in FORMER_NAMES:  # what is no name at all is refused later
+        return name
+    new = FORMER_NAMES[name]
+    warn_renamed(f"the metric {name!r}", repr(new), removed_in="0.2.0", stacklevel=stacklevel + 1)
+    return new

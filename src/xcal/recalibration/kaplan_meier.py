@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import as_event, as_numpy, as_probability, fail
+from xcal._kaplan_meier import fit_kaplan_meier
 
 Floats = npt.NDArray[np.float64]
 
@@ -153,15 +154,12 @@ def _middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floa
     Half-way, so that one event at u puts as much below u as above it, and tied events likewise. Steps at F = 0 or
     F = 1 have no room for that: their mass goes to the nearest piece.
     """
-    distinct, where, counts = np.unique(u, return_inverse=True, return_counts=True)
-    events = np.bincount(where, weights=event, minlength=distinct.size)
-    # Rows censored at an event's own F are still at risk there.
-    at_risk = u.size - np.concatenate([[0], np.cumsum(counts)[:-1]])
-    after = 1 - np.cumprod(1 - events / at_risk)
+    curve = fit_kaplan_meier(u, event)
+    after = 1 - curve.survival
     before = np.concatenate([[0.0], after[:-1]])
-    inside = (events > 0) & (distinct > 0) & (distinct < 1)
+    inside = (curve.counts > 0) & (curve.times > 0) & (curve.times < 1)
     middle = (before + after)[inside] / 2
-    return np.concatenate([[0.0], distinct[inside], [1.0]]), np.concatenate([[0.0], middle, [1.0]])
+    return np.concatenate([[0.0], curve.times[inside], [1.0]]), np.concatenate([[0.0], middle, [1.0]])
 
 
 def _increasing(knots: Floats, levels: Floats) -> tuple[Floats, Floats]:

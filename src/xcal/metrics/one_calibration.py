@@ -1,4 +1,8 @@
-"""One-calibration: predicted against observed event probability at one time, in groups of similar prediction."""
+"""One-calibration: predicted against observed event probability at one time, in risk groups.
+
+A risk group is a set of rows with similar predictions. It is made here, from the predictions; a subgroup, such as
+women, is given by the user.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -6,15 +10,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import FloatArray, as_probability, check_same_length, fail
+from xcal._checks import BoolArray, FloatArray, as_probability, check_same_length, fail
+from xcal._deprecation import warn_renamed
 from xcal.calibration.histogram import cumulative_hazard
-from xcal.metrics.group_tests import TESTS, Method, Rows, chi_square, group_labels, joined
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_time_point
+from xcal.metrics.risk_group_tests import TESTS, Method, Rows, chi_square, group_labels, joined
 
 
 @dataclass(frozen=True, eq=False)
 class OneCalibration:
-    """A goodness-of-fit test at one time and the groups behind it.
+    """A goodness-of-fit test at one time and the risk groups behind it.
 
     Attributes
     ----------
@@ -22,12 +27,12 @@ class OneCalibration:
         Chi-square test of predicted against observed; a small p-value speaks against calibration. NaN where nothing
         can be observed, see `one_calibration`.
     degrees_of_freedom : int
-        Groups less `ddof`.
+        Risk groups less `ddof`.
     predicted, observed : arrays, shape (k,)
-        Per group, from low to high risk: mean predicted and observed event probability by time `at`; for
+        Per risk group, from low to high: mean predicted and observed event probability by time `at`; for
         "likelihood-ratio" and "gronnesby-borgan" expected and observed events divided by the group's rows.
     sizes : int array, shape (k,)
-        Rows of each group that took part.
+        Rows of each risk group that took part.
     at : float
         The time.
     method : str
@@ -52,15 +57,16 @@ def one_calibration(
     event: Any,
     method: Method | None = None,
     cdf: Any = None,
-    n_groups: int = 10,
+    n_risk_groups: int = 10,
     min_events: int = 5,
     ddof: int = 0,
     outside: Literal["nan", "raise", "clip"] = "nan",
+    n_groups: int | None = None,
 ) -> OneCalibration:
     r"""Test whether the predicted probabilities of an event by one time agree with what was observed.
 
-    The rows are put into groups of about equal size by their prediction; equal predictions stay together. For every
-    group with n rows, mean prediction p and observed value o the statistic adds :math:`(o - p)^2 / v`.
+    The rows are put into risk groups of about equal size by their prediction; equal predictions stay together. For
+    every group with n rows, mean prediction p and observed value o the statistic adds :math:`(o - p)^2 / v`.
 
     Parameters
     ----------
@@ -91,8 +97,8 @@ def one_calibration(
           v = p (1 - p) / n. Dropping rows makes o too large under censoring.
     cdf : array-like, shape (n,), optional
         F at each row's own time, for "likelihood-ratio" and "gronnesby-borgan".
-    n_groups : int
-        Groups asked for; fewer when many predictions are equal.
+    n_risk_groups : int
+        Risk groups asked for; fewer when many predictions are equal.
     min_events : int
         Groups with fewer events than this by time `at` are joined with their neighbour of higher risk, as Demler et al.
         advise; 0 joins none. The first two methods count the events that the model expects, as a choice of groups by
@@ -104,6 +110,8 @@ def one_calibration(
     outside : {"nan", "raise", "clip"}
         When `at` is after the largest of `time`: give NaN, refuse, or test at the largest time instead. A group whose
         own last row is earlier keeps its last Kaplan-Meier value.
+    n_groups : int, optional
+        Former name of `n_risk_groups`, until 0.2.0.
 
     Returns
     -------
@@ -128,34 +136,50 @@ def one_calibration(
     >>> right.p_value > 0.01, wrong.p_value < 1e-6
     (True, True)
     """
+    if n_groups is not None:
+        warn_renamed("n_groups=", "n_risk_groups=", removed_in="0.2.0", stacklevel=2)
+        n_risk_groups = n_groups
     times_seen, happened = as_outcome(time, event)
     predicted = _as_rows("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
     own = None if cdf is None else _as_rows("cdf", cdf, times_seen.size)
-    if method is None:
-        method = "effective-size" if own is None else "likelihood-ratio"
-    as_choice("method", method, tuple(TESTS))
+    method = _checked_method(method, own)
     as_choice("outside", outside, ("nan", "raise", "clip"))
-    as_count("n_groups", n_groups, at_least=1)
+    as_count("n_risk_groups", n_risk_groups, at_least=1)
     as_count("min_events", min_events, at_least=0)
     as_count("ddof", ddof, at_least=0)
-    if method in ("gronnesby-borgan", "likelihood-ratio") and own is None:
-        fail("cdf", "F at each row's own time, which this method needs", None)
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
-    end = min(moment, last)
-    hazard = None
-    if own is not None:
-        hazard = np.where(times_seen <= end, cumulative_hazard(own), cumulative_hazard(predicted))
-    rows = Rows(predicted.astype(np.float64, copy=False), hazard, times_seen, happened, end)
-    label = joined(group_labels(rows.probability, n_groups), *TESTS[method].joined_by(rows, min_events))
+    rows = _followed(predicted, own, times_seen, happened, min(moment, last))
+    label = joined(group_labels(rows.probability, n_risk_groups), *TESTS[method].joined_by(rows, min_events))
     compared = TESTS[method].compare(rows, label)
     if moment > last and outside == "nan":
         unknown = np.full_like(compared.observed, np.nan)
         compared = replace(compared, observed=unknown, terms=unknown)
     statistic, p_value, dof = chi_square(compared.terms, ddof)
-    return OneCalibration(p_value, statistic, dof, compared.predicted, compared.observed, compared.sizes, end, method)
+    return OneCalibration(
+        p_value, statistic, dof, compared.predicted, compared.observed, compared.sizes, rows.at, method
+    )
+
+
+def _checked_method(method: Method | None, own_cdf: FloatArray | None) -> Method:
+    if method is None:
+        return "effective-size" if own_cdf is None else "likelihood-ratio"
+    as_choice("method", method, tuple(TESTS))
+    if TESTS[method].needs_cdf and own_cdf is None:
+        fail("cdf", "F at each row's own time, which this method needs", None)
+    return method
+
+
+def _followed(
+    predicted: FloatArray, own_cdf: FloatArray | None, time: FloatArray, event: BoolArray, end: float
+) -> Rows:
+    """Rows as they are followed until `end`: with the hazard up to their own time or, if that is later, up to `end`."""
+    hazard = None
+    if own_cdf is not None:
+        hazard = np.where(time <= end, cumulative_hazard(own_cdf), cumulative_hazard(predicted))
+    return Rows(predicted.astype(np.float64, copy=False), hazard, time, event, end)
 
 
 def _as_rows(name: str, values: Any, n: int) -> FloatArray:

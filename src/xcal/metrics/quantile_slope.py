@@ -1,4 +1,8 @@
-"""Calibration curve, slope and intercept on the scale of F."""
+"""Slope and intercept of the calibration curve over the quantiles of F.
+
+Not the calibration slope of clinical prediction models, which is the coefficient of a Cox regression on the linear
+predictor, log(-log S).
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import as_event, as_probability, fail, first_row
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector
-from xcal.metrics.nonparametric import fit_kaplan_meier
 
 
 @dataclass(frozen=True, eq=False)
-class CalibrationSlope:
+class QuantileSlope:
     """Line of best fit through the calibration curve.
 
     Attributes
@@ -38,8 +42,12 @@ class CalibrationSlope:
     n_events: int
 
 
-def calibration_slope(cdf: Any, *, event: Any, levels: Any = None) -> CalibrationSlope:
-    r"""Calibration slope of the X-CAL paper's appendix, with its curve and intercept.
+def quantile_slope(cdf: Any, *, event: Any, levels: Any = None) -> QuantileSlope:
+    r"""Slope of the calibration curve over the model's quantiles, with the curve and its intercept.
+
+    The X-CAL paper's appendix calls it calibration slope. It is not the slope of that name in clinical prediction
+    models, a Cox regression on the linear predictor :math:`\log(-\log S)`: this one takes the probabilities of all
+    times together.
 
     For each level :math:`\rho` the curve gives the share of rows whose event came before the model's own
     :math:`\rho`-quantile, that is with :math:`F(T_i | x_i) \le \rho`. A calibrated model has the diagonal as its curve.
@@ -61,7 +69,7 @@ def calibration_slope(cdf: Any, *, event: Any, levels: Any = None) -> Calibratio
 
     Returns
     -------
-    CalibrationSlope
+    QuantileSlope
         Levels above the largest `cdf` of a row are not observed unless that row had an event; they are NaN in the
         curve and take no part in the fit. With fewer than two levels left, slope and intercept are NaN.
 
@@ -69,7 +77,7 @@ def calibration_slope(cdf: Any, *, event: Any, levels: Any = None) -> Calibratio
     --------
     >>> import numpy as np
     >>> u = (np.arange(1000) + 0.5) / 1000
-    >>> result = calibration_slope(u, event=np.ones(1000))
+    >>> result = quantile_slope(u, event=np.ones(1000))
     >>> round(result.slope, 6), abs(round(result.intercept, 6))
     (1.0, 0.0)
     """
@@ -88,7 +96,7 @@ def calibration_slope(cdf: Any, *, event: Any, levels: Any = None) -> Calibratio
         slope = float(centred @ y / (centred @ centred))
         intercept = float(y.mean() - slope * x.mean())
         origin = float(x @ y / (x @ x))
-    return CalibrationSlope(slope, intercept, origin, rho, observed, u.size, int(np.count_nonzero(happened)))
+    return QuantileSlope(slope, intercept, origin, rho, observed, u.size, int(np.count_nonzero(happened)))
 
 
 def _as_levels(levels: Any) -> Vector:

@@ -1,14 +1,21 @@
-"""The Kaplan-Meier curve of the events or of the censorings, shared by every metric of this package."""
+"""The Kaplan-Meier curve of the events or of the censorings: the one place that holds the rule.
+
+Metrics, recalibration and the initial values of distributions read their curves here. `xcal.calibration` needs the
+curve of single rows or of cells of a grid, and writes the product again in ``histogram.redistributed``,
+``significance._censoring_curve`` and ``redistribution._uncensored``; ``tests/contracts/test_kaplan_meier.py``
+holds those three to this one.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, fail
-from xcal.metrics.inputs import Vector, as_choice, as_outcome
-from xcal.metrics.ordering import is_event_key, sortable_time, stable_sort, starts_run
+from xcal._checks import BoolArray, FloatArray
+from xcal._ordering import is_event_key, sortable_time, stable_sort, starts_run
 
+Vector = npt.NDArray[np.float64]
 Of = Literal["event", "censoring"]
 
 
@@ -55,39 +62,12 @@ class KaplanMeier:
         return np.asarray(np.where(passed > 0, self.survival[passed - 1], 1.0))
 
 
-def kaplan_meier(*, time: Any, event: Any, of: Of = "event") -> KaplanMeier:
-    """Kaplan-Meier estimate from right-censored data.
-
-    Parameters
-    ----------
-    time : array-like, shape (n,)
-        Observed times, finite and not negative.
-    event : array-like, shape (n,)
-        True where the event happened, False where the row was censored.
-    of : {"event", "censoring"}
-        Estimate P(T > t), the survival curve, or G(t) = P(C > t), the curve that inverse probability of censoring
-        weights need. At a time with both, the events count as coming first: the rows with an event at t are no
-        longer at risk of being censored at t.
-
-    Returns
-    -------
-    KaplanMeier
-        With only censored rows the survival curve is 1 everywhere, with only events the censoring curve is.
-
-    Examples
-    --------
-    >>> curve = kaplan_meier(time=[1, 2, 2, 3], event=[1, 1, 0, 1])
-    >>> curve.at([0.5, 1, 2, 3])
-    array([1.  , 0.75, 0.5 , 0.  ])
-    >>> kaplan_meier(time=[1, 2, 2, 3], event=[1, 1, 0, 1], of="censoring").at([2, 3])
-    array([0.5, 0.5])
-    """
-    time, event = as_outcome(time, event)
-    return fit_kaplan_meier(time, event, as_choice("of", of, ("event", "censoring")))
-
-
 def fit_kaplan_meier(time: FloatArray, event: BoolArray, of: Of = "event") -> KaplanMeier:
-    """Kaplan-Meier curve of checked data."""
+    """Kaplan-Meier curve of checked data: times zero or larger, without NaN.
+
+    At one time the events come first: rows censored at t are at risk of the events at t, and rows with an event at t
+    are no longer at risk of being censored there. With F in place of the time, the curve is on the scale of F.
+    """
     keys, order = stable_sort(sortable_time(time, event))
     sorted_time = time[order].astype(np.float64, copy=False)
     starts = np.flatnonzero(starts_run(sorted_time))
@@ -102,13 +82,3 @@ def fit_kaplan_meier(time: FloatArray, event: BoolArray, of: Of = "event") -> Ka
     lost = np.divide(counts, at_risk, out=np.zeros_like(counts), where=counts > 0)
     survival = np.cumprod(1.0 - lost, dtype=np.float64)
     return KaplanMeier(sorted_time[starts], survival, at_risk, counts, of)
-
-
-def as_censoring(censoring: KaplanMeier | None, time: FloatArray, event: BoolArray) -> KaplanMeier:
-    """Use the given censoring curve, or estimate one from the data at hand."""
-    if censoring is None:
-        return fit_kaplan_meier(time, event, "censoring")
-    if not isinstance(censoring, KaplanMeier) or censoring.of != "censoring":
-        got = f"a curve of {censoring.of!r}" if isinstance(censoring, KaplanMeier) else type(censoring).__name__
-        fail("censoring", 'None or kaplan_meier(time=..., event=..., of="censoring")', got)
-    return censoring

@@ -1,10 +1,20 @@
-"""Inverse probability of censoring weights, and what to do where they are not known."""
+"""The censoring curve behind inverse probability weights, and what to do where it is not known."""
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import BoolArray, FloatArray, fail
+from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal.metrics.inputs import Vector
-from xcal.metrics.nonparametric import KaplanMeier
+
+
+def as_censoring(censoring: KaplanMeier | None, time: FloatArray, event: BoolArray) -> KaplanMeier:
+    """Use the given censoring curve, or estimate one from the data at hand."""
+    if censoring is None:
+        return fit_kaplan_meier(time, event, "censoring")
+    if not isinstance(censoring, KaplanMeier) or censoring.of != "censoring":
+        got = f"a curve of {censoring.of!r}" if isinstance(censoring, KaplanMeier) else type(censoring).__name__
+        fail("censoring", 'None or kaplan_meier(time=..., event=..., of="censoring")', got)
+    return censoring
 
 
 def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -> tuple[Vector, BoolArray]:

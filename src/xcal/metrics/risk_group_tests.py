@@ -1,4 +1,4 @@
-"""The tests behind one-calibration: which groups of rows stand alone, and what is compared in each."""
+"""The tests behind one-calibration: which risk groups stand alone, and what is compared in each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import numpy.typing as npt
 from scipy.special import chdtrc, xlogy
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector
-from xcal.metrics.nonparametric import fit_kaplan_meier
 
 Method = Literal[
     "likelihood-ratio",
@@ -43,7 +43,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Of each group: predicted and observed value, its term of the statistic, and its rows."""
+    """Of each risk group: predicted and observed value, its term of the statistic, and its rows."""
 
     predicted: Vector
     observed: Vector
@@ -52,7 +52,7 @@ class Compared:
 
 
 def group_labels(predicted: Vector, n_groups: int) -> Labels:
-    """Group of each row by the rank of its prediction, equal predictions together, numbered without gaps."""
+    """Risk group of each row by the rank of its prediction, equal predictions together, numbered without gaps."""
     ordered = np.sort(predicted)
     edges = ordered[np.arange(1, n_groups) * predicted.size // n_groups]
     _, label = np.unique(np.searchsorted(edges, predicted, side="right"), return_inverse=True)
@@ -60,7 +60,7 @@ def group_labels(predicted: Vector, n_groups: int) -> Labels:
 
 
 def joined(label: Labels, counts: list[Vector | BoolArray], wanted: list[float]) -> Labels:
-    """Join groups from low to high risk until each has enough of every count; what is left joins the last of them."""
+    """Join risk groups from low to high until each has enough of every count; what is left joins the last of them."""
     of_group = np.array([np.bincount(label, weights=count) for count in counts])
     new, current, so_far = np.empty(label.max() + 1, dtype=np.int64), 0, np.zeros(len(counts))
     for group in range(new.size):
@@ -184,17 +184,18 @@ def _likelihood_ratio(rows: Rows, label: Labels) -> Compared:
 
 @dataclass(frozen=True)
 class _Test:
-    """Which groups are too small to stand alone, and what is compared in the others."""
+    """Which risk groups are too small to stand alone, what is compared in the others, and whether that needs F."""
 
     joined_by: Callable[[Rows, int], _Joining]
     compare: Callable[[Rows, Labels], Compared]
+    needs_cdf: bool = False
 
 
 TESTS: dict[Method, _Test] = {
-    "likelihood-ratio": _Test(_by_expected, _likelihood_ratio),
+    "likelihood-ratio": _Test(_by_expected, _likelihood_ratio, needs_cdf=True),
     "effective-size": _Test(_by_expected_and_at_risk, _effective_size),
     "hosmer-lemeshow": _Test(_by_observed, _hosmer_lemeshow),
-    "gronnesby-borgan": _Test(_by_observed, _gronnesby_borgan),
+    "gronnesby-borgan": _Test(_by_observed, _gronnesby_borgan, needs_cdf=True),
     "dagostino-nam": _Test(_by_observed, _dagostino_nam),
     "greenwood-nam-dagostino": _Test(_by_observed, _greenwood_nam_dagostino),
 }

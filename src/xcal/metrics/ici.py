@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.cox import fit_cox
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
-from xcal.metrics.nonparametric import fit_kaplan_meier
 
 Matrix = npt.NDArray[np.float64]
 Smoother = Literal["spline", "line", "constant"]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
-from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome
-from xcal.metrics.nonparametric import fit_kaplan_meier
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.metrics.curves import Interpolation, as_interpolation, at_own_time
+from xcal.metrics.inputs import Vector, as_curves, as_outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ def km_calibration(
         Strictly increasing.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
-    interpolation : {"step", "linear"}
-        How to read the average curve between grid points.
+    interpolation : {"linear", "previous"}
+        How to read the average curve between grid points; see `evaluate`.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def km_calibration(
     """
     times_seen, happened = as_outcome(time, event)
     curves, grid = as_curves("survival", survival, times, times_seen.size)
-    as_choice("interpolation", interpolation, INTERPOLATIONS)
+    interpolation = as_interpolation(interpolation, stacklevel=2)
     points = event_points(times_seen, happened, grid)
     predicted, observed = both_curves(curves, grid, times_seen, happened, points, interpolation)
     stop = float(points[-1])

@@ -2,13 +2,14 @@
 
 The rows stand in time order and carry the rank of their prediction, a permutation of 0..n-1. A pair is concordant
 when the later row has the larger rank. Ranks are read digit by digit, the leading digit first. At every digit the
-rows are grouped by the digits before it and, within a group, keep their time order; a pair is counted at the digit
-where its two ranks first differ. That leaves, for one small alphabet, the pairs of a group with a later, larger digit:
+rows stand in buckets by the digits before it and keep their time order within a bucket; a pair is counted at the
+digit where its two ranks first differ. That leaves, for one small alphabet, the pairs of a bucket with a later, larger
+digit:
 
-* both rows in the same chunk of 64 rows: compare the chunk with itself shifted by 1, 2, ..., one byte a row;
-* rows in different chunks: one histogram of digits a chunk, summed cumulatively over digits and chunks.
+* both rows in the same chunk of 64 rows: compare the chunk with itself shifted by 1, 2, ..., one byte per row;
+* rows in different chunks: one histogram of digits per chunk, summed cumulatively over digits and chunks.
 
-The last digit has 256 values and groups of 256 rows, so the group itself is the chunk. Bytes matter: a comparison of
+The last digit has 256 values and buckets of 256 rows, so the bucket itself is the chunk. Bytes matter: a comparison of
 a million bytes takes some 40 microseconds, and everything a chunk needs stays in the processor's cache.
 """
 
@@ -22,7 +23,7 @@ IntVector = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Weights = npt.NDArray[np.float64] | npt.NDArray[np.bool_]
 
-_LEAF_BITS = 8  # groups of 256 ranks: a rank and a count within a group both fit one byte
+_LEAF_BITS = 8  # buckets of 256 ranks: a rank and a count within a bucket both fit one byte
 _DIGIT_BITS = 6
 _MAX_DIGITS = 256  # a digit is one byte
 _CHUNK = 64
@@ -60,18 +61,18 @@ def dominated_weight(rank: IntVector, weight: Weights) -> float:
     for shift in reversed(shifts):
         n_digits = size >> shift
         digits = (rank >> shift).astype(np.uint8)
-        if size < rank.size:  # above the digit stand the leading ones, equal throughout a group
+        if size < rank.size:  # above the digit stand the leading ones, equal throughout a bucket
             digits &= n_digits - 1
         total += _between_chunks(digits, weight, n_digits, size=size)
         total += _within_chunks(digits, weight, chunk=_CHUNK)
-        order = _regroup(digits, size)
+        order = _rebucket(digits, size)
         rank, weight = rank.take(order), weight.take(order)
         size = 1 << shift
     return total + _within_chunks(rank.astype(np.uint8), weight, chunk=size)
 
 
 def _pad(rank: IntVector, weight: Weights, *, multiple: int) -> tuple[IntVector, Weights]:
-    """Fill up to a whole number of groups with rows that belong to no counted pair.
+    """Fill up to a whole number of buckets with rows that belong to no counted pair.
 
     They come first, so no row is earlier than they are, and they weigh nothing as the earlier row themselves.
     """
@@ -81,8 +82,8 @@ def _pad(rank: IntVector, weight: Weights, *, multiple: int) -> tuple[IntVector,
     return np.concatenate([filler, rank]), np.concatenate([np.zeros(missing, dtype=weight.dtype), weight])
 
 
-def _regroup(digits: Bytes, size: int) -> npt.NDArray[np.int64]:
-    """Order that sorts every group of `size` rows by digit and keeps the time order among equal digits."""
+def _rebucket(digits: Bytes, size: int) -> npt.NDArray[np.int64]:
+    """Order that sorts every bucket of `size` rows by digit and keeps the time order among equal digits."""
     order = np.argsort(digits.reshape(-1, size), axis=1, kind="stable")
     order += np.arange(0, digits.size, size)[:, None]
     return order.ravel()
@@ -108,7 +109,7 @@ def _within_chunks(digits: Bytes, weight: Weights, *, chunk: int) -> float:
 
 
 def _between_chunks(digits: Bytes, weight: Weights, n_digits: int, *, size: int) -> float:
-    """Sum the weights of the pairs in different chunks of one group whose later row has the larger digit."""
+    """Sum the weights of the pairs in different chunks of one bucket whose later row has the larger digit."""
     total = 0.0
     step = min(size, _SLAB)
     first_cell = (np.arange(step // _CHUNK, dtype=np.int64) * n_digits).repeat(_CHUNK)
