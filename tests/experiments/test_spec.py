@@ -105,7 +105,7 @@ def test_penalties():
         (("title =", "titel ="), "expected one of the keys table, kind, .*got 'titel'"),
         (("bias = true", "biass = true"), "variants.as-published: expected one of the keys bias, .*got 'biass'"),
         (("[variants.corrected]", "[variants.correct]"), "variants: expected one of the keys .*got 'correct'"),
-        (('model = "mtlr"', 'model = "mltr"'), r"rows\[2\].model: expected 'lognormal' or .*got 'mltr'"),
+        (('model = "mtlr"', 'model = "mltr"'), r"rows\[2\].model: expected one of 'lognormal', .*got 'mltr'"),
         (('interpolation = "step"\n', ""), "interpolation: expected step or linear for a discrete model"),
         (("hidden = [16]", "hidden = 16"), "hidden: expected a list, got 16"),
         (("lambdas = [0, 10]", "lambdas = [0, -1]"), "lambdas: expected different numbers, zero or larger"),

@@ -16,7 +16,7 @@ from scipy import special
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from xcal._checks import as_numpy, fail
+from xcal._checks import as_choice, as_numpy, fail
 from xcal.distributions._initial import bin_logits, location_and_scale
 from xcal.distributions._readings import READINGS
 from xcal.distributions.base import SurvivalDistribution, as_parameter
@@ -246,8 +246,7 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
     >>> family("mtlr", edges=[0.0, 1.0, 2.0, 4.0]).n_outputs
     2
     """
-    if name not in FAMILIES:
-        fail("name", f"one of {', '.join(FAMILIES)}", repr(name))
+    as_choice("name", name, FAMILIES)
     kind = FAMILIES[name]
     if kind is CategoricalFamily or kind is MTLRFamily:
         if edges is None:
@@ -264,6 +263,5 @@ def _scale_and_shape(raw: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _checked_grid(edges: Any, interpolation: str) -> Tensor:
-    if interpolation not in READINGS:
-        fail("interpolation", " or ".join(repr(name) for name in READINGS), repr(interpolation))
+    as_choice("interpolation", interpolation, READINGS)
     return as_edges(edges)

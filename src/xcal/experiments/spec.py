@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
-from xcal._checks import fail
+from xcal._checks import as_choice, fail
 from xcal.calibration.softbins import SoftBins
 from xcal.experiments.spec_checks import check_spec
 from xcal.training.config import TrainingConfig
@@ -286,9 +286,7 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
             fail(where, "a finite number", repr(value))
         return float(number) if hint is float else number
     if getattr(hint, "__origin__", None) is Literal:
-        if value not in get_args(hint):
-            fail(where, " or ".join(map(repr, get_args(hint))), repr(value))
-        return value
+        return as_choice(where, value, get_args(hint))
     if getattr(hint, "__origin__", None) is tuple and not isinstance(value, tuple):
         if not isinstance(value, list):
             fail(where, "a list", repr(value))

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_probability, check_same_length, fail
+from xcal._checks import as_number, as_probability, check_same_length, fail
 from xcal.calibration.results import Method
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_curves, as_outcome, as_score, as_time_point
@@ -185,8 +184,7 @@ def evaluate(
         as_choice("metrics", name, tuple(NAMES))
     chosen = tuple(dict.fromkeys(NAMES[name] for name in asked))
     as_count("n_bootstrap", n_bootstrap, at_least=0)
-    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
-        fail("level", "a number between 0 and 1", repr(level))
+    as_number("level", level, above=0, below=1)
     if n_bootstrap and not isinstance(generator, np.random.Generator):
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from xcal._checks import fail
+from xcal._checks import as_count, fail
 from xcal.training.config import TrainingConfig
 from xcal.training.stack import MakeNetwork, load_row, new_network
 
@@ -105,11 +105,10 @@ class PathResult:
 
     def network(self, model: int) -> nn.Module:
         """Return a network with the weights of one model at its best epoch, in evaluation mode."""
-        if isinstance(model, bool) or not isinstance(model, int | np.integer) or not 0 <= model < self.n_models:
-            fail("model", f"an index from 0 to {self.n_models - 1}", repr(model))
+        model = as_count("model", model, at_least=0, below=self.n_models)
         flat = self._best["flat"]
         network = new_network(self._make_network, int(self.seeds[model])).to(device=flat.device, dtype=flat.dtype)
-        return load_row(network, self._best, int(model)).eval()
+        return load_row(network, self._best, model).eval()
 
     def state(self, model: int) -> dict[str, Any]:
         """State dict of one model at its best epoch, for ``load_state_dict`` of the same architecture."""
