@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
 from typing import Any, get_args, overload
 
 import numpy as np
@@ -22,6 +21,7 @@ from xcal._checks import (
     refuse_masked,
 )
 from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.censored import rest, share_of_bin
 from xcal.calibration.histogram import (
     Array,
     BinSums,
@@ -324,9 +324,9 @@ def inverse_weights(
     counted = event if time is None else event | (time >= time[event].max())
     edge = edges_like(edges, u)
     f, happened, inverse = u[counted].astype(np.float64), event[counted], 1 / g[counted].astype(np.float64)
-    bins, left = locate(f, edge), 1 - np.minimum(f, edge[-2])
-    for j, (a, b) in enumerate(pairwise(edge)):
-        spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
+    bins, left = locate(f, edge), rest(f, edge)
+    for j in range(edge.size - 1):
+        spread = share_of_bin(j, bins, left, edge)
         share = inverse * np.where(happened, bins == j, spread)
         sums[j], squares[j] = share.sum(), np.square(share).sum()
     return sums, squares
