@@ -16,7 +16,7 @@ from xcal._checks import fail
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
-from xcal.distributions.families import CategoricalFamily, Family, MTLRFamily
+from xcal.distributions.families import Family
 from xcal.objectives import nll
 from xcal.training.arguments import (
     check_alike,
@@ -141,7 +141,7 @@ def fit_path(
     check_alike(rows, held_out)
     edges = torch.from_numpy(bin_edges(calibration_bins)).to(where)
     grid = torch.tensor([lambdas] * len(seeds), device=where, dtype=torch.float64)
-    placed = _on_device(family, where)
+    placed = family.to(where)
     problem = Problem(
         placed,
         objective,
@@ -286,13 +286,6 @@ def _result(
         _best={name: torch.cat([state.best[name] for state in states]) for name in states[0].best},
         _make_network=make_network,
     )
-
-
-def _on_device(family: Family, device: torch.device) -> Family:
-    """Put time edges on the device once; otherwise every step would copy them there and wait for it."""
-    if isinstance(family, CategoricalFamily | MTLRFamily):
-        return replace(family, edges=family.edges.to(device))
-    return family
 
 
 def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: TensorRows) -> Literal["stacked", "sequential"]:
