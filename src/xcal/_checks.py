@@ -1,22 +1,107 @@
 """The one way xcal refuses bad input.
 
 Every message has the same form, ``argument: expected ..., got ... at row i``: what was wrong, where, and what was
-expected instead. Checks run once, at the public doors; inner functions trust their arguments.
+expected instead. Checks run once, in the public functions; inner functions trust their arguments.
 """
 
-from typing import Any, NoReturn
+import math
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.floating[Any]]
+Choice = TypeVar("Choice", bound=str)
 
 
 def fail(name: str, expected: str, got: object, row: int | tuple[int, ...] | None = None) -> NoReturn:
     """Raise the one error form."""
     where = "" if row is None else f" at row {row}"
     raise ValueError(f"{name}: expected {expected}, got {got}{where}")
+
+
+def as_count(name: str, value: Any, *, at_least: int, below: int | None = None) -> int:
+    """Check that `value` is an integer, Python's or numpy's, of `at_least` or more; the result is Python's.
+
+    True and False are no integers here: who writes ``n_bins=True`` means something else.
+
+    Examples
+    --------
+    >>> as_count("n_bins", np.int64(10), at_least=2)
+    10
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < at_least or (below is not None and value >= below):
+        wanted = f"an integer of {at_least} or more" if below is None else f"an integer from {at_least} to {below - 1}"
+        fail(name, wanted, repr(value))
+    return int(value)
+
+
+def as_number(
+    name: str, value: Any, *, above: float | None = None, at_least: float | None = None, below: float = math.inf
+) -> float:
+    """Check that `value` is one finite number, Python's or numpy's, within the limits given; the result is Python's.
+
+    Examples
+    --------
+    >>> as_number("gamma", np.float32(0.5), above=0)
+    0.5
+    """
+    number = _as_float(value)
+    # Comparisons with NaN are false, so NaN is refused with what lies outside.
+    inside = -math.inf < number < below and (above is None or number > above)
+    if not inside or (at_least is not None and number < at_least):
+        fail(name, _range(above, at_least, below), repr(value))
+    return number
+
+
+def _as_float(value: Any) -> float:
+    """One number as a float; NaN for what is none, and for an integer too large for one."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def _range(above: float | None, at_least: float | None, below: float) -> str:
+    """Say in words which numbers are welcome."""
+    if below == math.inf:
+        if above is not None:
+            return f"a finite number above {above:g}"
+        return "a finite number" if at_least is None else f"a finite number of {at_least:g} or more"
+    if above is not None:
+        return f"a number between {above:g} and {below:g}"
+    return f"a number below {below:g}" if at_least is None else f"a number from {at_least:g} to below {below:g}"
+
+
+@overload
+def as_choice(name: str, value: Choice, allowed: Iterable[Choice]) -> Choice: ...
+
+
+@overload
+def as_choice(
+    name: str, value: Choice | None, allowed: Iterable[Choice], *, or_none: Literal[True]
+) -> Choice | None: ...
+
+
+def as_choice(name: str, value: Choice | None, allowed: Iterable[Choice], *, or_none: bool = False) -> Choice | None:
+    """Check that `value` is one of the allowed words, or None where that is allowed too.
+
+    Examples
+    --------
+    >>> as_choice("method", "km", ("uniform", "km"))
+    'km'
+    """
+    words = tuple(allowed)
+    # The type first: an array compared with a word is an array.
+    if not (value is None and or_none) and not (isinstance(value, str) and value in words):
+        fail(name, "one of " + ", ".join(map(repr, words)) + (" or None" if or_none else ""), repr(value))
+    return value
 
 
 def as_numpy(name: str, values: Any) -> npt.NDArray[Any]:
@@ -62,7 +147,7 @@ def as_vector(name: str, values: Any) -> npt.NDArray[Any]:
     """Check that `values` is one-dimensional and not empty."""
     array = as_numpy(name, values)
     if array.ndim != 1:
-        fail(name, "a one-dimensional array, one value a row", f"shape {array.shape}")
+        fail(name, "a one-dimensional array, one value per row", f"shape {array.shape}")
     if array.size == 0:
         fail(name, "at least one row", "an empty array")
     return array
@@ -99,7 +184,7 @@ def as_event(event: Any, n: int, *, reference: str = "cdf", name: str = "event")
 
 
 def as_probability(name: str, values: Any) -> FloatArray:
-    """One probability a row, finite and within [0, 1]."""
+    """One probability per row, finite and within [0, 1]."""
     array = as_floats(name, values)
     # NaN makes both comparisons false, so one pass over extrema catches everything.
     if not (array.min() >= 0 and array.max() <= 1):

@@ -98,9 +98,9 @@ def test_bins(door, options, message):
         ({"weights": [1.0, 1.0]}, r"weights: expected shape \(3,\), got shape \(2,\)"),
         ({"groups": [0, 1]}, r"groups: expected shape \(3,\), got shape \(2,\)"),
         ({"groups": [0.5, 1.0, 0.0]}, "groups: expected integer labels, one a row, got dtype"),
-        ({"membership": "hard"}, "membership: expected 'partition' or 'product', got 'hard'"),
-        ({"censored": "drop"}, "censored: expected 'exact' or 'soft', got 'drop'"),
-        ({"estimator": "mean"}, "estimator: expected 'bound' or 'unbiased', got 'mean'"),
+        ({"membership": "hard"}, "membership: expected one of 'partition', 'product', got 'hard'"),
+        ({"censored": "drop"}, "censored: expected one of 'exact', 'soft', got 'drop'"),
+        ({"estimator": "mean"}, "estimator: expected one of 'bound', 'unbiased', got 'mean'"),
         ({"temperature": 0.0}, "temperature: expected a finite number above 0, got 0.0"),
         ({"temperature": NAN}, "temperature: expected a finite number above 0, got nan"),
         ({"gamma": 10.0}, "gamma: expected None, as only membership='product' or censored='soft' uses it, got 10.0"),
@@ -155,8 +155,8 @@ def test_penalty_shapes(cdf, event, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "mean"}, "method: expected 'uniform' or 'ipcw' or 'km', got 'mean'"),
-        ({"p_value": "exact"}, "p_value: expected 'akritas' or 'simulated' or 'pearson' or None, got 'exact'"),
+        ({"method": "mean"}, "method: expected one of 'uniform', 'ipcw', 'km', got 'mean'"),
+        ({"p_value": "exact"}, "p_value: expected one of 'akritas', 'simulated', 'pearson' or None, got 'exact'"),
         ({"method": "ipcw"}, "time: expected time .* or censoring_survival .* with method='ipcw', got neither"),
         (
             {"method": "ipcw", "time": [1, 2, 3], "censoring_survival": [0.5, 0.0, 0.5]},

@@ -152,7 +152,7 @@ def test_no_rows_are_refused(name, data):
 @pytest.mark.parametrize("name", METRICS)
 def test_arrays_must_have_one_dimension(name, data):
     given = arguments(name, data) | {"event": data.event[:, None]}
-    refused(name, given, r"^event: expected a one-dimensional array, one value a row, got shape \(40, 1\)$")
+    refused(name, given, r"^event: expected a one-dimensional array, one value per row, got shape \(40, 1\)$")
 
 
 PROBABILITIES = [
@@ -259,7 +259,7 @@ def test_an_unknown_word_is_answered_with_the_known_ones(name, option, value, da
     ],
 )
 def test_counts_must_be_counts(name, option, value, data):
-    refused(name, arguments(name, data) | {option: value}, rf"^{option}: expected a whole number, \d or larger, got ")
+    refused(name, arguments(name, data) | {option: value}, rf"^{option}: expected an integer of \d or more, got ")
 
 
 @pytest.mark.parametrize("name", ["uno", "brier_score", "integrated_brier_score", "evaluate curves"])

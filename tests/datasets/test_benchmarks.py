@@ -72,7 +72,7 @@ def test_folds_follow_the_seed():
 @pytest.mark.parametrize(
     ("k", "seed", "message"),
     [
-        (1, 0, "k: expected a whole number, 2 or larger, got 1"),
+        (1, 0, "k: expected an integer of 2 or more, got 1"),
         (11, 0, "k: expected at most 10"),
         (2, None, "seed: expected"),
     ],

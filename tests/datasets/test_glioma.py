@@ -131,7 +131,7 @@ def test_the_public_file_gives_the_same_rows(folder, data, tmp_path):
 
 
 def test_bad_seed():
-    with pytest.raises(ValueError, match="split_seed: expected a whole number"):
+    with pytest.raises(ValueError, match="split_seed: expected an integer"):
         load_glioma(split_seed="0")
 
 

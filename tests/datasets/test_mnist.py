@@ -114,5 +114,5 @@ def test_seed_decides_times_and_halves(censored, real_data):
 def test_bad_arguments():
     with pytest.raises(ValueError, match="censored: expected True or False"):
         load_survival_mnist(censored=None, seed=0)
-    with pytest.raises(ValueError, match="seed: expected a whole number"):
+    with pytest.raises(ValueError, match="seed: expected an integer"):
         load_survival_mnist(censored=True, seed=1.5)

@@ -23,7 +23,7 @@ TWO = torch.ones(2)
         (lambda: Categorical(torch.zeros(2, 1), [1.0, 0.5]), "edges: expected a value larger"),
         (lambda: Categorical(torch.zeros(2, 0), [0.0]), "logits: expected shape"),
         (lambda: Categorical(torch.tensor(0.0), [0.0, 1.0]), "logits: expected shape"),
-        (lambda: Categorical(torch.zeros(2, 1), [0.0, 1.0], "cubic"), "'step' or 'linear', got 'cubic'"),
+        (lambda: Categorical(torch.zeros(2, 1), [0.0, 1.0], "cubic"), "one of 'step', 'linear', got 'cubic'"),
         (lambda: MTLR(torch.zeros(2, 3), [0.0, 1.0, 2.0, 3.0]), "edges: expected 5 edges around 4 bins"),
     ],
 )

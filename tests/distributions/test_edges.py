@@ -55,8 +55,8 @@ def test_no_warning_without_ties() -> None:
         ([], [], 2, "time: expected at least one row"),
         ([1.0, 2.0], [True], 2, "event: expected 2 rows"),
         ([1.0, 2.0], [0.5, 1.0], 2, "event: expected True/False or 0/1"),
-        ([1.0, 2.0], [True, True], 0, "n_bins: expected at least 1, got 0"),
-        ([1.0, 2.0], [True, True], 2.5, "n_bins: expected a whole number, got 2.5"),
+        ([1.0, 2.0], [True, True], 0, "n_bins: expected an integer of 1 or more, got 0"),
+        ([1.0, 2.0], [True, True], 2.5, "n_bins: expected an integer of 1 or more, got 2.5"),
     ],
 )
 def test_bad_training_times(time: list[float], event: list[bool], n_bins: int, message: str) -> None:

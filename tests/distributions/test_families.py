@@ -103,9 +103,9 @@ def test_calling_the_registry_makes_a_family_too() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("gaussian", {}, "name: expected one of lognormal, .*mtlr, got 'gaussian'"),
+        ("gaussian", {}, "name: expected one of 'lognormal', .*'mtlr', got 'gaussian'"),
         ("categorical", {}, "edges: expected time edges, which the categorical family needs"),
-        ("categorical", {"edges": EDGES, "interpolation": "cubic"}, "expected 'step' or 'linear', got 'cubic'"),
+        ("categorical", {"edges": EDGES, "interpolation": "cubic"}, "expected one of 'step', 'linear', got 'cubic'"),
         ("categorical", {"edges": [2.0, 1.0]}, "edges: expected a value larger than the one before"),
         ("mtlr", {"edges": [1.0, 2.0]}, "edges: expected three or more edges"),
         ("weibull", {"edges": EDGES}, "edges: expected no edges"),
@@ -200,3 +200,33 @@ def test_an_event_at_time_zero_is_refused_with_advice(name: str) -> None:
 @pytest.mark.parametrize("name", DISCRETE)
 def test_an_event_at_time_zero_is_legal_in_bins(name: str) -> None:
     assert make(name).initial([0.0, 1.0, 3.0], [True, True, True]).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["lognormal", "weibull", "loglogistic", *DISCRETE])
+@pytest.mark.parametrize("factor", [365.25, 0.1])
+def test_a_scaled_distribution_is_that_of_a_multiple_of_the_time(name: str, factor: float) -> None:
+    """P(factor T <= factor t) = P(T <= t), and quantiles are as many times as large."""
+    made = make(name)
+    raw = torch.randn(6, made.n_outputs, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    dist, scaled = made.distribution(raw), made.scaled(raw, factor)
+    time = torch.linspace(0.1, 5.0, 6, dtype=torch.float64)
+    torch.testing.assert_close(scaled.cdf(time * factor), dist.cdf(time))
+    torch.testing.assert_close(scaled.quantile(0.3), dist.quantile(0.3) * factor)
+
+
+@pytest.mark.parametrize("name", ["lognormal-published", "weibull-published"])
+def test_published_families_keep_their_unit_of_time(name: str) -> None:
+    with pytest.raises(
+        ValueError, match="family: expected one that can be read in another unit of time, got Published"
+    ):
+        make(name).scaled(torch.zeros(3, 2), 2.0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_moves_with_all_its_tensors(name: str) -> None:
+    """The meta device has no values, so that what is left behind would be seen."""
+    made = make(name).to("meta")
+    assert type(made) is type(make(name))
+    held = [value for value in vars(made).values() if isinstance(value, torch.Tensor)]
+    assert len(held) == (name in DISCRETE)
+    assert all(value.device.type == "meta" for value in held)

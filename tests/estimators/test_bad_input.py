@@ -164,12 +164,12 @@ def test_as_many_events_as_are_needed_are_enough(kind, distribution, to_train):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"distribution": "gamma"}, "one of mtlr, categorical, lognormal, weibull, loglogistic, got 'gamma'"),
-        ({"objective": "brier"}, "objective: expected one of nll, scrps, got 'brier'"),
-        ({"interpolation": "cubic"}, "interpolation: expected one of step, linear, got 'cubic'"),
+        ({"distribution": "gamma"}, "one of 'mtlr', 'categorical', 'lognormal', 'weibull', 'loglogistic', got 'gamma'"),
+        ({"objective": "brier"}, "objective: expected one of 'nll', 'scrps', got 'brier'"),
+        ({"interpolation": "cubic"}, "interpolation: expected one of 'step', 'linear', got 'cubic'"),
         ({"hidden": 8}, "hidden: expected a sequence of layer sizes, got 8"),
         ({"hidden": (8, 0)}, "hidden: expected an integer of 1 or more, got 0"),
-        ({"dropout": 1.0}, "dropout: expected a probability"),
+        ({"dropout": 1.0}, "dropout: expected a number from 0 to below 1"),
         ({"n_time_bins": 0}, "n_time_bins: expected an integer of 1 or more, got 0"),
         ({"n_time_bins": 100}, "n_time_bins: expected at most [0-9]+, the number of events in .*, got 100"),
         ({"calibration_bins": 1.5}, "calibration_bins: expected an integer of 2 or more, got 1.5"),
@@ -177,10 +177,10 @@ def test_as_many_events_as_are_needed_are_enough(kind, distribution, to_train):
         ({"epochs": 0}, "epochs: expected an integer of 1 or more, got 0"),
         ({"batch_size": -1}, "batch_size: expected an integer of 1 or more, got -1"),
         ({"learning_rate": NAN}, "learning_rate: expected a finite number above 0, got nan"),
-        ({"weight_decay": -1.0}, "weight_decay: expected a finite number, zero or larger, got -1.0"),
+        ({"weight_decay": -1.0}, "weight_decay: expected a finite number of 0 or more, got -1.0"),
         ({"patience": 0}, "patience: expected an integer of 1 or more, got 0"),
         ({"validation_fraction": 1.0}, "validation_fraction: expected a number between 0 and 1, got 1.0"),
-        ({"random_state": -1}, "random_state: expected an integer, zero or larger, got -1"),
+        ({"random_state": -1}, "random_state: expected an integer of 0 or more, got -1"),
         ({"device": "toaster"}, r"device: expected a device of this machine \(cpu.*, auto\), got 'toaster'"),
     ],
 )  # fmt: skip
@@ -199,7 +199,7 @@ def test_a_device_that_is_not_there(kind):
 
 @pytest.mark.parametrize("value", [-1, NAN, INF, "10", None])
 def test_lambda(value):
-    with pytest.raises(ValueError, match="xcal_lambda: expected a finite number, zero or larger"):
+    with pytest.raises(ValueError, match="xcal_lambda: expected a finite number of 0 or more"):
         new(SurvivalModel, xcal_lambda=value).fit(DATA.x, DATA.y)
 
 

@@ -107,7 +107,7 @@ def test_penalties():
         (("[variants.corrected]", "[variants.correct]"), "variants: expected one of the keys .*got 'correct'"),
         (
             ('distribution = "mtlr"', 'distribution = "mltr"'),
-            r"models\[2\].distribution: expected 'lognormal' or .*got 'mltr'",
+            r"models\[2\].distribution: expected (one of )?'lognormal'.*got 'mltr'",
         ),
         (('interpolation = "step"\n', ""), "interpolation: expected step or linear for a discrete model"),
         (("hidden = [16]", "hidden = 16"), "hidden: expected a list, got 16"),

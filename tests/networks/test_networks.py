@@ -67,7 +67,7 @@ def test_dropout_acts_in_training_only():
         (lambda: MLP(3, 2.0), "n_outputs: expected an integer of 1 or more, got 2.0"),
         (lambda: MLP(3, 2, hidden=(4, 0)), "hidden: expected an integer of 1 or more, got 0"),
         (lambda: MLP(3, 2, hidden=4), "hidden: expected a sequence of layer sizes, got 4"),
-        (lambda: MLP(3, 2, dropout=1.0), "dropout: expected a probability from 0 to below 1, got 1.0"),
+        (lambda: MLP(3, 2, dropout=1.0), "dropout: expected a number from 0 to below 1, got 1.0"),
         (lambda: PaperCNN(2, image=(28, 28)), r"image: expected \(channels, height, width\)"),
         (lambda: PaperCNN(2, image=(1, 4, 4)), "image: expected an image large enough for 4 convolutions"),
         (lambda: TwoTower(lambda: SHARED), "make_tower: expected a function that makes a new network"),

@@ -140,8 +140,8 @@ def test_any_shape():
         ([0.2, 1.4], [0, 1], {}, r"cdf: expected values in \[0, 1\], got 1.4 at row 1"),
         ([0.2, np.nan], [0, 1], {}, "cdf: expected values in"),
         ([0.2, 0.4], [1], {}, "event: expected 2 rows"),
-        ([0.2, 0.4], [1, 1], {"n_pieces": 0}, "n_pieces: expected a whole number of 1 or more, got 0"),
-        ([0.2, 0.4], [1, 1], {"n_pieces": 2.5}, "n_pieces: expected a whole number"),
+        ([0.2, 0.4], [1, 1], {"n_pieces": 0}, "n_pieces: expected an integer of 1 or more, got 0"),
+        ([0.2, 0.4], [1, 1], {"n_pieces": 2.5}, "n_pieces: expected an integer"),
     ],
 )
 def test_bad_input(cdf, event, options, message):

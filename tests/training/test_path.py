@@ -268,7 +268,7 @@ def test_find_and_repr():
     assert path.find(0) == 0
     with pytest.raises(ValueError, match="lam: expected one of"):
         path.find(5)
-    with pytest.raises(ValueError, match="model: expected an index from 0 to 3"):
+    with pytest.raises(ValueError, match="model: expected an integer from 0 to 3"):
         path.network(4)
     assert repr(path) == "PathResult(4 models: 2 lambdas x 2 seeds, 2 epochs, stacked)"
 

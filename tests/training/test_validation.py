@@ -7,9 +7,9 @@ import torch
 from tests.training.simulate import simulated_rows, small_mlp
 from xcal import d_calibration
 from xcal.calibration import bin_edges
+from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
 from xcal.distributions import family
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.problem import bin_sums, uniform_histogram
 
 
 def f_values(n_models, n, dtype):
@@ -75,5 +75,5 @@ def test_epochs_are_chosen_by_what_exceeds_the_floor():
     expected = path.history.objective + 500 * np.maximum(path.history.dcal - floor, 0)
     np.testing.assert_allclose(path.history.total, expected)
     assert path.best_epoch[0] == np.argmin(expected)
-    with pytest.raises(ValueError, match="dcal_floor: expected a finite number, zero or larger"):
+    with pytest.raises(ValueError, match="dcal_floor: expected a finite number of 0 or more"):
         fit_path(small_mlp, family("lognormal"), rows, held_out, dcal_floor=-1.0)

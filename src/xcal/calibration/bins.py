@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_vector, fail, first_row
+from xcal._checks import as_count, as_vector, fail, first_row
 
 Edges = npt.NDArray[np.float64]
 
@@ -35,11 +35,8 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     if edges is None:
-        if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer):
-            fail("n_bins", "an integer of 2 or more", repr(n_bins))
-        if n_bins < 2:
-            fail("n_bins", "an integer of 2 or more", n_bins)
-        return np.arange(n_bins + 1, dtype=np.float64) / n_bins
+        count = as_count("n_bins", n_bins, at_least=2)
+        return np.arange(count + 1, dtype=np.float64) / count
     array = as_vector("edges", edges).astype(np.float64)
     if array.size < 3:
         fail("edges", "at least three edges (two bins)", f"{array.size}")

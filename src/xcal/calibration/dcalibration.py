@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
 from typing import Any, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import (
+    as_choice,
+    as_count,
     as_event,
     as_floats,
     as_probability,
@@ -20,6 +21,7 @@ from xcal._checks import (
     refuse_masked,
 )
 from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.censored import rest, share_of_bin
 from xcal.calibration.histogram import (
     Array,
     BinSums,
@@ -127,17 +129,13 @@ def d_calibration(
     1,000 rows, 0 censored (0%), p = 1.55e-30 (akritas)
     mass of 10 bins over width  ▃▃▄▄▄▄▄▅▅█  (even is calibrated)
     """
-    for name, choice, known in (("method", method, Method), ("p_value", p_value, PValue)):
-        if choice not in get_args(known) and not (name == "p_value" and choice is None):
-            fail(name, " or ".join(map(repr, get_args(known))) + (" or None" * (name == "p_value")), repr(choice))
+    as_choice("method", method, get_args(Method))
+    as_choice("p_value", p_value, get_args(PValue), or_none=True)
     edge = bin_edges(n_bins, edges)
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)
-    if isinstance(n_simulations, bool) or not isinstance(n_simulations, int | np.integer) or n_simulations < 1:
-        fail("n_simulations", "an integer of 1 or more", repr(n_simulations))
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        fail("seed", "an integer of 0 or more", repr(seed))
+    n_simulations, seed = as_count("n_simulations", n_simulations, at_least=1), as_count("seed", seed, at_least=0)
     t = None if time is None else as_time(time, u.size, reference="cdf")
     g = None
     if censoring_survival is not None:
@@ -326,9 +324,9 @@ def inverse_weights(
     counted = event if time is None else event | (time >= time[event].max())
     edge = edges_like(edges, u)
     f, happened, inverse = u[counted].astype(np.float64), event[counted], 1 / g[counted].astype(np.float64)
-    bins, left = locate(f, edge), 1 - np.minimum(f, edge[-2])
-    for j, (a, b) in enumerate(pairwise(edge)):
-        spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
+    bins, left = locate(f, edge), rest(f, edge)
+    for j in range(edge.size - 1):
+        spread = share_of_bin(j, bins, left, edge)
         share = inverse * np.where(happened, bins == j, spread)
         sums[j], squares[j] = share.sum(), np.square(share).sum()
     return sums, squares

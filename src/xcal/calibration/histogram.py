@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal.calibration.bins import Edges
+from xcal.calibration.censored import mass_of_bins, rest, share_of_bin
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -87,7 +88,7 @@ def cumulative_hazard(cdf: Array) -> Floats:
 
 @dataclass
 class BinSums:
-    """Everything the uniform estimator and Akritas' test need of the rows, in five sums a bin."""
+    """Everything the uniform estimator and Akritas' test need of the rows, in five sums per bin."""
 
     edges: Edges
     happened: Floats = field(init=False)
@@ -112,8 +113,7 @@ class BinSums:
             censored = np.bincount(own, minlength=n_bins)
             self.censored += censored
             self.happened += all_rows - censored
-            # Mass in the last bin needs no inverse; holding F at its left edge keeps the inverse finite.
-            inverse = 1 / (1 - np.minimum(u.take(later), edges[-2]))
+            inverse = 1 / rest(u.take(later), edges)
             self.inverse += bin_sums(own, inverse, n_bins)
             self.inverse_square += bin_sums(own, inverse * inverse, n_bins)
             if hazard:
@@ -137,12 +137,12 @@ class BinSums:
     def uniform(self) -> Masses:
         """Haider's estimator (Eq. of censored D-calibration): a censored row spreads uniformly over [F, 1].
 
-        A row censored at F in bin k leaves (b_k - F) / (1 - F) = 1 - (1 - b_k) / (1 - F) there and |I_j| / (1 - F)
-        in every later bin j, so the sums of 1 / (1 - F) by bin are all that is needed.
+        What it leaves in each bin (`censored`) is linear in 1 / (1 - F), so the sums of that by bin are all that is
+        needed. In torch, for many models: `histogram_torch`.
         """
         width, above = np.diff(self.edges), 1 - self.edges[1:]
         earlier = np.concatenate([[0.0], np.cumsum(self.inverse)[:-1]])
-        mass = self.happened + self.censored - above * self.inverse + width * earlier
+        mass = mass_of_bins(self.happened, self.censored, self.inverse, earlier, self.edges)
         # A perfect model's mass in bin j has variance E (r_j - |I_j|)^2 / n with r_j a row's share of the bin. Equal to
         # (E r_j^2 - |I_j|^2) / n, which could be negative in a sample whose mean of r_j is not |I_j|.
         squares = width**2
@@ -155,7 +155,7 @@ class BinSums:
 
 
 def weighted(sums: Floats, squares: Floats, edges: Edges) -> Masses:
-    """Inverse-probability masses from the sums a bin of the weights 1 / G of events, and of their squares.
+    """Inverse-probability masses from the sums per bin of the weights 1 / G of events, and of their squares.
 
     Weights are normalised to one. The noise is that of a ratio of sums with a known G.
     """
@@ -211,11 +211,11 @@ def redistributed(
     weight[~counts] = 0.0
 
     edge = edges_like(edges, cdf)
-    bins, left = locate(u, edge), 1 - np.minimum(u, edge[-2])
+    bins, left = locate(u, edge), rest(u, edge)
     histogram, noise = np.empty(edges.size - 1), 0.0
     leaves = ~counts
     for j, (a, b) in enumerate(pairwise(edge)):
-        spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
+        spread = share_of_bin(j, bins, left, edge)
         share = weight * np.where(happened, bins == j, spread)
         histogram[j] = share.sum()
         if floor:

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def cumulative_features(x, happened, edges, columns, bins, scale, SLOPE: tl.constexpr):
-    """Mass above each inner edge, or its derivative: `partition_above` and `exact_above`."""
+    """Mass above each inner edge, or its derivative: `partition_above` and `exact_above` of `membership`, its twins."""
     edge = tl.load(edges + 1 + columns, mask=columns < bins - 1, other=0.5)[None, :]
     above = tl.sigmoid((x - edge) * scale)
     inverse = 1.0 / (1.0 - tl.minimum(x, tl.load(edges + bins - 1)))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import fail, refuse_masked
+from xcal._checks import as_count, fail, refuse_masked
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
@@ -84,10 +84,8 @@ def _checked(
         fail("groups", "integer labels, one a row", f"dtype {groups.dtype}")
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
-    if n_groups is not None and (
-        isinstance(n_groups, bool) or not isinstance(n_groups, int | np.integer) or n_groups < 1
-    ):
-        fail("n_groups", "an integer of 1 or more", repr(n_groups))
+    if n_groups is not None:
+        n_groups = as_count("n_groups", n_groups, at_least=1)
     if _readable(cdf, event, weights, groups):
         _refuse_outside("cdf", cdf)
         if event.dtype != torch.bool:

@@ -83,22 +83,23 @@ def sigmoid_slope(above: Tensor, temperature: float) -> Tensor:
 
 
 def exact_above(u: Tensor, edges: Tensor) -> Tensor:
-    """Mass above each inner edge e of a uniform on [u, 1]: min(1, (1 - e) / (1 - u)).
+    """Mass above each inner edge e of a uniform on [u, 1]: min(1, (1 - e) / (1 - u)). The share of `censored`, summed.
 
     In the last bin every edge lies below u and all the mass above it. Holding u at the last inner edge changes nothing
     there and keeps the quotient finite up to and including u = 1.
     """
     inner = edges[1:-1]
-    return ((1 - inner) * _one_over_rest(u, inner)).clamp(max=1.0)
+    return ((1 - inner) * one_over_rest(u, inner)).clamp(max=1.0)
 
 
 def exact_slope(above: Tensor, u: Tensor, edges: Tensor) -> Tensor:
     """Return the derivative of `exact_above` from its value s: s / (1 - u) at edges above u, zero at those below."""
     # threshold(x, -1, 0) is x where x > -1 and 0 elsewhere: one pass, where a mask would take three.
-    return F.threshold(-above, -1.0, 0.0) * -_one_over_rest(u, edges[1:-1])
+    return F.threshold(-above, -1.0, 0.0) * -one_over_rest(u, edges[1:-1])
 
 
-def _one_over_rest(u: Tensor, inner: Tensor) -> Tensor:
+def one_over_rest(u: Tensor, inner: Tensor) -> Tensor:
+    """One over 1 - F, (..., n, 1), with F held at the last inner edge; `censored.rest` in torch."""
     return (1 - torch.minimum(u, inner[-1])).reciprocal_().unsqueeze(-1)
 
 

@@ -20,6 +20,7 @@ from torch.nn.functional import pad, threshold
 
 from xcal._shortcuts import apply, kernels_usable
 from xcal.calibration import fused
+from xcal.calibration.membership import one_over_rest
 from xcal.calibration.softbins import SoftBins
 
 # Elements of one block of rows x bins (times models): on a CPU small enough to stay in cache, on a GPU large enough
@@ -163,11 +164,13 @@ def _small_default(
 ) -> tuple[Tensor, Tensor]:
     """Penalty and gradient in the fewest operations: on a thousand rows starting one costs as much as its arithmetic.
 
-    The same formulas as in `_statistics` and `_gradient`, which every other penalty takes; a test holds them together.
+    The same formulas as in `_statistics` and `_gradient`, which every other penalty takes, and as in `membership`:
+    `happened` is `partition_above`, `later` is `exact_above`, and the two slopes are `sigmoid_slope` and `exact_slope`.
+    Tests hold them together.
     """
     inner = edges[1:-1]
     rest = 1 - inner
-    inverse = (1 - torch.minimum(u, inner[-1])).reciprocal_().unsqueeze(-1)
+    inverse = one_over_rest(u, inner)
     happened = (u.unsqueeze(-1) - inner).mul_(scale).sigmoid_()
     later = (rest * inverse).clamp_(max=1.0)
     # lerp with a weight of exactly 0 or 1 is a choice, and the fastest one between arrays of rows x bins.

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import zeta
 
+from xcal.calibration.censored import rest, share_of_bin
 from xcal.calibration.histogram import Floats, Masses, heaviest, locate
 from xcal.calibration.tally import Cells
 
@@ -43,10 +44,10 @@ def redistributed_counts(cells: Cells) -> Masses:
     taken = zeta(2, leaves - censored + 1) - zeta(2, leaves + 1)
     added = (leaves - censored) * taken / np.maximum(censored, 1.0)
 
-    bins, left = locate(cells.lower, edges), 1 - np.minimum(cells.lower, edges[-2])
+    bins, left = locate(cells.lower, edges), rest(cells.lower, edges)
     histogram, noise = np.empty(edges.size - 1), 0.0
     for j, (a, b) in enumerate(pairwise(edges)):
-        spread = np.where(bins == j, 1 - (1 - b) / left, np.where(bins < j, (b - a) / left, 0.0))
+        spread = share_of_bin(j, bins, left, edges)
         event_share, tail_share = weight * (bins == j), np.where(tail, weight * spread, 0.0)
         share = happened * event_share + censored * tail_share
         histogram[j] = share.sum()
@@ -101,10 +102,8 @@ class _Reach:
         self.most = _uncensored(self.at_risk[:-1], self.censored) * (1 + self.slack)
         # First cell at or above each inner edge.
         self.begins = np.searchsorted(locate(cells.lower, self.edges), np.arange(1, self.edges.size - 1))
-        last = self.edges[-2]
-        self.inverse = (
-            np.append(0.0, np.cumsum(self.censored / (1 - np.minimum(cells.lower, last)))),
-            np.append(0.0, np.cumsum(self.censored / (1 - np.minimum(cells.upper, last)))),
+        self.inverse = tuple(
+            np.append(0.0, np.cumsum(self.censored / rest(end, self.edges))) for end in (cells.lower, cells.upper)
         )
         # Mass of the events of each cell, as long as it has not stopped: the last of them may have had every censored
         # row of the cell before it.

@@ -1,13 +1,12 @@
 """Which soft D-calibration is meant: how events and censored rows are shared among bins, and how a batch is summed."""
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from xcal._checks import fail
+from xcal._checks import as_choice, as_number, fail
 from xcal.calibration import membership as soft
 
 Membership = Literal["partition", "product"]
@@ -27,8 +26,7 @@ class SoftBins:
 
     def __post_init__(self) -> None:
         for name, known in (("membership", Membership), ("censored", Censored), ("estimator", Estimator)):
-            if getattr(self, name) not in get_args(known):
-                fail(name, " or ".join(map(repr, get_args(known))), repr(getattr(self, name)))
+            as_choice(name, getattr(self, name), get_args(known))
         uses_gamma = self.membership == "product" or self.censored == "soft"
         self._default("gamma", 1e4, uses_gamma, "membership='product' or censored='soft'")
         self._default("temperature", 0.5, self.membership == "partition", "membership='partition'")
@@ -39,8 +37,8 @@ class SoftBins:
             object.__setattr__(self, name, default if used else None)
         elif not used:
             fail(name, f"None, as only {user} uses it", value)
-        elif isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
-            fail(name, "a finite number above 0", repr(value))
+        else:
+            object.__setattr__(self, name, as_number(name, value, above=0))
 
     @property
     def cumulative(self) -> bool:

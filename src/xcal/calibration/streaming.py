@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from xcal._checks import as_event, as_numpy, as_probability, fail
+from xcal._checks import as_choice, as_count, as_event, as_numpy, as_probability, fail
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import (
     as_censoring_survival,
@@ -18,7 +18,7 @@ from xcal.calibration.dcalibration import (
 )
 from xcal.calibration.histogram import BinSums, weighted
 from xcal.calibration.redistribution import redistributed_counts, value_range
-from xcal.calibration.results import DCalibrationResult, Method
+from xcal.calibration.results import DCalibrationResult, Method, PValue
 from xcal.calibration.significance import akritas, pearson
 from xcal.calibration.tally import Tally
 
@@ -60,15 +60,16 @@ class DCalibration:
         p_value: Literal["akritas", "pearson"] | None = "akritas",
         grid_cells: int = 10_000,
     ) -> None:
-        if method not in get_args(Method):
-            fail("method", " or ".join(map(repr, get_args(Method))), repr(method))
+        as_choice("method", method, get_args(Method))
+        as_choice("p_value", p_value, get_args(PValue), or_none=True)
         if p_value not in ("akritas", "pearson", None):
             fail("p_value", "'akritas', 'pearson' or None: a simulated null needs the rows", repr(p_value))
         check_choices(method, p_value, False, method == "ipcw")
         self.edges = bin_edges(n_bins, edges)
         self.method, self.p_value = method, p_value
         n_bins = self.edges.size - 1
-        if isinstance(grid_cells, bool) or not isinstance(grid_cells, int) or grid_cells < 10 * n_bins:
+        grid_cells = as_count("grid_cells", grid_cells, at_least=1)
+        if grid_cells < 10 * n_bins:
             fail("grid_cells", f"an integer of at least ten times the {n_bins} bins", repr(grid_cells))
         self._sums = BinSums(self.edges)
         self._weights = np.zeros((2, n_bins))

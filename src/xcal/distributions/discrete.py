@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from xcal._checks import fail
+from xcal._checks import as_choice, fail
 from xcal.distributions._bins import Bins
 from xcal.distributions._readings import READINGS
 from xcal.distributions._weighted import likelihood_and_cdf
@@ -36,8 +36,7 @@ class DiscreteDistribution(SurvivalDistribution):
     """
 
     def __init__(self, logits: Tensor, edges: Any, interpolation: str) -> None:
-        if interpolation not in READINGS:
-            fail("interpolation", " or ".join(repr(name) for name in READINGS), repr(interpolation))
+        as_choice("interpolation", interpolation, READINGS)
         # A tensor is trusted: looking at its values would stop a GPU and cannot be compiled.
         edges = edges if isinstance(edges, Tensor) else as_edges(edges)
         if edges.ndim != 1 or edges.shape[0] != logits.shape[-1] + 1:

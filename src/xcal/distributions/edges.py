@@ -1,6 +1,5 @@
 """Time edges of the discrete distributions."""
 
-import operator
 import warnings
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcal._checks import as_event, as_numpy, as_time, fail
+from xcal._checks import as_count, as_event, as_numpy, as_time, fail
 
 
 def as_edges(edges: Any) -> Tensor:
@@ -71,12 +70,7 @@ def quantile_edges(time: Any, event: Any, n_bins: int) -> Tensor:
     """
     times = as_time(time).astype(np.float64)
     events = as_event(event, times.shape[0], reference="time")
-    try:
-        n_bins = operator.index(n_bins)
-    except TypeError:
-        fail("n_bins", "a whole number", repr(n_bins))
-    if n_bins < 1:
-        fail("n_bins", "at least 1", n_bins)
+    n_bins = as_count("n_bins", n_bins, at_least=1)
     if not events.any():
         fail("event", "at least one event, to place the edges", "none: every row is censored")
     values = np.percentile(times[events], np.arange(n_bins + 1) * 100.0 / n_bins)

@@ -5,10 +5,12 @@ guess for them from the training times. `FAMILIES` maps names to family classes;
 edges where it needs them.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 import torch
@@ -16,7 +18,7 @@ from scipy import special
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from xcal._checks import as_numpy, fail
+from xcal._checks import as_choice, as_numpy, fail
 from xcal.distributions._initial import bin_logits, location_and_scale
 from xcal.distributions._readings import READINGS
 from xcal.distributions.base import SurvivalDistribution, as_parameter
@@ -44,7 +46,7 @@ class Family(ABC):
     @property
     @abstractmethod
     def n_outputs(self) -> int:
-        """Number of raw outputs a row."""
+        """Number of raw outputs per row."""
 
     @abstractmethod
     def _make(self, raw: Tensor) -> SurvivalDistribution:
@@ -56,6 +58,21 @@ class Family(ABC):
 
         As the bias of a network's last layer they start training from the distribution of the times as a whole.
         """
+
+    def to(self, device: torch.device | str) -> "Family":
+        """Return the family with its tensors on a device; by default it has none.
+
+        Otherwise every step would copy them there and wait for it.
+        """
+        return self
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Turn raw outputs into the distribution of `factor` times the time.
+
+        Trained on times in years, a model is read in days with a factor of 365.25. A family has to know how; the
+        published ones do not, as they have constants in units of time.
+        """
+        fail("family", "one that can be read in another unit of time", type(self).__name__)
 
     @final
     def distribution(self, raw: Tensor) -> SurvivalDistribution:
@@ -89,6 +106,10 @@ class LogNormalFamily(Family):
         loc, scale = location_and_scale(time, event, special.ndtri)
         return torch.tensor([loc, np.log(scale)], dtype=torch.float64)
 
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the first output is a location of log-time."""
+        return self.distribution(_moved_location(raw, factor))
+
 
 @final
 @dataclass(frozen=True)
@@ -121,6 +142,10 @@ class WeibullFamily(Family):
         """Probability plot on Weibull paper."""
         loc, scale = location_and_scale(time, event, lambda p: np.log(-np.log1p(-p)))
         return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the first output is a location of log-time."""
+        return self.distribution(_moved_location(raw, factor))
 
 
 @final
@@ -157,6 +182,10 @@ class LogLogisticFamily(Family):
         loc, scale = location_and_scale(time, event, special.logit)
         return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
 
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the first output is a location of log-time."""
+        return self.distribution(_moved_location(raw, factor))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -188,6 +217,14 @@ class CategoricalFamily(Family):
         """Log of the Kaplan-Meier share of each bin."""
         return torch.from_numpy(bin_logits(time, event, as_numpy("edges", self.edges)))
 
+    def to(self, device: torch.device | str) -> "CategoricalFamily":
+        """Put the edges on a device."""
+        return _with_edges(self, self.edges.to(device))
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the same masses between other edges."""
+        return replace(self, edges=self.edges * factor).distribution(raw)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -215,6 +252,16 @@ class MTLRFamily(Family):
         logits = bin_logits(time, event, as_numpy("edges", self.edges))
         return torch.from_numpy(logits[:-1] - logits[1:])
 
+    def to(self, device: torch.device | str) -> "MTLRFamily":
+        """Put the edges on a device."""
+        return _with_edges(self, self.edges.to(device))
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the same masses between other edges."""
+        return replace(self, edges=self.edges * factor).distribution(raw)
+
+
+Discrete = TypeVar("Discrete", CategoricalFamily, MTLRFamily)
 
 FAMILIES: dict[str, Callable[..., Family]] = {
     "lognormal": LogNormalFamily,
@@ -246,8 +293,7 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
     >>> family("mtlr", edges=[0.0, 1.0, 2.0, 4.0]).n_outputs
     2
     """
-    if name not in FAMILIES:
-        fail("name", f"one of {', '.join(FAMILIES)}", repr(name))
+    as_choice("name", name, FAMILIES)
     kind = FAMILIES[name]
     if kind is CategoricalFamily or kind is MTLRFamily:
         if edges is None:
@@ -258,12 +304,23 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
     return kind()
 
 
+def _with_edges(made: Discrete, edges: Tensor) -> Discrete:
+    """Return a copy with edges that were checked before; reading them again would wait for a GPU."""
+    new = copy(made)
+    object.__setattr__(new, "edges", edges)
+    return new
+
+
+def _moved_location(raw: Tensor, factor: float) -> Tensor:
+    """Raw outputs whose first, a location on the scale of log-time, is moved so that times are `factor` as long."""
+    return raw + raw.new_tensor([math.log(factor), 0.0])
+
+
 def _scale_and_shape(raw: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.exp(torch.clamp(raw[..., 0], -_LOG_SCALE_LIMIT, _LOG_SCALE_LIMIT))
     return scale, torch.exp(torch.clamp(raw[..., 1], -_LOG_SHAPE_LIMIT, _LOG_SHAPE_LIMIT))
 
 
 def _checked_grid(edges: Any, interpolation: str) -> Tensor:
-    if interpolation not in READINGS:
-        fail("interpolation", " or ".join(repr(name) for name in READINGS), repr(interpolation))
+    as_choice("interpolation", interpolation, READINGS)
     return as_edges(edges)

@@ -95,9 +95,7 @@ class Outputs:
     def read(self, raw: Tensor) -> SurvivalDistribution:
         """Turn raw outputs into a distribution in the user's unit."""
         if self.edges is None:
-            # The first output of each continuous family is a location on the scale of log-time.
-            shift = raw.new_tensor([math.log(self.time_scale), 0.0])
-            return family(self.distribution).distribution(raw + shift)
+            return family(self.distribution).scaled(raw, self.time_scale)
         return family(self.distribution, edges=self.edges, interpolation=self.interpolation).distribution(raw)
 
     def risk(self, distribution: SurvivalDistribution) -> Tensor:

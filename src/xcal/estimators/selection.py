@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from xcal._checks import fail
+from xcal._checks import as_choice, as_number, fail
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.membership import bins_from_above, exact_above
@@ -140,8 +140,7 @@ def choose(frame: pd.DataFrame, *, max_dcal: Any = None, max_concordance_drop: A
         if drop.isna().all():
             fail("max_concordance_drop", "validation rows that can be compared in pairs", "none: too few events")
         return _best(summary, drop <= limit, "dcal", "max_concordance_drop", drop, limit)
-    if rule not in RULES:
-        fail("rule", f"one of {', '.join(RULES)}", repr(rule))
+    as_choice("rule", rule, RULES)
     if rule == "when_needed":
         expected = "one_standard_error (this path has a target, or comes from a file of an earlier version)"
         fail("rule", expected, repr(rule))
@@ -233,6 +232,4 @@ def _best(
 
 
 def _limit(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
-        fail(name, "a finite number, zero or larger", repr(value))
-    return float(value)
+    return as_number(name, value, at_least=0)

@@ -1,6 +1,5 @@
 """The settings that both estimators share, their defaults, and the checks of them."""
 
-import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from xcal._checks import fail
+from xcal._checks import as_choice, as_count, as_number, fail
 from xcal._devices import as_device, best_device
 from xcal.distributions._readings import READINGS
 from xcal.networks._arguments import check_dropout, check_sizes
@@ -49,19 +48,15 @@ class Settings:
     progress: Progress = None
 
     def __post_init__(self) -> None:
-        _check_choice("distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
-        _check_choice("objective", self.objective, tuple(OBJECTIVES))
-        _check_choice("interpolation", self.interpolation, tuple(READINGS))
+        as_choice("distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
+        as_choice("objective", self.objective, tuple(OBJECTIVES))
+        as_choice("interpolation", self.interpolation, tuple(READINGS))
         check_sizes("hidden", self.hidden)
         check_dropout(self.dropout)
         if self.n_time_bins is not None:
             check_count("n_time_bins", self.n_time_bins)
-        bins = self.calibration_bins
-        if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
-            fail("calibration_bins", "an integer of 2 or more", repr(bins))
-        check_number("validation_fraction", self.validation_fraction, above_zero=True)
-        if self.validation_fraction >= 1:
-            fail("validation_fraction", "a number between 0 and 1", self.validation_fraction)
+        as_count("calibration_bins", self.calibration_bins, at_least=2)
+        as_number("validation_fraction", self.validation_fraction, above=0, below=1)
         self.training_config()
         self.where()
 
@@ -96,9 +91,7 @@ class Settings:
     def seed(self) -> int:
         """Return the first seed: `random_state` itself if it is an integer, else a number drawn from it."""
         if isinstance(self.random_state, int) and not isinstance(self.random_state, bool):
-            if self.random_state < 0:
-                fail("random_state", "an integer, zero or larger", self.random_state)
-            return self.random_state
+            return as_count("random_state", self.random_state, at_least=0)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
 
@@ -125,14 +118,7 @@ def checked_seeds(value: Any, first: int) -> list[int]:
 def checked_target(value: Any) -> float:
     """D-calibration to reach: above zero, below the largest there is."""
     value = _plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 or math.isnan(value):
-        fail("target_dcal", "a number between 0 and 1", repr(value))
-    return float(value)
-
-
-def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in known:
-        fail(name, f"one of {', '.join(known)}", repr(value))
+    return as_number("target_dcal", value, above=0, below=1)
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -217,8 +216,7 @@ def _chosen(metrics: Any) -> tuple[str, ...]:
 
 def _check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
     as_count("n_bootstrap", n_bootstrap, at_least=0)
-    if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
-        fail("level", "a number between 0 and 1", repr(level))
+    as_number("level", level, above=0, below=1)
     if n_bootstrap and not isinstance(generator, np.random.Generator):
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
 

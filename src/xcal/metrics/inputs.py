@@ -1,7 +1,6 @@
 """What the metrics accept, checked once at their doors."""
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +8,8 @@ import numpy.typing as npt
 from xcal._checks import (
     BoolArray,
     FloatArray,
+    as_choice,
+    as_count,
     as_event,
     as_floats,
     as_numpy,
@@ -20,7 +21,19 @@ from xcal._checks import (
 )
 
 Vector = npt.NDArray[np.float64]
-Choice = TypeVar("Choice", bound=str)
+
+# as_choice and as_count are those of the whole package; they stand here too, for the metrics that check all they take
+# through this module.
+__all__ = [
+    "Vector",
+    "as_choice",
+    "as_count",
+    "as_curves",
+    "as_outcome",
+    "as_row_probability",
+    "as_score",
+    "as_time_point",
+]
 
 
 def as_outcome(time: Any, event: Any) -> tuple[FloatArray, BoolArray]:
@@ -79,17 +92,3 @@ def as_time_point(name: str, value: Any) -> float:
     if not (np.isfinite(array) and array >= 0):
         fail(name, "a finite time, zero or larger", array)
     return float(array)
-
-
-def as_count(name: str, value: Any, *, at_least: int) -> int:
-    """Check that `value` is a whole number of at least `at_least`."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < at_least:
-        fail(name, f"a whole number, {at_least} or larger", repr(value))
-    return int(value)
-
-
-def as_choice(name: str, value: Choice, allowed: Sequence[Choice]) -> Choice:
-    """Check that `value` is one of the allowed words."""
-    if not isinstance(value, str) or value not in allowed:
-        fail(name, "one of " + ", ".join(repr(word) for word in allowed), repr(value))
-    return value

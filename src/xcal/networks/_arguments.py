@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 
-from xcal._checks import fail
+from xcal._checks import as_count, as_number, fail
 
 
 def check_size(name: str, value: object) -> int:
     """Check a number of inputs, outputs or units."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        fail(name, "an integer of 1 or more", repr(value))
-    return value
+    return as_count(name, value, at_least=1)
 
 
 def check_sizes(name: str, values: Sequence[int]) -> tuple[int, ...]:
@@ -21,6 +19,4 @@ def check_sizes(name: str, values: Sequence[int]) -> tuple[int, ...]:
 
 def check_dropout(value: float) -> float:
     """Check a dropout probability."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        fail("dropout", "a probability from 0 to below 1", repr(value))
-    return float(value)
+    return as_number("dropout", value, at_least=0, below=1)

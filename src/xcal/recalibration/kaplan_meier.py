@@ -1,13 +1,12 @@
 """One increasing map of F, read off the Kaplan-Meier curve of F at the observed times."""
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_event, as_numpy, as_probability, fail
+from xcal._checks import as_count, as_event, as_numpy, as_probability, fail
 from xcal._kaplan_meier import fit_kaplan_meier
 
 Floats = npt.NDArray[np.float64]
@@ -139,13 +138,7 @@ def _pieces(n_events: int, asked: int | None) -> int:
     if asked is None:
         # The cube root of a cube may come out a hair above it.
         return int(np.ceil(2 * round(n_events ** (1 / 3), 9)))
-    try:
-        pieces = operator.index(asked)
-    except TypeError:
-        fail("n_pieces", "a whole number", repr(asked))
-    if isinstance(asked, bool) or pieces < 1:
-        fail("n_pieces", "a whole number of 1 or more", repr(asked))
-    return pieces
+    return as_count("n_pieces", asked, at_least=1)
 
 
 def _middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

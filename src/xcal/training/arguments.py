@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from xcal._checks import fail
+from xcal._checks import as_choice, as_count, fail
 from xcal._devices import as_device
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
@@ -36,7 +36,7 @@ def check_kinds(
     objective: object,
     penalty: object,
     config: object,
-    mode: object,
+    mode: Any,
 ) -> None:
     """Check what kind of thing each argument is."""
     if isinstance(make_network, nn.Module) or not callable(make_network):
@@ -52,8 +52,7 @@ def check_kinds(
             fail(name, f"a {getattr(kind, '__name__', 'SoftBins')}", type(value).__name__)
     if not callable(objective):
         fail("objective", "a function of (distribution, time, event)", type(objective).__name__)
-    if mode not in get_args(Mode):
-        fail("mode", " or ".join(map(repr, get_args(Mode))), repr(mode))
+    as_choice("mode", mode, get_args(Mode))
 
 
 def check_temperature(config: TrainingConfig, penalty: SoftBins) -> None:
@@ -96,10 +95,7 @@ def checked_seeds(values: Any) -> list[int]:
     """Seeds as a list of integers."""
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | range) or len(values) == 0:
         fail("seeds", "a sequence of at least one seed", repr(values))
-    for place, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
-            fail("seeds", "integers, zero or larger", f"{value!r} at position {place}")
-    return [int(value) for value in values]
+    return [as_count(f"seeds[{place}]", value, at_least=0, below=2**63) for place, value in enumerate(values)]
 
 
 def chosen_device(device: str | torch.device | None, train: SurvivalData) -> torch.device:

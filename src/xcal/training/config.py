@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from xcal._checks import fail
+from xcal._checks import as_choice, as_count, as_number, fail
 
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["cosine", "linear"]
@@ -79,23 +79,24 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "checkpoint_every"):
-            check_count(name, getattr(self, name))
+            self._keep(name, check_count(name, getattr(self, name)))
         if self.patience is not None:
-            check_count("patience", self.patience)
-        if self.warm_up != 0:
-            check_count("warm_up", self.warm_up)
-        check_number("learning_rate", self.learning_rate, above_zero=True)
-        check_number("weight_decay", self.weight_decay, above_zero=False)
+            self._keep("patience", check_count("patience", self.patience))
+        self._keep("warm_up", as_count("warm_up", self.warm_up, at_least=0))
+        self._keep("learning_rate", check_number("learning_rate", self.learning_rate, above_zero=True))
+        self._keep("weight_decay", check_number("weight_decay", self.weight_decay, above_zero=False))
         for name in ("clip_norm", "first_temperature"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), above_zero=True)
-        if self.optimizer not in get_args(Optimizer):
-            fail("optimizer", " or ".join(map(repr, get_args(Optimizer))), repr(self.optimizer))
+                self._keep(name, check_number(name, getattr(self, name), above_zero=True))
+        as_choice("optimizer", self.optimizer, get_args(Optimizer))
         for name in ("compile", "cuda_graphs", "tf32"):
             if not isinstance(getattr(self, name), bool):
                 fail(name, "True or False", repr(getattr(self, name)))
-        if self.schedule is not None and self.schedule not in get_args(Schedule):
-            fail("schedule", " or ".join([*map(repr, get_args(Schedule)), "None"]), repr(self.schedule))
+        as_choice("schedule", self.schedule, get_args(Schedule), or_none=True)
+
+    def _keep(self, name: str, value: float) -> None:
+        """Hold a checked number as Python's own: a checkpoint writes the settings as JSON, which has no numpy."""
+        object.__setattr__(self, name, value)
 
     def rate(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
@@ -117,14 +118,11 @@ class TrainingConfig:
         return float(self.first_temperature * (last / self.first_temperature) ** share)
 
 
-def check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: Any) -> int:
     """Check an integer of one or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        fail(name, "an integer of 1 or more", repr(value))
+    return as_count(name, value, at_least=1)
 
 
-def check_number(name: str, value: Any, *, above_zero: bool) -> None:
+def check_number(name: str, value: Any, *, above_zero: bool) -> float:
     """Check a finite number, above zero or at least zero."""
-    number = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
-    if not number or value < 0 or (above_zero and value == 0):
-        fail(name, "a finite number above 0" if above_zero else "a finite number, zero or larger", repr(value))
+    return as_number(name, value, above=0) if above_zero else as_number(name, value, at_least=0)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -15,7 +14,7 @@ from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
-from xcal.distributions.families import CategoricalFamily, Family, MTLRFamily
+from xcal.distributions.families import Family
 from xcal.objectives import nll
 from xcal.training.arguments import (
     check_alike,
@@ -136,7 +135,7 @@ def fit_path(
     rows, held_out = prepared("train", train, where), prepared("validation", validation, where)
     check_alike(rows, held_out)
     problem = Problem(
-        family=_on_device(family, where),
+        family=family.to(where),
         objective=objective,
         penalty=soft,
         edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
@@ -224,13 +223,6 @@ def _result(
         family=trained.family,
         _trained=trained,
     )
-
-
-def _on_device(family: Family, device: torch.device) -> Family:
-    """Put time edges on the device once; otherwise every step would copy them there and wait for it."""
-    if isinstance(family, CategoricalFamily | MTLRFamily):
-        return replace(family, edges=family.edges.to(device))
-    return family
 
 
 def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: SurvivalData) -> Literal["stacked", "sequential"]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import fail
+from xcal._checks import as_count, fail
 from xcal.data import SurvivalData
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.families import Family
@@ -130,9 +130,8 @@ class PathResult:
 
     def network(self, model: int) -> nn.Module:
         """Return a network with the weights of one model at its best epoch, in evaluation mode."""
-        if isinstance(model, bool) or not isinstance(model, int | np.integer) or not 0 <= model < self.n_models:
-            fail("model", f"an index from 0 to {self.n_models - 1}", repr(model))
-        return self._trained.network(int(model), int(self.seeds[model]))
+        model = as_count("model", model, at_least=0, below=self.n_models)
+        return self._trained.network(model, int(self.seeds[model]))
 
     @torch.no_grad()
     def distribution(self, model: int, x: Any) -> SurvivalDistribution:
