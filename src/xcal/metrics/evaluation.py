@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import fail
+from xcal._checks import as_number, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.results import Method
 from xcal.metrics.curves import Interpolation
