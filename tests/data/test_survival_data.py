@@ -292,7 +292,7 @@ def test_splits_follow_the_seed():
         ({"fractions": (0.5, 0.4), "seed": 0}, "fractions: expected two or more shares above 0 that sum to 1"),
         ({"fractions": (1.0,), "seed": 0}, "fractions: expected two or more shares above 0 that sum to 1"),
         ({"fractions": 0.5, "seed": 0}, "fractions: expected a sequence of numbers, got 0.5"),
-        ({"fractions": (0.5, 0.5), "seed": None}, "seed: expected a whole number"),
+        ({"fractions": (0.5, 0.5), "seed": None}, "seed: expected an integer of 0 or more"),
         (
             {"fractions": (0.5, 0.5), "seed": 0, "whole_groups": True},
             "whole_groups: expected data with groups, got none",
