@@ -111,7 +111,7 @@ def d_calibration(
         Give `time` as well where follow-up ends before everybody has had the event: rows that outlast the last event
         then count too, and what is beyond it is not lost.
     groups : array-like of shape (n,), optional
-        A label a row: one result a group and one for the whole.
+        One label per row: one result per group and one for the whole.
     n_simulations, seed : int
         For "simulated".
 
@@ -127,7 +127,7 @@ def d_calibration(
     >>> d_calibration(1 - (1 - even) ** 1.5, np.ones(1000))
     D-calibration 0.0177 (uniform; a perfect model scores 0.0009 on average)
     1,000 rows, 0 censored (0%), p = 1.55e-30 (akritas)
-    mass of 10 bins over width  ▃▃▄▄▄▄▄▅▅█  (even is calibrated)
+    mass of 10 bins over width  ▃▃▄▄▄▄▄▅▅█  (equal heights: calibrated)
     """
     as_choice("method", method, get_args(Method))
     as_choice("p_value", p_value, get_args(PValue), or_none=True)
@@ -162,10 +162,10 @@ def d_calibration(
 
 
 def _as_labels(groups: Any, n: int) -> Array:
-    """One label a row: numbers, strings or dates, none missing."""
+    """One label per row: numbers, strings or dates, none missing."""
     refuse_masked("groups", groups)
     labels: Any = groups.detach().cpu().numpy() if hasattr(groups, "detach") else groups
-    one_each = "a one-dimensional array, one label a row"
+    one_each = "a one-dimensional array, one label per row"
     if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
         # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
         if isinstance(labels, str) or not isinstance(labels, Iterable):

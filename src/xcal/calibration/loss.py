@@ -1,4 +1,4 @@
-"""The public doors of the penalty: every argument checked once, then `unchecked_penalty`."""
+"""The public functions of the penalty: every argument checked once, then `unchecked_penalty`."""
 
 from typing import Any
 

@@ -63,7 +63,7 @@ class DCalibrationResult:
         bars = "".join(
             "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
         )
-        return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (even is calibrated)"
+        return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"
 
 
 @dataclass(frozen=True, eq=False)

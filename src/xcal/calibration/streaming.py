@@ -84,7 +84,7 @@ class DCalibration:
         if self.method == "ipcw" and censoring_survival is None:
             fail(
                 "censoring_survival",
-                "the probability of being uncensored, a number a row, with method='ipcw'",
+                "the probability of being uncensored, one number per row, with method='ipcw'",
                 None,
             )
         if self.method != "ipcw" and censoring_survival is not None:

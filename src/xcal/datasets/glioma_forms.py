@@ -38,7 +38,7 @@ _FORM_FIELDS = (
 
 
 def pick_fields(name: str, content: bytes) -> list[dict[str, str]]:
-    """Read the merged forms and pick one value a field and patient, sorted by barcode; a missing one is empty."""
+    """Read the merged forms and pick one value per field and patient, sorted by barcode; a missing one is empty."""
     columns = read_string_frame(name, content)
     wanted = [*_BASELINE.values(), "patient.days_to_birth"]
     wanted += [f"{form}.{field}" for form in _FORMS for field in _FORM_FIELDS if f"{form}.{field}" in columns]

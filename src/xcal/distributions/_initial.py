@@ -15,7 +15,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 def checked(time: object, event: object) -> tuple[_Floats, BoolArray]:
-    """Check the training times of a public door; at least one event is needed to place anything."""
+    """Check the training times of a public function; at least one event is needed to place anything."""
     times = as_time(time).astype(np.float64)
     events = as_event(event, times.shape[0], reference="time")
     if not events.any():

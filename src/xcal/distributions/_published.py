@@ -28,7 +28,7 @@ def _trapezoid(loc: Tensor, scale: Tensor, end: Tensor, weight: Callable[[Tensor
 
 
 def trapezoid_survival_crps(loc: Tensor, scale: Tensor, time: Tensor, event: Tensor) -> Tensor:
-    """Survival CRPS by the published rule, one value a row."""
+    """Survival CRPS by the published rule, one value per row."""
     below = _trapezoid(loc, scale, time, torch.ones_like)
     above = _trapezoid(-loc, scale, 1.0 / (time + _OFFSET), lambda z: 1.0 / (z + _OFFSET))
     return torch.where(event, below + above, below)

@@ -1,4 +1,4 @@
-"""The interface of every survival distribution, and the shape checks at its doors.
+"""The interface of every survival distribution, and the shape checks of its methods.
 
 A distribution is a bundle of parameter tensors of shape ``(..., n)``: ``n`` rows, any leading dimensions counting
 models. Its numeric methods take times of shape ``(n,)`` or ``(..., n)``, are pure torch without a data-dependent branch
@@ -115,7 +115,7 @@ class SurvivalDistribution(ABC):
 
     @final
     def survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
-        """Survival CRPS, one value a row: ``int_0^y F^2 + event * int_y^inf S^2`` (x-cal, appendix on survival CRPS).
+        """Survival CRPS, one value per row: ``int_0^y F^2 + event * int_y^inf S^2`` (x-cal, appendix on survival CRPS).
 
         A ``where`` and not a product: the right integral of an event may be infinite, and infinity times zero is NaN.
         """

@@ -43,7 +43,7 @@ class FittedModel:
     lam : float
         Weight of the penalty.
     seed : int
-        Of the first weights, batches and dropout.
+        Of the initial weights, batches and dropout.
     best_epoch : int
         Epoch, from 0, whose weights these are.
     history : History

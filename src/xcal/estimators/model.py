@@ -16,8 +16,8 @@ class SurvivalModel(SurvivalPredictor):
     """A neural survival model whose probabilities are trained to be calibrated.
 
     Features are standardised and times scaled inside, so that neither their units nor those of the result matter. The
-    weights are those of the epoch with the lowest objective + `xcal_lambda` x what D-calibration exceeds its noise, on
-    validation rows.
+    weights are those of the epoch with the lowest objective + `xcal_lambda` times the amount by which D-calibration
+    exceeds its noise, on validation rows.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class SurvivalModel(SurvivalPredictor):
     validation_fraction : float
         Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
     random_state : int, RandomState or None
-        Seed of the split, the first weights, the batches and dropout. None is another one for each fit.
+        Seed of the split, the initial weights, the batches and dropout. None: a new random seed for every fit.
     device : str
         Where to train: "cpu", "cuda", or "auto" for a GPU if there is one. Predictions are made on the CPU.
     progress : bool or callable, optional
@@ -66,8 +66,8 @@ class SurvivalModel(SurvivalPredictor):
         Epoch, from 0, whose weights are kept.
     history_ : History
         Validation objective, D-calibration and total by epoch, ``(epochs, 1)`` each. The total is the objective +
-        `xcal_lambda` x what D-calibration exceeds its noise: the mean of what a perfect model scores on these rows and
-        two standard deviations. Objective and total are in the network's unit of time, the median event time.
+        `xcal_lambda` times the amount by which D-calibration exceeds its noise: the mean of what a perfect model scores
+        on these rows and two standard deviations. Objective and total are in the network's unit of time, the median event time.
     edges_ : ndarray or None
         Time edges of a discrete distribution. The last bin lies after the last observed time.
 

@@ -203,7 +203,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         return summarise(self.frontier_)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw D-calibration against concordance, one point a weight; returns the matplotlib axes."""
+        """Draw D-calibration against concordance, one point per weight; returns the matplotlib axes."""
         check_is_fitted(self)
         return plot_frontier(self.frontier_, ax)
 

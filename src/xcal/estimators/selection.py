@@ -51,7 +51,7 @@ class Selection:
 
 
 def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
-    """Values of every model on the validation rows, one line a model; see `SurvivalPath.frontier_`."""
+    """Values of every model on the validation rows, one line per model; see `SurvivalPath.frontier_`."""
     losses = np.stack([_losses(model, rows) for model in models])
     cdf = np.stack([model.cdf_at_own(rows.x, rows.time) for model in models])
     frame = pd.DataFrame([_line(*parts, rows, n_bins) for parts in zip(models, losses, cdf, strict=True)])

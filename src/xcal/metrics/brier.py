@@ -88,7 +88,7 @@ def brier_score(
         only where an event and a censoring share a time.
     outside : {"nan", "raise", "clip"}
         For times at or beyond the largest of `time`, after the last time behind `censoring`, or with G zero: give NaN,
-        refuse, or carry on the last positive G. Times before the first observation are no problem.
+        refuse, or keep the last positive G. Times before the first observation are no problem.
 
     Returns
     -------

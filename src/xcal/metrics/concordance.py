@@ -102,7 +102,7 @@ def concordance_index(
         They differ only where an event and a censoring share a time.
     outside : {"drop", "raise", "clip"}
         For "uno", what to do with events at which G is not known or zero, usually those after the last training time:
-        leave them out as if `tau` lay before them, refuse, or carry on the last positive G.
+        leave them out as if `tau` lay before them, refuse, or keep the last positive G.
 
     Returns
     -------

@@ -63,7 +63,7 @@ class Evaluation:
         raise KeyError(f"{name!r}; there are {', '.join(score.name for score in self.scores)}")
 
     def to_frame(self) -> Any:
-        """One line a metric, as a pandas DataFrame (pandas is imported only here)."""
+        """One line per metric, as a pandas DataFrame (pandas is imported only here)."""
         import pandas as pd
 
         rows = [(score.value, score.lower, score.upper, score.ideal) for score in self.scores]

@@ -80,7 +80,7 @@ def integrated_calibration_index(
         Knots of the spline, at least 3, at equally spaced quantiles: of 0.1 to 0.9 for three, 0.05 to 0.95 for four
         to six, 0.025 to 0.975 for more.
     outside : {"nan", "raise", "clip"}
-        When `at` is after the largest of `time`: give NaN, refuse, or carry on the hazard reached by then.
+        When `at` is after the largest of `time`: give NaN, refuse, or keep the hazard reached by then.
 
     Returns
     -------

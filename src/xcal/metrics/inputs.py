@@ -1,4 +1,4 @@
-"""What the metrics accept, checked once at their doors."""
+"""What the metrics accept, checked once in the public functions."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def as_outcome(time: Any, event: Any) -> tuple[FloatArray, BoolArray]:
 
 
 def as_score(name: str, values: Any, n: int) -> FloatArray:
-    """One number a row of which only the order matters: infinite values are welcome, NaN has no place in an order."""
+    """One number per row of which only the order matters: infinite values are welcome, NaN has no place in an order."""
     array = as_floats(name, values)
     check_same_length(name, array, "time", n)
     missing = np.isnan(array)
@@ -61,7 +61,7 @@ def as_row_probability(name: str, values: Any, n: int) -> Vector:
 
 
 def as_curves(name: str, curves: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:
-    """One curve a row, shape (n, m), on m increasing times; a single column may come as shape (n,) with one time."""
+    """One curve per row, shape (n, m), on m increasing times; a single column may come as shape (n,) with one time."""
     points: Vector = as_time(np.atleast_1d(as_numpy("times", times)), name="times").astype(np.float64, copy=False)
     falls = np.diff(points) <= 0
     if falls.any():

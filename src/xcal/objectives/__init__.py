@@ -1,4 +1,4 @@
-"""Training objectives, one value a row; the caller reduces."""
+"""Training objectives, one value per row; the caller reduces."""
 
 from xcal.objectives.crps import survival_crps
 from xcal.objectives.likelihood import nll

@@ -1,4 +1,4 @@
-"""The shape-level checks of the objectives' doors; values are not looked at, so that the objectives compile."""
+"""The shape-level checks of the objectives; values are not looked at, so that the objectives compile."""
 
 import torch
 from torch import Tensor

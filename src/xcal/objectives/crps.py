@@ -7,7 +7,7 @@ from xcal.objectives._rows import check_rows
 
 
 def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as_published: bool = False) -> Tensor:
-    """Survival CRPS (Avati et al. 2018; x-cal, appendix on survival CRPS), one value a row.
+    """Survival CRPS (Avati et al. 2018; x-cal, appendix on survival CRPS), one value per row.
 
     ``int_0^y F(z)^2 dz + event * int_y^inf (1 - F(z))^2 dz``, in the unit of the times: a censored row pays only for
     probability put before its time. Exact for the discrete distributions; for the continuous ones by a fixed

@@ -19,7 +19,7 @@ def nll(
     density: bool = False,
     as_published: bool = False,
 ) -> Tensor:
-    """Negative log-likelihood, one value a row.
+    """Negative log-likelihood, one value per row.
 
     An event contributes its log-density, under a discrete distribution the log-mass of its bin. A censored row
     contributes the log-probability of outliving its time; where a discrete distribution leaves no mass after that

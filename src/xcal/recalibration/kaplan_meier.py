@@ -18,8 +18,8 @@ class KaplanMeierRecalibration:
 
     If a model is calibrated, F at the event times is uniform. G is the Kaplan-Meier estimate of the distribution that
     F has instead, on rows that did not train the model, made of straight lines between a few knots so that a density
-    exists. The map is the same for every row: it changes no order of risks at one level of F, and it mends calibration
-    over all rows, not within subgroups.
+    exists. The map is the same for every row: it changes no order of risks at one level of F, and it corrects
+    calibration over all rows, not within subgroups.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class KaplanMeierRecalibration:
 
     Examples
     --------
-    A model whose hazards are twice too high, mended:
+    A model whose hazards are twice too high, recalibrated:
 
     >>> import numpy as np
     >>> from xcal import d_calibration

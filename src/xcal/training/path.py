@@ -81,7 +81,7 @@ def fit_path(
     lambdas, seeds
         The path: all pairs of them.
     objective
-        One value a row from (distribution, time, event): `nll`, `survival_crps` or your own, written for leading
+        One value per row from (distribution, time, event): `nll`, `survival_crps` or your own, written for leading
         dimensions that count models.
     penalty : SoftBins, optional
         Which soft D-calibration; the default is ours, ``SoftBins("product", censored="soft")`` the paper's.
@@ -97,7 +97,7 @@ def fit_path(
         None for a bar if the standard error is a terminal, True or False, or a function of an `EpochReport`.
     checkpoint
         A folder: every ``config.checkpoint_every`` epochs the state is written there, and a run that finds its own
-        checkpoint there goes on from it.
+        checkpoint there resumes from it.
     target_dcal
         Instead of `lambdas`: find the weight in this run, one model a seed. Lambda starts at 1; after every epoch it
         grows where validation D-calibration is above the target and shrinks where it is below (dual ascent on its
@@ -105,9 +105,9 @@ def fit_path(
         lowest D-calibration if there is none; `PathResult.lambdas` has the weights of these epochs. Finding takes all
         epochs: ``config.patience`` is not used.
     dcal_floor
-        Epochs are chosen by objective + lambda x what D-calibration exceeds this. 0 is the paper's rule; what a perfect
-        model scores on the validation rows (`xcal.d_calibration(...).floor`) keeps a small validation set from choosing
-        epochs by its noise.
+        Epochs are chosen by objective + lambda times the amount by which D-calibration exceeds this. 0 is the paper's
+        rule; what a perfect model scores on the validation rows (`xcal.d_calibration(...).floor`) keeps a small
+        validation set from choosing epochs by its noise.
 
     Returns
     -------

@@ -74,7 +74,7 @@ class PathResult:
     ----------
     lambdas, seeds : ndarray of shape (K,)
     best_epoch : ndarray of shape (K,)
-        Epoch, from 0, with the lowest validation total; -1 for a model that finished none and has its first weights.
+        Epoch, from 0, with the lowest validation total; -1 for a model that finished none and has its initial weights.
     history : History
     mode : {"stacked", "sequential"}
         How the models were trained.
