@@ -152,7 +152,10 @@ def _folder_to_disk(folder: Path) -> None:
     """Bring the new name to the disk too; Windows does that by itself and cannot open a folder."""
     if os.name == "nt":
         return
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # a folder that may be written but not read; the file itself is in place
+        return
     try:
         os.fsync(handle)
     except OSError as error:

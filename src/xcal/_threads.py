@@ -5,6 +5,9 @@ last one is often not running, and an operation of microseconds takes as long as
 turn. Here one thread does an operation, and where there is much to do, threads take whole pieces of it: they meet once
 or twice per piece. What is computed does not depend on which thread did it, or on how many there are.
 
+torch has one setting for threads that use it for the first time: one that begins while `one_thread` holds keeps one
+thread for its operations. Nothing else of torch's setting outlasts the block.
+
 Python runs one thread at a time between operations, so that more than a few of them hinder each other: four threads
 train a path 1.8 times as fast as one, sixteen no faster than two. Where there are more cores, torch's way is taken.
 """

@@ -67,7 +67,8 @@ class SurvivalModel(SurvivalPredictor):
     history_ : History
         Validation objective, D-calibration and total by epoch, ``(epochs, 1)`` each. The total is the objective +
         `xcal_lambda` times the amount by which D-calibration exceeds its noise: the mean of what a perfect model scores
-        on these rows and two standard deviations. Objective and total are in the network's unit of time, the median event time.
+        on these rows and two standard deviations. Objective and total are in the network's unit of time, the median
+        event time.
     edges_ : ndarray or None
         Time edges of a discrete distribution. The last bin lies after the last observed time.
 

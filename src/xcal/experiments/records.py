@@ -178,7 +178,9 @@ class RecordFile:
 
 def _unwritable(path: Path, error: OSError) -> OSError:
     message = f"results: expected a folder that can be written, got {path.parent}: {error.strerror or error}"
-    return type(error)(f"{message} (earlier records are as they were)")
+    told = type(error)(f"{message} (earlier records are as they were)")
+    told.errno = error.errno  # a caller can still tell a full disk from a folder that is read-only
+    return told
 
 
 def _check(content: dict[str, Any]) -> str:
