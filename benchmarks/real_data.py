@@ -54,14 +54,18 @@ def ours_plain(task: Task) -> Curves:
     return partial(model.predict_survival_function, task.new_x)
 
 
-def ours_selected(task: Task) -> Curves:
+def ours_selected(rule: str, task: Task) -> Curves:
     path = SurvivalPath(random_state=task.seed, progress=False)
-    model = path.fit(task.x, Surv(time=task.time, event=task.event)).select()
-    print(f"a path selected lambda {model.xcal_lambda:g}", flush=True)
+    model = path.fit(task.x, Surv(time=task.time, event=task.event)).select(rule=rule)
+    print(f"{rule}: a path selected lambda {model.xcal_lambda:g}", flush=True)
     return partial(model.predict_survival_function, task.new_x)
 
 
-OURS: dict[str, Fit] = {"xcal, lambda 0": ours_plain, "xcal, selected": ours_selected}
+OURS: dict[str, Fit] = {
+    "xcal, lambda 0": ours_plain,
+    "xcal, when_needed": partial(ours_selected, "when_needed"),  # what select() does
+    "xcal, one_std_error": partial(ours_selected, "one_standard_error"),
+}
 METHODS = OURS | PEERS
 
 
