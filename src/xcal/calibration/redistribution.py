@@ -182,6 +182,7 @@ class _Reach:
             spread = self.inverse[k][begins] - self.inverse[k][stop.cell + 1] + stop.left[k] / own[k]
             later = _ratio(rows + (1 - inner) * spread, n * np.full_like(rows, g))
             bounds.append(np.where(begins <= stop.cell, earlier, later))
+        # Two bounds, lower and upper, which mypy cannot count.
         return tuple(np.concatenate([[1.0], np.minimum(bound, 1.0), [0.0]]) for bound in bounds)  # type: ignore[return-value]
 
 

@@ -39,7 +39,7 @@ def read_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
 def _of_one_kind(name: str, labels: npt.NDArray[np.object_]) -> npt.NDArray[Any]:
     """Give an array of objects the type that they share."""
     # A missing value is None, or NaN, the one number that is not equal to itself.
-    missing = np.array([value is None or value != value for value in labels])  # noqa: PLR0124
+    missing = np.array([value is None or value != value for value in labels])  # noqa: PLR0124 - NaN
     if missing.any():
         fail(name, "a label in every row", labels[first_row(missing)], first_row(missing))
     kind = str if isinstance(labels[0], str) else int
