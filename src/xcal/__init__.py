@@ -52,12 +52,14 @@ _PACKAGES = {
     "distributions",
     "estimators",
     "experiments",
+    "interop",
     "metrics",
     "networks",
     "objectives",
     "recalibration",
     "report",
     "training",
+    "validation",
 }
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""Models and curves of other libraries, each behind its own lazy import."""

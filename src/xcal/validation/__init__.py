@@ -1,0 +1,1 @@
+"""Validation of any survival model on new rows: figures with intervals, pictures, a report."""
