@@ -85,7 +85,7 @@ def read_predictions(
             own = np.clip(1 - at_own_time(curves, grid, seen, interpolation), 0.0, 1.0)
             own_event = happened & (seen <= grid[-1])
         if score is None:
-            score = _restricted_mean(curves, grid, interpolation)
+            score = restricted_mean(curves, grid, interpolation)
     if censoring is not None:
         as_censoring(censoring, seen, happened)
     as_count("n_bins", n_bins, at_least=2)
@@ -132,7 +132,7 @@ def _refuse_rising(survival: FloatArray) -> None:
         fail("survival", "curves that do not rise", rise, (row, before + 1))
 
 
-def _restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
+def restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
     """Area under each curve from 0 to the last time of the grid."""
     widths = np.diff(times, prepend=0.0)
     # Weight of every column: a value that is held reaches to the right, a line to both sides. The rest is the curve's
