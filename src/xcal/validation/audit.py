@@ -211,4 +211,3 @@ def _renamed(found: ModelPredictions, name: str) -> ModelPredictions:
     if not isinstance(name, str) or not name:
         fail("name", "a name for the model", repr(name))
     return replace(found, model=name)
-
