@@ -18,23 +18,28 @@ if TYPE_CHECKING:
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
+    from xcal.validation import AuditResult, ModelComparison, audit, compare_models
 
 __version__ = "0.1.0"
 
 # Where each public name lives. A name is imported when it is first asked for: `xcal --help` needs none of them, and
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
+    "AuditResult": "validation",
     "DCalibration": "calibration",
     "DCalibrationResult": "calibration",
     "Evaluation": "metrics",
     "FAMILIES": "distributions",
     "GroupedDCalibration": "calibration",
+    "ModelComparison": "validation",
     "Surv": "data",
     "SurvivalData": "data",
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
     "XCALLoss": "calibration",
+    "audit": "validation",
+    "compare_models": "validation",
     "concordance_index": "metrics",
     "d_calibration": "calibration",
     "evaluate": "metrics",
@@ -64,10 +69,12 @@ _PACKAGES = {
 
 __all__ = [
     "FAMILIES",
+    "AuditResult",
     "DCalibration",
     "DCalibrationResult",
     "Evaluation",
     "GroupedDCalibration",
+    "ModelComparison",
     "Surv",
     "SurvivalData",
     "SurvivalModel",
@@ -75,6 +82,8 @@ __all__ = [
     "TrainingConfig",
     "XCALLoss",
     "__version__",
+    "audit",
+    "compare_models",
     "concordance_index",
     "d_calibration",
     "evaluate",

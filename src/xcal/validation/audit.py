@@ -173,7 +173,7 @@ def _predictions(
     interpolation: Interpolation | None,
     horizons: Any,
 ) -> tuple[ModelPredictions, Vector]:
-    """What is predicted about the rows, and the horizons."""
+    """Read what is predicted about the rows, and choose or check the horizons."""
     time, event = outcome
     survival, cdf, risk = plain
     given = [value for value in (model, *plain) if value is not None]

@@ -22,7 +22,7 @@ Outcome = tuple[FloatArray, BoolArray]
 
 
 def read_outcome(y: Any, *, name: str = "y") -> Outcome:
-    """Times and events from `Surv`, a structured array, a data frame, or a pair (time, event)."""
+    """Read times and events from `Surv`, a structured array, a data frame, or a pair (time, event)."""
     if y is None:
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):

@@ -11,12 +11,12 @@ from xcal.validation.words import listed, time_in_words
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
-    "antolini": "Antolini L, Boracchi P, Biganzoli E. A time-dependent discrimination index for survival data. Stat Med "
-    "2005;24:3927-3944.",
-    "austin": "Austin PC, Harrell FE, van Klaveren D. Graphical calibration curves and the integrated calibration index "
-    "(ICI) for survival models. Stat Med 2020;39:2714-2742.",
-    "crowson": "Crowson CS, Atkinson EJ, Therneau TM. Assessing calibration of prognostic risk scores. Stat Methods Med "
-    "Res 2016;25:1692-1706.",
+    "antolini": "Antolini L, Boracchi P, Biganzoli E. A time-dependent discrimination index for survival data. "
+    "Stat Med 2005;24:3927-3944.",
+    "austin": "Austin PC, Harrell FE, van Klaveren D. Graphical calibration curves and the integrated calibration "
+    "index (ICI) for survival models. Stat Med 2020;39:2714-2742.",
+    "crowson": "Crowson CS, Atkinson EJ, Therneau TM. Assessing calibration of prognostic risk scores. Stat Methods "
+    "Med Res 2016;25:1692-1706.",
     "goldstein": "Goldstein M, Han X, Puli A, Perotte AJ, Ranganath R. X-CAL: explicit calibration for survival "
     "analysis. NeurIPS 2020.",
     "graf": "Graf E, Schmoor C, Sauerbrei W, Schumacher M. Assessment and comparison of prognostic classification "
@@ -35,8 +35,8 @@ REFERENCES = {
     "1996;17:343-346.",
     "uno": "Uno H, Cai T, Pencina MJ, D'Agostino RB, Wei LJ. On the C-statistics for evaluating overall adequacy of "
     "risk prediction procedures with censored survival data. Stat Med 2011;30:1105-1117.",
-    "uno2007": "Uno H, Cai T, Tian L, Wei LJ. Evaluating prediction rules for t-year survivors with censored regression "
-    "models. J Am Stat Assoc 2007;102:527-537.",
+    "uno2007": "Uno H, Cai T, Tian L, Wei LJ. Evaluating prediction rules for t-year survivors with censored "
+    "regression models. J Am Stat Assoc 2007;102:527-537.",
     "vickers": "Vickers AJ, Cronin AM, Elkin EB, Gonen M. Extensions to decision curve analysis, a novel method for "
     "evaluating diagnostic tests, prediction models and molecular markers. BMC Med Inform Decis Mak 2008;8:53.",
 }
@@ -82,8 +82,8 @@ def _rows(sample: Sample, data: DataSummary, unit: str, cite: _Cited) -> Iterato
     source = "" if found.library == "none" else f" ({found.library})"
     events = "1 event" if data.n_events == 1 else f"{data.n_events:,} events"
     yield (
-        f"The predictions of {found.model}{source} were validated on {data.n:,} rows with {events}, following published "
-        f"guidance{cite('mclernon')}, with xcal {__version__}."
+        f"The predictions of {found.model}{source} were validated on {data.n:,} rows with {events}, following "
+        f"published guidance{cite('mclernon')}, with xcal {__version__}."
     )
     if np.isfinite(data.median_follow_up):
         follow_up = time_in_words(data.median_follow_up, unit)
@@ -116,8 +116,8 @@ def _calibration(names: set[str], measured: Measurements, cite: _Cited) -> Itera
         )
     if "ici" in names:
         yield (
-            "Smooth calibration curves relate observed to predicted risk by a flexible hazard regression, summarised by "
-            f"the integrated calibration index (ICI), E50, E90 and Emax{cite('austin')}."
+            "Smooth calibration curves relate observed to predicted risk by a flexible hazard regression, summarised "
+            f"by the integrated calibration index (ICI), E50, E90 and Emax{cite('austin')}."
         )
     if "d_calibration" in names:
         bins = next((histogram.mass.size for histogram in measured.pit), None)
@@ -126,11 +126,11 @@ def _calibration(names: set[str], measured: Measurements, cite: _Cited) -> Itera
         also = f", and also by redistribution ({listed(methods)})" if methods else ""
         yield (
             f"D-calibration{cite('haider')} is the sum of squared differences between the observed and the expected "
-            f"share of predicted probabilities{of}{cite('goldstein')}, censored rows being spread evenly over what lies "
-            f"above them{also}; its floor is the mean value of a perfect model in a sample of this size."
+            f"share of predicted probabilities{of}{cite('goldstein')}, censored rows being spread evenly over what "
+            f"lies above them{also}; its floor is the mean value of a perfect model in a sample of this size."
         )
     if "d_calibration_p" in names:
-        yield f"It was tested with a test that allows for censoring{cite('akritas')}, or by simulation where rows were few."
+        yield f"Its test allows for censoring{cite('akritas')}; where rows were few, its p-value is simulated."
     if "km_calibration" in names:
         yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
 
@@ -139,7 +139,8 @@ def _overall(names: set[str], measured: Measurements, cite: _Cited) -> Iterator[
     parts = {
         "brier": lambda: f"the Brier score{cite('graf')}",
         "ipa": lambda: (
-            f"the index of prediction accuracy (IPA, one less the ratio to the Brier score of the Kaplan-Meier curve){cite('kattan')}"
+            "the index of prediction accuracy (IPA, one less the ratio to the Brier score of the Kaplan-Meier curve)"
+            f"{cite('kattan')}"
         ),
         "ibs": lambda: f"the integrated Brier score{cite('graf')}",
         "nll": lambda: "the negative log-likelihood",
@@ -165,8 +166,8 @@ def _intervals(level: float, n_bootstrap: int, names: set[str]) -> Iterator[str]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
         yield (
-            f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of the rows without refitting the "
-            f"model{by_formula}."
+            f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of the rows without refitting "
+            f"the model{by_formula}."
         )
     elif analytic:
         yield f"Intervals ({100 * level:g} %) are analytic, for {listed(analytic)} only."

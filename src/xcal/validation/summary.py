@@ -89,8 +89,8 @@ def _of_discrete_times(time: FloatArray, event: BoolArray, distinct: FloatArray)
     events = np.unique(time[event]).size
     if events < DISCRETE_SHARE * np.count_nonzero(event):
         effect = (
-            "D-calibration, its p-value and the P-P curve take F at the end of an interval as exact and can call a true "
-            "model wrong; concordance counts tied rows. Figures at horizons that lie on these times are not affected."
+            "D-calibration, its p-value and the P-P curve take F at the end of an interval as exact and can call a "
+            "true model wrong; concordance counts tied rows. Figures at horizons on these times are not affected."
         )
         yield Concern(f"Discrete times: {distinct.size:,} different ones in {time.size:,} rows", effect, True)
 

@@ -186,7 +186,7 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
 
 
 def _where(whole: list[Finding], in_groups: list[Finding]) -> Iterator[str]:
-    """What is wrong, what is off, what is unsure and what is right, in this order."""
+    """Say what is wrong, what is off, what is unsure and what is right, in this order."""
     titles: dict[State, str] = {
         "wrong": "Wrong",
         "off": "Somewhat off",
