@@ -69,4 +69,4 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
 
 def _shares(p: Vector, rows: BoolArray, edges: Vector) -> Vector:
     counts = np.histogram(p[rows], edges)[0].astype(np.float64)
-    return counts / max(1.0, counts.sum())
+    return np.asarray(counts / max(1.0, float(counts.sum())))
