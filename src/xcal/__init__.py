@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
-    from xcal.validation import AuditResult, ModelComparison, audit, compare_models
+    from xcal.validation.audit import audit
+    from xcal.validation.comparison import ModelComparison, compare_models
+    from xcal.validation.result import AuditResult
 
 __version__ = "0.1.0"
 

@@ -24,9 +24,7 @@ Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probab
 Group = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
 Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
 Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; by default along straight lines.")]
-Training = Annotated[
-    Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")
-]
+Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
 Out = Annotated[Path | None, typer.Option(help="Write the report, one HTML page, to this file.")]
 AsJson = Annotated[Path | None, typer.Option("--json", help="Write every number and curve to this file as JSON.")]
 Name = Annotated[str | None, typer.Option(help="Name of the model in the report.")]

@@ -110,7 +110,7 @@ class TableFile:
                 fail(f"--event-value, {self.path}", f"a value of column {name!r}: {_listed(text)}", repr(value))
             return np.asarray(column.map(_cell) == wanted, dtype=np.bool_)
         if column.dtype.kind == "b":
-            return column.to_numpy(dtype=np.bool_)
+            return np.asarray(column, dtype=np.bool_)
         if not {*text} <= {"0", "1"}:
             self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_listed(text)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)

@@ -63,11 +63,9 @@ _OVERALL = {
     "uno": "Uno's concordance",
     "antolini": "Antolini's concordance",
     "cox_slope": "calibration slope",
-    "cox_intercept": "calibration intercept",
     "d_calibration": "D-calibration",
     "d_calibration_floor": "  of a perfect model",
     "d_calibration_p": "  p-value",
-    "km_calibration": "km-calibration",
     "ibs": "integrated Brier score",
     "nll": "negative log-likelihood",
 }
@@ -87,8 +85,8 @@ def to_text(result: AuditResult) -> str:
     source = "" if result.library == "none" else f" ({result.library})"
     data = result.data
     lines = [f"Audit of {result.model}{source}: {data.n:,} rows, {data.n_events:,} events", ""]
-    lines += _wrapped(result.verdict.headline.upper() if not result.verdict.level else result.verdict.headline)
-    for sentence in result.verdict.sentences[:4]:
+    lines += _wrapped(result.verdict.headline)
+    for sentence in result.verdict.sentences[:3]:
         lines += _wrapped(sentence, "- ")
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
     overall = [(label, whole[name, None]) for name, label in _OVERALL.items() if (name, None) in whole]
@@ -101,10 +99,10 @@ def to_text(result: AuditResult) -> str:
     return "\n".join(lines)
 
 
-def _wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
+def _wrapped(text: str, bullet: str = "", most: int = 2) -> list[str]:
     wrapped = textwrap.wrap(text, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet))
     if len(wrapped) > most:
-        wrapped = [*wrapped[: most - 1], textwrap.shorten(wrapped[most - 1], _WIDTH - 5) + " ..."]
+        wrapped = [*wrapped[: most - 1], wrapped[most - 1][: _WIDTH - 4].rsplit(" ", 1)[0] + " ..."]
     return wrapped
 
 

@@ -122,12 +122,13 @@ def _calibration(names: set[str], measured: Measurements, cite: _Cited) -> Itera
     if "d_calibration" in names:
         bins = next((histogram.mass.size for histogram in measured.pit), None)
         of = "" if bins is None else f" in {bins} bins"
-        methods = [name for name in ("km", "ipcw") if f"d_calibration_{name}" in names]
-        also = f", and also by redistribution ({listed(methods)})" if methods else ""
+        others = {"km": "redistributed as by Kaplan-Meier", "ipcw": "replaced by weights of inverse probability"}
+        also = [words for name, words in others.items() if f"d_calibration_{name}" in names]
+        versions = f" (in other versions {listed(also)})" if also else ""
         yield (
             f"D-calibration{cite('haider')} is the sum of squared differences between the observed and the expected "
             f"share of predicted probabilities{of}{cite('goldstein')}, censored rows being spread evenly over what "
-            f"lies above them{also}; its floor is the mean value of a perfect model in a sample of this size."
+            f"lies above them{versions}; its floor is the mean value of a perfect model in a sample of this size."
         )
     if "d_calibration_p" in names:
         yield f"Its test allows for censoring{cite('akritas')}; where rows were few, its p-value is simulated."

@@ -42,16 +42,26 @@ class Finding:
     state: State
     words: str
     group: str | None = None
+    corrected: bool = False  # for the number of groups
 
 
 def judge(model: str, measured: Measurements, data: DataSummary, *, level: float, time_unit: str) -> Verdict:
     """Say whether the probabilities can be trusted."""
     findings = list(judged(measured, level=level, time_unit=time_unit))
     whole = [finding for finding in findings if finding.group is None]
-    in_groups = [finding for finding in findings if finding.group is not None and finding.state in ("wrong", "off")]
+    in_groups = [finding for finding in findings if finding.group is not None and _counts_in_group(finding)]
     kind = _level(whole, in_groups, data)
     sentences = [*_where(whole, in_groups), *_order(measured, level), _how_sure(data, whole), *_worries(data)]
     return Verdict(_headline(model, kind, whole, in_groups, data), kind, tuple(sentences))
+
+
+def _counts_in_group(finding: Finding) -> bool:
+    """Whether a finding within a group is more than what chance brings when many groups are looked at.
+
+    Of many intervals some miss the ideal by chance; few lie outside of the good range as a whole. The p-values of
+    D-calibration are corrected for the number of groups.
+    """
+    return finding.state == "wrong" or (finding.state == "off" and finding.corrected)
 
 
 def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
@@ -72,7 +82,7 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
 
 
 def interval_state(value: AuditValue, ideal: float, good: tuple[float, float]) -> State:
-    """Judge an interval; without one, the value alone says "off" or "unsure" and never more.
+    """Judge an interval; without one nothing is certain.
 
     Examples
     --------
@@ -83,7 +93,7 @@ def interval_state(value: AuditValue, ideal: float, good: tuple[float, float]) -
     """
     low, high = good
     if not (math.isfinite(value.lower) and math.isfinite(value.upper)):
-        return "unsure" if low <= value.value <= high else "off"
+        return "unsure"
     if value.upper < low or value.lower > high:
         return "wrong"
     if low <= value.lower and value.upper <= high:
@@ -119,9 +129,8 @@ def _ici_words(value: AuditValue, level: float, when: str) -> str:
 
 def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements) -> Finding | None:
     """Judge D-calibration by its test, and by how much of it noise does not explain."""
-    tested = values.get(("d_calibration_p_corrected", None, value.group)) or values.get(
-        ("d_calibration_p", None, value.group)
-    )
+    corrected = values.get(("d_calibration_p_corrected", None, value.group))
+    tested = values.get(("d_calibration_p", None, value.group)) if corrected is None else corrected
     floor = values.get(("d_calibration_floor", None, value.group))
     if tested is None or floor is None or not math.isfinite(tested.value):
         return None
@@ -131,7 +140,7 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     if tested.value >= TEST_LEVEL:
         return Finding("right" if error <= GOOD_BIN_ERROR else "unsure", words, value.group)
     words += f": over all times the predicted probabilities are off by {error:.0%} of a bin on average"
-    return Finding("wrong" if error > GOOD_BIN_ERROR else "off", words, value.group)
+    return Finding("wrong" if error > GOOD_BIN_ERROR else "off", words, value.group, corrected is not None)
 
 
 def bin_error(value: float, floor: float, n_bins: int) -> float:
