@@ -1,5 +1,6 @@
 """A Cox model with few covariates, behind the integrated calibration index and the Cox calibration slope."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ from xcal._ordering import is_event_key, sortable_time, stable_sort, starts_run
 from xcal.metrics.inputs import Vector
 
 Matrix = npt.NDArray[np.float64]
+# Log partial likelihood, its gradient, its negated Hessian, and each death's risk-set total.
+Likelihood = tuple[float, Vector, Matrix, Vector]
 
 _MAX_STEPS = 50
 _MAX_HALVINGS = 30
@@ -87,8 +90,17 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
     """
     keys, order = stable_sort(sortable_time(time, event))
     sets = _risk_sets(x[order], time[order], is_event_key(keys))
-    beta = np.zeros(x.shape[1])
-    value, gradient, information, denominators = _partial_likelihood(sets, beta)
+    beta, (_, _, information, denominators), converged = newton(
+        lambda beta: _partial_likelihood(sets, beta), np.zeros(x.shape[1])
+    )
+    early = time[order][sets.first] <= at
+    baseline = float(np.sum(1.0 / denominators[early]))
+    return CoxFit(beta, baseline, converged, information)
+
+
+def newton(likelihood: Callable[[Vector], Likelihood], beta: Vector) -> tuple[Vector, Likelihood, bool]:
+    """Maximise a log partial likelihood by Newton's method with step halving: where, what it is there, and whether."""
+    value, gradient, information, denominators = likelihood(beta)
     converged = False
     for _ in range(_MAX_STEPS):
         try:
@@ -98,7 +110,7 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
         if not np.isfinite(step).all():
             break
         for halving in range(_MAX_HALVINGS):
-            trial = _partial_likelihood(sets, beta + step / 2**halving)
+            trial = likelihood(beta + step / 2**halving)
             # Beside the maximum the last digits of the likelihood are noise; a step that gains nothing is as good.
             if trial[0] >= value - _DECREMENT:
                 break
@@ -109,9 +121,7 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
         value, gradient, information, denominators = trial
         if converged:
             break
-    early = time[order][sets.first] <= at
-    baseline = float(np.sum(1.0 / denominators[early]))
-    return CoxFit(beta, baseline, converged, information)
+    return beta, (value, gradient, information, denominators), converged
 
 
 def offset_hazard(offset: Vector, time: FloatArray, event: BoolArray, at: float) -> tuple[float, float]:
@@ -138,7 +148,7 @@ def _risk_sets(x: Matrix, time: FloatArray, death: BoolArray) -> _RiskSets:
     return _RiskSets(x, death, starts[has_death][of_time], share, of_time)
 
 
-def _partial_likelihood(sets: _RiskSets, beta: Vector) -> tuple[float, Vector, Matrix, Vector]:
+def _partial_likelihood(sets: _RiskSets, beta: Vector) -> Likelihood:
     """Log partial likelihood, its gradient, its negated Hessian, and each death's risk-set total."""
     eta = sets.x @ beta
     with np.errstate(over="ignore", invalid="ignore"):  # a wild trial step gives NaN and is halved
