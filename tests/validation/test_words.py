@@ -61,6 +61,12 @@ def test_an_interval_is_judged(lower, upper, state):
     assert interval_state(value("oe", 1.0, lower, upper), 1.0, (0.8, 1.25)) == state
 
 
+def test_an_average_error_is_never_zero():
+    assert interval_state(value("ici", 0.03, 0.01, 0.06), None, (0.0, 0.05)) == "unsure"
+    assert interval_state(value("ici", 0.06, 0.04, 0.08), None, (0.0, 0.05)) == "off"
+    assert interval_state(value("ici", 0.03, 0.01, 0.05), None, (0.0, 0.05)) == "right"
+
+
 def test_good_values_on_enough_events_are_trusted():
     found = verdict(*GOOD)
     assert found.level == "trust"
@@ -97,11 +103,12 @@ def test_what_is_wrong_is_said_at_any_number_of_events(bad, words):
 def test_d_calibration_needs_a_test_and_a_size_that_matters():
     others = GOOD[:3]
     assert verdict(*others, *calibrated(p=1e-6, dcal=0.005)).level == "distrust"
-    # A large sample shows an error that does not matter: 2e-5 over the floor is 1 % of a bin.
-    slight = verdict(*others, *calibrated(p=1e-6, dcal=2.2e-4))
-    assert slight.level == "caution"
-    assert "off by 1% of a bin" in " ".join(slight.sentences)
-    assert verdict(*others, *calibrated(p=0.3, dcal=2.2e-4)).level == "trust"
+    assert verdict(*others, *calibrated(p=0.03, dcal=0.005)).level == "caution"
+    assert verdict(*others, *calibrated(p=0.3, dcal=0.005)).level == "caution"
+    # A large sample shows an error that does not matter: 1e-5 over the floor is sqrt(1e-5 x 10) = 1 % of a bin.
+    slight = verdict(*others, *calibrated(p=1e-6, dcal=2.1e-4))
+    assert slight.level == "trust"
+    assert "off by 1.0 % of a bin" in " ".join(slight.sentences)
 
 
 def test_wide_intervals_and_concerns_ask_for_caution():

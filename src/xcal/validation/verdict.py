@@ -4,10 +4,12 @@ Each figure is judged by its interval against a range of values that are good en
 
 - "right": the whole interval lies in the range;
 - "wrong": no part of it does;
-- "off": it holds values in and out of the range, and not the value of a perfect model;
-- "unsure": it holds the value of a perfect model, and values out of the range.
+- "off": it holds values in and out of the range, and not the value of a perfect model (for an average error, which is
+  never 0 in a sample: the error itself is out of the range);
+- "unsure": anything else.
 
-D-calibration has a test in place of an interval. Few events make wide intervals, so that nothing is "right" by them;
+D-calibration has a size and a test in place of an interval: an error that does not matter is "right" however clearly a
+large sample shows it, and one that matters is "wrong" or "off" if the test shows it, else "unsure". Few events make wide intervals, so that nothing is "right" by them;
 and below a number of events the answer is never "trust", whatever the intervals say.
 """
 
@@ -25,10 +27,11 @@ from xcal.validation.words import interval_in_words, listed, percent, time_in_wo
 GOOD_RATIO = (0.8, 1.25)
 GOOD_SLOPE = (0.8, 1.25)
 GOOD_ICI = 0.05
-# D-calibration: level of its test, and how far the bins may be off on average (root mean square, as a share of what a
-# bin should hold) before it matters, after what noise adds is taken away.
-TEST_LEVEL = 0.05
+# D-calibration: how far the bins may be off on average (root mean square, as a share of what a bin should hold, after
+# what noise adds is taken away) before it matters, and the levels of its test from which a larger error is off and
+# wrong. A perfect model is called wrong in at most one of a hundred samples.
 GOOD_BIN_ERROR = 0.10
+OFF_LEVEL, WRONG_LEVEL = 0.05, 0.01
 # Bins of D-calibration where the histogram is not at hand.
 BINS = 10
 
@@ -74,15 +77,15 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
         elif metric == "cox_slope" and math.isfinite(value.value):
             yield Finding(interval_state(value, 1.0, GOOD_SLOPE), _slope_words(value, level, when), group)
         elif metric == "ici":
-            yield Finding(interval_state(value, 0.0, (0.0, GOOD_ICI)), _ici_words(value, level, when), group)
+            yield Finding(interval_state(value, None, (0.0, GOOD_ICI)), _ici_words(value, level, when), group)
         elif metric == "d_calibration":
             finding = _of_d_calibration(value, values, measured)
             if finding is not None:
                 yield finding
 
 
-def interval_state(value: AuditValue, ideal: float, good: tuple[float, float]) -> State:
-    """Judge an interval; without one nothing is certain.
+def interval_state(value: AuditValue, ideal: float | None, good: tuple[float, float]) -> State:
+    """Judge an interval; without one nothing is certain. `ideal` is None for an error, which is never 0 in a sample.
 
     Examples
     --------
@@ -98,7 +101,8 @@ def interval_state(value: AuditValue, ideal: float, good: tuple[float, float]) -
         return "wrong"
     if low <= value.lower and value.upper <= high:
         return "right"
-    return "unsure" if value.lower <= ideal <= value.upper else "off"
+    close = low <= value.value <= high if ideal is None else value.lower <= ideal <= value.upper
+    return "unsure" if close else "off"
 
 
 _Values = dict[tuple[str, float | None, str | None], AuditValue]
@@ -109,7 +113,7 @@ def _of_ratio(value: AuditValue, values: _Values, when: str, level: float) -> Fi
     ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
     words = ratio
     if predicted is not None and observed is not None:
-        words = f"{percent(predicted.value)} of events predicted and {percent(observed.value)} observed{when} ({ratio})"
+        words = f"a risk of {percent(predicted.value)} predicted and {percent(observed.value)} observed{when} ({ratio})"
     state = interval_state(value, 1.0, GOOD_RATIO)
     if state in ("wrong", "off"):
         words += ": the risk is " + ("underestimated" if value.value > 1 else "overestimated")
@@ -137,10 +141,12 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     error = bin_error(value.value, floor.value, _bins(measured))
     p = f"p = {tested.value:.2g}" if tested.value >= 1e-4 else "p < 0.0001"
     words = f"D-calibration {value.value:.2g}, where a perfect model scores {floor.value:.2g} on average ({p})"
-    if tested.value >= TEST_LEVEL:
-        return Finding("right" if error <= GOOD_BIN_ERROR else "unsure", words, value.group)
-    words += f": over all times the predicted probabilities are off by {error:.0%} of a bin on average"
-    return Finding("wrong" if error > GOOD_BIN_ERROR else "off", words, value.group, corrected is not None)
+    if tested.value < OFF_LEVEL:
+        words += f": over all times the probabilities are off by {percent(error)} of a bin on average"
+    if error <= GOOD_BIN_ERROR:
+        return Finding("right", words, value.group)
+    state: State = "unsure" if tested.value >= OFF_LEVEL else "wrong" if tested.value < WRONG_LEVEL else "off"
+    return Finding(state, words, value.group, corrected is not None)
 
 
 def bin_error(value: float, floor: float, n_bins: int) -> float:
