@@ -9,8 +9,10 @@ Each figure is judged by its interval against a range of values that are good en
 - "unsure": anything else.
 
 D-calibration has a size and a test in place of an interval: an error that does not matter is "right" however clearly a
-large sample shows it, and one that matters is "wrong" or "off" if the test shows it, else "unsure". Few events make wide intervals, so that nothing is "right" by them;
-and below a number of events the answer is never "trust", whatever the intervals say.
+large sample shows it, and one that matters is "wrong" or "off" if the test shows it, else "unsure".
+
+Few events make wide intervals, so that nothing is "right" by them; and below a number of events the answer is never
+"trust", whatever the intervals say.
 """
 
 import math
