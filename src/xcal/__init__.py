@@ -55,6 +55,7 @@ _PACKAGES = {
     "metrics",
     "networks",
     "objectives",
+    "published",
     "recalibration",
     "report",
     "training",
