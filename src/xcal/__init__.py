@@ -56,6 +56,7 @@ _PACKAGES = {
     "metrics",
     "networks",
     "objectives",
+    "published",
     "recalibration",
     "report",
     "training",

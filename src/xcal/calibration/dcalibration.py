@@ -1,7 +1,7 @@
 """D-calibration of a model, measured: one number, its noise floor and a p-value."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, get_args, overload
 
@@ -102,7 +102,7 @@ def d_calibration(
         count the inverse of the probability of being uncensored; needs `time` or `censoring_survival`.
     p_value : {"akritas", "simulated", "pearson"} or None
         Which test. "akritas" and "simulated" hold their size under censoring. "pearson" does not; it is for comparison
-        with published figures and needs ``method="uniform"``. "simulated" is for "uniform" and "km". "akritas" compares
+        with published values and needs ``method="uniform"``. "simulated" is for "uniform" and "km". "akritas" compares
         observed with expected events, so its p-value is the same for every method.
     time : array-like of shape (n,), optional
         Observed times, for "ipcw" with a Kaplan-Meier curve of the censoring. Other methods do not use it.
@@ -151,14 +151,26 @@ def d_calibration(
         warnings.warn(caution, stacklevel=2)
     if labels is None:
         return whole
+    return GroupedDCalibration(whole, _by_group(measure, labels, u, happened, t, g))
+
+
+def _by_group(
+    measure: Callable[..., DCalibrationResult],
+    labels: Array,
+    u: Array,
+    event: npt.NDArray[np.bool_],
+    time: Array | None,
+    censoring_survival: Array | None,
+) -> dict[Any, DCalibrationResult]:
+    """One result for each label, in the order of the labels."""
     results = {}
     for label in np.unique(labels):
         own = labels == label
-        if g is not None and not happened[own].any():
+        if censoring_survival is not None and not event[own].any():
             fail("groups", "an event in every group, as method='ipcw' uses events only", f"none in group {label}")
-        part = measure(u[own], happened[own], None if t is None else t[own], None if g is None else g[own])
-        results[label.item() if labels.dtype.kind in "biufU" else label] = part
-    return GroupedDCalibration(whole, results)
+        t, g = (None if values is None else values[own] for values in (time, censoring_survival))
+        results[label.item() if labels.dtype.kind in "biufU" else label] = measure(u[own], event[own], t, g)
+    return results
 
 
 def _as_labels(groups: Any, n: int) -> Array:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal.objectives.joint import DECLARATION
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, PurePath)
 _BUILT_IN = (
@@ -123,9 +124,10 @@ class _Settings:
         enclosed = [_cell(cell) for cell in value.__closure__ or ()]
         names = sorted(_names(value.__code__) & value.__globals__.keys())
         looked_up = {name: value.__globals__[name] for name in names}
-        return ", ".join(
-            [place, *map(self.of, (value.__code__, value.__defaults__, value.__kwdefaults__, enclosed, looked_up))]
-        )
+        pieces = [value.__code__, value.__defaults__, value.__kwdefaults__, enclosed, looked_up]
+        if DECLARATION in vars(value):  # an objective's other function, which training calls
+            pieces.append(vars(value)[DECLARATION])
+        return ", ".join([place, *map(self.of, pieces)])
 
     def _code(self, code: types.CodeType) -> str:
         return ", ".join([digest(code.co_code), *map(self.of, (code.co_consts, code.co_names, code.co_varnames))])

@@ -16,6 +16,7 @@ from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
 from xcal.objectives import nll
+from xcal.objectives.joint import Objective
 from xcal.training.arguments import (
     check_alike,
     check_kinds,
@@ -31,7 +32,7 @@ from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.group import Group
 from xcal.training.loop import train_stack
 from xcal.training.plan import Plan, planned
-from xcal.training.problem import Objective, Problem
+from xcal.training.problem import Problem
 from xcal.training.progress import Progress, Reporter
 from xcal.training.result import Failure, Floats, History, PathResult
 from xcal.training.rows import prepared
