@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xcal.calibration import (
+        ConditionalCalibrationResult,
         DCalibration,
         DCalibrationResult,
         GroupedDCalibration,
         XCALLoss,
+        conditional_calibration,
         d_calibration,
         xcal_penalty,
     )
@@ -24,6 +26,7 @@ __version__ = "0.1.0"
 # Where each public name lives. A name is imported when it is first asked for: `xcal --help` needs none of them, and
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
+    "ConditionalCalibrationResult": "calibration",
     "DCalibration": "calibration",
     "DCalibrationResult": "calibration",
     "Evaluation": "metrics",
@@ -36,6 +39,7 @@ _HOME = {
     "TrainingConfig": "training",
     "XCALLoss": "calibration",
     "concordance_index": "metrics",
+    "conditional_calibration": "calibration",
     "d_calibration": "calibration",
     "evaluate": "metrics",
     "family": "distributions",
@@ -65,6 +69,7 @@ _PACKAGES = {
 
 __all__ = [
     "FAMILIES",
+    "ConditionalCalibrationResult",
     "DCalibration",
     "DCalibrationResult",
     "Evaluation",
@@ -77,6 +82,7 @@ __all__ = [
     "XCALLoss",
     "__version__",
     "concordance_index",
+    "conditional_calibration",
     "d_calibration",
     "evaluate",
     "family",
