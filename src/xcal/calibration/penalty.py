@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, threshold
 
-from xcal._shortcuts import apply, kernels_usable
+from xcal._torch_private import apply, in_transform, kernels_usable
 from xcal.calibration import fused
 from xcal.calibration.membership import one_over_rest
 from xcal.calibration.softbins import SoftBins
@@ -154,7 +154,7 @@ def _is_small_default(u: Tensor, labels: Tensor | None, edges: Tensor, spec: Sof
     """Whether it is the default penalty on a batch that fits the cache, outside compilation and function transforms."""
     if labels is not None or not spec.cumulative or spec.estimator != "bound" or u.is_cuda:
         return False
-    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(u):
+    if torch.compiler.is_compiling() or in_transform(u):
         return False
     return u.numel() * edges.shape[0] <= _BLOCK["cpu"]
 
@@ -249,7 +249,7 @@ def _gradient_wanted(u: Tensor) -> bool:
     """Whether a backward pass may follow; a function transform or a compiler does not say."""
     if not torch.is_grad_enabled():
         return False
-    return u.requires_grad or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(u)
+    return u.requires_grad or torch.compiler.is_compiling() or in_transform(u)
 
 
 def _pick(per_group: Tensor, labels: Tensor | None) -> Tensor:

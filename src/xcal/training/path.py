@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch.nn.modules.conv import _ConvNd
 
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
+from xcal.networks._layers import has_convolutions
 from xcal.objectives import nll
 from xcal.objectives.joint import Objective
 from xcal.training.arguments import (
@@ -229,7 +229,7 @@ def _result(
 def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: SurvivalData) -> Literal["stacked", "sequential"]:
     if mode != "auto":
         return mode
-    if n_models == 1 or any(isinstance(module, _ConvNd) for module in probe.template.modules()):
+    if n_models == 1 or has_convolutions(probe.template):
         return "sequential"
     try:
         with torch.no_grad():
