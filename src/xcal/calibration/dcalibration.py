@@ -1,7 +1,7 @@
 """D-calibration of a model, measured: one number, its noise floor and a p-value."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args, overload
 
@@ -18,7 +18,6 @@ from xcal._checks import (
     check_same_length,
     fail,
     first_row,
-    refuse_masked,
 )
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.censored import rest, share_of_bin
@@ -32,6 +31,7 @@ from xcal.calibration.histogram import (
     redistributed,
     weighted,
 )
+from xcal.calibration.labels import as_labels
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration, Method, PValue
 from xcal.calibration.significance import Test, akritas, pearson, simulated
 
@@ -140,7 +140,7 @@ def d_calibration(
     g = None
     if censoring_survival is not None:
         g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
-    labels = None if groups is None else _as_labels(groups, u.size)
+    labels = None if groups is None else as_labels("groups", groups, u.size)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(u, happened, t, g)
     if g is not None and t is None:
@@ -171,40 +171,6 @@ def _by_group(
         t, g = (None if values is None else values[own] for values in (time, censoring_survival))
         results[label.item() if labels.dtype.kind in "biufU" else label] = measure(u[own], event[own], t, g)
     return results
-
-
-def _as_labels(groups: Any, n: int) -> Array:
-    """One label per row: numbers, strings or dates, none missing."""
-    refuse_masked("groups", groups)
-    labels: Any = groups.detach().cpu().numpy() if hasattr(groups, "detach") else groups
-    one_each = "a one-dimensional array, one label per row"
-    if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
-        # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
-            fail("groups", one_each, repr(labels))
-        listed = list(labels)
-        missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
-        if missing.any():
-            row = first_row(missing)
-            fail("groups", "a label for every row", listed[row], row)
-        if len({type(label) for label in listed}) > 1:
-            fail("groups", "labels of one type", f"{type(listed[0]).__name__} and others")
-        try:
-            labels = np.asarray(labels)
-        except ValueError:
-            fail("groups", one_each, "rows of different lengths")
-    if labels.ndim != 1:
-        fail("groups", one_each, f"shape {labels.shape}")
-    check_same_length("groups", labels, "cdf", n)
-    return np.asarray(labels)
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT and pandas' NA: what is not equal to itself, or cannot say."""
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124 - that is the definition of NaN
-    except (TypeError, ValueError):
-        return True
 
 
 def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_survival: bool) -> None:
