@@ -6,7 +6,7 @@ DuckDB cleans and sorts them, on disk where memory does not suffice.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from xcal.datasets.mimic3.cleaning import MISSING_TEXTS, cleaned
 from xcal.datasets.mimic3.database import batches, plain_errors, quoted
 from xcal.datasets.mimic3.parquet_files import SPLITS, block_path, write_parquet
 from xcal.datasets.mimic3.raw_files import EVENT_TABLES, RawFile
+from xcal.datasets.mimic3.reporting import Report
 from xcal.datasets.mimic3.typed_rows import bad_cell, typed_batches
 from xcal.datasets.mimic3.variables import items, variables
 
@@ -46,7 +47,7 @@ def write_events(
     stays: dict[str, npt.NDArray[Any]],
     folder: Path,
     work: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
 ) -> dict[str, int]:
     """Write the blocks of cleaned events into `folder`; returns counts, those of the raw tables added up."""
     counts = dict.fromkeys(_COUNTED, 0)
@@ -68,7 +69,7 @@ def _stage(
     file: RawFile,
     stays: dict[str, npt.NDArray[Any]],
     work: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
 ) -> dict[str, int]:
     """Read one raw table and keep the rows that are used; nothing to do if a former run has done it."""
     parquet: Any = import_module("pyarrow.parquet")
@@ -174,7 +175,7 @@ def _write_sorted(
     staged: str,
     stays: dict[str, npt.NDArray[Any]],
     folder: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
 ) -> dict[str, int]:
     """Clean the staged rows, sort them by block and write one file per block."""
     pa: Any = import_module("pyarrow")

@@ -4,7 +4,6 @@ An instance sees what was measured until its hour, and its target is the time th
 stay that ends with death is censored at death; hours after the death are no instances then.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal.datasets.mimic3.parquet_files import SPLITS, block_path, blocks_of, read_columns, write_parquet
+from xcal.datasets.mimic3.reporting import Report
 from xcal.datasets.mimic3.timeseries import SLACK
 
 _SHORTEST = 4.0  # hours; instances are later than that
@@ -21,7 +21,7 @@ def write_instances(
     stays: dict[str, npt.NDArray[Any]],
     timeseries: Path,
     folder: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
     *,
     death: str,
     seed: int,
