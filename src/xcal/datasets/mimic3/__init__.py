@@ -5,6 +5,7 @@ module for the steps and for what is written, and the page "MIMIC-III" of the do
 """
 
 from xcal.datasets.mimic3.benchmark_csv import write_benchmark_csv
+from xcal.datasets.mimic3.generator import generate
 from xcal.datasets.mimic3.manifest import read_manifest
 from xcal.datasets.mimic3.preparation import Prepared, prepare
 from xcal.datasets.mimic3.variables import discretised_names, feature_names, variables
@@ -13,6 +14,7 @@ __all__ = [
     "Prepared",
     "discretised_names",
     "feature_names",
+    "generate",
     "prepare",
     "read_manifest",
     "variables",

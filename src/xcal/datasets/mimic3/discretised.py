@@ -45,7 +45,7 @@ def discretise(
     measurements: Measurements,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Stay (from 0), hour and 76 values of every hour, from a stay's first hour to that of its last measurement."""
-    # A value on the full hour belongs to the hour before it; the very first moment to hour 0. int() rounds towards zero.
+    # A value on the full hour belongs to the hour before it, the very first moment to hour 0: astype rounds to zero.
     hour_of_row = (measurements.hours - SLACK).astype(np.int64)
     last = np.zeros(len(measurements.stay_ids), np.int64)
     np.maximum.at(last, measurements.stay, hour_of_row)

@@ -8,6 +8,7 @@ DuckDB cleans and sorts them, on disk where memory does not suffice.
 import json
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ def _by_place(rows: Iterator[Any]) -> Iterator[tuple[int, Any]]:
     for batch in rows:
         place = batch.column("place").to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), batch.num_rows]
-        for start, stop in zip(starts[:-1], starts[1:], strict=True):
+        for start, stop in pairwise(starts):
             if start == stop:
                 continue
             if waiting and place[start] != current:

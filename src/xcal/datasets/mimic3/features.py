@@ -49,7 +49,7 @@ class _Moments:
         self.count[columns] += count
 
     def scale(self) -> npt.NDArray[np.float64]:
-        """Standard deviation; 1 for a statistic that is constant or never defined, which nothing can standardise."""
+        """Return the standard deviation; 1 for a statistic that is constant or never defined."""
         deviation = np.sqrt(self.squares / np.maximum(self.count, 1.0))
         # Equal float32 numbers add up to squares that are rounding only.
         noise = np.abs(self.mean) * np.finfo(np.float32).eps

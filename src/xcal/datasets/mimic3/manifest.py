@@ -55,7 +55,7 @@ class Manifest:
         return bool(self._content["finished"])
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Counts of every finished step."""
+        """Return the counts of every finished step."""
         return {name: dict(step["counts"]) for name, step in self._content["steps"].items()}
 
     def done(self, step: str) -> bool:
@@ -82,7 +82,7 @@ class Manifest:
         for path in sorted(part.rglob("*")):
             if path.is_file():
                 _bring_to_disk(path)
-                files[f"{step}/{path.relative_to(part).as_posix()}"] = fingerprint(path) | _rows(path)
+                files[f"{step}/{path.relative_to(part).as_posix()}"] = {**fingerprint(path), **_rows(path)}
         os.replace(part, target)
         self._content["steps"][step] = {"counts": counts, "files": files}
         self._write()

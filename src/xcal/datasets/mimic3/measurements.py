@@ -59,8 +59,7 @@ def _measured(variable: str, column: Any) -> Measured:
     members = categories().get(variable, ())
     if variable not in text_variables():
         value = column.drop_null().to_numpy().astype(np.float64)
-        numbers = [member.number for member in members]
-        place = np.searchsorted(numbers, value) if numbers else np.zeros(len(rows), np.intp)
+        place = np.searchsorted([member.number for member in members], value)
         return Measured(rows, value, place, 0)
     coded = column.drop_null().combine_chunks().dictionary_encode()
     texts = coded.dictionary.to_pylist()

@@ -69,14 +69,16 @@ class _Run:
 
     def steps(self) -> dict[str, Callable[[Path], dict[str, int]]]:
         """Return the steps in their order: name, and what fills the folder of that name."""
-        steps = {
+        steps: dict[str, Callable[[Path], dict[str, int]]] = {
             "stays": self._stays,
             "events": self._events,
             "timeseries": self._timeseries,
             "instances": self._instances,
             "features": self._features,
         }
-        return steps | ({"discretised": self._discretised} if self.discretised else {})
+        if self.discretised:
+            steps["discretised"] = self._discretised
+        return steps
 
     def _stays(self, folder: Path) -> dict[str, int]:
         with self._database() as connection:

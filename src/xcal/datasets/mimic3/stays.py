@@ -150,7 +150,8 @@ def read_test_subjects(path: Path) -> dict[int, bool]:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) != 2 or not cells[0].isdigit() or cells[1] not in {"0", "1"}:
             raise ValueError(
-                f"{path.name}: expected a subject id and 0 or 1 (1: test), without a header, got something else at line {number}"
+                f"{path.name}: expected a subject id and 0 or 1 (1: test), without a header, got something else "
+                f"at line {number}"
             )
         listed[int(cells[0])] = cells[1] == "1"
     if not any(listed.values()):
