@@ -1,5 +1,6 @@
 """Texts and units as the raw files of MIMIC-III hold them, quirks included, to draw made-up events from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -83,7 +84,7 @@ _OTHER_CHART = (
 
 
 def _pool(
-    rows: list[tuple[int, str | None, str | None, float]],
+    rows: Sequence[tuple[int, str | None, str | None, float]],
     others: tuple[tuple[int, str | None, str | None], ...],
     share: float,
 ) -> Pool:
@@ -126,7 +127,7 @@ def _texts(variable: str) -> tuple[str | None, ...]:
     }
     rng = np.random.default_rng([17, variables().index(variable)])
     if variable in whole:
-        texts: list[str | None] = [str(number) for number in whole[variable]]
+        texts = [str(number) for number in whole[variable]]
     elif variable in categories() and variable in text_variables():
         texts = [member.text for member in categories()[variable]]
     else:

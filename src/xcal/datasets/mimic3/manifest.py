@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xcal import __version__
 from xcal._checks import fail
 from xcal._files import write_whole
 from xcal.datasets.mimic3.raw_files import fingerprint
@@ -25,7 +24,7 @@ WORK = ".work"
 
 def versions() -> dict[str, str]:
     """Versions of what decides about the bytes that are written."""
-    return {"xcal": __version__} | {name: import_module(name).__version__ for name in ("duckdb", "pyarrow", "numpy")}
+    return {name: import_module(name).__version__ for name in ("xcal", "duckdb", "pyarrow", "numpy")}
 
 
 class Manifest:
