@@ -142,7 +142,7 @@ def _falling_curves(survival: Any, times: Any, n: int) -> tuple[FloatArray, Vect
     return curves, grid
 
 
-def _restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
+def restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
     """Area under each curve from 0 to the last time of the grid."""
     widths = np.diff(times, prepend=0.0)
     # Weight of every column: a value that is held reaches to the right, a line to both sides. The rest is the curve's
