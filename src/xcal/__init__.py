@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
+    from xcal.validation.audit import audit
+    from xcal.validation.comparison import ModelComparison, compare_models
+    from xcal.validation.result import AuditResult
 
 __version__ = "0.1.0"
 
@@ -27,17 +30,21 @@ __version__ = "0.1.0"
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
     "ConditionalCalibrationResult": "calibration",
+    "AuditResult": "validation",
     "DCalibration": "calibration",
     "DCalibrationResult": "calibration",
     "Evaluation": "metrics",
     "FAMILIES": "distributions",
     "GroupedDCalibration": "calibration",
+    "ModelComparison": "validation",
     "Surv": "data",
     "SurvivalData": "data",
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
     "XCALLoss": "calibration",
+    "audit": "validation",
+    "compare_models": "validation",
     "concordance_index": "metrics",
     "conditional_calibration": "calibration",
     "d_calibration": "calibration",
@@ -69,11 +76,13 @@ _PACKAGES = {
 
 __all__ = [
     "FAMILIES",
+    "AuditResult",
     "ConditionalCalibrationResult",
     "DCalibration",
     "DCalibrationResult",
     "Evaluation",
     "GroupedDCalibration",
+    "ModelComparison",
     "Surv",
     "SurvivalData",
     "SurvivalModel",
@@ -81,6 +90,8 @@ __all__ = [
     "TrainingConfig",
     "XCALLoss",
     "__version__",
+    "audit",
+    "compare_models",
     "concordance_index",
     "conditional_calibration",
     "d_calibration",

@@ -3,6 +3,7 @@
 import typer
 
 from xcal import __version__
+from xcal.cli.audit import audit
 from xcal.cli.compare import compare
 from xcal.cli.demo import demo
 from xcal.cli.mimic import mimic
@@ -32,6 +33,9 @@ def _top(
     To see what xcal does, in about a minute:
       xcal demo
 
+    To validate the predictions of any survival model:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
+
     To run a table of the paper again and compare it with the paper:
       xcal reproduce gamma-censored
       xcal compare gamma-censored
@@ -39,6 +43,7 @@ def _top(
 
 
 app.command()(demo)
+app.command()(audit)
 app.command()(reproduce)
 app.command()(compare)
 app.command("results-page")(results_page)

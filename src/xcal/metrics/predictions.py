@@ -106,7 +106,7 @@ def _completed(given: Predictions) -> Predictions:
         own = np.clip(1 - at_own_time(curves, grid, given.time, given.interpolation), 0.0, 1.0)
         given = replace(given, cdf=own, cdf_event=given.event & (given.time <= grid[-1]))
     if given.predicted_time is None:
-        given = replace(given, predicted_time=_restricted_mean(curves, grid, given.interpolation))
+        given = replace(given, predicted_time=restricted_mean(curves, grid, given.interpolation))
     return given
 
 

@@ -1,6 +1,7 @@
 """Numbers and curves of an audit: small frozen results that the table, the pictures and the page all read."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -81,3 +82,5 @@ class Measurements:
     pp: PPCurve | None
     over_time: OverTime
     skipped: tuple[tuple[str, str], ...]  # (metric or group, why it was not computed)
+    # (metric, horizon, group) to its value in every resample, for paired differences between models; not exported.
+    draws: Mapping[tuple[str, float | None, str | None], Vector] = field(default_factory=dict)
