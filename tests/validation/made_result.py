@@ -80,7 +80,11 @@ def values_at(rows, t, group=None, chosen=slice(None)):
         null = seen * (1 - seen)
         known = (rows.time > t) | rows.event
         auc = (risk[known & (rows.time <= t)][:, None] > risk[rows.time > t]).mean()
-        found += [number("brier", score, 0.01, t), number("ipa", 1 - score / null, 0.03, t), number("auc", auc, 0.02, t)]
+        found += [
+            number("brier", score, 0.01, t),
+            number("ipa", 1 - score / null, 0.03, t),
+            number("auc", auc, 0.02, t),
+        ]
         found += [number("one_calibration_p", 0.31 if ici.value < 0.03 else 1e-9, 0.0, t)]
     return found
 
@@ -90,7 +94,10 @@ def values_over_all_times(rows, group=None, chosen=slice(None)):
     cdf, event, time = rows.cdf[chosen], rows.event[chosen], rows.time[chosen]
     for method, name in METHODS:
         one = d_calibration(cdf, event, method=method, time=time)
-        found += [number(name, one.value, 0.3 * one.value, None, group), number(f"{name}_floor", one.floor, 0.0, None, group)]
+        found += [
+            number(name, one.value, 0.3 * one.value, None, group),
+            number(f"{name}_floor", one.floor, 0.0, None, group),
+        ]
         if method == "uniform":
             found.append(number("d_calibration_p", one.p_value, 0.0, None, group))
             if group is not None:
@@ -225,7 +232,9 @@ def measurements(rows, kind):
         calibration=tuple(calibration_curve(rows, t, g, chosen) for t in horizons for g, chosen in names),
         decision=tuple(decision_curve(rows, t) for t in horizons),
         risks=tuple(risk_distribution(rows, t) for t in horizons),
-        pit=tuple(pit_histogram(rows, m, g, chosen) for m, _ in METHODS for g, chosen in names) if kind != "risk" else (),
+        pit=tuple(pit_histogram(rows, m, g, chosen) for m, _ in METHODS for g, chosen in names)
+        if kind != "risk"
+        else (),
         pp=pp_curve(rows) if kind != "risk" else None,
         over_time=over_time(rows, predicts=kind == "full"),
         skipped=tuple(skipped),

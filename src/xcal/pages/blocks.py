@@ -64,11 +64,12 @@ class Callout:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with its name: `shown` is its text, `value` the number itself, `note` what stands beneath it."""
+    """One number with its name: `shown` is its text, `value` the number itself; its interval and a note beneath it."""
 
     label: str
     shown: str
     value: float | None = None
+    interval: str = ""
     note: str = ""
 
 
@@ -123,12 +124,12 @@ class Chart:
     signal: str = ""
 
 
-Cell: TypeAlias = str | tuple[str, float]
+Cell: TypeAlias = str | tuple[str, float] | tuple[str, float, str]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Lines of text and numbers; a cell that is a pair is the text shown and the number itself.
+    """Lines of text and numbers; a cell may be the text of a number, the number itself, and a line beneath.
 
     `numeric` are the columns set to the right. `filterable` offers a field that hides lines without a text.
     """
@@ -200,5 +201,17 @@ class Varying:
 
 
 Block: TypeAlias = (
-    Text | Notes | Callout | Figures | Chart | Table | Copyable | Download | Checklist | Row | Stack | Varying | Selector
+    Text
+    | Notes
+    | Callout
+    | Figures
+    | Chart
+    | Table
+    | Copyable
+    | Download
+    | Checklist
+    | Row
+    | Stack
+    | Varying
+    | Selector
 )

@@ -25,7 +25,6 @@ from xcal.pages.blocks import (
 )
 
 _SIGNS = {"good": "✓", "caution": "!", "bad": "✕", "unknown": "?"}
-_ANSWERS = {"yes": "answered", "in part": "answered in part", "no": "not answered here"}
 
 
 class Markup:
@@ -47,7 +46,7 @@ class Markup:
             Table: self._table,
             Copyable: self._copyable,
             Download: _download,
-            Checklist: _checklist,
+            Checklist: self._checklist,
             Row: self._row,
             Stack: self._stack,
             Varying: self._varying,
@@ -81,9 +80,26 @@ class Markup:
                 f'<input type="search" id="{label}-filter" data-filters="{label}" autocomplete="off"></p>'
             )
         return (
-            f'{field}<div class="table" role="region" aria-labelledby="{label}-caption" tabindex="0">'
-            f'<table id="{label}"><caption id="{label}-caption">{escape(table.caption)}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+            f'{field}<div class="table"><p id="{label}-caption">{escape(table.caption)}</p>'
+            f'<div class="scroll" role="region" aria-labelledby="{label}-caption" tabindex="0">'
+            f'<table id="{label}" aria-labelledby="{label}-caption"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{lines}</tbody></table></div></div>"
+        )
+
+    def _checklist(self, block: Checklist) -> str:
+        label = self._label("checklist")
+        lines = "".join(
+            f'<tr><th scope="row">{escape(item.number)}</th><td>{escape(item.asks)}</td>'
+            f'<td class="answer {item.answered.replace(" ", "-")}">{item.answered}</td>'
+            f"<td>{escape(item.where)}</td></tr>"
+            for item in block.items
+        )
+        head = "".join(f'<th scope="col">{text}</th>' for text in ("Item", "Asks for", "Answered", "Where"))
+        return (
+            f'<div class="table checklist"><p id="{label}">{escape(block.caption)}</p>'
+            f'<div class="scroll" role="region" aria-labelledby="{label}" tabindex="0">'
+            f'<table aria-labelledby="{label}">'
+            f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div></div>"
         )
 
     def _copyable(self, block: Copyable) -> str:
@@ -161,6 +177,7 @@ def _callout(block: Callout) -> str:
 def _figures(block: Figures) -> str:
     tiles = "".join(
         f"<div><dt>{escape(one.label)}</dt><dd><strong>{_number(one.shown, one.value)}</strong>"
+        f"{f'<b>{escape(one.interval)}</b>' if one.interval else ''}"
         f"{f'<small>{escape(one.note)}</small>' if one.note else ''}</dd></div>"
         for one in block.figures
     )
@@ -182,7 +199,9 @@ def _side(table: Table, column: int) -> str:
 def _line(table: Table, row: Sequence[Cell]) -> str:
     cells = []
     for k, cell in enumerate(row):
-        text = escape(cell) if isinstance(cell, str) else _number(*cell)
+        text = escape(cell) if isinstance(cell, str) else _number(cell[0], cell[1])
+        if not isinstance(cell, str) and len(cell) == 3 and cell[2]:
+            text += f"<small>{escape(cell[2])}</small>"
         cells.append(f'<th scope="row">{text}</th>' if k == 0 else f"<td{_side(table, k)}>{text}</td>")
     return "".join(cells)
 
@@ -192,18 +211,4 @@ def _download(block: Download) -> str:
     return (
         f'<p class="download"><a class="plain" download="{escape(block.file_name)}" '
         f'href="data:{block.media_type};charset=utf-8;base64,{content}">{escape(block.label)}</a></p>'
-    )
-
-
-def _checklist(block: Checklist) -> str:
-    lines = "".join(
-        f'<tr><th scope="row">{escape(item.number)}</th><td>{escape(item.asks)}</td>'
-        f'<td class="answer {item.answered.replace(" ", "-")}">{_ANSWERS[item.answered]}</td>'
-        f"<td>{escape(item.where)}</td></tr>"
-        for item in block.items
-    )
-    head = "".join(f'<th scope="col">{text}</th>' for text in ("Item", "Asks for", "This report", "Where"))
-    return (
-        f'<div class="table checklist" role="region" aria-label="{escape(block.caption)}" tabindex="0"><table>'
-        f"<caption>{escape(block.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )

@@ -40,6 +40,7 @@ async function draw(chart) {
     renderer: "svg",
     ast: true,
     actions: false,
+    defaultStyle: false,
     tooltip: { theme: "page" },
   });
   // Another choice may have been made while this one was drawn.
@@ -113,8 +114,8 @@ function isDark() {
   return set ? set === "dark" : dark.matches;
 }
 function nameButton() {
-  button.textContent = isDark() ? "Light" : "Dark";
   button.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
+  button.title = button.getAttribute("aria-label");
 }
 button.addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";

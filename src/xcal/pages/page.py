@@ -114,7 +114,8 @@ def _document(page: Page, top: str, sections: str, data: str, scripts: Sequence[
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>{escape(page.title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n'
         f'<body>\n<a class="skip" href="#main">Skip to the content</a>\n<header><h1>{escape(page.title)}</h1>{subtitle}'
-        f'</header>\n<div class="bar">{controls}<button type="button" class="plain" id="theme">Dark</button></div>\n'
+        f'</header>\n<div class="bar">{controls}<button type="button" class="plain" id="theme" '
+        'aria-label="Light or dark">◐</button></div>\n'
         f'<p class="unseen" id="said" role="status"></p>\n<main id="main" aria-busy="true">\n'
         "<noscript><p>The pictures of this page need JavaScript. The tables do not.</p></noscript>\n"
         f"{top}{contents}\n{sections}</main>\n<footer>{escape(page.footer)}</footer>\n"
@@ -205,7 +206,8 @@ def _vega() -> str:
     import vl_convert
 
     # A carriage return would be read as a line feed, and the hash of the policy would not fit.
-    script: str = vl_convert.javascript_bundle().replace("\r\n", "\n").replace("\r", "\n")
+    bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub knows no defaults
+    script = bundle.replace("\r\n", "\n").replace("\r", "\n")
     if re.search(r"</script|<!--", script, flags=re.IGNORECASE):
         fail("vl_convert", "a bundle that can stand in a page", "one with an end of a script or a comment in it")
     return script

@@ -1,4 +1,4 @@
-"""Colours and the look of charts. Charts name colours as CSS variables, so that dark, light and print need no redraw."""
+"""Colours and the look of charts, which name colours as CSS variables: dark, light and print need no redraw."""
 
 from typing import Any
 
@@ -37,9 +37,7 @@ def colour(name: str) -> str:
 
 def colour_rules() -> str:
     """Write the variables: light by default, dark as the reader's system or the page's button says, light in print."""
-    light, dark = (
-        "".join(f"--{name.replace('_', '-')}:{pair[k]};" for name, pair in COLOURS.items()) for k in (0, 1)
-    )
+    light, dark = ("".join(f"--{name.replace('_', '-')}:{pair[k]};" for name, pair in COLOURS.items()) for k in (0, 1))
     return (
         f":root{{color-scheme:light;{light}}}\n"
         f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}\n"

@@ -29,6 +29,8 @@ from xcal.validation.result import AuditResult
 
 Results = Sequence[AuditResult]
 Found = TypeVar("Found")
+# What is asked for: its name on the picture, the metric, the horizon, the group.
+Wanted = Sequence[tuple[str, str, float | None, str | None]]
 PERCENT, TIP_PERCENT = ".0%", ".1%"
 
 
@@ -120,7 +122,13 @@ def _calibration_layers(curve: CalibrationCurve, x: Spec, y: Spec, ink: str) -> 
     dotted = hover(points, x, y, [*tips, *ends, tip("rows", "rows", ",")], ink)
     dotted["mark"] = {**dotted["mark"], "size": 55, "aria": True}
     del dotted["encoding"]["opacity"], dotted["params"]
-    return [band(smooth, x, y, ink), line(smooth, x, y, ink), hover(smooth, x, y, [*tips, *ends], ink), whiskers, dotted]
+    return [
+        band(smooth, x, y, ink),
+        line(smooth, x, y, ink),
+        hover(smooth, x, y, [*tips, *ends], ink),
+        whiskers,
+        dotted,
+    ]
 
 
 def _of(group: str | None) -> str:
@@ -140,7 +148,7 @@ def risk_histogram(results: Results, horizon: float, group: str | None = None) -
     top = risk_limit([curve for curve in curves if curve is not None])
     x = x_axis("", domain=[0, top])
     x["axis"] = {"title": None, "labels": False, "ticks": False, "grid": False}
-    y = y_axis("Rows", ticks=2)
+    y = y_axis("Rows", ticks=2, form=",d")
     layers = []
     for curve, ink in zip(curves, SERIES, strict=False):
         if curve is None:
@@ -203,9 +211,13 @@ def pp(results: Results) -> tuple[Spec, str]:
 
 
 def values_with_intervals(
-    results: Results, wanted: Sequence[tuple[str, str, float | None, str | None]], *, title: str, reference: float | None
+    results: Results,
+    wanted: Wanted,
+    *,
+    title: str,
+    reference: float | None,
 ) -> tuple[Spec, str]:
-    """Draw numbers with their intervals, one line each: (name, metric, horizon, group)."""
+    """Draw numbers with their intervals, one line each."""
     rows, words = [], []
     for name, metric, horizon, group in wanted:
         for k, (model, result) in enumerate(zip(names(results), results, strict=True)):
@@ -246,11 +258,11 @@ def decision(results: Results, horizon: float) -> tuple[Spec, str]:
     curves = [same(result.measured.decision, horizon) for result in results]
     first = next(curve for curve in curves if curve is not None)
     low, high = benefit_limits([curve for curve in curves if curve is not None])
-    x = x_axis("Threshold: the risk above which one would act", form=PERCENT, domain=_ends(first.threshold))
+    x = x_axis("Threshold: act above this risk", form=PERCENT, domain=_ends(first.threshold))
     y = y_axis("Net benefit", domain=[low, high], form=".2f")
     layers = [
         line(table(x=first.threshold, y=first.treat_all), x, y, "reference", dashed=True),
-        horizontal(0.0, y),
+        horizontal(0.0, y, dashed=False),
     ]
     for curve, ink in zip(curves, SERIES, strict=False):
         if curve is None:
@@ -266,7 +278,7 @@ def _ends(values: np.ndarray) -> list[float]:
 
 
 def benefit_limits(curves: Sequence[DecisionCurve]) -> tuple[float, float]:
-    """Ends of the axis of net benefit: what is far below treating nobody is cut off, as it would hide the rest."""
+    """Give the ends of the axis of net benefit: what is far below treating nobody would hide the rest."""
     tops = np.concatenate([np.concatenate([c.model, c.upper, c.treat_all]) for c in curves])
     lows = np.concatenate([np.concatenate([c.model, c.lower]) for c in curves])
     high = max(0.01, float(np.nanmax(tops)) * 1.06)
@@ -291,9 +303,12 @@ def risks_by_outcome(result: AuditResult, horizon: float) -> tuple[Spec, str]:
     for field, text in OUTCOMES[:2]:
         rows = table(x=found.edges[:-1], x2=found.edges[1:], y=getattr(found, field))
         tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("y", text, TIP_PERCENT)]
-        layers.append(bars(rows, x, y, field, tips, opacity=0.55))
-    ends = np.append(found.censored, found.censored[-1])
-    layers.append(line(table(x=found.edges, y=ends), x, y, "censored", step=True, dashed=True))
+        layers.append(bars(rows, x, y, field, tips, opacity=0.3))
+    # The outlines after both grounds, so that neither hides the other.
+    for field, _ in OUTCOMES:
+        shares = getattr(found, field)
+        rows = table(x=found.edges, y=np.append(shares, shares[-1]))
+        layers.append(line(rows, x, y, field, step=True, dashed=field == "censored"))
     counts = f"{found.n_with_event:,} with the event, {found.n_without_event:,} without, {found.n_censored:,} censored"
     return chart(layers, height=240), f"Risks at {moment(horizon, result.time_unit)} by outcome: {counts}."
 
@@ -307,7 +322,7 @@ def followed(result: AuditResult) -> tuple[Spec, str]:
     """Draw how many rows are still under observation."""
     over = result.measured.over_time
     x = x_axis(time_title(result.time_unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Rows", form=",")
+    y = y_axis("Rows", form=",d")
     rows = table(x=over.times, y=over.at_risk, low=np.zeros(over.times.size), high=over.at_risk)
     tips = [tip("x", "time", ".3~g"), tip("y", "rows", ",")]
     layers = [band(rows, x, y, "model", opacity=0.2), line(rows, x, y, "model"), hover(rows, x, y, tips, "model")]

@@ -35,7 +35,12 @@ def _methods(result: AuditResult) -> tuple[ChecklistItem, ...]:
             True if full else None,
             "Methods; one section for each question.",
         ),
-        _item("12g", "How the predictions were obtained", True if result.reading else None, "Methods: how curves are read."),
+        _item(
+            "12g",
+            "How the predictions were obtained",
+            True if result.reading else None,
+            "Methods: how curves are read.",
+        ),
         _item(
             "14",
             "What was done to see whether the model is fair",
@@ -67,7 +72,9 @@ def _results(result: AuditResult) -> tuple[ChecklistItem, ...]:
             "23a",
             "Performance with intervals, for important groups too",
             True if intervals and groups else None if intervals or groups else False,
-            "All numbers" + ("" if intervals else ", without intervals") + ("." if groups else "; no groups were given."),
+            "All numbers"
+            + ("" if intervals else ", without intervals")
+            + ("." if groups else "; no groups were given."),
         ),
         _item(
             "23b",

@@ -55,7 +55,7 @@ VERDICTS = {
     "distrust": ("bad", "Not to be trusted"),
     "unknown": ("unknown", "Cannot be told"),
 }
-ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted (IPCW)"}
+ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
 
 
 def label(metric: str) -> Label:
@@ -69,7 +69,7 @@ def written(value: float, form: Form) -> str:
     Examples
     --------
     >>> written(0.98712, "ratio"), written(0.24719, "percent"), written(0.00004, "p"), written(0.000432, "small")
-    ('0.99', '24.7%', '< 0.001', '0.000432')
+    ('0.99', '24.7%', '< 0.001', '0.00043')
     """
     if math.isnan(value):
         return "–"
@@ -78,7 +78,7 @@ def written(value: float, form: Form) -> str:
     if form == "p":
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
     if form == "small":
-        return f"{value:.3g}"
+        return f"{value:.2g}"
     return f"{value:.2f}" if form == "ratio" else f"{value:.3f}"
 
 

@@ -97,9 +97,11 @@ def vertical(at: float, x: Spec) -> Spec:
     return {"data": {"values": [{"x": at}]}, "mark": mark, "encoding": {"x": x}}
 
 
-def horizontal(at: float, y: Spec) -> Spec:
+def horizontal(at: float, y: Spec, *, dashed: bool = True) -> Spec:
     """Mark a place on the vertical axis."""
-    mark = {"type": "rule", "color": colour("reference"), "strokeDash": [5, 4], "strokeWidth": 1.5, "aria": False}
+    mark: Spec = {"type": "rule", "color": colour("reference"), "strokeWidth": 1.5, "aria": False}
+    if dashed:
+        mark["strokeDash"] = [5, 4]
     return {"data": {"values": [{"y": at}]}, "mark": mark, "encoding": {"y": y}}
 
 
@@ -133,12 +135,22 @@ def dots(rows: list[Spec], *, title: str, reference: float | None, form: str, se
     tips = [tip("name", "", ""), tip("x", title, form), tip("low", "from", form), tip("high", "to", form)]
     shared = {"y": y, "color": ink, **offset}
     layers: list[Spec] = [
-        {"mark": {"type": "rule", "strokeWidth": 2, "aria": False}, "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **shared}},
-        {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1}, "encoding": {"x": x, "tooltip": tips, **shared}},
+        {
+            "mark": {"type": "rule", "strokeWidth": 2, "aria": False},
+            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **shared},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+            "encoding": {"x": x, "tooltip": tips, **shared},
+        },
     ]
     if reference is not None:
-        layers.insert(0, {**vertical(reference, x), "encoding": {"x": x}})
-    return chart(layers, height={"step": 18 if second else 30}, data={"values": rows})
+        layers.insert(0, vertical(reference, x))
+    if not second:
+        text = {"type": "text", "dy": -11, "fontSize": 11, "color": colour("quiet"), "aria": False}
+        layers.append({"mark": text, "encoding": {"x": x, "y": y, "text": tip("x", "", form)}})
+    lines = max(1, len({row["name"] for row in rows}))
+    return chart(layers, height=36 * lines, data={"values": rows})
 
 
 def _finite(value: Any) -> bool:

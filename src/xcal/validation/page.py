@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from xcal._checks import fail
 from xcal.pages import Page, Section, Selector, write_page
 from xcal.validation import sections
-from xcal.validation.group_section import groups
 from xcal.validation.labels import moment, names
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
@@ -45,7 +45,7 @@ def report_page(result: AuditResult) -> Page:
         title=f"Validation of {result.model}",
         subtitle=f"{result.model}{library}, tested on {summary.n:,} rows with {summary.n_events:,} events",
         selectors=_horizon(result.horizons, result.time_unit),
-        top=(sections.verdicts([result]),),
+        top=(sections.verdicts([result]), *sections.glance(result)),
         sections=_sections([result], result.horizons),
         footer=_footer(result),
     )
@@ -76,7 +76,7 @@ def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:
     """Give the selector that moves every panel; with one horizon there is nothing to select."""
     if len(horizons) < 2:
         return ()
-    kind = "buttons" if len(horizons) <= _MOST_BUTTONS else "list"
+    kind: Literal["buttons", "list"] = "buttons" if len(horizons) <= _MOST_BUTTONS else "list"
     # The middle one: the first is often early, with few events, and the last late, with few rows.
     return (Selector("horizon", "Horizon", tuple(moment(t, unit) for t in horizons), kind, len(horizons) // 2),)
 
@@ -92,7 +92,7 @@ def _sections(
         sections.overall_error(results, horizons),
         sections.usefulness(results, horizons),
         sections.by_outcome(results, horizons),
-        groups(results, horizons),
+        sections.groups(results, horizons),
         sections.data(results[0]),
         sections.all_numbers(results, differences),
         sections.methods(results),

@@ -6,15 +6,13 @@ from xcal.pages import Block, Chart, Key, Notes, Row, Section, Selector, Table, 
 from xcal.pages.blocks import Cell, Spec
 from xcal.validation import charts
 from xcal.validation.charts import keys
-from xcal.validation.labels import ESTIMATORS, find, interval, moment, names, shown
-from xcal.validation.measurements import AuditValue
+from xcal.validation.labels import ESTIMATORS, find, moment, names
 from xcal.validation.result import AuditResult
-
-Results = Sequence[AuditResult]
+from xcal.validation.sections.parts import Results, cell
 
 
 def groups(results: Results, horizons: Sequence[float]) -> Section:
-    """Is it right in every group?"""
+    """Show calibration within groups."""
     shared = [group for group in results[0].groups if all(group in result.groups for result in results)]
     heading, short = "Is it right in every group?", "Groups"
     if not shared:
@@ -60,9 +58,9 @@ def _table(results: Results, horizons: Sequence[float], shared: Sequence[str]) -
     for name, result in zip(names(results), results, strict=True):
         for group in shared:
             cells: list[Cell] = [f"{group}, {name}" if len(results) > 1 else group]
-            cells += [_cell(find(result, "oe", t, group)) for t in horizons]
+            cells += [cell(find(result, "oe", t, group)) for t in horizons]
             metrics = ("d_calibration", "d_calibration_floor", "d_calibration_p_corrected")
-            rows.append((*cells, *(_cell(find(result, metric, None, group)) for metric in metrics)))
+            rows.append((*cells, *(cell(find(result, metric, None, group)) for metric in metrics)))
     caption = "Groups; p-values are corrected for the number of groups of one variable"
     return _without_empty_columns(Table(caption, tuple(header), tuple(rows), tuple(range(1, len(header)))))
 
@@ -72,13 +70,6 @@ def _without_empty_columns(table: Table) -> Table:
     header = tuple(table.header[k] for k in kept)
     rows = tuple(tuple(row[k] for k in kept) for row in table.rows)
     return Table(table.caption, header, rows, tuple(range(1, len(header))))
-
-
-def _cell(value: AuditValue | None) -> Cell:
-    if value is None:
-        return "–"
-    ends = interval(value)
-    return (f"{shown(value)} ({ends})" if ends else shown(value), value.value)
 
 
 def _within(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> list[Block]:
