@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xcal.calibration import (
+        ConditionalCalibrationResult,
         DCalibration,
         DCalibrationResult,
         GroupedDCalibration,
         XCALLoss,
+        conditional_calibration,
         d_calibration,
         xcal_penalty,
     )
@@ -27,6 +29,7 @@ __version__ = "0.1.0"
 # Where each public name lives. A name is imported when it is first asked for: `xcal --help` needs none of them, and
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
+    "ConditionalCalibrationResult": "calibration",
     "AuditResult": "validation",
     "DCalibration": "calibration",
     "DCalibrationResult": "calibration",
@@ -43,6 +46,7 @@ _HOME = {
     "audit": "validation",
     "compare_models": "validation",
     "concordance_index": "metrics",
+    "conditional_calibration": "calibration",
     "d_calibration": "calibration",
     "evaluate": "metrics",
     "family": "distributions",
@@ -63,6 +67,7 @@ _PACKAGES = {
     "metrics",
     "networks",
     "objectives",
+    "published",
     "recalibration",
     "report",
     "training",
@@ -72,6 +77,7 @@ _PACKAGES = {
 __all__ = [
     "FAMILIES",
     "AuditResult",
+    "ConditionalCalibrationResult",
     "DCalibration",
     "DCalibrationResult",
     "Evaluation",
@@ -87,6 +93,7 @@ __all__ = [
     "audit",
     "compare_models",
     "concordance_index",
+    "conditional_calibration",
     "d_calibration",
     "evaluate",
     "family",

@@ -6,6 +6,7 @@ from xcal import __version__
 from xcal.cli.audit import audit
 from xcal.cli.compare import compare
 from xcal.cli.demo import demo
+from xcal.cli.mimic import mimic
 from xcal.cli.reproduce import reproduce
 from xcal.cli.results_page import results_page
 
@@ -46,6 +47,7 @@ app.command()(audit)
 app.command()(reproduce)
 app.command()(compare)
 app.command("results-page")(results_page)
+app.add_typer(mimic, name="mimic")
 
 
 def main() -> None:

@@ -1,0 +1,25 @@
+"""The answer on top: the verdict in words, and the numbers that most readers look for first."""
+
+from xcal.pages import Block, Callout, Row
+from xcal.validation.labels import VERDICTS, names
+from xcal.validation.result import AuditResult
+from xcal.validation.sections.parts import Results, for_each_horizon, numbers
+
+
+def verdicts(results: Results) -> Block:
+    """Give the answer in words; of several models side by side."""
+    boxes = []
+    for name, result in zip(names(results), results, strict=True):
+        level, word = VERDICTS[result.verdict.level]
+        said = word if len(results) == 1 else f"{name}: {word.lower()}"
+        boxes.append(Callout(level, said, result.verdict.headline, result.verdict.sentences))  # type: ignore[arg-type]
+    return boxes[0] if len(boxes) == 1 else Row(tuple(boxes))
+
+
+def glance(result: AuditResult) -> list[Block]:
+    """Give the numbers that most readers look for first."""
+    metrics = ("oe", "ici", "auc", "ipa")
+    over_all = tuple((metric, None) for metric in ("harrell", "d_calibration_p"))
+    if not result.horizons:
+        return [numbers([result], over_all)]
+    return [for_each_horizon(result.horizons, lambda t: numbers([result], [*((m, t) for m in metrics), *over_all]))]
