@@ -72,4 +72,4 @@ class CountedAUC:
         agreed = np.einsum("bi,bi->b", weight, below + up_to) / 2
         pairs = weight.sum(axis=1) * running[:, -1]
         estimable = (pairs > 0) & ~((drawn > 0) & ~known.take(self._cases, axis=1)).any(axis=1)
-        return np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=estimable)
+        return np.asarray(np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=estimable))

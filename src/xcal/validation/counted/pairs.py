@@ -129,7 +129,7 @@ def antolini_indices(
             weight = counts[:, part].astype(np.float64)
             agreed += np.einsum("bi,bi->b", counts[:, first:] @ order.T, weight)
             comparable += np.einsum("bi,bi->b", total[:, None] - before[:, outlasting[part]], weight)
-    return np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0)
+    return np.asarray(np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0))
 
 
 def _two_columns(survival: FloatArray, times: Vector, k: int) -> tuple[Vector, Vector]:
