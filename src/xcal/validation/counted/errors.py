@@ -4,7 +4,8 @@ import numpy as np
 
 from xcal._checks import FloatArray
 from xcal.metrics.inputs import Vector
-from xcal.validation.counted.block import Block, Matrix, Timeline, running_sums
+from xcal.metrics.running_sums import running_sums
+from xcal.validation.counted.block import Block, Matrix, Timeline
 
 _BLOCK = 1 << 18  # predictions worked on at a time
 

@@ -15,7 +15,8 @@ from xcal._checks import BoolArray, FloatArray
 from xcal._ordering import sortable_time, starts_run
 from xcal.metrics.curves import Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import Vector
-from xcal.validation.counted.block import Block, Matrix, running_sums
+from xcal.metrics.running_sums import running_sums
+from xcal.validation.counted.block import Block, Matrix
 
 Places = npt.NDArray[np.int32]
 # Numbers compared at a time, and summed by one matrix product.
