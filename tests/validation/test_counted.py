@@ -18,13 +18,14 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
+from xcal.metrics.cox import RiskSets
 from xcal.metrics.ici import smoothed
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
 from xcal.validation.counted.pairs import CountedPairs, antolini_indices, uno_weights
-from xcal.validation.counted.smooth import CountedCox, CountedSmooth
+from xcal.validation.counted.smooth import CountedSmooth
 from xcal.validation.pit import bin_shares
 from xcal.validation.rows import read_rows
 
@@ -151,7 +152,7 @@ def test_smooth_curve(grid, digits):
     case = Case(grid=grid, training=False, risk_digits=digits)
     for h, risk in case.risk.items():
         places = np.linspace(0.1, 0.8, 7)
-        core = CountedSmooth(case.line, CountedCox(case.line), risk, places, h)
+        core = CountedSmooth(case.line, RiskSets(case.rows.time, case.rows.event), risk, places, h)
         survival = case.block.survival_at(h)
         for k, rows in enumerate(case.repeated()):
             observed, curve = core.curve(case.block.counts[k], float(survival[k]))
@@ -169,7 +170,7 @@ def test_smooth_curve_of_the_rows_themselves_is_that_of_the_public_functions():
     case = Case(grid=None, training=False)
     h = float(HORIZONS[1])
     curve = calibration_curve(case.risk[h], at=h, **case.outcome(np.arange(N)))
-    core = CountedSmooth(case.line, CountedCox(case.line), case.risk[h], curve.predicted, h)
+    core = CountedSmooth(case.line, RiskSets(case.rows.time, case.rows.event), case.risk[h], curve.predicted, h)
     observed, at_places = core.curve(np.ones(N), float("nan"))
     np.testing.assert_allclose(at_places, curve.observed, rtol=0, atol=1e-9)
     index = integrated_calibration_index(case.risk[h], at=h, **case.outcome(np.arange(N)))

@@ -127,9 +127,9 @@ def paired_draws(
     return bootstrap(rows, found, n_bootstrap=n_bootstrap, seed=seed, progress=progress).values
 
 
-def _counts(rows: Rows, block: range, seed: Seed, dtype: type[np.floating] = np.float64) -> npt.NDArray[np.floating]:
+def _counts(rows: Rows, block: range, seed: Seed) -> Matrix:
     """How often each row is drawn, in time order; the draws are of the sample's own order, the same for every model."""
-    counts = np.empty((len(block), rows.n), dtype=dtype)
+    counts = np.empty((len(block), rows.n))
     for line, number in enumerate(block):
         rng = np.random.default_rng([*((seed,) if isinstance(seed, int) else seed), number])
         counts[line] = np.bincount(rng.integers(rows.n, size=rows.n), minlength=rows.n)[rows.order]
@@ -150,7 +150,7 @@ def _antolini(
     blocks = [range(k, min(k + _ANTOLINI_LINES, n_bootstrap)) for k in range(0, n_bootstrap, _ANTOLINI_LINES)]
 
     def draw(block: range) -> Vector:
-        counts = _counts(rows, block, seed, np.float32)
+        counts = _counts(rows, block, seed).astype(np.float32)
         return antolini_indices(rows.time, rows.event, survival, times, rows.interpolation, counts)
 
     return {key: np.concatenate(workers.map(draw, blocks))}, {}

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal.metrics.calibration_curve import curve_places
+from xcal.metrics.cox import RiskSets
 from xcal.metrics.inputs import Vector
 from xcal.metrics.registry import ERRORS
 from xcal.validation.counted.benefit import CountedBenefit
@@ -11,7 +12,7 @@ from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
 from xcal.validation.counted.pairs import CountedPairs, uno_weights
-from xcal.validation.counted.smooth import CountedCox, CountedSmooth
+from xcal.validation.counted.smooth import CountedSmooth
 from xcal.validation.estimates import Estimates, Key
 from xcal.validation.pit import bin_shares
 from xcal.validation.rows import Rows
@@ -31,9 +32,9 @@ class ResampledMetrics:
             self._pairs = CountedPairs(rows.time, rows.event, rows.score)
         self._horizons = [h for h in rows.risk if h <= rows.time[-1]]
         self._auc = {h: CountedAUC(line, rows.risk[h], h) for h in self._horizons if self._wanted("auc", h)}
-        cox = CountedCox(line)
+        sets = RiskSets(rows.time, rows.event)
         self._smooth = {
-            h: CountedSmooth(line, cox, rows.risk[h], curve_places(rows.risk[h]), h)
+            h: CountedSmooth(line, sets, rows.risk[h], curve_places(rows.risk[h]), h)
             for h in self._horizons
             if self._wanted("ici", h)
         }

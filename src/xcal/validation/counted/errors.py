@@ -4,7 +4,8 @@ import numpy as np
 
 from xcal._checks import FloatArray
 from xcal.metrics.inputs import Vector
-from xcal.validation.counted.block import Block, Matrix, Timeline, running_sums
+from xcal.metrics.running_sums import running_sums
+from xcal.validation.counted.block import Block, Matrix, Timeline
 
 _BLOCK = 1 << 18  # predictions worked on at a time
 
@@ -72,4 +73,4 @@ class CountedAUC:
         agreed = np.einsum("bi,bi->b", weight, below + up_to) / 2
         pairs = weight.sum(axis=1) * running[:, -1]
         estimable = (pairs > 0) & ~((drawn > 0) & ~known.take(self._cases, axis=1)).any(axis=1)
-        return np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=estimable)
+        return np.asarray(np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=estimable))

@@ -51,7 +51,7 @@ class CountedRedistribution:
         stop = np.minimum(first_heavy, last_event)
         # The next row drawn says what each of the rest carries.
         drawn = (counts > 0) & (np.arange(n) >= stop[:, None])
-        return np.where(drawn.any(axis=1), np.argmax(drawn, axis=1), n)
+        return np.asarray(np.where(drawn.any(axis=1), np.argmax(drawn, axis=1), n))
 
 
 class CountedCurve:

@@ -15,7 +15,8 @@ from xcal._checks import BoolArray, FloatArray
 from xcal._ordering import sortable_time, starts_run
 from xcal.metrics.curves import Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import Vector
-from xcal.validation.counted.block import Block, Matrix, running_sums
+from xcal.metrics.running_sums import running_sums
+from xcal.validation.counted.block import Block, Matrix
 
 Places = npt.NDArray[np.int32]
 # Numbers compared at a time, and summed by one matrix product.
@@ -129,7 +130,7 @@ def antolini_indices(
             weight = counts[:, part].astype(np.float64)
             agreed += np.einsum("bi,bi->b", counts[:, first:] @ order.T, weight)
             comparable += np.einsum("bi,bi->b", total[:, None] - before[:, outlasting[part]], weight)
-    return np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0)
+    return np.asarray(np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0))
 
 
 def _two_columns(survival: FloatArray, times: Vector, k: int) -> tuple[Vector, Vector]:

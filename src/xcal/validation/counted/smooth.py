@@ -1,73 +1,25 @@
 """The smooth calibration curve of resamples: a Cox model on rows that count.
 
-The twin of `metrics.ici.smoothed` and `metrics.cox.fit_cox`, with knots from the resample, as there.
+The twin of `metrics.ici.smoothed`, with knots from the resample, as there.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._ordering import starts_run
-from xcal.metrics.cox import CoxFit, Likelihood, log_hazard, newton
+from xcal.metrics.cox import CoxFit, RiskSets, log_hazard
 from xcal.metrics.ici import knot_levels, spline_basis
 from xcal.metrics.inputs import Vector
-from xcal.validation.counted.block import Matrix, Timeline, running_sums
+from xcal.validation.counted.block import Matrix, Timeline
 
 _N_KNOTS = 3
-
-
-class CountedCox:
-    """Risk sets of the distinct event times; rows in time order.
-
-    Sums over risk sets run from the last row to the first, so that nothing is subtracted from them but the deaths of
-    their own time, which stand at their beginning.
-    """
-
-    def __init__(self, line: Timeline) -> None:
-        self._events = np.flatnonzero(line.event)
-        own = line.time[self._events]
-        self._starts = np.flatnonzero(starts_run(own)) if own.size else self._events
-        first = self._events[self._starts]
-        self._time = line.time[first]
-        n_events = np.diff(np.append(self._starts, self._events.size))
-        # Places in the sums from the end: with everybody at risk, and without the deaths of the time.
-        self._at_risk = line.time.size - first
-        self._outlasting = self._at_risk - n_events
-
-    def fit(self, x: Matrix, counts: Vector, at: float, start: Vector) -> CoxFit:
-        """Efron's partial likelihood maximised, x of shape (p, n); Newton's method begins at `start`."""
-        deaths = np.add.reduceat(counts[self._events], self._starts).astype(np.int64)
-        of_time = np.repeat(np.arange(deaths.size), deaths)
-        gone = (np.arange(of_time.size) - (np.cumsum(deaths) - deaths)[of_time]) / deaths[of_time]
-        at_risk, outlasting = self._at_risk[of_time], self._outlasting[of_time]
-        p = x.shape[0]
-        upper = np.triu_indices(p)
-        observed = x.take(self._events, axis=1) @ counts[self._events]
-        x, counts = np.ascontiguousarray(x[:, ::-1]), counts[::-1]
-        products = np.vstack([np.ones_like(counts)[None], x, x[upper[0]] * x[upper[1]]]) * counts
-
-        def likelihood(beta: Vector) -> Likelihood:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a wild trial step is halved
-                running = running_sums(products * np.exp(beta @ x))
-                everybody = running.take(at_risk, axis=1)
-                sums = everybody - gone * (everybody - running.take(outlasting, axis=1))
-                total, mean = sums[0], sums[1 : p + 1] / sums[0]
-                information = np.empty((p, p))
-                information[upper] = (sums[p + 1 :] / total).sum(axis=1)
-                information[upper[::-1]] = information[upper]
-                information -= mean @ mean.T
-                value = float(beta @ observed - np.log(total).sum())
-                return value, observed - mean.sum(axis=1), information, total
-
-        beta, (_, _, information, denominators), converged = newton(likelihood, start)
-        early = self._time[of_time] <= at
-        return CoxFit(beta, float(np.sum(1.0 / denominators[early])), converged, information)
 
 
 class CountedSmooth:
     """Observed probability at one time as a smooth function of the predicted one."""
 
-    def __init__(self, line: Timeline, cox: CountedCox, risk: Vector, places: Vector, at: float) -> None:
-        self._line, self._cox, self._at = line, cox, at
+    def __init__(self, line: Timeline, sets: RiskSets, risk: Vector, places: Vector, at: float) -> None:
+        self._line, self._sets, self._at = line, sets, at
         self._x = log_hazard(risk)
         self._where = log_hazard(places)
         self._order = np.argsort(risk, kind="stable")
@@ -115,10 +67,10 @@ class CountedSmooth:
         rows, places = ((basis - centre[:, None]) / scale[:, None] for basis in (rows, places))
         begin = np.zeros(rows.shape[0])
         if self._start is not None and self._start.size == begin.size:
-            fit = self._cox.fit(rows, counts, self._at, self._start)
+            fit = self._sets.fit(rows, counts, self._at, self._start)
             if fit.converged:
                 return fit, rows, places
-        return self._cox.fit(rows, counts, self._at, begin), rows, places
+        return self._sets.fit(rows, counts, self._at, begin), rows, places
 
     def _distinct(self, counts: Vector, runs: npt.NDArray[np.int64]) -> int:
         return int(np.count_nonzero(np.add.reduceat(counts[self._order], runs)))
