@@ -77,7 +77,8 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     whole = [finding for finding in findings if finding.group is None]
     in_groups = [finding for finding in findings if finding.group is not None and _counts_in_group(finding)]
     kind = _level(whole, in_groups, data)
-    sentences = [*_where(whole, in_groups), *_order(measured, level), _how_sure(data, whole), *_worries(data)]
+    sentences = [*_where(whole, in_groups), *_order(measured, level), _how_sure(data, whole)]
+    sentences += [*_small_groups(measured), *_worries(data)]
     return Verdict(_headline(model, kind, whole, in_groups, data), kind, tuple(sentences))
 
 
@@ -303,6 +304,13 @@ def _how_sure(data: DataSummary, whole: list[Finding]) -> str:
         return f"{evidence}, fewer than the {ENOUGH_EVENTS} events advised: good values may be chance."
     unsure = any(finding.state == "unsure" for finding in whole)
     return f"{evidence}{': some intervals are too wide to judge by.' if unsure else ', enough to judge by.'}"
+
+
+def _small_groups(measured: Measurements) -> Iterator[str]:
+    """Name the groups that were not judged: their names are the ones that hold an equals sign."""
+    small = [name for name, _ in measured.skipped if " = " in name and " in " not in name]
+    if small:
+        yield f"Too few events to judge: {listed(small)}."
 
 
 def _worries(data: DataSummary) -> Iterator[str]:
