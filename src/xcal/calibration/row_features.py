@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,13 @@ class RandomFeatures:
         phase = _scaled(self.scales, columns) @ self.frequencies
         both = np.concatenate([np.cos(phase), np.sin(phase)], axis=1)
         return np.asarray(both / np.sqrt(self.frequencies.shape[1]))
+
+
+class FeatureMaker(Protocol):
+    """Anything that makes features of rows from their covariates: `KernelFeatures`, or a class of your own."""
+
+    def of(self, X: Any) -> npt.NDArray[Any]:
+        """Features of rows, (n, M)."""
 
 
 @dataclass(frozen=True)

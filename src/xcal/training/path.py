@@ -11,7 +11,7 @@ import torch
 
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.row_features import KernelFeatures
+from xcal.calibration.row_features import FeatureMaker
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
@@ -64,7 +64,7 @@ def fit_path(
     checkpoint: str | Path | None = None,
     target_dcal: float | None = None,
     dcal_floor: float = 0.0,
-    conditional: KernelFeatures | None = None,
+    conditional: FeatureMaker | None = None,
 ) -> PathResult:
     """Train one model for every lambda and seed, all in one run.
 
@@ -111,10 +111,11 @@ def fit_path(
         Epochs are chosen by objective + lambda times the amount by which D-calibration exceeds this. 0 is the paper's
         rule; what a perfect model scores on the validation rows (`xcal.d_calibration(...).floor`) keeps a small
         validation set from choosing epochs by its noise.
-    conditional : KernelFeatures, optional
+    conditional : KernelFeatures or another maker of features, optional
         Penalise calibration given the covariates (`xcal.conditional_calibration`) in place of calibration on average.
-        The features are those of the columns of ``train.x``, kept in memory: ``n_features`` numbers for each row. The
-        estimator is the unbiased one unless `penalty` says otherwise. Epochs are chosen by D-calibration as before.
+        The features are those of the columns of ``train.x``, kept in memory: ``n_features`` numbers for each row. A
+        maker of your own has a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator
+        is the unbiased one unless `penalty` says otherwise. Epochs are chosen by D-calibration as before.
 
     Returns
     -------

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import as_numpy, fail
-from xcal.calibration.row_features import KernelFeatures
+from xcal.calibration.row_features import FeatureMaker
 from xcal.data import SurvivalData
 from xcal.data.features import pieces
 
@@ -72,12 +72,12 @@ def take(
     return Batch(x, _take(rows.time, index), _take(rows.event, index), weights, picked)
 
 
-def features_of(rows: SurvivalData, kernel: KernelFeatures) -> Tensor:
+def features_of(rows: SurvivalData, maker: FeatureMaker) -> Tensor:
     """Features of the conditional penalty for every row, (n, M), on the device and in the type of the covariates."""
     x = rows.x
     parts = [x] if isinstance(x, Tensor) else list(pieces(x))
     columns = np.concatenate([part.reshape(part.shape[0], -1).cpu().numpy() for part in parts])
-    return torch.from_numpy(kernel.of(columns)).to(rows.time.device, x.dtype)
+    return torch.from_numpy(np.asarray(maker.of(columns))).to(rows.time.device, x.dtype)
 
 
 def stream(rows: SurvivalData, order: Tensor) -> Iterator[Tensor] | None:
