@@ -82,7 +82,7 @@ def _checked(
     groups = None if groups is None else _as_tensor("groups", groups, cdf.device)
     _check_shapes(cdf, {"event": event, "weights": weights, "groups": groups})
     if groups is not None and (groups.is_floating_point() or groups.is_complex()):
-        fail("groups", "integer labels, one a row", f"dtype {groups.dtype}")
+        fail("groups", "integer labels, one per row", f"dtype {groups.dtype}")
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
     if n_groups is not None:
@@ -167,7 +167,7 @@ def xcal_penalty(
     Returns
     -------
     Tensor of shape (...), float32 or float64
-        One penalty a model. Half-precision input is computed and returned in float32, under autocast too.
+        One penalty per model. Half-precision input is computed and returned in float32, under autocast too.
 
     Raises
     ------
@@ -241,7 +241,7 @@ class XCALLoss(nn.Module):
     def forward(
         self, cdf: Tensor, event: Any, weights: Any = None, groups: Any = None, n_groups: int | None = None
     ) -> Tensor:
-        """Return one penalty a model, shape (...)."""
+        """Return one penalty per model, shape (...)."""
         cdf, event, weights, labels, n_groups = _checked(cdf, event, weights, groups, n_groups)
         return unchecked_penalty(cdf, event, self.edges, self.spec, weights, labels, n_groups)
 
