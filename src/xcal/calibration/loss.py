@@ -83,7 +83,7 @@ def _checked(
     groups = None if groups is None else _as_tensor("groups", groups, cdf.device)
     _check_shapes(cdf, {"event": event, "weights": weights, "groups": groups})
     if groups is not None and (groups.is_floating_point() or groups.is_complex()):
-        fail("groups", "integer labels, one a row", f"dtype {groups.dtype}")
+        fail("groups", "integer labels, one per row", f"dtype {groups.dtype}")
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
     if n_groups is not None:
@@ -174,7 +174,7 @@ def xcal_penalty(
     Returns
     -------
     Tensor of shape (...), float32 or float64
-        One penalty a model. Half-precision input is computed and returned in float32, under autocast too.
+        One penalty per model. Half-precision input is computed and returned in float32, under autocast too.
 
     Raises
     ------
@@ -279,7 +279,7 @@ class XCALLoss(nn.Module):
         n_groups: int | None = None,
         features: Any = None,
     ) -> Tensor:
-        """Return one penalty a model, shape (...)."""
+        """Return one penalty per model, shape (...)."""
         cdf, event, weights, labels, n_groups = _checked(cdf, event, weights, groups, n_groups)
         return _either(cdf, event, self.edges, self.spec, weights, labels, n_groups, features)
 
