@@ -94,6 +94,7 @@ def measure(
         pp=_pp(rows, level),
         over_time=over_time(rows, level),
         skipped=tuple(skipped),
+        draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
     )
 
 
