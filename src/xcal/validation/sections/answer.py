@@ -1,5 +1,7 @@
 """The answer on top: the verdict in words, and the numbers that most readers look for first."""
 
+from collections.abc import Sequence
+
 from xcal.pages import Block, Callout, Row
 from xcal.validation.labels import VERDICTS, names
 from xcal.validation.result import AuditResult
@@ -16,10 +18,10 @@ def verdicts(results: Results) -> Block:
     return boxes[0] if len(boxes) == 1 else Row(tuple(boxes))
 
 
-def glance(result: AuditResult) -> list[Block]:
+def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:
     """Give the numbers that most readers look for first."""
     metrics = ("oe", "ici", "auc", "ipa")
     over_all = tuple((metric, None) for metric in ("harrell", "d_calibration_p"))
-    if not result.horizons:
+    if not horizons:
         return [numbers([result], over_all)]
-    return [for_each_horizon(result.horizons, lambda t: numbers([result], [*((m, t) for m in metrics), *over_all]))]
+    return [for_each_horizon(horizons, lambda t: numbers([result], [*((m, t) for m in metrics), *over_all]))]
