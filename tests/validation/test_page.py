@@ -119,7 +119,8 @@ def marks(tab):
         """() => {
         const page = JSON.parse(document.getElementById("page-data").textContent);
         return page.charts.map((chart, k) => [chart.follows.includes("horizon"),
-            [...document.querySelectorAll(`[data-chart="${k}"] svg [class*=mark] :is(path, line, text)`)].map(p => p.outerHTML).join()]);
+            [...document.querySelectorAll(`[data-chart="${k}"] svg [class*=mark] :is(path, line, text)`)]
+                .map(mark => mark.outerHTML).join()]);
         }"""
     )
 
