@@ -11,6 +11,7 @@ WHAT = {
     "recalibration": "one map of F after training",
     "metrics": "concordance, Brier score, calibration",
     "training": "fit_path: all models of a path at once",
+    "published": "the published code where it departs from the paper",
     "objectives": "likelihood and survival CRPS, one value per row",
     "calibration": "D-calibration, X-CAL",
     "distributions": "F, S, density",

@@ -9,11 +9,11 @@ import torch
 
 from xcal.calibration import SoftBins, d_calibration, soft_membership
 from xcal.calibration.censored import rest, share_of_bin
-from xcal.calibration.dcalibration import inverse_weights
 from xcal.calibration.histogram import BinSums, locate, redistributed
 from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
-from xcal.calibration.penalty import _small_default
+from xcal.calibration.ipcw import inverse_weights
 from xcal.calibration.redistribution import redistributed_counts
+from xcal.calibration.small_batch import small_default
 from xcal.calibration.tally import Tally
 
 EDGES = {
@@ -100,7 +100,7 @@ def test_every_way_gives_the_share_of_a_uniform_on_what_is_left(way, u, edges):
 def test_the_fast_path_of_the_penalty_has_the_same_shares(u, edges):
     """The penalty of one row is the sum of squares of its shares less the widths."""
     f, edge = torch.tensor([u], dtype=torch.float64), torch.from_numpy(edges)
-    value, _ = _small_default(f, torch.tensor([False]), None, edge, scale=2.0)
+    value, _ = small_default(f, torch.tensor([False]), None, edge, scale=2.0)
     expected = np.square(np.array(exact_shares(u, edges)) - np.diff(edges)).sum()
     assert value.item() == pytest.approx(expected, rel=1e-12)
 

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from tests.distributions.table import CASES, EDGES, SMOOTH, STEP, Case
 from xcal.distributions import SurvivalDistribution
+from xcal.objectives.joint import with_cdf
+from xcal.published import published_nll
 
 METHODS = ("log_prob", "log_density", "log_survival", "survival", "cdf", "hazard", "log_censored")
 INTEGRALS = ("squared_cdf_below", "squared_survival_above")
@@ -333,7 +335,7 @@ def likelihood(dist: SurvivalDistribution, time: Tensor, event: bool) -> Tensor:
 
 
 def likelihood_as_published(dist: SurvivalDistribution, time: Tensor, event: bool) -> Tensor:
-    return dist.log_likelihood_and_cdf(time, torch.full(time.shape, event), as_published=True)[0]
+    return -with_cdf(published_nll)(dist, time, torch.full(time.shape, event))[0]
 
 
 def survival_crps(dist: SurvivalDistribution, time: Tensor, event: bool) -> Tensor:
@@ -365,6 +367,24 @@ def test_sharp_parameters_have_values_and_gradients(case: Case, question: str, d
         usual = value.abs() < torch.finfo(dtype).max ** 0.5
         grads = torch.autograd.grad(torch.where(usual, value, 0.0).sum(), parameters, allow_unused=True)
         assert all(grad[usual].isfinite().all() for grad in grads if grad is not None), at
+
+
+@every
+def test_exhausted_marks_the_times_at_which_nothing_is_left(case: Case) -> None:
+    """By construction: on these times no S of a continuous distribution is so small that it rounds to 0."""
+    time = torch.tensor([0.0, 0.3, 1.0, 3.2, 4.5, 6.0], dtype=torch.float64).unsqueeze(-1).expand(-1, case.n)
+    assert torch.equal(case.dist.exhausted(time).expand(time.shape), case.dist.survival(time) == 0)
+
+
+@every
+def test_what_a_distribution_says_of_its_bins(case: Case) -> None:
+    assert case.dist.read_in_steps == (case in STEP)
+    if case.dist.bins is None:
+        # A continuous distribution: two times next to each other differ in F.
+        assert (case.dist.cdf(torch.tensor([1.1]).double()) > case.dist.cdf(torch.tensor([1.05]).double())).all()
+        return
+    torch.testing.assert_close(case.dist.bins.mass.sum(-1), torch.ones(case.n, dtype=torch.float64))
+    assert torch.equal(case.dist.bins.edges, EDGES)
 
 
 @every

@@ -68,13 +68,7 @@ def test_before_the_first_edge_nothing_has_happened_exactly() -> None:
     assert not torch.autograd.grad(value.sum(), logits)[0].any()
 
 
-def test_published_code_counts_a_censored_row_in_the_last_bin_as_an_event_in_steps_only() -> None:
-    time, censored = at(1.5, 4.0, 4.1, 9.0), torch.zeros(4, 1, dtype=torch.bool)
-    assert made("step").published_event(time, censored).flatten().tolist() == [False, False, True, True]
-    assert not made("linear").published_event(time, censored).any()
-
-
-def test_mean_is_the_mean_of_the_draws_and_the_published_mean_uses_mid_points() -> None:
+def test_mean_is_the_mean_of_the_draws_and_the_midpoint_mean_that_of_the_middles() -> None:
     step, linear = made("step"), made("linear")
     assert step.mean.item() == pytest.approx(0.2 * 2 + 0.5 * 4 + 0.3 * 8)
     mid = 0.2 * 1.5 + 0.5 * 3 + 0.3 * 6

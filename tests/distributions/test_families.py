@@ -12,11 +12,11 @@ from xcal.distributions import (
     Family,
     LogLogistic,
     LogNormal,
-    Shifted,
     Weibull,
     family,
     quantile_edges,
 )
+from xcal.published import Shifted
 
 EDGES = [0.0, 1.0, 2.0, 4.0]
 CONTINUOUS = ("lognormal", "lognormal-published", "weibull", "weibull-published", "loglogistic")

@@ -1,37 +1,18 @@
 """D-calibration of a model, measured: one number, its noise floor and a p-value."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import (
-    as_choice,
-    as_count,
-    as_event,
-    as_floats,
-    as_probability,
-    as_time,
-    check_same_length,
-    fail,
-    first_row,
-    refuse_masked,
-)
+from xcal._checks import as_choice, as_count, as_event, as_probability, as_time, fail
 from xcal.calibration.bins import Edges, bin_edges
-from xcal.calibration.censored import rest, share_of_bin
-from xcal.calibration.histogram import (
-    Array,
-    BinSums,
-    Floats,
-    Masses,
-    edges_like,
-    locate,
-    redistributed,
-    weighted,
-)
+from xcal.calibration.histogram import Array, BinSums, Floats, Masses, redistributed, weighted
+from xcal.calibration.ipcw import as_censoring_survival, inverse_weights, lost_mass_caution
+from xcal.calibration.labels import as_labels
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration, Method, PValue
 from xcal.calibration.significance import Test, akritas, pearson, simulated
 
@@ -102,7 +83,7 @@ def d_calibration(
         count the inverse of the probability of being uncensored; needs `time` or `censoring_survival`.
     p_value : {"akritas", "simulated", "pearson"} or None
         Which test. "akritas" and "simulated" hold their size under censoring. "pearson" does not; it is for comparison
-        with published figures and needs ``method="uniform"``. "simulated" is for "uniform" and "km". "akritas" compares
+        with published values and needs ``method="uniform"``. "simulated" is for "uniform" and "km". "akritas" compares
         observed with expected events, so its p-value is the same for every method.
     time : array-like of shape (n,), optional
         Observed times, for "ipcw" with a Kaplan-Meier curve of the censoring. Other methods do not use it.
@@ -140,7 +121,7 @@ def d_calibration(
     g = None
     if censoring_survival is not None:
         g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
-    labels = None if groups is None else _as_labels(groups, u.size)
+    labels = None if groups is None else as_labels("groups", groups, u.size)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(u, happened, t, g)
     if g is not None and t is None:
@@ -151,48 +132,26 @@ def d_calibration(
         warnings.warn(caution, stacklevel=2)
     if labels is None:
         return whole
+    return GroupedDCalibration(whole, _by_group(measure, labels, u, happened, t, g))
+
+
+def _by_group(
+    measure: Callable[..., DCalibrationResult],
+    labels: Array,
+    u: Array,
+    event: npt.NDArray[np.bool_],
+    time: Array | None,
+    censoring_survival: Array | None,
+) -> dict[Any, DCalibrationResult]:
+    """One result for each label, in the order of the labels."""
     results = {}
     for label in np.unique(labels):
         own = labels == label
-        if g is not None and not happened[own].any():
+        if censoring_survival is not None and not event[own].any():
             fail("groups", "an event in every group, as method='ipcw' uses events only", f"none in group {label}")
-        part = measure(u[own], happened[own], None if t is None else t[own], None if g is None else g[own])
-        results[label.item() if labels.dtype.kind in "biufU" else label] = part
-    return GroupedDCalibration(whole, results)
-
-
-def _as_labels(groups: Any, n: int) -> Array:
-    """One label per row: numbers, strings or dates, none missing."""
-    refuse_masked("groups", groups)
-    labels: Any = groups.detach().cpu().numpy() if hasattr(groups, "detach") else groups
-    one_each = "a one-dimensional array, one label per row"
-    if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
-        # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
-            fail("groups", one_each, repr(labels))
-        listed = list(labels)
-        missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
-        if missing.any():
-            row = first_row(missing)
-            fail("groups", "a label for every row", listed[row], row)
-        if len({type(label) for label in listed}) > 1:
-            fail("groups", "labels of one type", f"{type(listed[0]).__name__} and others")
-        try:
-            labels = np.asarray(labels)
-        except ValueError:
-            fail("groups", one_each, "rows of different lengths")
-    if labels.ndim != 1:
-        fail("groups", one_each, f"shape {labels.shape}")
-    check_same_length("groups", labels, "cdf", n)
-    return np.asarray(labels)
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT and pandas' NA: what is not equal to itself, or cannot say."""
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124 - that is the definition of NaN
-    except (TypeError, ValueError):
-        return True
+        t, g = (None if values is None else values[own] for values in (time, censoring_survival))
+        results[label.item() if labels.dtype.kind in "biufU" else label] = measure(u[own], event[own], t, g)
+    return results
 
 
 def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_survival: bool) -> None:
@@ -206,19 +165,6 @@ def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_su
         fail("p_value", f"{others} with method={method!r}, whose masses are not counts", repr(p_value))
     if p_value == "simulated" and method == "ipcw":
         fail("p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value))
-
-
-def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_row: bool = False) -> Array:
-    """Check the user's G at each row: in (0, 1] for events, and for `every_row` where censored rows use it too."""
-    g = as_floats("censoring_survival", values)
-    check_same_length("censoring_survival", g, "cdf", event.size)
-    bad = ~((g > 0) & (g <= 1)) & (event | every_row)
-    if bad.any():
-        row = first_row(bad)
-        fail("censoring_survival", f"probabilities in (0, 1] for every {'row' if every_row else 'event'}", g[row], row)
-    if not event.any():
-        fail("event", "at least one event, as method='ipcw' uses events only", "none")
-    return g
 
 
 def pearson_caution(n: int, n_censored: int) -> str | None:
@@ -310,36 +256,3 @@ def _estimator(method: Method, edges: Edges) -> Any:
         return redistributed(u, event, u, edges, floor=False)
 
     return uniform if method == "uniform" else km
-
-
-def inverse_weights(
-    u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges, time: Array | None = None
-) -> tuple[Floats, Floats]:
-    """Sum 1 / G over the events of each bin, and its square.
-
-    With `time`, rows that outlast the last event count 1 / G as well and spread over [F, 1]: what happens after the end
-    of the follow-up would otherwise be missing.
-    """
-    sums, squares = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-    counted = event if time is None else event | (time >= time[event].max())
-    edge = edges_like(edges, u)
-    f, happened, inverse = u[counted].astype(np.float64), event[counted], 1 / g[counted].astype(np.float64)
-    bins, left = locate(f, edge), rest(f, edge)
-    for j in range(edge.size - 1):
-        spread = share_of_bin(j, bins, left, edge)
-        share = inverse * np.where(happened, bins == j, spread)
-        sums[j], squares[j] = share.sum(), np.square(share).sum()
-    return sums, squares
-
-
-def lost_mass_caution(total: float, squares: float, n: int) -> str | None:
-    """Return what to tell a user whose events do not stand for everybody, given the sums of 1 / G and its square."""
-    seen = total / n
-    # Three standard errors below all rows, and by enough to matter.
-    if seen + 3 * squares**0.5 / n > 0.97:
-        return None
-    return (
-        f"the events, weighted by 1 / censoring_survival, stand for {seen:.0%} of the rows only: follow-up ended "
-        "before the others could have theirs, and what they would add is missing. Give time as well, or use "
-        "method='km'."
-    )

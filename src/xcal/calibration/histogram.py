@@ -201,6 +201,8 @@ def redistributed(
     order = np.lexsort((~event, scale))
     u, happened, scale = cdf[order].astype(np.float64), event[order], scale[order]
     at_risk = n - np.arange(n, dtype=np.float64)
+    # Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(scale, event, "censoring")`, its twin; held together
+    # by tests/contracts/test_kaplan_meier.py.
     uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - 1 / at_risk))[:-1])
     # Tied rows see the G from before their common time; it may be zero only past the last event.
     weight = 1 / (n * uncensored[np.searchsorted(scale, scale, side="left")])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from xcal._checks import as_count, fail, refuse_masked
+from xcal._torch_private import in_transform
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
@@ -24,8 +25,8 @@ def _is_true(flag: Tensor) -> bool:
     """Read a flag; inside torch.func.vmap there is no single value to read, and nothing is refused."""
     try:
         return bool(flag)
-    except RuntimeError as error:
-        if "vmap" in str(error):
+    except RuntimeError:
+        if in_transform(flag):
             return False
         raise
 

@@ -16,11 +16,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, threshold
 
-from xcal._shortcuts import apply, kernels_usable
+from xcal._torch_private import apply, in_transform, kernels_usable
 from xcal.calibration import fused
-from xcal.calibration.membership import one_over_rest
+from xcal.calibration.small_batch import is_small_default, small_default
 from xcal.calibration.softbins import SoftBins
 
 # Elements of one block of rows x bins (times models): on a CPU small enough to stay in cache, on a GPU large enough
@@ -150,42 +149,6 @@ def _gradient(
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1)
 
 
-def _is_small_default(u: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins) -> bool:
-    """Whether it is the default penalty on a batch that fits the cache, outside compilation and function transforms."""
-    if labels is not None or not spec.cumulative or spec.estimator != "bound" or u.is_cuda:
-        return False
-    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(u):
-        return False
-    return u.numel() * edges.shape[0] <= _BLOCK["cpu"]
-
-
-def _small_default(
-    u: Tensor, event: Tensor, weight: Tensor | None, edges: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Penalty and gradient in the fewest operations: on a thousand rows starting one costs as much as its arithmetic.
-
-    The same formulas as in `_statistics` and `_gradient`, which every other penalty takes, and as in `membership`:
-    `happened` is `partition_above`, `later` is `exact_above`, and the two slopes are `sigmoid_slope` and `exact_slope`.
-    Tests hold them together.
-    """
-    inner = edges[1:-1]
-    rest = 1 - inner
-    inverse = one_over_rest(u, inner)
-    happened = (u.unsqueeze(-1) - inner).mul_(scale).sigmoid_()
-    later = (rest * inverse).clamp_(max=1.0)
-    # lerp with a weight of exactly 0 or 1 is a choice, and the fastest one between arrays of rows x bins.
-    seen = event.to(u.dtype).unsqueeze(-1)
-    features = torch.lerp(later, happened, seen)
-    share = 1 / u.shape[-1] if weight is None else weight / weight.sum(-1, keepdim=True)
-    above = features.mean(-2) if isinstance(share, float) else (share.unsqueeze(-2) @ features).squeeze(-2)
-    residual = pad(above.sub_(rest), (1, 1)).diff(dim=-1)
-    slope = residual.diff(dim=-1).mul_(-2.0).unsqueeze(-1)
-    event_slope = torch.addcmul(happened, happened, happened, value=-1).mul_(scale)
-    later_slope = threshold(later.neg_(), -1.0, 0.0).mul_(inverse.neg_())
-    gradient = (torch.lerp(later_slope, event_slope, seen) @ slope).squeeze(-1) * share
-    return torch.linalg.vecdot(residual, residual).unsqueeze(-1), gradient
-
-
 def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
     """Whether the GPU kernels serve; they have no derivative of their own, which a second one would need."""
     return labels is None and spec.fusable and not torch.is_grad_enabled() and kernels_usable(u)
@@ -218,8 +181,8 @@ class _XCAL(torch.autograd.Function):
         wanted: bool,
     ) -> tuple[Tensor, Tensor]:
         with _full_precision(u):
-            if wanted and _is_small_default(u, labels, edges, spec):
-                return _small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
+            if wanted and is_small_default(u, labels, edges, spec, _BLOCK["cpu"]):
+                return small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
             weight = _ones(u, event) if weight is None else weight
             at = _statistics(u, event, weight, labels, edges, spec, n_groups)
             gradient = _gradient(u, event, weight, labels, edges, spec, at) if wanted else u.new_zeros(())
@@ -249,7 +212,7 @@ def _gradient_wanted(u: Tensor) -> bool:
     """Whether a backward pass may follow; a function transform or a compiler does not say."""
     if not torch.is_grad_enabled():
         return False
-    return u.requires_grad or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(u)
+    return u.requires_grad or torch.compiler.is_compiling() or in_transform(u)
 
 
 def _pick(per_group: Tensor, labels: Tensor | None) -> Tensor:

@@ -192,7 +192,11 @@ def _at_risk(cells: Cells) -> Floats:
 
 
 def _uncensored(at_risk: Floats, censored: Floats) -> Floats:
-    """Kaplan-Meier probability of being uncensored before each cell, and after the last."""
+    """Kaplan-Meier probability of being uncensored before each cell, and after the last.
+
+    The product of `xcal._kaplan_meier.fit_kaplan_meier`, its twin, over counts instead of rows; held together by
+    tests/contracts/test_kaplan_meier.py.
+    """
     return np.append(1.0, np.cumprod(1 - censored / np.maximum(at_risk, 1.0)))
 
 

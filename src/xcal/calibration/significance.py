@@ -126,7 +126,11 @@ def simulated(
 
 
 def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """F values of the censored rows in order, and the Kaplan-Meier probability of censoring up to each."""
+    """F values of the censored rows in order, and the Kaplan-Meier probability of censoring up to each.
+
+    Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(cdf, event, "censoring")`, its twin; held together by
+    tests/contracts/test_kaplan_meier.py.
+    """
     order = np.lexsort((~event, cdf))
     censored = ~event[order]
     at_risk = cdf.size - np.arange(cdf.size, dtype=np.float64)

@@ -1,6 +1,5 @@
 """`SurvivalData`: rows with features, times and events, checked once."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from xcal._checks import as_event, as_numpy, as_time, fail
 from xcal._devices import as_device
-from xcal.data._arguments import check_count, check_flag, check_seed
+from xcal.data._arguments import check_count, check_flag, check_fractions, check_seed, row_numbers
 from xcal.data.columns import read_extra, read_ids, read_labels, read_names, read_weights
 from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
 from xcal.data.partition import Fold, folds_by_event, folds_of_groups, split_at_random, split_by_event, split_groups
@@ -163,7 +162,7 @@ class SurvivalData:
 
     def __getitem__(self, rows: Any) -> "SurvivalData":
         """Pick rows by a slice, a mask or row numbers, in the given order. Features in a file stay there."""
-        chosen = _row_numbers(rows, self.n)
+        chosen = row_numbers(rows, self.n)
 
         def pick(values: Any) -> Any:
             if isinstance(values, Tensor) and not isinstance(chosen, slice):
@@ -224,7 +223,7 @@ class SurvivalData:
         >>> set(train.groups) & set(test.groups)
         set()
         """
-        shares = _fractions(fractions)
+        shares = check_fractions(fractions)
         rng = np.random.default_rng(check_seed("seed", seed))
         if check_flag("whole_groups", whole_groups):
             part = split_groups(self._groups(), shares, rng)
@@ -289,38 +288,3 @@ class SurvivalData:
 def _shape(x: Any) -> str:
     shape = " x ".join(str(size) for size in x.shape[1:])
     return f"{shape} feature{'s' * (tuple(x.shape[1:]) != (1,))}"
-
-
-def _row_numbers(rows: Any, n: int) -> Any:
-    """Turn what chooses rows into a slice that goes forward, or an array of numbers from 0 to n - 1."""
-    if isinstance(rows, slice):
-        if rows.step not in (None, 1):
-            rows = np.arange(n)[rows]
-        elif len(range(*rows.indices(n))) > 0:
-            return rows
-        else:
-            fail("rows", "at least one row", f"none in {rows.start}:{rows.stop} of {n}")
-    wanted = as_numpy("rows", rows)
-    if wanted.ndim != 1 or wanted.dtype.kind not in "biu" or wanted.size == 0:
-        fail("rows", "a slice, a mask or row numbers, at least one", f"{wanted.dtype} of shape {wanted.shape}")
-    if wanted.dtype == np.bool_:
-        if wanted.size != n or not wanted.any():
-            found = "a mask without a row" if wanted.size == n else f"{wanted.size}"
-            fail("rows", f"a mask of {n} rows with at least one of them", found)
-        return np.flatnonzero(wanted)
-    numbers = wanted.astype(np.int64)
-    outside = (numbers < -n) | (numbers >= n)
-    if outside.any():
-        place = int(np.argmax(outside))
-        fail("rows", f"row numbers below {n}", f"{numbers[place]} at position {place}")
-    return np.where(numbers < 0, numbers + n, numbers)
-
-
-def _fractions(values: Any) -> list[float]:
-    try:
-        shares = [float(value) for value in values]
-    except (TypeError, ValueError):
-        fail("fractions", "a sequence of numbers", repr(values))
-    if len(shares) < 2 or not all(0 < share < 1 for share in shares) or not math.isclose(sum(shares), 1.0):
-        fail("fractions", "two or more shares above 0 that sum to 1", repr(values))
-    return shares

@@ -1,5 +1,6 @@
 """Survival distributions: parameters of shape ``(..., n)`` in, stable log-likelihoods and probabilities out."""
 
+from xcal._deprecation import deprecated_names
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.categorical import Categorical
 from xcal.distributions.discrete import DiscreteDistribution
@@ -8,7 +9,6 @@ from xcal.distributions.families import FAMILIES, Family, family
 from xcal.distributions.loglogistic import LogLogistic
 from xcal.distributions.lognormal import LogNormal
 from xcal.distributions.mtlr import MTLR
-from xcal.distributions.shifted import Shifted
 from xcal.distributions.weibull import Weibull
 
 __all__ = [
@@ -19,10 +19,11 @@ __all__ = [
     "Family",
     "LogLogistic",
     "LogNormal",
-    "Shifted",
     "SurvivalDistribution",
     "Weibull",
     "as_edges",
     "family",
     "quantile_edges",
 ]
+
+__getattr__ = deprecated_names(__name__, {"Shifted": "xcal.published.Shifted"}, removed_in="0.2.0")

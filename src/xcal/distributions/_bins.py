@@ -54,6 +54,11 @@ class Bins:
         """Length of each bin, ``(K,)``."""
         return self.edges[1:] - self.edges[:-1]
 
+    @property
+    def midpoint_mean(self) -> Tensor:
+        """Sum of mass times the middle of the bin."""
+        return (self.mass * (self.edges[1:] + self.edges[:-1]) / 2.0).sum(dim=-1)
+
     def cdf_at_end(self) -> Tensor:
         """Mass up to and including each bin. The last is exactly 1; the clamp only removes rounding above 1."""
         inner = torch.clamp(torch.cumsum(self.mass[..., :-1], dim=-1), max=1.0)

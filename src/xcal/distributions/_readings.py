@@ -179,7 +179,7 @@ class LinearReading(Reading):
 
     def mean(self, bins: Bins) -> Tensor:
         """Sum of mass times the middle of the bin."""
-        return (bins.mass * (bins.edges[1:] + bins.edges[:-1]) / 2.0).sum(dim=-1)
+        return bins.midpoint_mean
 
     def squared_cdf_below(self, bins: Bins, time: Tensor) -> Tensor:
         """Integrals of squared straight lines: length (a^2 + a b + b^2) / 3 between heights a and b."""

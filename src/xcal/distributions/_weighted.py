@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xcal._shortcuts import apply, kernels_usable
+from xcal._torch_private import apply, in_transform, kernels_usable
 from xcal.distributions import _fused
 
 # Below these a sum of masses may have lost digits to underflow.
@@ -109,12 +109,7 @@ def _column(own: Tensor, like: Tensor) -> Tensor:
 
 def _cannot_look(values: Tensor) -> bool:
     """Whether a look at the values would stop a GPU or cannot be compiled; the general formula is used then."""
-    return (
-        values.is_cuda
-        or torch.compiler.is_compiling()
-        or torch.is_grad_enabled()
-        or torch._C._functorch.is_functorch_wrapped_tensor(values)
-    )
+    return values.is_cuda or torch.compiler.is_compiling() or torch.is_grad_enabled() or in_transform(values)
 
 
 def likelihood_and_cdf(

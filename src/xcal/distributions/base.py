@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import fail
-
-# The published code took log(1 - F + 1e-4) for a censored row.
-PUBLISHED_FLOOR = 1e-4
+from xcal.distributions._bins import Bins
 
 
 class SurvivalDistribution(ABC):
@@ -79,29 +77,29 @@ class SurvivalDistribution(ABC):
         """Log-probability of what a row censored at `time` tells: ``log_survival``, unless that cannot be finite."""
         return self.log_survival(time)
 
-    def log_likelihood_and_cdf(
-        self, time: Tensor, event: Tensor, *, as_published: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def log_likelihood_and_cdf(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both things that a training step asks of each row: its log-likelihood and its ``cdf``.
 
-        The log-likelihood is ``log_prob`` of an event and ``log_censored`` of a censored row, or with `as_published`
-        the published code's ``log(S + 1e-4)``. Where they share work a class computes them together. Times are finite
-        here, and constants to the gradient.
+        The log-likelihood is ``log_prob`` of an event and ``log_censored`` of a censored row. With a `floor` above zero
+        a censored row contributes ``log(S + floor)`` instead. Where they share work a class computes them together.
+        Times are finite here, and constants to the gradient.
         """
-        if as_published:
-            event = self.published_event(time, event)
-            censored = torch.log(self.survival(time) + PUBLISHED_FLOOR)
-        else:
-            censored = self.log_censored(time)
+        censored = torch.log(self.survival(time) + floor) if floor else self.log_censored(time)
         return torch.where(event, self.log_prob(time), censored), self.cdf(time)
 
-    def published_event(self, time: Tensor, event: Tensor) -> Tensor:
-        """Event indicator that the published code used for these rows; unchanged unless the class says otherwise."""
-        return event
+    @property
+    def bins(self) -> Bins | None:
+        """Masses and edges of a distribution on time bins; None for a continuous one."""
+        return None
 
-    def published_survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
-        """Survival CRPS by the published code's rule, which exists for the log-normal only."""
-        fail("as_published", "a log-normal distribution, the only one published code scores", type(self).__name__)
+    @property
+    def read_in_steps(self) -> bool:
+        """Whether F rises in steps, as it does on bins that are not interpolated."""
+        return False
+
+    def exhausted(self, time: Tensor) -> Tensor:
+        """Mark rows at whose time S is 0 by construction, whatever the parameters are; none, if it never is."""
+        return torch.zeros_like(time, dtype=torch.bool)
 
     def survival(self, time: Tensor) -> Tensor:
         """``S(time)``, the probability of no event by `time`."""

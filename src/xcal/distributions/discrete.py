@@ -10,7 +10,7 @@ from xcal._checks import as_choice, fail
 from xcal.distributions._bins import Bins
 from xcal.distributions._readings import READINGS
 from xcal.distributions._weighted import likelihood_and_cdf
-from xcal.distributions.base import PUBLISHED_FLOOR, SurvivalDistribution, as_level, as_parameter
+from xcal.distributions.base import SurvivalDistribution, as_level, as_parameter
 from xcal.distributions.edges import as_edges
 
 
@@ -48,11 +48,16 @@ class DiscreteDistribution(SurvivalDistribution):
         self._normalised: Bins | None = None
 
     @property
-    def _bins(self) -> Bins:
+    def bins(self) -> Bins:
         """The bins with their log-masses, normalised when first asked for."""
         if self._normalised is None:
             self._normalised = Bins(log_softmax(self._logits, dim=-1), self.edges)
         return self._normalised
+
+    @property
+    def _grid(self) -> Bins:
+        """The bins for questions about the edges alone: where a time falls does not depend on the masses."""
+        return Bins(self._logits, self.edges)
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -62,23 +67,23 @@ class DiscreteDistribution(SurvivalDistribution):
     @property
     def log_mass(self) -> Tensor:
         """Log-probability of each bin, ``(..., n, K)``."""
-        return self._bins.log_mass
+        return self.bins.log_mass
 
     def log_prob(self, time: Tensor) -> Tensor:
         """Log-mass of the bin that holds `time`."""
-        return _keep_nan(time, self._bins.take(self.log_mass, self._bins.index(time)))
+        return _keep_nan(time, self.bins.take(self.log_mass, self.bins.index(time)))
 
     def log_density(self, time: Tensor) -> Tensor:
         """Log of mass over width of the bin that holds `time`; comparable with a continuous distribution."""
-        return self.log_prob(time) - torch.log(self._bins.width)[self._bins.index(time)]
+        return self.log_prob(time) - torch.log(self.bins.width)[self.bins.index(time)]
 
     def log_survival(self, time: Tensor) -> Tensor:
         """Log-sum-exp of the masses after `time`; -inf where none is left (step: the last bin, linear: after e_K)."""
-        return _keep_nan(time, self._reading.log_survival(self._bins, time))
+        return _keep_nan(time, self._reading.log_survival(self.bins, time))
 
     def survival(self, time: Tensor) -> Tensor:
-        """Mass after `time`; cheaper than the logarithm for many times a row."""
-        return _keep_nan(time, self._reading.survival(self._bins, time))
+        """Mass after `time`; cheaper than the logarithm for many times per row."""
+        return _keep_nan(time, self._reading.survival(self.bins, time))
 
     def log_censored(self, time: Tensor) -> Tensor:
         """Contribution of a censored row: ``log S(time)``, or the log-mass of the last bin where S is 0.
@@ -87,43 +92,47 @@ class DiscreteDistribution(SurvivalDistribution):
         ``P(T > e_{K-1})``, is the most that the bins can tell, and it is finite. In the last bin it has the same
         gradient as ``log S`` of the linear reading.
         """
-        log_survival = self._reading.log_survival(self._bins, time)
-        exhausted = self._reading.exhausted(self._bins, time)
-        return _keep_nan(time, torch.where(exhausted, self.log_mass[..., -1], log_survival))
+        log_survival = self._reading.log_survival(self.bins, time)
+        return _keep_nan(time, torch.where(self.exhausted(time), self.log_mass[..., -1], log_survival))
 
-    def log_likelihood_and_cdf(
-        self, time: Tensor, event: Tensor, *, as_published: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def log_likelihood_and_cdf(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both from one array of masses, with one gradient (see `_weighted`)."""
-        # Only the edges are asked here: where a time falls does not depend on the masses.
-        grid = Bins(self._logits, self.edges)
+        grid = self._grid
         own, after = grid.index(time), self._reading.share_after(grid, time)
-        if as_published:
-            return likelihood_and_cdf(self._logits, after, own, self.published_event(time, event), PUBLISHED_FLOOR)
         # As in `log_censored`: a row that has outlived the grid tells that it reached the last bin.
-        return likelihood_and_cdf(self._logits, after, own, event | self._reading.exhausted(grid, time))
+        pointed = event if floor else event | self._reading.exhausted(grid, time)
+        return likelihood_and_cdf(self._logits, after, own, pointed, floor)
+
+    @property
+    def read_in_steps(self) -> bool:
+        """Whether the interpolation is "step"."""
+        return self.interpolation == "step"
+
+    def exhausted(self, time: Tensor) -> Tensor:
+        """Step: every time in the last bin. Linear: every time from the last edge on."""
+        return self._reading.exhausted(self._grid, time)
 
     def cdf(self, time: Tensor) -> Tensor:
         """Mass up to `time`, as the reading counts the bin that holds it."""
-        return _keep_nan(time, self._reading.cdf(self._bins, time))
+        return _keep_nan(time, self._reading.cdf(self.bins, time))
 
     def hazard(self, time: Tensor) -> Tensor:
         """Step: probability of the bin for those who reach it. Linear: density over survival."""
-        return _keep_nan(time, self._reading.hazard(self._bins, time))
+        return _keep_nan(time, self._reading.hazard(self.bins, time))
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """Step: end of the first bin with F >= p. Linear: the time at which F is p."""
-        return self._reading.quantile(self._bins, as_level(p, self.log_mass))
+        return self._reading.quantile(self.bins, as_level(p, self.log_mass))
 
     @property
     def mean(self) -> Tensor:
         """Mean of the times that `sample` draws; no mass lies after the last edge."""
-        return self._reading.mean(self._bins)
+        return self._reading.mean(self.bins)
 
     @property
     def midpoint_mean(self) -> Tensor:
-        """Sum of mass times the middle of the bin, whatever the reading: the published code ranked rows by it."""
-        return READINGS["linear"].mean(self._bins)
+        """Sum of mass times the middle of the bin, whatever the reading."""
+        return self.bins.midpoint_mean
 
     @torch.no_grad()
     def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
@@ -134,17 +143,11 @@ class DiscreteDistribution(SurvivalDistribution):
 
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, exactly."""
-        return _keep_nan(time, self._reading.squared_cdf_below(self._bins, time))
+        return _keep_nan(time, self._reading.squared_cdf_below(self.bins, time))
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, exactly; finite for every row, so `needed` changes nothing."""
-        return _keep_nan(time, self._reading.squared_survival_above(self._bins, time))
-
-    def published_event(self, time: Tensor, event: Tensor) -> Tensor:
-        """Step: the published code counts a censored row in the last bin as an event, there and in D-calibration."""
-        if self.interpolation != "step":
-            return event
-        return event | (Bins(self._logits, self.edges).index(time) == self._logits.shape[-1] - 1)
+        return _keep_nan(time, self._reading.squared_survival_above(self.bins, time))
 
 
 def as_logits(name: str, value: Tensor) -> Tensor:

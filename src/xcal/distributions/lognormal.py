@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from xcal.distributions import _normal, _published
+from xcal.distributions import _normal
 from xcal.distributions._quadrature import CUT, StandardLaw, squared_cdf_below, squared_sf_above
 from xcal.distributions.base import SurvivalDistribution, as_level, as_parameters, split_zero
 
@@ -105,7 +105,7 @@ class LogNormal(SurvivalDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """Time of the highest density; the published code ranked log-normal models by it."""
+        """Time of the highest density."""
         return torch.exp(self.loc - self.scale * self.scale)
 
     @torch.no_grad()
@@ -124,7 +124,3 @@ class LogNormal(SurvivalDistribution):
         """Integral of S^2 from `time` to infinity, by quadrature."""
         _, z, at_zero = self._standardise(time)
         return squared_sf_above(_LAW, at_zero, z, self.loc, self.scale, needed)
-
-    def published_survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
-        """Trapezoid rule as published, with its wrong right tail."""
-        return _published.trapezoid_survival_crps(self.loc, self.scale, time, event)

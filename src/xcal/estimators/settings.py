@@ -12,9 +12,9 @@ from xcal._devices import as_device, best_device
 from xcal.distributions._readings import READINGS
 from xcal.networks._arguments import check_dropout, check_sizes
 from xcal.objectives import nll, survival_crps
+from xcal.objectives.joint import Objective
 from xcal.training import TrainingConfig
 from xcal.training.config import check_count, check_number
-from xcal.training.problem import Objective
 from xcal.training.progress import Progress
 
 # The published variants of the distributions have constants in units of time, which scaling would change.

@@ -12,13 +12,11 @@ from torch import Tensor, nn
 
 from xcal.distributions import Family, family
 from xcal.distributions.base import SurvivalDistribution
-from xcal.distributions.discrete import DiscreteDistribution
-from xcal.distributions.lognormal import LogNormal
-from xcal.distributions.shifted import Shifted
 from xcal.experiments.spec import ModelSpec, Variant, VariantSpec
 from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower
 from xcal.objectives import nll, survival_crps
-from xcal.training.problem import Objective
+from xcal.objectives.joint import Objective
+from xcal.published import published_nll, published_survival_crps, ranking_time
 from xcal.training.stack import MakeNetwork
 
 
@@ -100,24 +98,16 @@ def _bias(network: nn.Module) -> Tensor:
 
 def make_objective(model: ModelSpec, variant: Variant) -> Objective:
     """Return what a model minimises besides the penalty."""
-    published = variant == "as-published"
-    return partial(survival_crps if model.objective == "scrps" else nll, as_published=published)
+    if model.objective == "nll":
+        return likelihood(variant)
+    return published_survival_crps if variant == "as-published" else survival_crps
 
 
 def likelihood(variant: Variant) -> Objective:
     """Return the negative log-likelihood that a table shows: by bin mass for discrete models."""
-    return partial(nll, as_published=variant == "as-published")
+    return published_nll if variant == "as-published" else nll
 
 
 def predicted_time(distribution: SurvivalDistribution, variant: Variant) -> Tensor:
-    """Time that ranks rows in the concordance, ``(..., n)``: the median, or what the published code used.
-
-    That was the mean over bin mid-points for discrete models, the mode for the log-normal, the median for the Weibull.
-    """
-    if variant == "as-published":
-        base = distribution.base if isinstance(distribution, Shifted) else distribution
-        if isinstance(base, DiscreteDistribution):
-            return base.midpoint_mean
-        if isinstance(base, LogNormal):
-            return base.mode
-    return distribution.median
+    """Time that ranks rows in the concordance, ``(..., n)``: the median, or what the published code used."""
+    return ranking_time(distribution) if variant == "as-published" else distribution.median

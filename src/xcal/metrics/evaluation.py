@@ -193,13 +193,20 @@ def evaluate(
     _check_bootstrap(n_bootstrap, level, generator)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
     computed = [name for name in chosen if name not in skipped]
-    values = compute(computed, predictions)
-    intervals = _all_intervals(computed, predictions, _resamples(predictions, n_bootstrap, generator), values, level)
-    ideal = {name: value for entry in computed for name, value in ENTRIES[entry].ideal.items()}
-    unknown = (float("nan"), float("nan"))
-    scores = tuple(Score(name, value, *intervals.get(name, unknown), ideal[name]) for name, value in values.items())
+    scores = _scores(computed, predictions, _resamples(predictions, n_bootstrap, generator), level)
     n_events = int(np.count_nonzero(predictions.event))
     return Evaluation(scores, skipped, predictions.time.size, n_events, predictions.at, level, n_bootstrap)
+
+
+def _scores(
+    names: Sequence[str], predictions: Predictions, resamples: Sequence[Predictions], level: float
+) -> tuple[Score, ...]:
+    """Every value of the named entries, with its interval where it has one."""
+    values = compute(names, predictions)
+    intervals = _all_intervals(names, predictions, resamples, values, level)
+    ideal = {name: value for entry in names for name, value in ENTRIES[entry].ideal.items()}
+    unknown = (float("nan"), float("nan"))
+    return tuple(Score(name, value, *intervals.get(name, unknown), ideal[name]) for name, value in values.items())
 
 
 def _chosen(metrics: Any) -> tuple[str, ...]:

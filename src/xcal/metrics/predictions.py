@@ -76,24 +76,15 @@ def read_predictions(
     interpolation = as_interpolation(interpolation, stacklevel=3)
     own = None if cdf is None else _own_cdf(cdf, seen.size)
     score = None if predicted_time is None else as_score("predicted_time", predicted_time, seen.size)
-    curves = grid = None
-    own_event = happened
-    if survival is not None:
-        curves, grid = as_curves("survival", survival, times, seen.size)
-        _refuse_rising(curves)
-        if own is None:
-            own = np.clip(1 - at_own_time(curves, grid, seen, interpolation), 0.0, 1.0)
-            own_event = happened & (seen <= grid[-1])
-        if score is None:
-            score = _restricted_mean(curves, grid, interpolation)
+    curves, grid = (None, None) if survival is None else _falling_curves(survival, times, seen.size)
     if censoring is not None:
         as_censoring(censoring, seen, happened)
     as_count("n_bins", n_bins, at_least=2)
-    return Predictions(
+    given = Predictions(
         time=seen,
         event=happened,
         cdf=own,
-        cdf_event=own_event,
+        cdf_event=happened,
         predicted_time=score,
         survival=curves,
         times=grid,
@@ -103,6 +94,20 @@ def read_predictions(
         n_bins=n_bins,
         d_calibration_method=d_calibration_method,
     )
+    return _completed(given)
+
+
+def _completed(given: Predictions) -> Predictions:
+    """Read F and the predicted time off the curves where they were not given beside them."""
+    curves, grid = given.survival, given.times
+    if curves is None or grid is None:
+        return given
+    if given.cdf is None:
+        own = np.clip(1 - at_own_time(curves, grid, given.time, given.interpolation), 0.0, 1.0)
+        given = replace(given, cdf=own, cdf_event=given.event & (given.time <= grid[-1]))
+    if given.predicted_time is None:
+        given = replace(given, predicted_time=restricted_mean(curves, grid, given.interpolation))
+    return given
 
 
 def _some_prediction(cdf: Any, predicted_time: Any, survival: Any, times: Any) -> None:
@@ -123,16 +128,21 @@ def _median_event_time(time: FloatArray, event: BoolArray) -> float:
     return float(np.median(time[event] if event.any() else time))
 
 
-def _refuse_rising(survival: FloatArray) -> None:
-    """Refuse curves that rise by more than rounding: probabilities of an event, or columns in the wrong order."""
-    rises = np.diff(survival, axis=1) > _ROUNDING
+def _falling_curves(survival: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:
+    """Survival curves and their times. Curves that rise are refused, unless by a rounding.
+
+    A curve that rises is one of event probabilities, or has its columns in the wrong order.
+    """
+    curves, grid = as_curves("survival", survival, times, n)
+    rises = np.diff(curves, axis=1) > _ROUNDING
     if rises.any():
         row, before = (int(i) for i in np.argwhere(rises)[0])
-        rise = f"{survival[row, before + 1]} after {survival[row, before]}"
+        rise = f"{curves[row, before + 1]} after {curves[row, before]}"
         fail("survival", "curves that do not rise", rise, (row, before + 1))
+    return curves, grid
 
 
-def _restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
+def restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
     """Area under each curve from 0 to the last time of the grid."""
     widths = np.diff(times, prepend=0.0)
     # Weight of every column: a value that is held reaches to the right, a line to both sides. The rest is the curve's

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 from xcal._checks import fail
-from xcal._shortcuts import kernels_usable
+from xcal._torch_private import kernels_usable
 from xcal.networks._arguments import check_dropout, check_size, check_sizes
 from xcal.networks._pooled import pooled_block
 

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn.modules.conv import _ConvNd
 
 from xcal._checks import fail
+from xcal.networks._layers import has_convolutions
 
 
 class TwoTower(nn.Module):
@@ -42,7 +42,7 @@ class TwoTower(nn.Module):
 
     def _alike(self) -> bool:
         """Whether the towers can run as one: dense and of the same shape. Convolutions are faster apart."""
-        if any(isinstance(module, _ConvNd) for module in self.modules()) or any(True for _ in self.buffers()):
+        if has_convolutions(self) or any(True for _ in self.buffers()):
             return False
         return [p.shape for p in self.first.parameters()] == [p.shape for p in self.second.parameters()]
 

@@ -44,5 +44,7 @@ def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as
     """
     check_rows(dist, time, event)
     if as_published:
-        return dist.published_survival_crps(time, event)
+        from xcal.published.crps import trapezoid_survival_crps
+
+        return trapezoid_survival_crps(dist, time, event)
     return dist.survival_crps(time, event)

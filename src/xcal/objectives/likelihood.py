@@ -1,16 +1,21 @@
 """The censored negative log-likelihood."""
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from xcal._checks import fail
-from xcal.distributions.base import PUBLISHED_FLOOR, SurvivalDistribution
+from xcal.distributions.base import SurvivalDistribution
 from xcal.objectives._rows import check_rows
+from xcal.objectives.joint import gives_cdf
 
 
+def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+    """`nll` and F of every row, from the distribution's own way to compute both together."""
+    log_likelihood, cdf = dist.log_likelihood_and_cdf(time, event)
+    return -log_likelihood, cdf
+
+
+@gives_cdf(_nll_and_cdf)
 def nll(
     dist: SurvivalDistribution,
     time: Tensor,
@@ -41,7 +46,8 @@ def nll(
         of a continuous distribution. No effect on a continuous one.
     as_published
         The published code's likelihood: ``log(S + 1e-4)`` for censored rows, bin masses, and in the step reading a
-        censored row of the last bin counted as an event. To reproduce the paper's tables only.
+        censored row of the last bin counted as an event. To reproduce the paper's tables only; for training give
+        `xcal.published.published_nll`, which computes F in the same pass.
 
     Returns
     -------
@@ -59,23 +65,8 @@ def nll(
     if as_published:
         if density:
             fail("density", "False with as_published: the published likelihood is by bin mass", True)
-        event = dist.published_event(time, event)
-        return -torch.where(event, dist.log_prob(time), torch.log(dist.survival(time) + PUBLISHED_FLOOR))
+        from xcal.published.likelihood import log_likelihood
+
+        return -log_likelihood(dist, time, event)
     observed = dist.log_density(time) if density else dist.log_prob(time)
     return -torch.where(event, observed, dist.log_censored(time))
-
-
-def objective_and_cdf(
-    objective: Callable[[SurvivalDistribution, Tensor, Tensor], Tensor],
-    dist: SurvivalDistribution,
-    time: Tensor,
-    event: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Any objective, and F, of each row: together where the objective is `nll`, which is what most people train."""
-    known, published = objective is nll, False
-    if isinstance(objective, partial) and objective.func is nll and objective.keywords.keys() <= {"as_published"}:
-        known, published = True, objective.keywords.get("as_published", False)
-    if known:
-        log_likelihood, cdf = dist.log_likelihood_and_cdf(time, event, as_published=published)
-        return -log_likelihood, cdf
-    return objective(dist, time, event), dist.cdf(time)

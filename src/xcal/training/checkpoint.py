@@ -19,11 +19,11 @@ from torch import Tensor
 
 from xcal._checks import fail
 from xcal._files import check_writable, write_whole
+from xcal._torch_private import adam_state_names
 from xcal.training.result import Failure
 from xcal.training.stack import Stack
 from xcal.training.state import RunState
 
-_ADAM = ("step", "exp_avg", "exp_avg_sq")
 _DIGEST = "digest"
 
 _log = logging.getLogger("xcal.training")
@@ -155,7 +155,7 @@ def write_checkpoint(
     tensors = {f"run.{name}": torch.as_tensor(values) for name, values in arrays.items()}
     tensors |= {f"now.{name}": values for name, values in stack.snapshot().items()}
     tensors |= {f"best.{name}": values for name, values in state.best.items()}
-    tensors |= {f"adam.{name}": optimizer.state[stack.flat][name] for name in _ADAM}
+    tensors |= {f"adam.{name}": optimizer.state[stack.flat][name] for name in adam_state_names()}
     write_tensors(path, tensors)
 
 
@@ -175,7 +175,7 @@ def read_checkpoint(path: Path, fingerprint: str, stack: Stack, optimizer: torch
     stack.load(part("now."))
     adam = part("adam.")
     # A fused step wants its counter where the weights are.
-    optimizer.state[stack.flat] = {name: adam[name] for name in _ADAM}
+    optimizer.state[stack.flat] = {name: adam[name] for name in adam_state_names()}
     run = {k.removeprefix("run."): v.numpy() for k, v in tensors.items() if k.startswith("run.")}
     return RunState(
         best=part("best."),
@@ -213,6 +213,7 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], stack: Stack) -> None
     failures = tensors.get("run.failures", torch.empty(0))
     known = epoch.shape == (1,) and epoch.dtype == torch.int64 and failures.ndim == 2
     epochs, n = int(epoch[0]) if known else -1, stack.n_models
+    counter, *averages = adam_state_names()
     wanted: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
         "run.fingerprint": (torch.uint8, tuple(tensors["run.fingerprint"].shape)),
         "run.epoch": (torch.int64, (1,)),
@@ -222,8 +223,8 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], stack: Stack) -> None
         **{f"run.{name}": (torch.float64, (n,)) for name in ("best_total", "lambdas", "best_lambdas")},
         **{f"run.{name}": (torch.float64, (epochs, n)) for name in ("objective", "dcal", "total")},
         # Its type is torch's default one of when it was written.
-        "adam.step": (torch.float64 if _is_double(tensors.get("adam.step")) else torch.float32, ()),
-        **{f"adam.{name}": (stack.flat.dtype, tuple(stack.flat.shape)) for name in _ADAM[1:]},
+        f"adam.{counter}": (torch.float64 if _is_double(tensors.get(f"adam.{counter}")) else torch.float32, ()),
+        **{f"adam.{name}": (stack.flat.dtype, tuple(stack.flat.shape)) for name in averages},
     }
     for name, values in stack.snapshot().items():
         wanted |= {f"{when}.{name}": (values.dtype, tuple(values.shape)) for when in ("now", "best")}

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.nn.modules.conv import _ConvNd
 
+from xcal.networks._layers import has_convolutions
 from xcal.training.randomness import shared_numbers
 from xcal.training.rows import Batch
 from xcal.training.stack import Stack
@@ -37,12 +37,12 @@ def compiled_loss(loss: LossFunction, stack: Stack, batch: Batch, lambdas: Tenso
     return compiled
 
 
-def has_convolutions(stack: Stack) -> bool:
+def network_gains(stack: Stack) -> bool:
     """Whether compiling the network pays: around convolutions activation, pooling and gradients become one pass each.
 
     Dense layers are matrix products, which a compiler does not make faster.
     """
-    return stack.n_models == 1 and any(isinstance(module, _ConvNd) for module in stack.template.modules())
+    return stack.n_models == 1 and has_convolutions(stack.template)
 
 
 def compile_network(stack: Stack, batch: Batch) -> None:

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal._torch_private import MODULE_STATE
+from xcal.objectives.joint import DECLARATION
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, PurePath)
 _BUILT_IN = (
@@ -31,9 +33,6 @@ _BUILT_IN = (
 )
 
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-
-# What torch keeps in a module besides its settings; weights and buffers are hashed as tensors.
-_MODULE_STATE = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "training"}
 
 
 def digest(*pieces: bytes) -> str:
@@ -123,9 +122,10 @@ class _Settings:
         enclosed = [_cell(cell) for cell in value.__closure__ or ()]
         names = sorted(_names(value.__code__) & value.__globals__.keys())
         looked_up = {name: value.__globals__[name] for name in names}
-        return ", ".join(
-            [place, *map(self.of, (value.__code__, value.__defaults__, value.__kwdefaults__, enclosed, looked_up))]
-        )
+        pieces = [value.__code__, value.__defaults__, value.__kwdefaults__, enclosed, looked_up]
+        if DECLARATION in vars(value):  # an objective's other function, which training calls
+            pieces.append(vars(value)[DECLARATION])
+        return ", ".join([place, *map(self.of, pieces)])
 
     def _code(self, code: types.CodeType) -> str:
         return ", ".join([digest(code.co_code), *map(self.of, (code.co_consts, code.co_names, code.co_varnames))])
@@ -140,9 +140,9 @@ class _Settings:
     def _object(self, value: Any) -> str:
         described = self.of(type(value))
         if isinstance(value, nn.Module):
-            kept = {k: v for k, v in vars(value).items() if k not in _MODULE_STATE and not _is_hook(k, v)}
-            tensors = {**value._parameters, **value._buffers} if self.weights else {}
-            return f"{described}, {self.of(kept)}, {self.of(tensors)}, {self.of(dict(value._modules))}"
+            kept = {k: v for k, v in vars(value).items() if k not in MODULE_STATE and not _is_hook(k, v)}
+            tensors = _own_tensors(value) if self.weights else {}
+            return f"{described}, {self.of(kept)}, {self.of(tensors)}, {self.of(_children(value))}"
         try:
             # What pickle would write: (how to make it, from what, its state, ...). Nothing is made or run from it.
             parts = value.__reduce_ex__(4)
@@ -173,6 +173,18 @@ def _is_machinery(name: str, value: Any) -> bool:
     return name.startswith("_abc_") or (
         name.startswith("__") and name.endswith("__") and not isinstance(value, types.FunctionType)
     )
+
+
+def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers of a module itself, one that it has under two names twice."""
+    parameters = module.named_parameters(recurse=False, remove_duplicate=False)
+    return dict(parameters) | dict(module.named_buffers(recurse=False, remove_duplicate=False))
+
+
+def _children(module: nn.Module) -> dict[str, nn.Module]:
+    """Modules that a module holds itself; `named_children` would leave out one that is held twice."""
+    below = module.named_modules(remove_duplicate=False)
+    return {name: child for name, child in below if name and "." not in name}
 
 
 def _is_hook(name: str, value: Any) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from xcal._threads import Workers
 from xcal.training.batches import DROPOUT, derived_seed, epoch_order
 from xcal.training.checkpoint import CheckpointWriter, read_checkpoint
-from xcal.training.compiled import LossFunction, compile_network, compiled_loss, has_convolutions
+from xcal.training.compiled import LossFunction, compile_network, compiled_loss, network_gains
 from xcal.training.config import TrainingConfig
 from xcal.training.group import Group
 from xcal.training.randomness import shared_numbers
@@ -101,7 +101,7 @@ class _Run:
         """Compile the network or the loss, whichever pays, and return the loss."""
         problem, stack = self.problem, self.stack
         batch = take(problem.train, self.order[0].to(stack.flat.device))
-        if has_convolutions(stack):
+        if network_gains(stack):
             compile_network(stack, batch)
         elif self.config.first_temperature is not None:
             _log.warning("the loss is not compiled: its temperature changes")

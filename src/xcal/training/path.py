@@ -8,14 +8,15 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch.nn.modules.conv import _ConvNd
 
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
+from xcal.networks._layers import has_convolutions
 from xcal.objectives import nll
+from xcal.objectives.joint import Objective
 from xcal.training.arguments import (
     check_alike,
     check_kinds,
@@ -31,7 +32,7 @@ from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.group import Group
 from xcal.training.loop import train_stack
 from xcal.training.plan import Plan, planned
-from xcal.training.problem import Objective, Problem
+from xcal.training.problem import Problem
 from xcal.training.progress import Progress, Reporter
 from xcal.training.result import Failure, Floats, History, PathResult
 from xcal.training.rows import prepared
@@ -66,8 +67,8 @@ def fit_path(
     """Train one model for every lambda and seed, all in one run.
 
     The loss of model k on a batch is the mean of `objective` over its rows plus ``lambda_k`` times soft D-calibration
-    (`xcal.xcal_penalty`). After every epoch each model is scored on all validation rows by objective + lambda x exact
-    D-calibration (less `dcal_floor`, if that is given), and keeps its own best epoch.
+    (`xcal.xcal_penalty`). After every epoch each model is scored on all validation rows by objective + lambda times
+    exact D-calibration (less `dcal_floor`, if that is given), and keeps its own best epoch.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def fit_path(
         A folder: every ``config.checkpoint_every`` epochs the state is written there, and a run that finds its own
         checkpoint there resumes from it.
     target_dcal
-        Instead of `lambdas`: find the weight in this run, one model a seed. Lambda starts at 1; after every epoch it
+        Instead of `lambdas`: find the weight in this run, one model per seed. Lambda starts at 1; after every epoch it
         grows where validation D-calibration is above the target and shrinks where it is below (dual ascent on its
         logarithm). A model keeps the epoch with the lowest objective among those at or below the target, or with the
         lowest D-calibration if there is none; `PathResult.lambdas` has the weights of these epochs. Finding takes all
@@ -129,35 +130,44 @@ def fit_path(
     check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
     first_lambdas, seeds = checked_path(lambdas, target_dcal), checked_seeds(seeds)
     check_number("dcal_floor", dcal_floor, above_zero=False)
-    soft = penalty or SoftBins()
-    check_temperature(config, soft)
+    check_temperature(config, penalty or SoftBins())
     where = chosen_device(device, train)
-    rows, held_out = prepared("train", train, where), prepared("validation", validation, where)
-    check_alike(rows, held_out)
     problem = Problem(
         family=family.to(where),
         objective=objective,
-        penalty=soft,
+        penalty=penalty or SoftBins(),
         edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
-        train=rows,
-        validation=held_out,
+        train=prepared("train", train, where),
+        validation=prepared("validation", validation, where),
         penalised=max(first_lambdas) > 0,
         target_dcal=target_dcal,
         dcal_floor=dcal_floor,
     )
+    check_alike(problem.train, problem.validation)
+    used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
+    folder = None if checkpoint is None else Path(checkpoint)
+    states = _train_groups(groups, make_network, config, Reporter(progress, len(groups) * config.epochs), folder)
+    best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
+    return _result(states, seeds, used, config, Trained(best, make_network, family))
+
+
+def _grouped(
+    mode: Mode,
+    config: TrainingConfig,
+    problem: Problem,
+    make_network: MakeNetwork,
+    seeds: list[int],
+    first_lambdas: list[float],
+) -> tuple[Literal["stacked", "sequential"], list[Group]]:
+    """Decide which models are trained together: all of them in one group, or each in a group of its own."""
+    rows = problem.train
     # Two copies are enough to see whether the network fits the family, and whether it can be stacked.
-    probe = Stack(make_network, seeds[:1], 2, where, rows.x.dtype)
-    check_outputs(probe, rows, family)
+    probe = Stack(make_network, seeds[:1], 2, rows.device, rows.x.dtype)
+    check_outputs(probe, rows, problem.family)
     used = _choose_mode(mode, len(seeds) * len(first_lambdas), probe, rows)
     plan = _plan(config, probe, rows, (len(seeds), len(first_lambdas)) if used == "stacked" else (1, 1))
     together = Group(seeds, first_lambdas, problem, plan)
-    groups = [together] if used == "stacked" else together.separate()
-    folder = None if checkpoint is None else Path(checkpoint)
-    states = _train_groups(groups, make_network, config, Reporter(progress, len(groups) * config.epochs), folder)
-    trained = Trained(
-        {name: torch.cat([s.best[name] for s in states]) for name in states[0].best}, make_network, family
-    )
-    return _result(states, seeds, used, config, trained)
+    return used, [together] if used == "stacked" else together.separate()
 
 
 def _train_groups(
@@ -228,7 +238,7 @@ def _result(
 def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: SurvivalData) -> Literal["stacked", "sequential"]:
     if mode != "auto":
         return mode
-    if n_models == 1 or any(isinstance(module, _ConvNd) for module in probe.template.modules()):
+    if n_models == 1 or has_convolutions(probe.template):
         return "sequential"
     try:
         with torch.no_grad():

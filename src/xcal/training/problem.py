@@ -1,7 +1,6 @@
 """What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -11,13 +10,10 @@ from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
-from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.families import Family
-from xcal.objectives.likelihood import objective_and_cdf
+from xcal.objectives.joint import Objective, ObjectiveAndCdf, with_cdf
 from xcal.training.rows import Batch, take
 from xcal.training.stack import Part, Stack
-
-Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
 
 # Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
 _CHUNK = {"cpu": 1 << 13, "cuda": 1 << 21}
@@ -36,13 +32,18 @@ class Problem:
     penalised: bool  # whether any lambda is above zero; kept here because reading a device's values waits for it
     target_dcal: float | None = None
     dcal_floor: float = 0.0
+    _objective_and_cdf: ObjectiveAndCdf = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Asked once, and outside of what is compiled.
+        object.__setattr__(self, "_objective_and_cdf", with_cdf(self.objective))
 
     def at_temperature(self, temperature: float) -> "Problem":
         """Return the same problem with another temperature of the penalty."""
         return replace(self, penalty=replace(self.penalty, temperature=temperature))
 
     def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:
-        """Mean objective + lambda x soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
+        """Mean objective + lambda times soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
 
         The network's outputs hold all models, so the objective and the penalty run once for all of them.
         """
@@ -57,7 +58,7 @@ class Problem:
 
     def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
         """Objective and F of every row."""
-        return objective_and_cdf(self.objective, self.family.distribution(raw), time, event)
+        return self._objective_and_cdf(self.family.distribution(raw), time, event)
 
     def validate(self, stack: Stack, workers: Workers) -> tuple[Tensor, Tensor]:
         """Mean objective and exact D-calibration of every model on all validation rows, (K,) each in float64."""

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from xcal._torch_private import watch
 
 Result = TypeVar("Result")
 
@@ -161,34 +162,38 @@ class _Unredirected(Exception):
     """An operation is about to draw from torch's own generators."""
 
 
-class _Watch(TorchDispatchMode):
-    """Stops the calling thread before it draws from torch's own generators."""
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        options = kwargs or {}
-        given = any(isinstance(value, torch.Generator) for value in (*args, *options.values()))
-        if torch.Tag.nondeterministic_seeded in function.tags and not given:
-            raise _Unredirected
-        return function(*args, **options)
+def _stop_unredirected(function: Any, args: Sequence[Any], options: dict[str, Any]) -> None:
+    """Stop the calling thread before it draws from torch's own generators."""
+    given = any(isinstance(value, torch.Generator) for value in (*args, *options.values()))
+    if torch.Tag.nondeterministic_seeded in function.tags and not given:
+        raise _Unredirected
 
 
 def seeded(function: Callable[[], Result], seed: int) -> Result:
     """Call a function whose random numbers follow from the seed alone."""
-    try:
-        with OwnNumbers(seed), _Watch():
-            return function()
-    except _Unredirected:
-        with shared_numbers(seed), OwnNumbers(seed):
-            return function()
+    watched = watch(_stop_unredirected)
+    if watched is not None:
+        try:
+            with OwnNumbers(seed), watched:
+                return function()
+        except _Unredirected:
+            pass
+    # Also where torch cannot be watched: the same numbers, while other threads wait.
+    with shared_numbers(seed), OwnNumbers(seed):
+        return function()
 
 
 def draws(function: Callable[[], Any]) -> tuple[bool, bool]:
-    """Tell whether a function draws random numbers, and whether any of them come from torch's own generators."""
-    own = OwnNumbers(0)
+    """Tell whether a function draws random numbers, and whether any of them come from torch's own generators.
+
+    Where torch cannot be watched the answer is yes. Looking whether its generators have moved would not do: there are
+    layers that draw for some inputs only.
+    """
+    own, watched = OwnNumbers(0), watch(_stop_unredirected)
+    if watched is None:
+        return True, True
     try:
-        with own, _Watch():
+        with own, watched:
             function()
     except _Unredirected:
         return True, True

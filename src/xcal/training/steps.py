@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from xcal._threads import Workers
+from xcal._torch_private import adam_step
 from xcal.data import SurvivalData
 from xcal.training.batches import PIECES, derived_seed
 from xcal.training.compiled import LossFunction
@@ -47,28 +47,6 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
-
-
-def adam_step(optimizer: torch.optim.Optimizer, flat: Tensor) -> None:
-    """Do what ``optimizer.step()`` does for one matrix, through torch's functional form.
-
-    The method looks after hooks, closures and profiling at every call, which a small model on a CPU feels.
-    """
-    group, state = optimizer.param_groups[0], optimizer.state[flat]
-    if not state:
-        state.update(
-            step=torch.zeros((), dtype=torch.float32),
-            exp_avg=torch.zeros_like(flat, memory_format=torch.preserve_format),
-            exp_avg_sq=torch.zeros_like(flat, memory_format=torch.preserve_format),
-        )
-    assert flat.grad is not None
-    with torch.no_grad():
-        adam(
-            [flat], [flat.grad], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]],
-            fused=True, amsgrad=False, beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"],
-            weight_decay=group["weight_decay"], eps=group["eps"], maximize=False,
-            decoupled_weight_decay=isinstance(optimizer, torch.optim.AdamW),
-        )  # fmt: skip
 
 
 def clip_rows(gradient: Tensor, largest: float) -> Tensor:

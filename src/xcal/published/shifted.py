@@ -92,10 +92,16 @@ class Shifted(SurvivalDistribution):
         """Integral of ``base.survival(z + shift)^2`` for z from `time` to infinity."""
         return self.base.squared_survival_above(self._later(time), needed)
 
-    def published_event(self, time: Tensor, event: Tensor) -> Tensor:
+    @property
+    def read_in_steps(self) -> bool:
         """As `base` says."""
-        return self.base.published_event(self._later(time), event)
+        return self.base.read_in_steps
 
-    def published_survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
-        """As `base` says, without the shift: the published survival CRPS did not use it."""
-        return self.base.published_survival_crps(time, event)
+    def exhausted(self, time: Tensor) -> Tensor:
+        """``base.exhausted(time + shift)``."""
+        return self.base.exhausted(self._later(time))
+
+
+def unshifted(dist: SurvivalDistribution) -> SurvivalDistribution:
+    """Return the distribution inside a `Shifted` one, and any other as it is."""
+    return dist.base if isinstance(dist, Shifted) else dist
