@@ -81,7 +81,7 @@ def _say_why(ax: Any, result: AuditResult, reasons: tuple[str, ...]) -> None:
 def _percent(axis: Any) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axis.set_major_formatter(PercentFormatter(1.0))
 
 
 def _legend(ax: Any, **more: Any) -> None:

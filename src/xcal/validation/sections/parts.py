@@ -70,8 +70,8 @@ def nothing(results: Results, *metrics: str) -> list[Block]:
 
 
 def beside_picture(results: Results, picture: Block, side: Sequence[Block]) -> Block:
-    """Put numbers beside a picture; of several models they need the width of the page and go beneath it."""
-    return Row((picture, Stack(tuple(side))), (2, 1)) if len(results) == 1 else Stack((picture, *side))
+    """Put numbers beside a picture; a table of several models needs more room than tiles."""
+    return Row((picture, Stack(tuple(side))), (2, 1) if len(results) == 1 else (3, 2))
 
 
 def with_intervals(
