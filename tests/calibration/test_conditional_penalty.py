@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from xcal import conditional_calibration
+from xcal import XCALLoss, conditional_calibration, xcal_penalty
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins, soft_membership
@@ -110,3 +110,25 @@ def test_half_precision_is_computed_in_single():
     half = unchecked_conditional_penalty(u.bfloat16(), event, h, EDGES, SPECS[0])
     assert half.dtype == torch.float32
     torch.testing.assert_close(half, unchecked_conditional_penalty(u.bfloat16().float(), event, h, EDGES, SPECS[0]))
+
+
+def test_the_public_functions_take_features():
+    u, event, h, weights = rows()
+    wanted = unchecked_conditional_penalty(u, event, h, EDGES, SPECS[1], weights)
+    assert xcal_penalty(u, event, n_bins=10, estimator="unbiased", weights=weights, features=h) == wanted
+    assert XCALLoss(10, estimator="unbiased")(u, event, weights=weights, features=h.numpy()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": torch.zeros(40)}, r"features: expected shape \(40, M\)"),
+        ({"features": torch.zeros(39, 2)}, r"features: expected shape \(40, M\)"),
+        ({"features": torch.full((40, 2), torch.nan)}, r"features: expected finite numbers.* at row 0"),
+        ({"features": torch.zeros(40, 2), "groups": torch.zeros(40).long()}, r"groups: expected None"),
+    ],
+)
+def test_bad_features_are_refused(change, message):
+    u, event, _, _ = rows()
+    with pytest.raises(ValueError, match=message):
+        xcal_penalty(u, event, **change)

@@ -221,11 +221,13 @@ def measurements(rows, kind):
     for name, chosen in groups.items():
         values += [value for t in horizons for value in values_at(rows, t, name, chosen)]
         values += values_over_all_times(rows, name, chosen) if kind != "risk" else []
-    skipped = [("centre = tiny", "it has 4 events; groups with fewer than 10 are not judged")]
+    skipped = [("centre = tiny", "4 events: too few to judge")]
     if kind == "risk":
         skipped += [("d_calibration", "the model gives the risk at one horizon only, and no F at each row's own time")]
     if kind == "cdf":
-        skipped += [("calibration curve", "F at the own time says nothing of the risk at another time")]
+        skipped += [(f"horizon {t:g}", "the predictions are F at the own times only") for t in HORIZONS]
+        skipped += [(name, "F at the own times alone puts no rows in order") for name in ("harrell", "uno")]
+        skipped += [("ibs", "it needs survival curves"), ("km_calibration in age = old", "it needs survival curves")]
     names = [(None, slice(None)), *groups.items()]
     return Measurements(
         values=tuple(values),

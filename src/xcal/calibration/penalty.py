@@ -40,7 +40,7 @@ def _blocks(u: Tensor, columns: int) -> list[slice]:
 def _sum_rows(weight: Tensor, values: Tensor) -> Tensor:
     """Weighted sum over rows: (..., G, n) and (..., n, P) give (..., G, P).
 
-    A matrix product is the fastest way eagerly; a compiler would have to build its operand in memory.
+    A matrix product is fastest where operations run one by one; a compiler would have to build its operand in memory.
     """
     if torch.compiler.is_compiling():
         return (weight.unsqueeze(-1) * values.unsqueeze(-3)).sum(-2)
@@ -150,7 +150,7 @@ def _gradient(
 
 
 def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
-    """Whether the GPU kernels serve; they have no derivative of their own, which a second one would need."""
+    """Whether the GPU kernels can be used: not for a second derivative, as they cannot be differentiated themselves."""
     return labels is None and spec.fusable and not torch.is_grad_enabled() and kernels_usable(u)
 
 
@@ -209,7 +209,7 @@ class _XCAL(torch.autograd.Function):
 
 
 def gradient_wanted(u: Tensor) -> bool:
-    """Whether a backward pass may follow; a function transform or a compiler does not say."""
+    """Whether a backward pass may follow; within a function transform or a compiler it always may."""
     if not torch.is_grad_enabled():
         return False
     return u.requires_grad or torch.compiler.is_compiling() or in_transform(u)

@@ -54,12 +54,17 @@ class Notes:
 
 @dataclass(frozen=True)
 class Callout:
-    """The answer on top of a page: a coloured box with a word, a sentence and what follows from it."""
+    """The answer on top of a page: a coloured box with a word, a sentence and what follows from it.
+
+    What is in `more` is folded away behind `more_title` until the reader asks for it.
+    """
 
     level: Level
     word: str
     headline: str
     sentences: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    more_title: str = "More"
 
 
 @dataclass(frozen=True)

@@ -167,10 +167,13 @@ def _notes(block: Notes) -> str:
 
 
 def _callout(block: Callout) -> str:
-    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in block.sentences)
+    sentences, more = (
+        "".join(f"<li>{escape(sentence)}</li>" for sentence in some) for some in (block.sentences, block.more)
+    )
+    folded = f"<details><summary>{escape(block.more_title)}</summary><ul>{more}</ul></details>" if more else ""
     return (
         f'<div class="callout {block.level}"><p class="word"><span aria-hidden="true">{_SIGNS[block.level]}</span> '
-        f'{escape(block.word)}</p><p class="headline">{escape(block.headline)}</p><ul>{sentences}</ul></div>'
+        f'{escape(block.word)}</p><p class="headline">{escape(block.headline)}</p><ul>{sentences}</ul>{folded}</div>'
     )
 
 

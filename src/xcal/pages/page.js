@@ -161,6 +161,16 @@ for (const copier of document.querySelectorAll("[data-copies]")) {
   });
 }
 
+// On paper nothing can be unfolded.
+let folded = [];
+window.addEventListener("beforeprint", () => {
+  folded = [...document.querySelectorAll("details:not([open])")];
+  for (const one of folded) one.open = true;
+});
+window.addEventListener("afterprint", () => {
+  for (const one of folded) one.open = false;
+});
+
 // A new width needs a new drawing; once the reader has stopped pulling at the window.
 let waiting = 0;
 window.addEventListener("resize", () => {

@@ -32,6 +32,13 @@ Found = TypeVar("Found")
 # What is asked for: its name on the picture, the metric, the horizon, the group.
 Wanted = Sequence[tuple[str, str, float | None, str | None]]
 PERCENT, TIP_PERCENT = ".0%", ".1%"
+NOT_HERE = "Not measured at this horizon."
+
+
+def empty() -> Spec:
+    """Say in place of a picture that there is none."""
+    words = {"mark": {"type": "text", "text": NOT_HERE, "fontSize": 14}}
+    return chart([words], height=120, data={"values": [{}]})
 
 
 def by_horizon(horizons: Sequence[float], make: Callable[[float], tuple[Spec, str]], **more: object) -> Chart:
@@ -163,7 +170,9 @@ def risk_histogram(results: Results, horizon: float, group: str | None = None) -
 def pit(results: Results, method: str, group: str | None = None) -> tuple[Spec, str]:
     """Draw the histogram of F at the own times, with the range in which a perfect model stays."""
     found = [_pit_of(result, method, group) for result in results]
-    first = next(one for one in found if one is not None)
+    first = next((one for one in found if one is not None), None)
+    if first is None:
+        return empty(), "Not measured."
     top = 1.1 * max(float(np.nanmax([one.mass.max(), one.upper.max()])) for one in found if one is not None)
     x = x_axis("F at the own time", domain=[0, 1], form=".1f")
     y = y_axis("Share of the rows", domain=[0, top], form=PERCENT)
@@ -256,8 +265,11 @@ def brier(results: Results, horizon: float | None) -> tuple[Spec, str]:
 def decision(results: Results, horizon: float) -> tuple[Spec, str]:
     """Draw net benefit over thresholds, with treating everybody and nobody."""
     curves = [same(result.measured.decision, horizon) for result in results]
-    first = next(curve for curve in curves if curve is not None)
-    low, high = benefit_limits([curve for curve in curves if curve is not None])
+    there = [curve for curve in curves if curve is not None]
+    if not there:
+        return empty(), NOT_HERE
+    first = there[0]
+    low, high = benefit_limits(there)
     x = x_axis("Threshold: act above this risk", form=PERCENT, domain=_ends(first.threshold))
     y = y_axis("Net benefit", domain=[low, high], form=".2f")
     layers = [
@@ -296,7 +308,7 @@ def risks_by_outcome(result: AuditResult, horizon: float) -> tuple[Spec, str]:
     """Draw the predicted risks of rows with the event, without it, and censored before the horizon."""
     found = same(result.measured.risks, horizon)
     if found is None:
-        return chart([], height=220), ""
+        return empty(), NOT_HERE
     x = x_axis("Predicted risk", domain=_ends(found.edges), form=PERCENT)
     y = y_axis("Share of each", form=PERCENT)
     layers = []

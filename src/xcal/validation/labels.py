@@ -128,7 +128,19 @@ def find(result: AuditResult, metric: str, horizon: float | None = None, group: 
     return None if math.isnan(value.value) else value
 
 
-def missing(result: AuditResult, *parts: str) -> list[str]:
-    """Say why figures or pictures of these names are missing, each reason once."""
-    reasons = (why for what, why in result.measured.skipped if any(part in what for part in parts))
-    return list(dict.fromkeys(reasons))
+def missing(result: AuditResult, *metrics: str) -> list[str]:
+    """Say why metrics are missing over all rows: each reason once, as "what: why"."""
+    lines = []
+    for what, why in result.measured.skipped:
+        if what.split(" ")[0] in metrics and not any(what.endswith(f" in {group}") for group in result.groups):
+            lines.append(f"{label(what).name}: {why}")
+    return list(dict.fromkeys(lines))
+
+
+def not_judged(result: AuditResult) -> list[tuple[str, str]]:
+    """List the groups that were too small to judge, with the reason."""
+    return [
+        (what, why)
+        for what, why in result.measured.skipped
+        if " = " in what and what not in result.groups and what.split(" ")[0] not in LABELS
+    ]

@@ -120,7 +120,8 @@ def dots(rows: list[Spec], *, title: str, reference: float | None, form: str, se
     ends = [row[key] for row in rows for key in ("x", "low", "high") if _finite(row[key])]
     ends += [] if reference is None else [reference]
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    room = 0.06 * (high - low) or 0.05
+    # Values that hardly differ must not look far apart.
+    room = max(0.06 * (high - low), 0.01)
     axis = {"title": title, "grid": True, "tickCount": 5, "format": form}
     scale = {"domain": [low - room, high + room], "nice": False, "zero": False}
     x = {"field": "x", "type": "quantitative", "axis": axis, "scale": scale}

@@ -41,12 +41,13 @@ def report_page(result: AuditResult) -> Page:
     """Give the page of one model."""
     library = f" ({result.library})" if result.library not in ("", "none") else ""
     summary = result.data
+    horizons = _measured([result])
     return Page(
         title=f"Validation of {result.model}",
         subtitle=f"{result.model}{library}, tested on {summary.n:,} rows with {summary.n_events:,} events",
-        selectors=_horizon(result.horizons, result.time_unit),
-        top=(sections.verdicts([result]), *sections.glance(result)),
-        sections=_sections([result], result.horizons),
+        selectors=_horizon(horizons, result.time_unit),
+        top=(sections.verdicts([result]), *sections.glance(result, horizons)),
+        sections=_sections([result], horizons),
         footer=_footer(result),
     )
 
@@ -60,7 +61,7 @@ def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[Aud
         fail("results", "audits of the same rows", f"{first.data.n} and {second.data.n} rows")
     if first.time_unit != second.time_unit:
         fail("results", "one unit of time", f"{first.time_unit!r} and {second.time_unit!r}")
-    horizons = tuple(t for t in first.horizons if t in second.horizons)
+    horizons = _measured(results)
     one, other = names(results)
     return Page(
         title=f"{one} and {other}",
@@ -70,6 +71,12 @@ def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[Aud
         sections=_sections(results, horizons, differences),
         footer=_footer(first),
     )
+
+
+def _measured(results: Sequence[AuditResult]) -> tuple[float, ...]:
+    """Give the horizons at which something was measured of every model; the others are named among what is missing."""
+    have = [{value.horizon for value in result.values} for result in results]
+    return tuple(t for t in results[0].horizons if all(t in horizons for horizons in have))
 
 
 def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:

@@ -4,6 +4,7 @@ They show what the charts of the page show, from the same results; `xcal.validat
 """
 
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -72,14 +73,15 @@ def _horizon(result: AuditResult, horizon: float | None) -> float | None:
 
 def _say_why(ax: Any, result: AuditResult, reasons: tuple[str, ...]) -> None:
     why = missing(result, *reasons) or ["the predictions given do not allow this picture"]
-    ax.text(0.5, 0.5, f"Not shown: {why[0]}", ha="center", va="center", wrap=True, color=REFERENCE, parse_math=False)
+    words = textwrap.fill(f"Not shown: {why[0]}", 36)
+    ax.text(0.5, 0.5, words, ha="center", va="center", color=REFERENCE, parse_math=False, transform=ax.transAxes)
     ax.set_axis_off()
 
 
 def _percent(axis: Any) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axis.set_major_formatter(PercentFormatter(1.0))
 
 
 def _legend(ax: Any, **more: Any) -> None:
@@ -110,11 +112,10 @@ def _calibration(ax: Any, result: AuditResult, horizon: float | None, group: str
     ax.fill_between(curve.predicted, curve.lower, curve.upper, color=MODEL, alpha=0.16, lw=0)
     ax.plot(curve.predicted, curve.observed, color=MODEL, lw=2)
     ends = (curve.point_observed - curve.point_lower, curve.point_upper - curve.point_observed)
-    # A group in which an end cannot be estimated has a point without a whisker.
     ax.errorbar(
         curve.point_predicted,
         curve.point_observed,
-        yerr=np.nan_to_num(ends),
+        yerr=ends,
         fmt="o",
         color=MODEL,
         ms=4.5,
@@ -257,16 +258,16 @@ def _censoring(ax: Any, result: AuditResult, horizon: float | None, group: str |
 
 # For each kind what draws it, and the names under which the reasons for its absence are listed.
 _PICTURES: dict[str, tuple[Draw, tuple[str, ...]]] = {
-    "observed": (_observed, ("mean_risk", "oe", "over_time")),
-    "oe": (_oe, ("oe",)),
-    "calibration": (_calibration, ("calibration curve", "calibration", "ici")),
-    "pit": (_pit, ("d_calibration", "pit")),
-    "pp": (_pp, ("pp", "d_calibration")),
+    "observed": (_observed, ("oe", "horizon")),
+    "oe": (_oe, ("oe", "horizon")),
+    "calibration": (_calibration, ("ici", "horizon", "calibration")),
+    "pit": (_pit, ("d_calibration",)),
+    "pp": (_pp, ("d_calibration",)),
     "discrimination": (_discrimination, ("harrell", "uno", "antolini", "auc")),
-    "brier": (_brier, ("brier", "ibs")),
-    "decision": (_decision, ("decision", "net_benefit")),
-    "risks": (_risks, ("risks", "risk distribution")),
-    "groups": (_groups, ("oe", "groups")),
+    "brier": (_brier, ("brier", "ibs", "horizon")),
+    "decision": (_decision, ("net_benefit", "horizon")),
+    "risks": (_risks, ("horizon",)),
+    "groups": (_groups, ("oe", "horizon")),
     "censoring": (_censoring, ()),
 }
 KINDS: tuple[str, ...] = tuple(_PICTURES)

@@ -23,7 +23,7 @@ def on_average(results: Results, horizons: Sequence[float]) -> Section:
     """Show whether the risks are right on average."""
     heading, short = "Are the risks right on average?", "On average"
     if not horizons:
-        return Section(heading, tuple(nothing(results, "oe", "mean_risk")), short)
+        return Section(heading, tuple(nothing(results, "horizon", "oe")), short)
     picture = by_horizon(
         horizons,
         lambda t: charts.observed_and_predicted(results, t),
@@ -38,22 +38,25 @@ def on_average(results: Results, horizons: Sequence[float]) -> Section:
         wanted = [(moment(t, results[0].time_unit), "oe", t, None) for t in horizons]
         reading = "Events observed for each event expected. 1 is right; an interval that contains 1 cannot rule it out."
         side.append(with_intervals(results, wanted, "O/E", 1.0, "O/E at each horizon", reading))
-    return Section(heading, (beside_picture(results, picture, side), *reasons(results, "oe")), short)
+    return Section(heading, (beside_picture(results, picture, side), *reasons(results, "horizon", "oe")), short)
 
 
 def each_level(results: Results, horizons: Sequence[float]) -> Section:
     """Show whether they are right for each level of risk."""
     heading, short = "Are they right for each level of risk?", "Level of risk"
-    drawn = [t for t in horizons if any(charts.same(result.measured.calibration, t) for result in results)]
-    if not drawn or len(drawn) < len(horizons):
-        return Section(heading, tuple(nothing(results, "calibration", "ici")), short)
+    if not any(charts.same(result.measured.calibration, t) for result in results for t in horizons):
+        return Section(heading, tuple(nothing(results, "horizon", "ici", "calibration")), short)
     pictures = calibration_pictures(results, horizons)
     metrics = ("ici", "e50", "e90", "emax", "one_calibration_p")
     beside = [for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))]
     if any(find(result, "cox_slope") for result in results):
         beside += [Text("Over the whole follow-up", "note")]
         beside += [numbers(results, [("cox_slope", None), ("cox_intercept", None)])]
-    return Section(heading, (beside_picture(results, pictures, beside), *reasons(results, "calibration", "ici")), short)
+    return Section(
+        heading,
+        (beside_picture(results, pictures, beside), *reasons(results, "ici", "cox_slope", "one_calibration_p")),
+        short,
+    )
 
 
 def calibration_pictures(results: Results, horizons: Sequence[float]) -> Block:
@@ -82,7 +85,7 @@ def all_times(results: Results) -> Section:
     heading, short = "Are they right over all times?", "All times"
     methods = [m for m in ESTIMATORS if all(any(p.method == m for p in r.measured.pit) for r in results)]
     if not methods:
-        return Section(heading, tuple(nothing(results, "d_calibration", "pit")), short)
+        return Section(heading, tuple(nothing(results, "d_calibration")), short)
     made = [charts.pit(results, method) for method in methods]
     chooser = Selector("estimator", "Censored rows counted", tuple(ESTIMATORS[m] for m in methods))
     histogram = Chart(
@@ -104,7 +107,7 @@ def all_times(results: Results) -> Section:
     if any(find(result, "km_calibration") for result in results):
         table = Row((table, numbers(results, [("km_calibration", None)])), (3, 1))
     blocks = (chooser, Row(tuple(pictures)), table)
-    return Section(heading, (*blocks, *reasons(results, "d_calibration")), short)
+    return Section(heading, (*blocks, *reasons(results, "d_calibration", "d_calibration_p", "km_calibration")), short)
 
 
 def _d_calibration_table(results: Results, methods: Sequence[str]) -> Table:

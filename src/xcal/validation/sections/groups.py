@@ -6,7 +6,7 @@ from xcal.pages import Block, Chart, Key, Notes, Row, Section, Selector, Table, 
 from xcal.pages.blocks import Cell, Spec
 from xcal.validation import charts
 from xcal.validation.charts import keys
-from xcal.validation.labels import ESTIMATORS, find, moment, names
+from xcal.validation.labels import ESTIMATORS, find, moment, names, not_judged
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import Results, cell
 
@@ -116,11 +116,5 @@ def _group_method(results: Results, shared: Sequence[str]) -> str | None:
 
 def _not_judged(results: Results) -> list[Block]:
     """Name the groups that are too small to be judged."""
-    judged = {group for result in results for group in result.groups}
-    lines = [
-        f"{what}: {why}"
-        for result in results
-        for what, why in result.measured.skipped
-        if " = " in what and what not in judged
-    ]
+    lines = [f"{what}: {why}" for result in results for what, why in not_judged(result)]
     return [Notes(tuple(dict.fromkeys(lines)), "Groups that were not judged")] if lines else []

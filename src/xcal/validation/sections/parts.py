@@ -54,24 +54,24 @@ def _tile(value: AuditValue) -> Figure:
     return Figure(one.name, shown(value), value.value, ends, one.hint)
 
 
-def reasons(results: Results, *parts: str) -> list[Block]:
+def reasons(results: Results, *metrics: str) -> list[Block]:
     """Say in one line per reason why something is missing."""
     lines = []
     for name, result in zip(names(results), results, strict=True):
-        for why in missing(result, *parts):
-            lines.append(f"Not shown{f' for {name}' if len(results) > 1 else ''}: {why}")
+        who = f" for {name}" if len(results) > 1 else ""
+        lines += [f"Not shown{who}: {why}" for why in missing(result, *metrics)]
     return [Text(one if one.endswith(".") else f"{one}.", "note") for one in dict.fromkeys(lines)]
 
 
-def nothing(results: Results, *parts: str) -> list[Block]:
+def nothing(results: Results, *metrics: str) -> list[Block]:
     """Say why a section has no picture."""
-    found = reasons(results, *parts)
+    found = reasons(results, *metrics)
     return found or [Text("Not shown: the predictions given do not allow this picture.", "note")]
 
 
 def beside_picture(results: Results, picture: Block, side: Sequence[Block]) -> Block:
-    """Put numbers beside a picture; of several models they need the width of the page and go beneath it."""
-    return Row((picture, Stack(tuple(side))), (2, 1)) if len(results) == 1 else Stack((picture, *side))
+    """Put numbers beside a picture; a table of several models needs more room than tiles."""
+    return Row((picture, Stack(tuple(side))), (2, 1) if len(results) == 1 else (3, 2))
 
 
 def with_intervals(

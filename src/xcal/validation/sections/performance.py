@@ -35,7 +35,7 @@ def ordering(results: Results, horizons: Sequence[float]) -> Section:
         reading = "How often a patient with the event by then had a higher risk than one without it. 0.5 is a coin."
         pictures.append(with_intervals(results, wanted, "AUC", None, "AUC at each horizon", reading))
     if not pictures:
-        return Section(heading, tuple(nothing(results, "harrell", "uno", "antolini", "auc")), short)
+        return Section(heading, tuple(nothing(results, "harrell", "uno", "antolini", "auc", "horizon")), short)
     blocks: list[Block] = [Row(tuple(pictures))]
     if len(results) > 1:
         blocks.append(numbers(results, [(metric, None) for metric in over_all]))
@@ -69,16 +69,15 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
     else:
         blocks += side
     if not blocks:
-        return Section(heading, tuple(nothing(results, "brier", "ipa", "ibs")), short)
+        return Section(heading, tuple(nothing(results, "horizon", "brier", "ipa", "ibs")), short)
     return Section(heading, (*blocks, *reasons(results, "brier", "ipa", "ibs", "nll")), short)
 
 
 def usefulness(results: Results, horizons: Sequence[float]) -> Section:
     """Show whether the model helps to decide."""
     heading, short = "Would it help to decide?", "Usefulness"
-    drawn = [t for t in horizons if all(charts.same(result.measured.decision, t) for result in results)]
-    if not drawn or len(drawn) < len(horizons):
-        return Section(heading, tuple(nothing(results, "decision", "net_benefit")), short)
+    if not any(charts.same(result.measured.decision, t) for result in results for t in horizons):
+        return Section(heading, tuple(nothing(results, "horizon", "net_benefit", "decision")), short)
     legend = (*keys(results), Key("act on everybody", "reference", "dashed"), Key("act on nobody", "reference"))
     picture = by_horizon(
         horizons,
@@ -87,15 +86,14 @@ def usefulness(results: Results, horizons: Sequence[float]) -> Section:
         reading="Choose the risk at which you would act. The model helps where its line is above both others; the "
         "height is the net share of patients rightly acted on.",
     )
-    return Section(heading, (picture, *reasons(results, "decision", "net_benefit")), short)
+    return Section(heading, (picture, *reasons(results, "net_benefit", "decision")), short)
 
 
 def by_outcome(results: Results, horizons: Sequence[float]) -> Section:
     """Show the risks of those with and without the event."""
     heading, short = "Which risks did those with the event have?", "Risks"
-    drawn = [t for t in horizons if all(charts.same(result.measured.risks, t) for result in results)]
-    if not drawn or len(drawn) < len(horizons):
-        return Section(heading, tuple(nothing(results, "risks", "risk distribution")), short)
+    if not any(charts.same(result.measured.risks, t) for result in results for t in horizons):
+        return Section(heading, tuple(nothing(results, "horizon", "risks")), short)
 
     def picture(name: str, result: AuditResult) -> Chart:
         return by_horizon(
