@@ -10,10 +10,11 @@ import pytest
 import xcal
 from tests.metrics.simulate import survival_data
 from tests.validation.simulate import sample
+from xcal.validation.findings import interval_state
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import Concern, DataSummary
 from xcal.validation.summary import Training, differing_columns, summarise_data
-from xcal.validation.verdict import interval_state, judge
+from xcal.validation.verdict import judge
 
 NAN = math.nan
 
