@@ -83,6 +83,11 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
                 yield finding
 
 
+def has_interval(value: AuditValue) -> bool:
+    """Whether there is an interval; resamples without an event all give the same, and that is none."""
+    return math.isfinite(value.lower) and math.isfinite(value.upper) and value.lower < value.upper
+
+
 def interval_state(value: AuditValue, ideal: float | None, good: tuple[float, float]) -> State:
     """Judge an interval; without one nothing is certain. `ideal` is None for an error, which is never 0 in a sample.
 
@@ -94,8 +99,7 @@ def interval_state(value: AuditValue, ideal: float | None, good: tuple[float, fl
     'unsure'
     """
     low, high = good
-    # Resamples without an event all give the same: an interval without a width is none.
-    if not (math.isfinite(value.lower) and math.isfinite(value.upper)) or value.lower == value.upper:
+    if not has_interval(value):
         return "unsure"
     if value.upper < low or value.lower > high:
         return "wrong"

@@ -7,7 +7,7 @@ What seems right does not: few events make wide intervals, and below a number of
 import math
 from collections.abc import Iterable, Iterator
 
-from xcal.validation.findings import Finding, judged
+from xcal.validation.findings import Finding, has_interval, judged
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import DataSummary, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS
@@ -64,6 +64,8 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
         why = listed([finding.brief for finding in whole if finding.state == "off"][:2])
     elif in_groups:
         why = f"they hold over all rows, but not in {listed(sorted({str(f.group) for f in in_groups})[:3])}"
+    elif "unsure" in states and not any(has_interval(f.value) for f in whole if f.state == "unsure"):
+        why = "nothing speaks against them, but some values have no interval to judge by (n_bootstrap=)"
     elif "unsure" in states:
         why = "nothing speaks against them, but the evidence is too weak to trust them"
     else:
