@@ -59,7 +59,10 @@ def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:
     if found.n != n:
         fail(who, f"one for each of the {n} rows of y", f"{found.n} rows")
     if found.survival is not None and found.times is not None:
-        _check_curves(who, found.survival, found.times)
+        advice = "for risks pass 1 - risk"
+        if found.library != "none":
+            advice = "if the model allows that, pass curves: numpy.minimum.accumulate(curves, axis=1) with times="
+        _check_curves(who, found.survival, found.times, advice)
     for name, values in (("cdf", found.cdf), ("risk", found.risk)):
         if values is not None:
             bad = ~((values >= 0) & (values <= 1))
@@ -70,7 +73,7 @@ def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:
     return found
 
 
-def _check_curves(who: str, survival: FloatArray, times: Vector) -> None:
+def _check_curves(who: str, survival: FloatArray, times: Vector, advice: str) -> None:
     # NaN makes both comparisons false, so one pass over extrema catches everything.
     if not (survival.min() >= 0 and survival.max() <= 1):
         flat = first_row((~((survival >= 0) & (survival <= 1))).ravel())
@@ -84,5 +87,4 @@ def _check_curves(who: str, survival: FloatArray, times: Vector) -> None:
         row, column = (int(i) for i in np.argwhere(rises)[0])
         row += start
         got = f"{survival[row, column + 1]:g} at time {times[column + 1]:g} after {survival[row, column]:g}"
-        hint = "; for risks pass 1 - risk" if survival[row, -1] > survival[row, 0] else ""
-        fail(who, f"survival curves, which never rise{hint}", got, row)
+        fail(who, f"survival curves, which never rise ({advice})", got, row)
