@@ -11,20 +11,19 @@ class CountedBenefit:
     """Net benefit at one time for several thresholds."""
 
     def __init__(self, line: Timeline, risk: Vector, thresholds: Vector, at: float) -> None:
-        self._thresholds = thresholds
-        self._passed = line.passed(at)
-        # Rows at or above each threshold, in time order, and which of those that come by the time are events.
-        self._above = [np.flatnonzero(risk >= threshold) for threshold in thresholds]
-        self._events = [np.flatnonzero(line.event[rows] & (rows < self._passed)) for rows in self._above]
+        self._risk, self._thresholds = risk, thresholds
+        self._by_then = line.event & (line.time <= at)
 
     def values(self, block: Block) -> Matrix:
         """Net benefit of every resample at every threshold, shape (b, k)."""
         values = np.zeros((block.total.size, self._thresholds.size))
-        for k, (rows, events) in enumerate(zip(self._above, self._events, strict=True)):
+        for k, threshold in enumerate(self._thresholds):
+            # Found anew for each block: kept for every threshold, they would fill the memory with many rows.
+            rows = np.flatnonzero(self._risk >= threshold)
             if not rows.size:
                 continue
             counts = block.counts.take(rows, axis=1)
-            lost = share_lost(counts).take(events, axis=1)
+            lost = share_lost(counts).take(np.flatnonzero(self._by_then[rows]), axis=1)
             observed = 1 - np.prod(1 - lost, axis=1)
-            values[:, k] = benefit(counts.sum(axis=1) / block.total, observed, self._thresholds[k])
+            values[:, k] = benefit(counts.sum(axis=1) / block.total, observed, threshold)
         return values
