@@ -4,7 +4,8 @@ import numpy as np
 
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import benefit
-from xcal.validation.counted.block import Block, Matrix, Timeline, share_lost
+from xcal.metrics.running_sums import running_sums
+from xcal.validation.counted.block import Block, Matrix, Timeline
 
 
 class CountedBenefit:
@@ -22,8 +23,10 @@ class CountedBenefit:
             rows = np.flatnonzero(self._risk >= threshold)
             if not rows.size:
                 continue
-            counts = block.counts.take(rows, axis=1)
-            lost = share_lost(counts).take(np.flatnonzero(self._by_then[rows]), axis=1)
-            observed = 1 - np.prod(1 - lost, axis=1)
-            values[:, k] = benefit(counts.sum(axis=1) / block.total, observed, threshold)
+            counts, events = block.counts.take(rows, axis=1), np.flatnonzero(self._by_then[rows])
+            before = running_sums(counts)
+            # Where nobody is left nothing was drawn, and zero over one is zero.
+            at_risk = np.maximum(before[:, -1:] - before.take(events, axis=1), 1.0)
+            observed = 1 - np.prod(1 - counts.take(events, axis=1) / at_risk, axis=1)
+            values[:, k] = benefit(before[:, -1] / block.total, observed, threshold)
         return values
