@@ -168,3 +168,18 @@ def test_progress_is_told(rows, y):
     seen = []
     audit(survival=rows.survival(TIMES), times=TIMES, y=y, n_bootstrap=20, progress=lambda *step: seen.append(step))
     assert all(0 <= done <= total for done, total in seen)
+
+
+def test_rows_past_the_end_of_the_curves_count_as_censored_also_where_f_is_exact(rows):
+    from xcal.interop import ModelPredictions
+    from xcal.validation.measure import measure
+    from xcal.validation.sample import Sample
+
+    end = 1.0
+    cdf = -np.expm1(-rows.rate * np.minimum(rows.time, end))
+    found = ModelPredictions("m", "none", 240, survival=rows.survival([0.5, end]), times=np.array([0.5, end]), cdf=cdf)
+    sample = Sample(rows.time, rows.event, found, np.array([0.5]), np.array([0.5]))
+    value = next(v.value for v in measure(sample, n_bootstrap=0).values if v.metric == "d_calibration")
+    expected = xcal.d_calibration(cdf, rows.event & (rows.time <= end)).value
+    assert value == pytest.approx(expected, rel=1e-12)
+    assert expected != pytest.approx(xcal.d_calibration(cdf, rows.event).value, rel=1e-3)
