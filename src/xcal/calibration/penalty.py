@@ -209,7 +209,7 @@ class _XCAL(torch.autograd.Function):
 
 
 def _gradient_wanted(u: Tensor) -> bool:
-    """Whether a backward pass may follow; within a function transform or a compiler it always may."""
+    """Whether a backward pass may follow; a function transform or a compiler does not say."""
     if not torch.is_grad_enabled():
         return False
     return u.requires_grad or torch.compiler.is_compiling() or in_transform(u)
