@@ -14,7 +14,8 @@ import xcal
 
 # Made anew for every build; git ignores both.
 copy_records(_here.parent / "results", _here / "records")
-(_here / "_generated").mkdir(exist_ok=True)
+# Files that an example writes for the site while it is built: two reports, and pictures of them.
+(_here / "_generated" / "extra" / "reports").mkdir(parents=True, exist_ok=True)
 (_here / "_generated" / "house.svg").write_text(house(_here.parent / "pyproject.toml"), encoding="utf-8")
 
 project = "xcal"
@@ -60,6 +61,7 @@ exclude_patterns = ["_build", "_ext", "_generated"]
 html_theme = "furo"
 html_title = f"xcal {release}"
 html_static_path = ["_static"]
+html_extra_path = ["_generated/extra"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False

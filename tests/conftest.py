@@ -3,6 +3,7 @@
 import getpass
 import os
 import random
+import shutil
 import tempfile
 from itertools import groupby
 from pathlib import Path
@@ -62,3 +63,68 @@ def real_data():
         return root
 
     return find
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window, one for all tests."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra test")
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        pytest.skip(f"needs a browser, looked for {', '.join(names)}")
+    with playwright.sync_playwright() as driver:
+        # Containers have no sandbox of the kind that Chromium wants; the pages are our own.
+        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class Tabs:
+    """Opens files and waits until they are drawn; a tab lists its problems and the requests it made."""
+
+    def __init__(self, browser):
+        self.browser, self.contexts = browser, []
+
+    def __call__(self, path, **options):
+        context = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.contexts.append(context)
+        tab = context.new_page()
+        tab.set_default_timeout(20_000)
+        tab.problems, tab.requests = [], []
+        tab.on("console", lambda message: tab.problems.append(f"{message.type}: {message.text}"))
+        tab.on("pageerror", lambda error: tab.problems.append(str(error)))
+        tab.on("dialog", lambda dialog: (tab.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        own = path.as_uri()
+
+        def answer(route):
+            if route.request.url == own:
+                route.continue_()
+            else:
+                tab.requests.append(route.request.url)
+                route.abort()
+
+        context.route("**/*", answer)
+        tab.goto(own)
+        tab.wait_for_selector("main[aria-busy=false]")
+        return tab
+
+    def close(self):
+        for context in self.contexts:
+            context.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """A function that opens a file in the browser, for one test; see `Tabs`."""
+    tabs = Tabs(browser)
+    yield tabs
+    tabs.close()
+
+
+@pytest.fixture(scope="module")
+def visit_once(browser):
+    """The same for all tests of a file, which leave the tab as they found it."""
+    tabs = Tabs(browser)
+    yield tabs
+    tabs.close()

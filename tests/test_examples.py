@@ -13,6 +13,7 @@ COMMANDS = {
     "censoring.py": ["--n", "2000", "--seeds", "2", "--small-sets", "20"],
     "frontier.py": [],
     "recalibration.py": [],
+    "report.py": ["--n", "800", "--resamples", "30", "--out", "."],
     "train.py": ["--lam", "0", "100", "--epochs", "5"],
 }
 
@@ -64,6 +65,16 @@ def test_one_map_recalibrates_all_rows_and_not_the_groups(tmp_path):
     floor = float(rows[3][4])
     assert after["whole"] < 3 * floor < before["whole"] / 5
     assert after["young"] > before["young"]
+
+
+def test_the_reports_tell_the_good_model_from_the_bad_one(tmp_path):
+    out = "\n".join(lines("report.py", tmp_path))
+    good, bad = (float(re.search(rf"{name}.*O/E (\d\.\d+)", out)[1]) for name in ("Good", "Overconfident"))
+    assert abs(good - 1) < 0.15 < 1 - bad
+    for name in ("good", "bad", "both"):
+        assert (tmp_path / f"{name}.html").read_text(encoding="utf-8").endswith("</html>\n")
+    for name in ("calibration", "pit", "decision"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
 
 
 def test_the_penalty_calibrates_a_training_loop(tmp_path):

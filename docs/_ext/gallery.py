@@ -10,6 +10,8 @@ SMALL = {
     "frontier.py": [],
     "train.py": ["--lam", "0", "100", "--epochs", "20"],
     "recalibration.py": [],
+    # The reports become part of the site; see html_extra_path.
+    "report.py": ["--resamples", "200", "--out", "../docs/_generated/extra/reports"],
     "censoring.py": ["--n", "4000", "--seeds", "4", "--small-sets", "100", *OUT],
     "assumptions.py": ["--n", "5000", "--seeds", "4"],
     "paper_figures.py": ["--quick", *OUT],

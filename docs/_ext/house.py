@@ -7,6 +7,8 @@ WHAT = {
     "cli": "the command xcal",
     "report": "tables, pictures, pages",
     "experiments": "the paper's tables: specs, runs, records",
+    "validation": "audit: any model on new rows, its report",
+    "interop": "models of other libraries",
     "estimators": "SurvivalModel, SurvivalPath: the scikit-learn face",
     "recalibration": "one map of F after training",
     "metrics": "concordance, Brier score, calibration",
@@ -18,6 +20,7 @@ WHAT = {
     "networks": "plain torch",
     "data": "rows and targets",
     "datasets": "loaders",
+    "pages": "one HTML file that needs no network",
 }
 WIDTH, MARGIN, ROOM, GAP, ROOF = 760, 20, 54, 10, 64
 STYLE = """

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xcal.calibration import (
+        ConditionalCalibrationResult,
         DCalibration,
         DCalibrationResult,
         GroupedDCalibration,
         XCALLoss,
+        conditional_calibration,
         d_calibration,
         xcal_penalty,
     )
@@ -18,24 +20,33 @@ if TYPE_CHECKING:
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
+    from xcal.validation.audit import audit
+    from xcal.validation.comparison import ModelComparison, compare_models
+    from xcal.validation.result import AuditResult
 
 __version__ = "0.1.0"
 
 # Where each public name lives. A name is imported when it is first asked for: `xcal --help` needs none of them, and
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
+    "ConditionalCalibrationResult": "calibration",
+    "AuditResult": "validation",
     "DCalibration": "calibration",
     "DCalibrationResult": "calibration",
     "Evaluation": "metrics",
     "FAMILIES": "distributions",
     "GroupedDCalibration": "calibration",
+    "ModelComparison": "validation",
     "Surv": "data",
     "SurvivalData": "data",
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
     "XCALLoss": "calibration",
+    "audit": "validation",
+    "compare_models": "validation",
     "concordance_index": "metrics",
+    "conditional_calibration": "calibration",
     "d_calibration": "calibration",
     "evaluate": "metrics",
     "family": "distributions",
@@ -52,6 +63,7 @@ _PACKAGES = {
     "distributions",
     "estimators",
     "experiments",
+    "interop",
     "metrics",
     "networks",
     "objectives",
@@ -59,14 +71,18 @@ _PACKAGES = {
     "recalibration",
     "report",
     "training",
+    "validation",
 }
 
 __all__ = [
     "FAMILIES",
+    "AuditResult",
+    "ConditionalCalibrationResult",
     "DCalibration",
     "DCalibrationResult",
     "Evaluation",
     "GroupedDCalibration",
+    "ModelComparison",
     "Surv",
     "SurvivalData",
     "SurvivalModel",
@@ -74,7 +90,10 @@ __all__ = [
     "TrainingConfig",
     "XCALLoss",
     "__version__",
+    "audit",
+    "compare_models",
     "concordance_index",
+    "conditional_calibration",
     "d_calibration",
     "evaluate",
     "family",

@@ -14,7 +14,9 @@ def run(*words):
     return subprocess.run([sys.executable, "-m", "xcal", *words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["demo", "--help"], ["reproduce", "--help"], ["compare", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["demo", "--help"], ["audit", "--help"], ["reproduce", "--help"], ["compare", "--help"]]
+)
 def test_help_imports_nothing_heavy(words):
     code = (
         "import sys; sys.argv[0] = 'xcal'\n"

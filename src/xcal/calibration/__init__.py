@@ -1,20 +1,30 @@
 """D-calibration, measured and optimised. Usable alone: numbers in, numbers out; torch, numpy and scipy only."""
 
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.conditional import (
+    ConditionalCalibration,
+    ConditionalCalibrationResult,
+    conditional_calibration,
+)
 from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.loss import XCALLoss, xcal_penalty
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration
+from xcal.calibration.row_features import KernelFeatures
 from xcal.calibration.softbins import SoftBins, soft_membership
 from xcal.calibration.streaming import DCalibration
 
 __all__ = [
+    "ConditionalCalibration",
+    "ConditionalCalibrationResult",
     "DCalibration",
     "DCalibrationResult",
     "GroupedDCalibration",
+    "KernelFeatures",
     "SoftBins",
     "XCALLoss",
     "bin_edges",
+    "conditional_calibration",
     "d_calibration",
     "soft_membership",
     "unchecked_penalty",

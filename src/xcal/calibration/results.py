@@ -66,6 +66,16 @@ class DCalibrationResult:
         return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"
 
 
+def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:
+    """Holm's correction: the smallest of m p-values times m, the next times m - 1, and none below the one before."""
+    adjusted: dict[Any, float] = {}
+    largest = 0.0
+    for k, label in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - k) * p_values[label]))
+        adjusted[label] = largest
+    return {label: adjusted[label] for label in p_values}
+
+
 @dataclass(frozen=True, eq=False)
 class GroupedDCalibration:
     """D-calibration of the whole and within each group.
@@ -99,13 +109,7 @@ class GroupedDCalibration:
         own = {label: r.p_value for label, r in self.groups.items() if r.p_value is not None}
         if len(own) < len(self.groups):
             return None
-        ordered = sorted(own, key=own.__getitem__)
-        adjusted: dict[Any, float] = {}
-        largest = 0.0
-        for k, label in enumerate(ordered):
-            largest = max(largest, min(1.0, (len(ordered) - k) * own[label]))
-            adjusted[label] = largest
-        return {label: adjusted[label] for label in self.groups}
+        return holm(own)
 
     def __repr__(self) -> str:
         adjusted = self.adjusted_p_values

@@ -3,8 +3,10 @@
 import typer
 
 from xcal import __version__
+from xcal.cli.audit import audit
 from xcal.cli.compare import compare
 from xcal.cli.demo import demo
+from xcal.cli.mimic import mimic
 from xcal.cli.reproduce import reproduce
 from xcal.cli.results_page import results_page
 
@@ -31,6 +33,9 @@ def _top(
     To see what xcal does, in about a minute:
       xcal demo
 
+    To validate the predictions of any survival model:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
+
     To run a table of the paper again and compare it with the paper:
       xcal reproduce gamma-censored
       xcal compare gamma-censored
@@ -38,9 +43,11 @@ def _top(
 
 
 app.command()(demo)
+app.command()(audit)
 app.command()(reproduce)
 app.command()(compare)
 app.command("results-page")(results_page)
+app.add_typer(mimic, name="mimic")
 
 
 def main() -> None:

@@ -1,0 +1,285 @@
+"""Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import as_count, as_event, as_numpy, as_probability, fail, first_row
+from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.covariates import Column, as_columns
+from xcal.calibration.residuals import residuals
+from xcal.calibration.row_features import KernelFeatures, RandomFeatures
+from xcal.calibration.subgroup_search import SEARCHED_ROWS, Subgroup, find_subgroup
+
+Floats = npt.NDArray[np.float64]
+
+# Rows are summed in so many blocks, and the signs of the test are drawn per block. Up to that many rows each row is a
+# block of its own; beyond, the state does not grow with the rows, and one in a thousand of the pairs of rows is lost.
+BLOCKS = 1024
+_CHUNK = 16 * BLOCKS  # rows worked on at a time
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionalCalibrationResult:
+    """Conditional calibration of one model on one set of rows.
+
+    Attributes
+    ----------
+    value : float
+        K: sum over features m and bins j of (mean of h_m R_j)^2, less what noise alone gives. Zero on average for a
+        model that is right for every x; may be below zero. On the scale of D-calibration.
+    noise : float
+        Standard deviation of `value` for a model that is right.
+    floor : float
+        What was taken off: the part of the sum that noise alone gives.
+    p_value : float or None
+        Test of a model that is right for every x, by random signs; None with ``n_draws=0``.
+    where : Subgroup or None
+        The subgroup that is most off, found on one half of the rows and tested on the other.
+    n, n_censored, n_features, n_draws : int
+    bandwidth : float or None
+        Of the kernel, in units of the scaled columns; None with own features.
+    """
+
+    value: float
+    noise: float
+    floor: float
+    p_value: float | None
+    where: Subgroup | None
+    n: int
+    n_censored: int
+    n_features: int
+    n_draws: int
+    bandwidth: float | None
+
+    def __repr__(self) -> str:
+        p = "" if self.p_value is None else f", p = {self.p_value:.3g}"
+        censored = f"{self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
+        lines = [
+            f"conditional calibration {self.value:.3g} (a model that is right for every x: 0 ± {self.noise:.2g}){p}",
+            f"{self.n:,} rows, {censored}; {self.n_features} features",
+        ]
+        if self.where is not None:
+            lines.append(
+                f"most off: {self.where.description} (p = {self.where.p_value:.3g} on rows not searched, "
+                f"{self.where.n:,} rows)"
+            )
+        return "\n".join(lines)
+
+
+class ConditionalCalibration:
+    """Accumulate conditional calibration over chunks; accumulators of several processes can be merged.
+
+    Parameters
+    ----------
+    features : callable
+        From columns to features, (n, M); that of the first accumulator is used by all.
+    edges : array of shape (B + 1,)
+    """
+
+    def __init__(self, features: Any, edges: Edges) -> None:
+        self.features, self.edges = features, edges
+        self._sums: Floats | None = None  # (BLOCKS, M, B)
+        self._counts = np.zeros(BLOCKS)
+        self.n = self.n_censored = 0
+
+    def update(self, cdf: Any, event: Any, columns: Any) -> Self:
+        """Add rows: F, events, and what `features` takes."""
+        u = as_probability("cdf", cdf)
+        happened = as_event(event, u.size)
+        h = np.asarray(self.features(columns), dtype=np.float64)
+        self._add(h, residuals(u, happened, self.edges))
+        self.n_censored += int(u.size - np.count_nonzero(happened))
+        return self
+
+    def merge(self, other: "ConditionalCalibration") -> Self:
+        """Add what another accumulator with the same features and bins has seen."""
+        if other._sums is None:
+            return self
+        if self._sums is None:
+            self._sums = np.zeros_like(other._sums)
+        if self._sums.shape != other._sums.shape or not np.array_equal(self.edges, other.edges):
+            fail("other", "an accumulator with the same features and bins", "others")
+        self._sums += other._sums
+        self._counts += other._counts
+        self.n, self.n_censored = self.n + other.n, self.n_censored + other.n_censored
+        return self
+
+    def _add(self, h: Floats, r: Floats) -> None:
+        """Sum h r' over the rows of each block; row i belongs to block i modulo their number."""
+        if self._sums is None:
+            self._sums = np.zeros((BLOCKS, h.shape[1], r.shape[1]))
+        place = (self.n + np.arange(h.shape[0])) % BLOCKS
+        self._counts += np.bincount(place, minlength=BLOCKS)
+        self.n += h.shape[0]
+        whole = h.shape[0] // BLOCKS * BLOCKS
+        if whole:
+            shift = int(place[0])
+            blocks = [a[:whole].reshape(-1, BLOCKS, a.shape[1]) for a in (h, r)]
+            summed = np.matmul(blocks[0].transpose(1, 2, 0), blocks[1].transpose(1, 0, 2))
+            self._sums += np.roll(summed, shift, axis=0)
+        rest = slice(whole, None)  # fewer rows than blocks: no block twice
+        self._sums[place[rest]] += h[rest, :, None] * r[rest, None, :]
+
+    def compute(self, n_draws: int, rng: np.random.Generator) -> tuple[float, float, float, float | None]:
+        """Value, noise, floor and p-value.
+
+        Random signs on the blocks turn the sum into what a right model gives, because block sums have mean zero then
+        and are independent: (1 + draws at least as large as the value) / (1 + draws).
+        """
+        if self._sums is None or self.n < 2:
+            raise ValueError("ConditionalCalibration: expected at least two rows before compute(), got fewer")
+        used = self._counts > 0
+        sums = self._sums[used].reshape(int(used.sum()), -1)
+        own = float(np.square(sums).sum())
+        pairs = float(self.n**2 - np.square(self._counts).sum())
+        value = (float(np.square(sums.sum(axis=0)).sum()) - own) / pairs
+        # Signs make every pair of blocks +1 or -1: mean zero, and the variance is twice the sum of squared products.
+        products = sums @ sums.T
+        np.fill_diagonal(products, 0.0)
+        noise = float(np.sqrt(2 * np.square(products).sum())) / pairs
+        p_value = None
+        if n_draws:
+            signs = rng.choice(np.array([-1.0, 1.0]), size=(n_draws, sums.shape[0]))
+            drawn = np.einsum("dg,dg->d", signs @ products, signs) / pairs
+            p_value = float((1 + np.count_nonzero(drawn >= value)) / (1 + n_draws))
+        return value, noise, own / float(self.n) ** 2, p_value
+
+
+def conditional_calibration(
+    cdf: Any,
+    event: Any,
+    X: Any,
+    *,
+    n_bins: int = 20,
+    edges: Any = None,
+    n_features: int = 128,
+    bandwidth: float | None = None,
+    features: Any = None,
+    n_draws: int = 999,
+    where: bool = True,
+    seed: int = 0,
+) -> ConditionalCalibrationResult:
+    r"""Measure and test whether a model is calibrated for every x, not only on average.
+
+    Under a model that is right for every x the residual of a row, its membership in a bin of F less the width of the
+    bin, has mean zero given x. So for any function h of x the mean of h(x) R is near zero, and
+
+    .. math::
+        K = \sum_{m, j} \Big(\frac1n \sum_i h_m(x_i) R_{ij}\Big)^2
+
+    less what noise alone gives measures every smooth subgroup at once. The h are random features of a Gaussian kernel
+    on the columns (normal scores of numbers, indicators of categories). With h = 1 this is D-calibration.
+
+    Parameters
+    ----------
+    cdf : array-like of shape (n,)
+        The model's F at each row's own time.
+    event : array-like of shape (n,)
+        True where the event happened.
+    X : data frame or array of shape (n, p)
+        Covariates: those of the model or others. Text, categories and booleans are categories.
+    n_bins, edges
+        Bins of F; 20 by default, as in training.
+    n_features : int
+        Random features, an even number.
+    bandwidth : float, optional
+        Of the kernel, on the scaled columns; by default the median distance between two rows.
+    features : array-like of shape (n, m), optional
+        Functions of x of your own in place of random ones: indicators of groups, a layer of a network.
+    n_draws : int
+        Random signs behind the p-value; 0 for none.
+    where : bool
+        Also search for the subgroup that is most off.
+    seed : int
+        Of the features, the signs and the halves of the search.
+
+    Returns
+    -------
+    ConditionalCalibrationResult
+
+    Notes
+    -----
+    Censoring must be independent of the event time given x. Where it depends on more than x the residuals have another
+    mean, and a right model can be rejected.
+
+    Examples
+    --------
+    The scale is right on average and wrong for every row: D-calibration sees nothing.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(2000, 2))
+    >>> u = rng.uniform(size=2000)
+    >>> shifted = u ** np.exp(0.4 * np.sign(x[:, 0]))
+    >>> result = conditional_calibration(shifted, np.ones(2000), x)
+    >>> result.p_value
+    0.001
+    >>> result.where.rule.split()[0]
+    'x0'
+    """
+    edge = bin_edges(n_bins, edges)
+    u = as_probability("cdf", cdf)
+    happened = as_event(event, u.size)
+    if u.size < 2:
+        fail("cdf", "at least two rows", u.size)
+    n_draws, seed = as_count("n_draws", n_draws, at_least=0), as_count("seed", seed, at_least=0)
+    columns = as_columns(X, u.size)
+    rng = np.random.default_rng(seed)
+    own = None if features is None else _as_features(features, u.size)
+    drawn = None
+    if own is None:
+        drawn = KernelFeatures(n_features, bandwidth, seed).draw(columns)
+    meter = _accumulated(u, happened, columns, edge, drawn, own)
+    value, noise, floor, p_value = meter.compute(n_draws, rng)
+    subgroup = None
+    if where:
+        some = rng.permutation(u.size)[:SEARCHED_ROWS]
+        here = [column.take(some) for column in columns]
+        subgroup = find_subgroup(here, residuals(u[some], happened[some], edge), edge)
+    return ConditionalCalibrationResult(
+        value=value,
+        noise=noise,
+        floor=floor,
+        p_value=p_value,
+        where=subgroup,
+        n=u.size,
+        n_censored=meter.n_censored,
+        n_features=drawn.frequencies.shape[1] * 2 if drawn is not None else _width(own),
+        n_draws=n_draws,
+        bandwidth=None if drawn is None else drawn.bandwidth,
+    )
+
+
+def _accumulated(
+    u: npt.NDArray[Any],
+    event: npt.NDArray[np.bool_],
+    columns: tuple[Column, ...],
+    edges: Edges,
+    drawn: RandomFeatures | None,
+    own: Floats | None,
+) -> ConditionalCalibration:
+    """All rows, a chunk at a time."""
+    meter = ConditionalCalibration(drawn if drawn is not None else lambda h: h, edges)
+    for start in range(0, u.size, _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        given = own[rows] if own is not None else [column.take(rows) for column in columns]
+        meter.update(u[rows], event[rows], given)
+    return meter
+
+
+def _as_features(features: Any, n: int) -> Floats:
+    array = as_numpy("features", features)
+    if array.ndim != 2 or array.shape[0] != n or array.dtype.kind not in "biuf":
+        fail("features", f"numbers of shape ({n}, m), one row per row of cdf", f"shape {array.shape}, {array.dtype}")
+    h = array.astype(np.float64)
+    bad = np.asarray(~np.isfinite(h).all(axis=1))
+    if bad.any():
+        row = first_row(bad)
+        fail("features", "finite numbers", h[row][~np.isfinite(h[row])][0], row)
+    return h
+
+
+def _width(own: Floats | None) -> int:
+    return 0 if own is None else own.shape[1]

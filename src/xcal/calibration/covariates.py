@@ -1,0 +1,64 @@
+"""Covariates as conditional calibration reads them: columns with names, numbers or categories, none missing."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import as_numpy, fail, first_row
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One covariate: its numbers, or for a category the number of each row's label among `labels`."""
+
+    name: str
+    values: npt.NDArray[np.float64]
+    labels: tuple[str, ...] | None = None
+
+    def take(self, rows: npt.NDArray[Any] | slice) -> "Column":
+        """Keep some rows."""
+        return Column(self.name, self.values[rows], self.labels)
+
+
+def as_columns(X: Any, n: int) -> tuple[Column, ...]:
+    """Read a data frame (pandas or polars) or an array, (n, p), into columns.
+
+    Text, categories and booleans become categories; everything else must be finite numbers.
+    """
+    if hasattr(X, "columns") and not isinstance(X, np.ndarray):
+        columns = tuple(_as_column(str(name), X[name]) for name in X.columns)
+    else:
+        array = as_numpy("X", X)
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2:
+            fail("X", "one row per prediction and one column per covariate", f"shape {array.shape}")
+        columns = tuple(_as_column(f"x{k}", array[:, k]) for k in range(array.shape[1]))
+    if not columns:
+        fail("X", "at least one column", "none")
+    for column in columns:
+        if column.values.size != n:
+            fail("X", f"{n} rows, one per row of cdf", f"{column.values.size} in column {column.name!r}")
+    return columns
+
+
+def _as_column(name: str, values: Any) -> Column:
+    array = np.asarray(values)
+    if array.dtype.kind in "iuf":
+        numbers = array.astype(np.float64)
+        bad = ~np.isfinite(numbers)
+        if bad.any():
+            row = first_row(bad)
+            fail("X", f"finite numbers in column {name!r} (fill missing values first)", numbers[row], row)
+        return Column(name, numbers)
+    if array.dtype.kind == "M":
+        fail("X", f"numbers or categories in column {name!r}", "dates: give the days since some day")
+    listed = array.tolist()
+    missing = np.array([label is None or label != label for label in listed], dtype=np.bool_)  # noqa: PLR0124 - NaN
+    if missing.any():
+        row = first_row(missing)
+        fail("X", f"a label in every row of column {name!r}", listed[row], row)
+    labels, codes = np.unique(np.array([str(label) for label in listed]), return_inverse=True)
+    return Column(name, codes.astype(np.float64), tuple(str(label) for label in labels))

@@ -1,0 +1,139 @@
+"""Random features: functions of the covariates that together see every smooth subgroup."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from xcal._checks import as_count, as_number, fail
+from xcal.calibration.covariates import Column, as_columns
+
+Floats = npt.NDArray[np.float64]
+
+# Rows that fix the scale of the columns and the bandwidth; more would change neither.
+_REFERENCE_ROWS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """A column on the scale of the kernel: normal scores of its ranks, or one indicator per category.
+
+    Ranks make the result the same for a column and its logarithm, and keep a few extreme rows from hiding the others.
+    Two rows of different categories are as far apart as two rows drawn at random are in a numeric column: at squared
+    distance two.
+    """
+
+    reference: Floats | None  # sorted values of a numeric column
+    spread: float  # standard deviation of its scores
+    n_labels: int
+
+    @property
+    def width(self) -> int:
+        """Number of columns it gives."""
+        return 1 if self.reference is not None else self.n_labels
+
+    def __call__(self, values: Floats) -> Floats:
+        """Give the scaled column, (n, width)."""
+        if self.reference is None:
+            return np.eye(self.n_labels)[values.astype(np.int64)]
+        below = np.searchsorted(self.reference, values, side="left")
+        through = np.searchsorted(self.reference, values, side="right")
+        middle = (below + through + 1) / 2 / (self.reference.size + 1)
+        scores = np.asarray(ndtri(middle)) / (self.spread or 1.0)
+        return scores[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class RandomFeatures:
+    """Features h_1..h_M of a row with sum of squares one, whose products average to a Gaussian kernel of two rows.
+
+    h = (cos(w'z), sin(w'z)) / sqrt(M / 2) with M / 2 random frequencies w (Rahimi and Recht 2007) and z the scaled
+    columns.
+    """
+
+    scales: tuple[Scale, ...]
+    frequencies: Floats  # (columns, M / 2)
+    bandwidth: float
+
+    def __call__(self, columns: Sequence[Column]) -> Floats:
+        """Features of rows, (n, M)."""
+        phase = _scaled(self.scales, columns) @ self.frequencies
+        both = np.concatenate([np.cos(phase), np.sin(phase)], axis=1)
+        return np.asarray(both / np.sqrt(self.frequencies.shape[1]))
+
+
+class FeatureMaker(Protocol):
+    """Anything that makes features of rows from their covariates: `KernelFeatures`, or a class of your own."""
+
+    def of(self, X: Any) -> npt.NDArray[Any]:
+        """Features of rows, (n, M)."""
+
+
+@dataclass(frozen=True)
+class KernelFeatures:
+    """Which random features: their number, the bandwidth of the kernel and the seed.
+
+    Parameters
+    ----------
+    n_features : int
+        An even number: a cosine and a sine for each frequency.
+    bandwidth : float, optional
+        On the scaled columns; by default the median distance between two rows.
+    seed : int
+
+    Examples
+    --------
+    >>> KernelFeatures(n_features=4).of(np.arange(6.0).reshape(3, 2)).shape
+    (3, 4)
+    """
+
+    n_features: int = 128
+    bandwidth: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if as_count("n_features", self.n_features, at_least=2) % 2:
+            fail("n_features", "an even number: a cosine and a sine for each frequency", self.n_features)
+        if self.bandwidth is not None:
+            as_number("bandwidth", self.bandwidth, above=0)
+        as_count("seed", self.seed, at_least=0)
+
+    def draw(self, columns: Sequence[Column]) -> RandomFeatures:
+        """Draw the features for rows like these."""
+        return random_features(columns, self.n_features, self.bandwidth, np.random.default_rng(self.seed))
+
+    def of(self, X: Any) -> Floats:
+        """Features of rows, (n, n_features), from a data frame or an array of covariates."""
+        columns = as_columns(X, len(X))
+        return self.draw(columns)(columns)
+
+
+def random_features(
+    columns: Sequence[Column], n_features: int, bandwidth: float | None, rng: np.random.Generator
+) -> RandomFeatures:
+    """Draw features for rows like these; the default bandwidth is the median distance between two of them."""
+    n = columns[0].values.size
+    rows = np.arange(n) if n <= _REFERENCE_ROWS else np.sort(rng.choice(n, _REFERENCE_ROWS, replace=False))
+    some = [column.take(rows) for column in columns]
+    scales = tuple(_scale(column) for column in some)
+    scaled = _scaled(scales, some)
+    if bandwidth is None:
+        one, other = scaled[rng.permutation(rows.size)], scaled
+        bandwidth = float(np.sqrt(np.median(np.square(one - other).sum(axis=1)))) or 1.0
+    frequencies = rng.standard_normal((scaled.shape[1], n_features // 2)) / bandwidth
+    return RandomFeatures(scales, frequencies, bandwidth)
+
+
+def _scale(column: Column) -> Scale:
+    if column.labels is not None:
+        return Scale(None, 1.0, len(column.labels))
+    reference = np.sort(column.values)
+    scores = Scale(reference, 1.0, 0)(column.values)
+    return Scale(reference, float(scores.std()), 0)
+
+
+def _scaled(scales: Sequence[Scale], columns: Sequence[Column]) -> Floats:
+    return np.concatenate([scale(column.values) for scale, column in zip(scales, columns, strict=True)], axis=1)

@@ -1,0 +1,176 @@
+"""Where a model is off: the subgroup with the largest residuals, searched on one half of the rows, tested on the other.
+
+A subgroup is one condition, or two joined by "and": a numeric column up to or above a cut, or a category. The search
+looks at two questions, each a contrast of the bins: are the observed F too high or too low (location), and do they lie
+too far out or too close to the middle (spread)? As the second half takes no part in the search, its p-value is that of
+one test.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from xcal.calibration.bins import Edges
+from xcal.calibration.covariates import Column
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+SEARCHED_ROWS = 200_000  # more add nothing to what a person can act on; a tenth of them at most is searched
+_CUTS = 16  # numeric columns are cut at the 1/16 to 15/16 quantiles
+_FIRST = 12  # single conditions that are tried in pairs
+_SMALLEST = 30  # rows of a subgroup in each half, or one in fifty if that is more
+_GAIN = 4.0  # by how much a second condition must raise the squared z: a cut that finds nothing raises it by chance
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition on one column."""
+
+    column: int
+    words: str
+    cut: float
+    kind: str  # "up to", "above", "is"
+
+    def holds(self, columns: Sequence[Column]) -> Mask:
+        """Rows for which it is true."""
+        values = columns[self.column].values
+        if self.kind == "up to":
+            return values <= self.cut
+        return values > self.cut if self.kind == "above" else values == self.cut
+
+
+@dataclass(frozen=True)
+class Subgroup:
+    """The subgroup with the largest excess, and its test on rows that were not searched.
+
+    Attributes
+    ----------
+    description : str
+        In words: "rows with age > 71 and stage = III: F too low, events come earlier than predicted".
+    rule : str
+        The conditions alone.
+    finding : str
+        What is wrong there.
+    n : int
+        Its rows among those looked at, in both halves.
+    z, p_value : float
+        Of the half that took no part in the search; two-sided, and honest: one test was made.
+    conditions : tuple of Condition
+    """
+
+    description: str
+    rule: str
+    finding: str
+    n: int
+    z: float
+    p_value: float
+    conditions: tuple[Condition, ...]
+
+    def holds(self, columns: Sequence[Column]) -> Mask:
+        """Rows of the subgroup."""
+        return all_hold(self.conditions, columns)
+
+
+def all_hold(conditions: Sequence[Condition], columns: Sequence[Column]) -> Mask:
+    """Rows for which every condition is true."""
+    return np.asarray(np.logical_and.reduce([condition.holds(columns) for condition in conditions]))
+
+
+def contrasts(edges: Edges) -> Floats:
+    """Location and spread of F, (B, 2), each with mean zero under a flat histogram."""
+    middle, width = (edges[1:] + edges[:-1]) / 2 - 0.5, np.diff(edges)
+    both = np.stack([middle, np.square(middle)], axis=1)
+    return np.asarray(both - width @ both)
+
+
+def find_subgroup(columns: Sequence[Column], residuals: Floats, edges: Edges) -> Subgroup | None:
+    """Search the first half of the rows, test on the rest; None where no subgroup is large enough.
+
+    The rows come in random order.
+    """
+    n = residuals.shape[0]
+    scores = residuals @ contrasts(edges)
+    half = min(n // 2, SEARCHED_ROWS // 10)
+    here, there = ([column.take(rows) for column in columns] for rows in (slice(half), slice(half, None)))
+    smallest = max(_SMALLEST, half // 50)
+    found = _best_rule(here, scores[:half], smallest)
+    if found is None:
+        return None
+    conditions, contrast = found
+    inside = all_hold(conditions, there)
+    z = _z(inside[None, :].astype(np.float64), scores[half:])[0, contrast]
+    if not np.isfinite(z):
+        return None
+    rule, finding = " and ".join(c.words for c in conditions), _finding(contrast, z)
+    return Subgroup(
+        description=f"rows with {rule}: {finding}",
+        rule=rule,
+        finding=finding,
+        n=int(all_hold(conditions, here).sum() + inside.sum()),
+        z=float(z),
+        p_value=float(2 * ndtr(-abs(z))),
+        conditions=conditions,
+    )
+
+
+def _best_rule(columns: Sequence[Column], scores: Floats, smallest: int) -> tuple[tuple[Condition, ...], int] | None:
+    """Conditions and contrast with the largest squared z."""
+    singles = [c for k, column in enumerate(columns) for c in _conditions(k, column)]
+    if not singles:
+        return None
+    masks = np.array([c.holds(columns) for c in singles], dtype=np.float64)
+    large = masks.sum(axis=1) >= smallest
+    # A condition that leaves out almost nobody is no subgroup.
+    large &= (1 - masks).sum(axis=1) >= smallest
+    if not large.any():
+        return None
+    z2 = np.where(large[:, None], np.square(_z(masks, scores)), -1.0)
+    best, contrast = np.unravel_index(np.argmax(z2), z2.shape)
+    value = float(z2[best, contrast])
+    conditions: tuple[Condition, ...] = (singles[best],)
+    for first in np.argsort(-z2.max(axis=1))[:_FIRST]:
+        if not large[first]:
+            continue
+        both = masks * masks[first]
+        allowed = (both.sum(axis=1) >= smallest) & np.array([c.column != singles[first].column for c in singles])
+        pair = np.where(allowed[:, None], np.square(_z(both, scores)), -1.0)
+        second, of_pair = np.unravel_index(np.argmax(pair), pair.shape)
+        if pair[second, of_pair] > value + (_GAIN if len(conditions) == 1 else 0.0):
+            value, contrast = float(pair[second, of_pair]), of_pair
+            conditions = (singles[first], singles[second])
+    return conditions, int(contrast)
+
+
+def _z(masks: Floats, scores: Floats) -> Floats:
+    """Sum of each contrast over the rows of each mask, in units of its standard deviation, (masks, contrasts)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(masks @ scores / np.sqrt(masks @ np.square(scores)))
+
+
+def _conditions(index: int, column: Column) -> list[Condition]:
+    if column.labels is not None:
+        return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in enumerate(column.labels)]
+    cuts = np.unique(np.quantile(column.values, np.arange(1, _CUTS) / _CUTS, method="lower"))
+    return [
+        Condition(index, f"{column.name} {sign} {cut:.6g}", float(cut), kind)
+        for cut in cuts[cuts < column.values.max()]
+        for sign, kind in (("≤", "up to"), (">", "above"))
+    ]
+
+
+def _finding(contrast: int, z: float) -> str:
+    if contrast == 0:
+        return (
+            "F too high at the observed times, so that events come later than predicted"
+            if z > 0
+            else "F too low at the observed times, so that events come earlier than predicted"
+        )
+    return (
+        "predicted distributions too narrow (over-confident)"
+        if z > 0
+        else "predicted distributions too wide (under-confident)"
+    )

@@ -1,0 +1,172 @@
+"""``xcal audit``: a validation report from a file of predictions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xcal.cli.options import listed
+
+if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
+    from xcal.cli.table_file import TableFile
+
+File = Annotated[Path, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")]
+Time = Annotated[str, typer.Option(help="Column of the time of the event or of censoring, a number.")]
+Event = Annotated[str, typer.Option(help="Column that says whether the event happened: 0/1 or true/false.")]
+EventValue = Annotated[str | None, typer.Option(help='What the event column says if it happened, such as "dead".')]
+Curves = Annotated[
+    str | None,
+    typer.Option(help='Columns of survival probabilities, with a star for the time: "s_*" for s_12, s_24, s_60.'),
+]
+Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event by --horizon, from 0 to 1.")]
+Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
+Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probability of an event by the row's time.")]
+Group = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
+Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
+Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; by default along straight lines.")]
+Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
+Out = Annotated[Path | None, typer.Option(help="Write the report, one HTML page, to this file.")]
+AsJson = Annotated[Path | None, typer.Option("--json", help="Write every number and curve to this file as JSON.")]
+Name = Annotated[str | None, typer.Option(help="Name of the model in the report.")]
+Unit = Annotated[str, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
+Resamples = Annotated[
+    int | None, typer.Option(min=0, help="Bootstrap resamples. By default 1000, and fewer with more than 10,000 rows.")
+]
+Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
+Separator = Annotated[str, typer.Option(help="What stands between the columns of a CSV file.")]
+
+
+def audit(
+    file: File,
+    time: Time,
+    event: Event,
+    event_value: EventValue = None,
+    curves: Curves = None,
+    risk: Risk = None,
+    horizon: Horizon = None,
+    cdf: Cdf = None,
+    group: Group = None,
+    horizons: Horizons = None,
+    steps: Steps = False,
+    training: Training = None,
+    out: Out = None,
+    as_json: AsJson = None,
+    name: Name = None,
+    time_unit: Unit = "",
+    resamples: Resamples = None,
+    level: Level = 0.95,
+    seed: Seed = 0,
+    separator: Separator = ",",
+) -> None:
+    r"""Validate the predictions of a survival model, and write a report.
+
+    The file has one row per patient with the observed time, whether the
+    event happened, and predictions: survival probabilities at some times
+    (--curves), the risk at one time (--risk and --horizon), or the
+    probability of an event by the patient's own time (--cdf). The rows
+    must not be those that the model was trained on.
+
+    For example, with columns t, e, sex, s_12, s_24 and s_60:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
+
+    By sex, at two times, with the event written as a word:
+      xcal audit predictions.csv --time t --event status --event-value dead \
+        --curves "s_*" --group sex --horizons 24,60 --out report.html
+
+    The risk at five years only, with every number as JSON:
+      xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
+    """
+    import xcal
+    from xcal._files import check_writable
+    from xcal.cli.table_file import read_table_file
+
+    asked = listed("--horizons", horizons, float, "times")
+    kinds = {"--curves": curves, "--risk": risk, "--cdf": cdf}
+    _check_options(kinds, horizon, asked, steps)
+    for path in (out, as_json):
+        if path is not None:
+            check_writable(path.resolve().parent)
+    table = read_table_file(file, separator=separator)
+    observed = _outcome(table, time, event, event_value)
+    groups = {column: table.column(column, "--group") for column in group or []}
+    given: dict[str, Any] = _predictions(table, curves, risk, cdf, steps)
+    given["horizons"] = horizon if risk is not None else asked
+    if training is not None:
+        rows = read_table_file(training, separator=separator)
+        given["training"] = _outcome(rows, time, event, event_value)
+    result = xcal.audit(
+        y=observed,
+        groups=groups or None,
+        n_bootstrap="auto" if resamples is None else resamples,
+        level=level,
+        seed=seed,
+        time_unit=time_unit,
+        name=file.name if name is None else name,
+        **given,
+    )
+    typer.echo(repr(result))
+    if as_json is not None:
+        result.to_json(as_json)
+        typer.echo(f"wrote {as_json}", err=True)
+    if out is not None:
+        result.report(out)
+        typer.echo(f"wrote {out}", err=True)
+
+
+def _check_options(
+    kinds: dict[str, str | None], horizon: float | None, horizons: list[float] | None, steps: bool
+) -> None:
+    """Check that the options fit together, before anything is read."""
+    from xcal._checks import fail
+
+    given = [name for name, column in kinds.items() if column is not None]
+    if len(given) != 1:
+        fail("--curves, --risk, --cdf", "one of them", " and ".join(given) or "none")
+    if ("--risk" in given) != (horizon is not None):
+        fail("--horizon", "the time of --risk, and only with it", "none" if horizon is None else f"{horizon:g}")
+    if horizons is not None and "--curves" not in given:
+        fail("--horizons", "times of --curves (the time of --risk is --horizon)", f"it beside {given[0]}")
+    if steps and "--curves" not in given:
+        fail("--steps", "--curves", given[0])
+
+
+def _outcome(table: "TableFile", time: str, event: str, value: str | None) -> Any:
+    from xcal import Surv
+    from xcal._checks import fail
+
+    seen, happened = table.times(time, "--time"), table.events(event, "--event", value)
+    if table.n < 2:
+        fail(str(table.path), "at least 2 rows", "1")
+    if not happened.any():
+        table.fail(event, "at least one event", f"{table.n} rows without one")
+    return Surv(time=seen, event=happened)
+
+
+def _predictions(
+    table: "TableFile", curves: str | None, risk: str | None, cdf: str | None, steps: bool
+) -> dict[str, Any]:
+    """Read the columns of predictions as the arguments of `xcal.audit`."""
+    import numpy as np
+
+    from xcal.cli.table_file import curve_columns
+    from xcal.interop.predictions import ROUNDING
+
+    if risk is not None:
+        return {"risk": table.shares(risk, "--risk")}
+    if cdf is not None:
+        return {"cdf": table.shares(cdf, "--cdf")}
+    assert curves is not None
+    columns = curve_columns(table, curves)
+    survival = np.stack([table.shares(column, "--curves") for column in columns.values()], axis=1)
+    rises = np.diff(survival, axis=1) > ROUNDING
+    if rises.any():
+        row, before = (int(place) for place in np.argwhere(rises)[0])
+        left, right = list(columns.values())[before : before + 2]
+        got = f"{survival[row, before + 1]:g} after {survival[row, before]:g} in {left!r}"
+        table.fail(right, "a survival curve, which never rises (for risks, write 1 - risk)", got, row)
+    return {
+        "survival": survival,
+        "times": np.array(list(columns)),
+        "interpolation": "previous" if steps else "linear",
+    }

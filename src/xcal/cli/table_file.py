@@ -1,0 +1,242 @@
+"""Tables in files, CSV or parquet, and errors that name the file, the column and the line.
+
+A file is read once, as pandas reads it; a column is checked when it is asked for. Lines are counted as an editor counts
+them, the header being line 1; parquet files have rows, counted from 1.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, as_number, fail
+
+Floats = npt.NDArray[np.float64]
+
+_PARQUET = {".parquet", ".pq"}
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+# Different values that an error shows of a column.
+_SHOWN = 6
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableFile:
+    """A table that was read from a file.
+
+    Attributes
+    ----------
+    path : Path
+    frame : pandas.DataFrame
+    lines : bool
+        Whether rows are lines of a text.
+    """
+
+    path: Path
+    frame: Any
+    lines: bool
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.frame.shape[0])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [str(name) for name in self.frame.columns]
+
+    def fail(self, column: str, expected: str, got: object, row: int | None = None) -> NoReturn:
+        """Refuse a value, by file, column and line."""
+        fail(f"{self.path}, column {column!r}{'' if row is None else f', {self.place(row)}'}", expected, got)
+
+    def place(self, row: int) -> str:
+        """Name the place of a row, counted from 0."""
+        return f"line {row + 2}" if self.lines else f"row {row + 1}"
+
+    def column(self, name: str, option: str) -> Any:
+        """Give a column as it is; `option` is the one that named it."""
+        if name not in self.names:
+            fail(f"{option}, {self.path}", f"one of the columns {_listed(self.names)}", repr(name))
+        return self.frame[name]
+
+    def numbers(self, name: str, option: str, *, what: str = "a number") -> Floats:
+        """Read finite numbers, none missing."""
+        column = self.column(name, option)
+        if column.dtype.kind in "mM":
+            self.fail(name, f"{what} ({_DATES})", f"dates such as {column.iloc[0]}", 0)
+        if column.dtype.kind not in "iufb":
+            self._refuse_text(name, column, what)
+        values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = ~np.isfinite(values)
+        if bad.any():
+            row = int(np.argmax(bad))
+            self.fail(name, what, "an empty cell" if np.isnan(values[row]) else values[row], row)
+        return values
+
+    def times(self, name: str, option: str) -> Floats:
+        """Read times: numbers of zero or more."""
+        values = self.numbers(name, option, what="a time, a number of zero or more")
+        if (values < 0).any():
+            row = int(np.argmax(values < 0))
+            self.fail(name, "a time, a number of zero or more", values[row], row)
+        return values
+
+    def shares(self, name: str, option: str) -> Floats:
+        """Read probabilities, and ask for those that look like per cent."""
+        values = self.numbers(name, option, what="a probability, a number from 0 to 1")
+        bad = (values < 0) | (values > 1)
+        if bad.any():
+            row = int(np.argmax(bad))
+            percent = values.min() >= 0 and values.max() <= 100 and values.max() > 1.5
+            hint = "; per cent? divide by 100" if percent else ""
+            self.fail(name, f"a probability, a number from 0 to 1{hint}", f"{values[row]:g}", row)
+        return values
+
+    def events(self, name: str, option: str, value: str | None = None) -> BoolArray:
+        """Read events: 0/1 or true/false, or the rows whose cell is `value`.
+
+        An error shows the values that were found.
+        """
+        column = self.column(name, option)
+        missing = column.isna().to_numpy()
+        if missing.any():
+            self.fail(name, "whether the event happened", "an empty cell", int(np.argmax(missing)))
+        text = np.asarray([_cell(item) for item in column.unique()], dtype=np.str_)
+        if value is not None:
+            wanted = _cell(_as_number_if_any(value))
+            if wanted not in text:
+                fail(f"--event-value, {self.path}", f"a value of column {name!r}: {_listed(text)}", repr(value))
+            return np.asarray(column.map(_cell) == wanted, dtype=np.bool_)
+        if column.dtype.kind == "b":
+            return np.asarray(column, dtype=np.bool_)
+        if not {*text} <= {"0", "1"}:
+            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_listed(text)}")
+        return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
+
+    def _refuse_text(self, name: str, column: Any, what: str) -> None:
+        """Name the first cell that is no number."""
+        for row, cell in enumerate(column):
+            if isinstance(cell, str) and not _is_number(cell):
+                hint = f" ({_DATES})" if _is_date(cell) else ""
+                self.fail(name, f"{what}{hint}", repr(cell), row)
+            if not isinstance(cell, str | int | float | np.number) and cell is not None:
+                self.fail(name, what, f"{type(cell).__name__} {cell}", row)
+
+
+_DATES = "a date? give the time since the start as a number, in days for instance"
+
+
+def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
+    """Read a CSV file, also one that is packed (.gz), or a parquet file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: expected a file, got {'a folder' if path.is_dir() else 'none by that name'}")
+    if path.suffix.lower() in _PARQUET:
+        frame = _parquet(path)
+    else:
+        frame = _csv(path, "\t" if ".tsv" in path.suffixes and separator == "," else separator)
+    if frame.shape[0] == 0:
+        fail(str(path), "at least one row", "an empty table")
+    repeated = [str(name) for name in frame.columns[frame.columns.duplicated()]]
+    if repeated:
+        fail(str(path), "columns with different names", f"{repeated[0]!r} twice")
+    return TableFile(path, frame, path.suffix.lower() not in _PARQUET)
+
+
+def _csv(path: Path, separator: str) -> Any:
+    import pandas as pd
+
+    # utf-8-sig: a mark that Excel writes before the first name is no part of it. Blank lines keep their number.
+    options: dict[str, Any] = {"sep": separator, "encoding": "utf-8-sig", "skip_blank_lines": False}
+    try:
+        header = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
+        names = ["" if name != name else str(name) for name in header.iloc[0]]  # noqa: PLR0124 - NaN
+        _check_separator(path, names, separator)
+        frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
+    except pd.errors.EmptyDataError:
+        fail(str(path), "a header and at least one row", _emptiness(path))
+    except UnicodeDecodeError as error:
+        fail(str(path), "text in UTF-8", f"other bytes at position {error.start}")
+    except (pd.errors.ParserError, EOFError, OSError) as error:
+        fail(str(path), "a table of columns of one length", str(error).split(":")[-1].strip())
+    if frame.shape[1] != len(names):
+        fail(str(path), f"{len(names)} values in each line, as the header has", f"{frame.shape[1]}")
+    frame.columns = pd.Index(names)
+    filled = np.flatnonzero(frame.notna().any(axis=1).to_numpy())
+    # Blank lines at the end are no rows.
+    return frame.iloc[: filled[-1] + 1] if filled.size else frame.iloc[:0]
+
+
+def _emptiness(path: Path) -> str:
+    return "an empty file" if path.stat().st_size == 0 else "a header alone"
+
+
+def _check_separator(path: Path, names: list[str], separator: str) -> None:
+    other = [mark for mark in _SEPARATORS if mark != separator and mark in names[0]] if len(names) == 1 else []
+    if other:
+        words = f"--separator {other[0]!r}" if other[0] != "\t" else "--separator $'\\t'"
+        fail(str(path), f"columns with {separator!r} between them ({words}?)", f"one column {names[0]!r}")
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        import pyarrow.parquet as pq
+        from pyarrow import ArrowException
+    except ImportError as error:
+        raise ImportError('parquet files need pyarrow: pip install "xcal[parquet]"') from error
+    try:
+        return pq.read_table(path).to_pandas()
+    except (ArrowException, OSError) as error:
+        fail(str(path), "a parquet file", str(error).splitlines()[0])
+
+
+def _as_number_if_any(text: str) -> Any:
+    return float(text) if _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_date(text: str) -> bool:
+    """Whether a cell looks like a date: three numbers between dashes, dots or slashes."""
+    day = text.strip().split(" ")[0].split("T")[0]
+    return any(len(parts) == 3 and all(part.isdigit() for part in parts) for parts in map(day.split, "-./"))
+
+
+def _cell(value: Any) -> str:
+    """Write a cell so that 1, 1.0 and "1" are the same, and so are True and "True"."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    return f"{value:g}" if isinstance(value, int | float | np.number) else str(value).strip()
+
+
+def _listed(names: Any) -> str:
+    shown = ", ".join(repr(str(name)) for name in list(names)[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def curve_columns(table: TableFile, pattern: str, option: str = "--curves") -> dict[float, str]:
+    """Columns of survival curves by their times: with "s_*", the column "s_12" is that of time 12."""
+    if pattern.count("*") != 1:
+        fail(option, 'a pattern with one star for the time, such as "s_*"', repr(pattern))
+    before, after = pattern.split("*")
+    found: dict[float, str] = {}
+    for name in table.names:
+        middle = name[len(before) : len(name) - len(after)]
+        if not (name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)):
+            continue
+        if not _is_number(middle):
+            fail(f"{option}, {table.path}", f"columns {pattern} with a time in place of the star", repr(name))
+        time = as_number(f"{option}, time of column {name!r}", float(middle), at_least=0)
+        if time in found:
+            fail(f"{option}, {table.path}", "one column for each time", f"{found[time]!r} and {name!r}")
+        found[time] = name
+    if not found:
+        fail(f"{option}, {table.path}", f"columns {pattern}", f"the columns {_listed(table.names)}")
+    return dict(sorted(found.items()))

@@ -1,0 +1,125 @@
+"""The raw files of MIMIC-III: where they are, whether they are whole and of the right version.
+
+No message repeats anything from a row of these files: only the file, the column and the line.
+"""
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from xcal._checks import fail
+
+STAY_TABLES = ("ICUSTAYS", "ADMISSIONS", "PATIENTS")
+EVENT_TABLES = ("CHARTEVENTS", "LABEVENTS", "OUTPUTEVENTS")
+
+# Columns that are read. LABEVENTS has no ICUSTAY_ID.
+_EVENT_COLUMNS = ("SUBJECT_ID", "HADM_ID", "ITEMID", "CHARTTIME", "VALUE", "VALUEUOM")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "ICUSTAYS": (
+        "SUBJECT_ID",
+        "HADM_ID",
+        "ICUSTAY_ID",
+        "FIRST_CAREUNIT",
+        "LAST_CAREUNIT",
+        "FIRST_WARDID",
+        "LAST_WARDID",
+        "INTIME",
+        "OUTTIME",
+        "LOS",
+    ),
+    "ADMISSIONS": ("SUBJECT_ID", "HADM_ID", "DEATHTIME"),
+    "PATIENTS": ("SUBJECT_ID", "DOB", "DOD"),
+    "CHARTEVENTS": (*_EVENT_COLUMNS, "ICUSTAY_ID"),
+    "LABEVENTS": _EVENT_COLUMNS,
+    "OUTPUTEVENTS": (*_EVENT_COLUMNS, "ICUSTAY_ID"),
+}
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One raw table: its file and the names of its columns as written there, in their order."""
+
+    table: str
+    path: Path
+    columns: tuple[str, ...]
+
+    def column(self, name: str) -> str:
+        """Name of a column as this file writes it; MIMIC-III has upper case, its demo lower case."""
+        return next(column for column in self.columns if column.upper() == name)
+
+    def has(self, name: str) -> bool:
+        """Whether the file has the column."""
+        return any(column.upper() == name for column in self.columns)
+
+
+def find_raw_files(folder: Path) -> dict[str, RawFile]:
+    """Find the six tables that are read and check their headers; reads one line of each."""
+    if not folder.is_dir():
+        fail("raw_dir", "the folder with the CSV files of MIMIC-III", f"{folder}, which is no folder")
+    for name in ("hosp", "icu"):
+        if (folder / name).is_dir():
+            _refuse_mimic_iv(f"{folder}, which holds a folder {name}")
+    present = {entry.name.upper(): entry for entry in folder.iterdir() if entry.is_file()}
+    return {table: _find(folder, table, present) for table in COLUMNS}
+
+
+def _find(folder: Path, table: str, present: Mapping[str, Path]) -> RawFile:
+    names = (f"{table}.CSV.GZ", f"{table}.CSV")
+    found = [present[name] for name in names if name in present]
+    if not found:
+        raise FileNotFoundError(f"{table}: expected {table}.csv.gz or {table}.csv in {folder}, got neither")
+    if len(found) > 1:
+        fail(table, "one file", f"both {found[0].name} and {found[1].name}: remove one of them from {folder}")
+    path = found[0]
+    columns = _header(path)
+    known = {column.upper() for column in columns}
+    if "STAY_ID" in known:
+        _refuse_mimic_iv(f"{path.name} with a column stay_id")
+    missing = [column for column in COLUMNS[table] if column not in known]
+    if missing:
+        fail(path.name, f"a column {missing[0]}", f"the columns {', '.join(columns)}")
+    _check_end(path)
+    return RawFile(table, path, columns)
+
+
+def _refuse_mimic_iv(got: str) -> NoReturn:
+    fail("raw_dir", "the CSV files of MIMIC-III (version 1.4)", f"{got}: that is MIMIC-IV")
+
+
+def _header(path: Path) -> tuple[str, ...]:
+    """Names in the first line."""
+    first: bytes | None = None
+    open_ = gzip.open if path.suffix.lower() == ".gz" else open
+    with suppress(EOFError, gzip.BadGzipFile, zlib.error), open_(path, "rb") as file:
+        first = file.readline(1 << 20)
+    if first is None:
+        fail(path.name, "a whole gzip file", "one that is cut off or damaged")
+    text = first.decode("utf-8-sig", errors="replace").strip()
+    if not text:
+        fail(path.name, "a header line", "an empty file")
+    return tuple(name.strip().strip('"') for name in text.split(","))
+
+
+def _check_end(path: Path) -> None:
+    """Refuse a plain CSV file that was cut off within a line; of a gzip file its reader notices."""
+    if path.suffix.lower() == ".gz":
+        return
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) not in {b"\n", b"\r"}:
+            fail(path.name, "whole lines", "a last line without an end: the file is cut off")
+
+
+def fingerprint(path: Path) -> dict[str, int | str]:
+    """Size and sha256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 22):
+            digest.update(chunk)
+    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}

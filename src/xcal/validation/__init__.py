@@ -1,0 +1,17 @@
+"""Validation of any survival model on new rows: figures with intervals, pictures, a report."""
+
+from xcal.validation.audit import audit
+from xcal.validation.comparison import ModelComparison, compare_models
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditResult, Concern, DataSummary, Verdict
+
+__all__ = [
+    "AuditResult",
+    "AuditValue",
+    "Concern",
+    "DataSummary",
+    "ModelComparison",
+    "Verdict",
+    "audit",
+    "compare_models",
+]

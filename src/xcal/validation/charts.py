@@ -1,0 +1,354 @@
+"""The pictures of a report as Vega-Lite specifications, for one model or several on the same axes."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from xcal.pages import Chart, Key
+from xcal.validation.labels import find, interval, label, moment, names, shown, time_title, written
+from xcal.validation.marks import (
+    SERIES,
+    Spec,
+    band,
+    bars,
+    chart,
+    dots,
+    horizontal,
+    hover,
+    line,
+    table,
+    tip,
+    vertical,
+    x_axis,
+    y_axis,
+)
+from xcal.validation.measurements import AuditValue, CalibrationCurve, DecisionCurve, PitHistogram
+from xcal.validation.result import AuditResult
+
+Results = Sequence[AuditResult]
+Found = TypeVar("Found")
+# What is asked for: its name on the picture, the metric, the horizon, the group.
+Wanted = Sequence[tuple[str, str, float | None, str | None]]
+PERCENT, TIP_PERCENT = ".0%", ".1%"
+NOT_HERE = "Not measured at this horizon."
+
+
+def empty() -> Spec:
+    """Say in place of a picture that there is none."""
+    words = {"mark": {"type": "text", "text": NOT_HERE, "fontSize": 14}}
+    return chart([words], height=120, data={"values": [{}]})
+
+
+def by_horizon(horizons: Sequence[float], make: Callable[[float], tuple[Spec, str]], **more: object) -> Chart:
+    """Make one chart that follows the page's horizon."""
+    made = [make(t) for t in horizons]
+    specs, alts = (tuple(one[k] for one in made) for k in (0, 1))
+    return Chart(specs, alts, follows=("horizon",) if len(made) > 1 else (), **more)  # type: ignore[arg-type]
+
+
+def keys(results: Results, shape: str = "line") -> tuple[Key, ...]:
+    """Legend of the models."""
+    named = names(results) if len(results) > 1 else ["the model"]
+    return tuple(Key(name, ink, shape) for name, ink in zip(named, SERIES, strict=False))  # type: ignore[arg-type]
+
+
+def same(items: Sequence[Found], horizon: float | None, group: str | None = None) -> Found | None:
+    """Give the one of the curves that has this horizon and group."""
+    for item in items:
+        if getattr(item, "horizon", None) == horizon and getattr(item, "group", None) == group:
+            return item
+    return None
+
+
+def observed_and_predicted(results: Results, horizon: float | None) -> tuple[Spec, str]:
+    """Draw the observed risk over time with its band, and the mean prediction."""
+    over = results[0].measured.over_time
+    unit = results[0].time_unit
+    x = x_axis(time_title(unit), domain=[0, float(over.times[-1])])
+    y = y_axis("Risk of the event", form=PERCENT)
+    seen = table(x=over.times, y=over.observed, low=over.observed_lower, high=over.observed_upper)
+    layers = [band(seen, x, y, "observed", step=True, opacity=0.12), line(seen, x, y, "observed", step=True)]
+    for result, ink in zip(results, SERIES, strict=False):
+        curve = result.measured.over_time
+        if np.isfinite(curve.predicted).any():
+            rows = table(x=curve.times, y=curve.predicted, seen=curve.observed)
+            tips = [tip("x", "time", ".3~g"), tip("y", "predicted", TIP_PERCENT), tip("seen", "observed", TIP_PERCENT)]
+            layers += [line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
+    layers += [] if horizon is None else [vertical(horizon, x)]
+    return chart(layers, height=300), _risk_in_words(results, horizon)
+
+
+def _risk_in_words(results: Results, horizon: float | None) -> str:
+    text = "Line chart of the observed and the mean predicted risk over time."
+    if horizon is None:
+        return text
+    for name, result in zip(names(results), results, strict=True):
+        mean, seen = find(result, "mean_risk", horizon), find(result, "observed_risk", horizon)
+        if mean and seen:
+            at = moment(horizon, result.time_unit)
+            text += f" At {at} {name} predicts {shown(mean)} on average, and {shown(seen)} is observed."
+    return text
+
+
+def calibration(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
+    """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal."""
+    curves = [same(result.measured.calibration, horizon, group) for result in results]
+    top = risk_limit([curve for curve in curves if curve is not None])
+    x = x_axis("Predicted risk", domain=[0, top], form=PERCENT)
+    y = y_axis("Observed risk", domain=[0, top], form=PERCENT)
+    layers = [line(table(x=[0.0, top], y=[0.0, top]), x, y, "reference", dashed=True)]
+    words = f"Calibration curve at {moment(horizon, results[0].time_unit)}{_of(group)}."
+    for result, curve, ink, name in zip(results, curves, SERIES, names(results), strict=False):
+        if curve is None:
+            continue
+        layers += _calibration_layers(curve, x, y, ink)
+        found = [find(result, metric, horizon, group) for metric in ("ici", "emax")]
+        if found[0] and found[1]:
+            words += (
+                f" {name}: predicted and observed risk differ by {shown(found[0])} on average and by {shown(found[1])}"
+                " at most."
+            )
+    return chart(layers, height=360), words
+
+
+def _calibration_layers(curve: CalibrationCurve, x: Spec, y: Spec, ink: str) -> list[Spec]:
+    smooth = table(x=curve.predicted, y=curve.observed, low=curve.lower, high=curve.upper)
+    points = table(
+        x=curve.point_predicted,
+        y=curve.point_observed,
+        low=curve.point_lower,
+        high=curve.point_upper,
+        rows=curve.point_rows,
+    )
+    tips = [tip("x", "predicted", TIP_PERCENT), tip("y", "observed", TIP_PERCENT)]
+    ends = [tip("low", "from", TIP_PERCENT), tip("high", "to", TIP_PERCENT)]
+    whiskers = band(points, x, y, ink)
+    whiskers["mark"] = {**line(points, x, y, ink)["mark"], "type": "rule", "strokeWidth": 1.5, "opacity": 0.7}
+    dotted = hover(points, x, y, [*tips, *ends, tip("rows", "rows", ",")], ink)
+    dotted["mark"] = {**dotted["mark"], "size": 55, "aria": True}
+    del dotted["encoding"]["opacity"], dotted["params"]
+    return [
+        band(smooth, x, y, ink),
+        line(smooth, x, y, ink),
+        hover(smooth, x, y, [*tips, *ends], ink),
+        whiskers,
+        dotted,
+    ]
+
+
+def _of(group: str | None) -> str:
+    return "" if group is None else f" in the group {group}"
+
+
+def risk_limit(curves: Sequence[CalibrationCurve]) -> float:
+    """Where the axes of risk end: the next tenth beyond what is drawn."""
+    ends = [np.concatenate([c.predicted, c.observed, c.upper, c.point_predicted, c.point_upper]) for c in curves]
+    largest = max((float(np.nanmax(one)) for one in ends if np.isfinite(one).any()), default=1.0)
+    return min(1.0, max(0.1, math.ceil(largest * 10 - 1e-9) / 10))
+
+
+def risk_histogram(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
+    """Draw how many rows have each predicted risk, on the axis of the curve above it."""
+    curves = [same(result.measured.calibration, horizon, group) for result in results]
+    top = risk_limit([curve for curve in curves if curve is not None])
+    x = x_axis("", domain=[0, top])
+    x["axis"] = {"title": None, "labels": False, "ticks": False, "grid": False}
+    y = y_axis("Rows", ticks=2, form=",d")
+    layers = []
+    for curve, ink in zip(curves, SERIES, strict=False):
+        if curve is None:
+            continue
+        rows = table(x=curve.risk_edges[:-1], x2=np.minimum(curve.risk_edges[1:], top), y=curve.risk_counts)
+        rows = [row for row in rows if row["x"] < top]
+        tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("y", "rows", ",")]
+        layers.append(bars(rows, x, y, ink, tips, opacity=0.55 if len(results) == 1 else 0.4))
+    return chart(layers, height=64), "Histogram of the predicted risks, beneath the calibration curve."
+
+
+def pit(results: Results, method: str, group: str | None = None) -> tuple[Spec, str]:
+    """Draw the histogram of F at the own times, with the range in which a perfect model stays."""
+    found = [_pit_of(result, method, group) for result in results]
+    first = next((one for one in found if one is not None), None)
+    if first is None:
+        return empty(), "Not measured."
+    top = 1.1 * max(float(np.nanmax([one.mass.max(), one.upper.max()])) for one in found if one is not None)
+    x = x_axis("F at the own time", domain=[0, 1], form=".1f")
+    y = y_axis("Share of the rows", domain=[0, top], form=PERCENT)
+    flat = table(x=first.edges[:-1], x2=first.edges[1:], low=first.lower, high=first.upper, y=np.diff(first.edges))
+    layers = []
+    here = [(one, ink) for one, ink in zip(found, SERIES, strict=False) if one is not None]
+    for k, (one, ink) in enumerate(here):
+        width = np.diff(one.edges)
+        gap, part = 0.06 * width, 0.88 * width / len(here)
+        left = one.edges[:-1] + gap + k * part
+        rows = table(x=left, x2=left + part, y=one.mass, start=one.edges[:-1], end=one.edges[1:])
+        tips = [tip("start", "F from", ".2f"), tip("end", "to", ".2f"), tip("y", "share", TIP_PERCENT)]
+        layers.append(bars(rows, x, y, ink, tips, opacity=0.8))
+    layers += _flat_band(flat, x, y)
+    return chart(layers, height=260), f"Histogram of F at the own times{_of(group)}; a perfect model is flat."
+
+
+def _flat_band(rows: list[Spec], x: Spec, y: Spec) -> list[Spec]:
+    """Draw the range of a perfect model over the bars: two edges and a light ground, so that the bars stay in sight."""
+    layers = []
+    for field, dashed in (("low", [2, 2]), ("y", [5, 4]), ("high", [2, 2])):
+        mark = {"type": "rule", "strokeDash": dashed, "strokeWidth": 1.4, "aria": False, "color": "var(--ink)"}
+        encoding = {"x": x, "x2": {"field": "x2"}, "y": {**y, "field": field}}
+        layers.append({"data": {"values": rows}, "mark": mark, "encoding": encoding})
+    return layers
+
+
+def _pit_of(result: AuditResult, method: str, group: str | None) -> PitHistogram | None:
+    found = (one for one in result.measured.pit if one.method == method and one.group == group)
+    return next(found, None)
+
+
+def pp(results: Results) -> tuple[Spec, str]:
+    """Draw the distribution of F at the own times against the diagonal."""
+    x, y = (make(title, domain=[0, 1], form=".1f") for make, title in ((x_axis, "Predicted"), (y_axis, "Observed")))
+    layers = [line(table(x=[0.0, 1.0], y=[0.0, 1.0]), x, y, "reference", dashed=True)]
+    for result, ink in zip(results, SERIES, strict=False):
+        curve = result.measured.pp
+        if curve is None:
+            continue
+        rows = table(x=curve.predicted, y=curve.observed, low=curve.lower, high=curve.upper)
+        tips = [tip("x", "F up to"), tip("y", "share of rows"), tip("low", "from"), tip("high", "to")]
+        layers += [band(rows, x, y, ink), line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
+    return chart(layers, height=260), "Probability-probability plot: the share of rows with F up to each value."
+
+
+def values_with_intervals(
+    results: Results,
+    wanted: Wanted,
+    *,
+    title: str,
+    reference: float | None,
+) -> tuple[Spec, str]:
+    """Draw numbers with their intervals, one line each."""
+    rows, words = [], []
+    for name, metric, horizon, group in wanted:
+        for k, (model, result) in enumerate(zip(names(results), results, strict=True)):
+            value = find(result, metric, horizon, group)
+            if value is None:
+                continue
+            rows.append({"name": name, "x": value.value, "low": value.lower, "high": value.upper, "series": k})
+            who = f"{model}, " if len(results) > 1 else ""
+            words.append(f"{who}{name}: {_with_interval(value)}")
+    form = {"percent": TIP_PERCENT, "ratio": ".2f"}.get(label(wanted[0][1]).form, ".3f")
+    spec = dots(rows, title=title, reference=reference, form=form, second=len(results) > 1)
+    return spec, f"{title}. " + "; ".join(words) + "."
+
+
+def _with_interval(value: AuditValue) -> str:
+    ends = interval(value)
+    return f"{shown(value)} ({ends})" if ends else shown(value)
+
+
+def brier(results: Results, horizon: float | None) -> tuple[Spec, str]:
+    """Draw the Brier score over time beside that of a model without covariates."""
+    over = results[0].measured.over_time
+    x = x_axis(time_title(results[0].time_unit), domain=[0, float(over.times[-1])])
+    y = y_axis("Brier score", form=".2f")
+    layers = [line(table(x=over.times, y=over.brier_null), x, y, "reference", dashed=True)]
+    words = "Brier score over time, beside that of the Kaplan-Meier curve."
+    for result, ink in zip(results, SERIES, strict=False):
+        curve = result.measured.over_time
+        rows = table(x=curve.times, y=curve.brier, null=curve.brier_null)
+        tips = [tip("x", "time", ".3~g"), tip("y", "model"), tip("null", "Kaplan-Meier")]
+        layers += [line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
+    layers += [] if horizon is None else [vertical(horizon, x)]
+    return chart(layers, height=260), words
+
+
+def decision(results: Results, horizon: float) -> tuple[Spec, str]:
+    """Draw net benefit over thresholds, with treating everybody and nobody."""
+    curves = [same(result.measured.decision, horizon) for result in results]
+    there = [curve for curve in curves if curve is not None]
+    if not there:
+        return empty(), NOT_HERE
+    first = there[0]
+    low, high = benefit_limits(there)
+    x = x_axis("Threshold: act above this risk", form=PERCENT, domain=_ends(first.threshold))
+    y = y_axis("Net benefit", domain=[low, high], form=".2f")
+    layers = [
+        line(table(x=first.threshold, y=first.treat_all), x, y, "reference", dashed=True),
+        horizontal(0.0, y, dashed=False),
+    ]
+    for curve, ink in zip(curves, SERIES, strict=False):
+        if curve is None:
+            continue
+        rows = table(x=curve.threshold, y=curve.model, low=curve.lower, high=curve.upper, all=curve.treat_all)
+        tips = [tip("x", "threshold", PERCENT), tip("y", "model"), tip("all", "everybody")]
+        layers += [band(rows, x, y, ink), line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
+    return chart(layers, height=280), f"Decision curve at {moment(horizon, results[0].time_unit)}."
+
+
+def _ends(values: np.ndarray) -> list[float]:
+    return [float(values[0]), float(values[-1])]
+
+
+def benefit_limits(curves: Sequence[DecisionCurve]) -> tuple[float, float]:
+    """Give the ends of the axis of net benefit: what is far below treating nobody would hide the rest."""
+    tops = np.concatenate([np.concatenate([c.model, c.upper, c.treat_all]) for c in curves])
+    lows = np.concatenate([np.concatenate([c.model, c.lower]) for c in curves])
+    high = max(0.01, float(np.nanmax(tops)) * 1.06)
+    return max(-0.35 * high, min(-0.08 * high, float(np.nanmin(lows)))), high
+
+
+OUTCOMES = (
+    ("with_event", "event by then"),
+    ("without_event", "event-free then"),
+    ("censored", "censored before"),
+)
+
+
+def risks_by_outcome(result: AuditResult, horizon: float) -> tuple[Spec, str]:
+    """Draw the predicted risks of rows with the event, without it, and censored before the horizon."""
+    found = same(result.measured.risks, horizon)
+    if found is None:
+        return empty(), NOT_HERE
+    x = x_axis("Predicted risk", domain=_ends(found.edges), form=PERCENT)
+    y = y_axis("Share of each", form=PERCENT)
+    layers = []
+    for field, text in OUTCOMES[:2]:
+        rows = table(x=found.edges[:-1], x2=found.edges[1:], y=getattr(found, field))
+        tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("y", text, TIP_PERCENT)]
+        layers.append(bars(rows, x, y, field, tips, opacity=0.3))
+    # The outlines after both grounds, so that neither hides the other.
+    for field, _ in OUTCOMES:
+        shares = getattr(found, field)
+        rows = table(x=found.edges, y=np.append(shares, shares[-1]))
+        layers.append(line(rows, x, y, field, step=True, dashed=field == "censored"))
+    counts = f"{found.n_with_event:,} with the event, {found.n_without_event:,} without, {found.n_censored:,} censored"
+    return chart(layers, height=240), f"Risks at {moment(horizon, result.time_unit)} by outcome: {counts}."
+
+
+def outcome_keys(result: AuditResult) -> tuple[Key, ...]:
+    """Legend of the outcomes."""
+    return tuple(Key(text, ink, "dashed" if ink == "censored" else "box") for ink, text in OUTCOMES)
+
+
+def followed(result: AuditResult) -> tuple[Spec, str]:
+    """Draw how many rows are still under observation."""
+    over = result.measured.over_time
+    x = x_axis(time_title(result.time_unit), domain=[0, float(over.times[-1])])
+    y = y_axis("Rows", form=",d")
+    rows = table(x=over.times, y=over.at_risk, low=np.zeros(over.times.size), high=over.at_risk)
+    tips = [tip("x", "time", ".3~g"), tip("y", "rows", ",")]
+    layers = [band(rows, x, y, "model", opacity=0.2), line(rows, x, y, "model"), hover(rows, x, y, tips, "model")]
+    last = int(over.at_risk[-1])
+    return chart(layers, height=200), f"Rows still followed: {int(over.at_risk[0]):,} at first, {last:,} at the end."
+
+
+def uncensored(result: AuditResult) -> tuple[Spec, str]:
+    """Draw the share of rows not yet censored."""
+    over = result.measured.over_time
+    x = x_axis(time_title(result.time_unit), domain=[0, float(over.times[-1])])
+    y = y_axis("Not yet censored", domain=[0, 1], form=PERCENT)
+    rows = table(x=over.times, y=over.uncensored)
+    tips = [tip("x", "time", ".3~g"), tip("y", "not censored", TIP_PERCENT)]
+    left = written(float(over.uncensored[-1]), "percent")
+    layers = [line(rows, x, y, "censored", step=True), hover(rows, x, y, tips, "censored")]
+    return chart(layers, height=200), f"Share of rows not yet censored: {left} at the end."

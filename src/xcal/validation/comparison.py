@@ -1,0 +1,194 @@
+"""`xcal.compare_models`: models on the same rows, with paired differences."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xcal._checks import fail
+from xcal._files import write_whole
+from xcal.interop.plain import is_plain
+from xcal.metrics.intervals import percentile_interval
+from xcal.validation.audit import audit
+from xcal.validation.export import COLUMNS, FORMAT, as_plain
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditResult
+
+# Values that say something about the test or the rows, not about the model: their difference means nothing.
+_NOT_COMPARED = ("_p", "_p_corrected", "_floor", "observed_risk")
+# What a person compares first, with the direction that is better: 1 for higher, -1 for lower.
+_MAIN = {
+    "harrell": 1,
+    "uno": 1,
+    "antolini": 1,
+    "auc": 1,
+    "ipa": 1,
+    "ibs": -1,
+    "nll": -1,
+    "ici": -1,
+    "d_calibration": -1,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelComparison:
+    """Audits of several models on the same rows; see `compare_models`.
+
+    Attributes
+    ----------
+    results : mapping of str to AuditResult
+        By the names that were given.
+    differences : mapping of str to tuple of AuditValue
+        For every model but the first, its values minus those of the first. Intervals are from the same resamples of
+        the rows for both models; NaN where a value was not resampled.
+    """
+
+    results: Mapping[str, AuditResult]
+    differences: Mapping[str, tuple[AuditValue, ...]]
+
+    def __getitem__(self, name: str) -> AuditResult:
+        return self.results[name]
+
+    @property
+    def first(self) -> str:
+        """Name of the model that the others are compared with."""
+        return next(iter(self.results))
+
+    def to_frame(self) -> Any:
+        """One line per model and number, and per difference, as a pandas DataFrame.
+
+        Columns are those of `AuditResult.to_frame` after ``model`` and ``minus``, which is None for a model's own
+        numbers and the name of the first model for a difference from it.
+        """
+        import pandas as pd
+
+        own = [result.to_frame().assign(model=name, minus=None) for name, result in self.results.items()]
+        rows = [
+            {**as_plain_row(value), "model": name, "minus": self.first}
+            for name, values in self.differences.items()
+            for value in values
+        ]
+        columns = ["model", "minus", *COLUMNS]
+        return pd.concat([*(frame[columns].astype(object) for frame in own), pd.DataFrame(rows, columns=columns)])
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Everything as JSON text, written whole to `path` if one is given."""
+        from xcal import __version__
+
+        content = {
+            "format": FORMAT,
+            "xcal": __version__,
+            "results": as_plain(dict(self.results)),
+            "differences": as_plain(dict(self.differences)),
+        }
+        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        if path is not None:
+            write_whole(Path(path), text.encode("utf-8"))
+        return text
+
+    def report(self, path: str | Path) -> Path:
+        """Write two models on one page, one HTML file that needs no network."""
+        from xcal.validation.page import write_comparison
+
+        if len(self.results) != 2:
+            fail("compare_models", "two models, to put them on one page", len(self.results))
+        ((_, differences),) = self.differences.items()
+        return write_comparison(tuple(self.results.values()), path, differences=differences)
+
+    def __repr__(self) -> str:
+        first = self.results[self.first]
+        lines = [f"{len(self.results)} models on the same {first.data.n:,} rows, {first.data.n_events:,} events", ""]
+        lines += [f"{name}: {result.verdict.headline}" for name, result in self.results.items()]
+        for name, values in self.differences.items():
+            lines += ["", f"{name} minus {self.first}, {100 * first.level:g} % intervals from paired resamples:"]
+            lines += [line for value in values for line in _line(value, first.horizons)]
+        return "\n".join(lines)
+
+
+def as_plain_row(value: AuditValue) -> dict[str, Any]:
+    """One number as a line of a table."""
+    return {name: getattr(value, name) for name in COLUMNS}
+
+
+def _line(value: AuditValue, horizons: tuple[float, ...]) -> Iterator[str]:
+    """Write a main difference: over all times, or at the horizon in the middle."""
+    middle = horizons[len(horizons) // 2] if horizons else None
+    if value.group is not None or value.metric not in _MAIN or value.horizon not in (None, middle):
+        return
+    at = "" if value.horizon is None else f" at {value.horizon:g}"
+    shown = f"{value.value:+.4f}"
+    if np.isfinite(value.lower) and np.isfinite(value.upper):
+        shown += f"  [{value.lower:+.4f}, {value.upper:+.4f}]  {_said(value)}"
+    yield f"  {value.metric + at:<24}{shown}"
+
+
+def _said(value: AuditValue) -> str:
+    """Say which model is better, if the interval does."""
+    if value.lower <= 0 <= value.upper:
+        return "no clear difference"
+    return "better" if np.sign(value.value) == _MAIN[value.metric] else "worse"
+
+
+def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **options: Any) -> ModelComparison:
+    """Validate several models on the same rows, with paired differences from the first.
+
+    Parameters
+    ----------
+    models : mapping of str to model
+        Fitted models, or survival curves, by the names under which they are shown; at least two. Each may be anything
+        that `xcal.audit` takes.
+    X
+        Features of the rows; a mapping from the models' names if they take different ones.
+    y
+        Outcomes.
+    **options
+        As in `xcal.audit`. The horizons of the first model are used for all.
+
+    Returns
+    -------
+    ModelComparison
+        The same resamples of the rows are used for every model, so that intervals of the differences are paired.
+    """
+    if not isinstance(models, Mapping) or len(models) < 2:
+        got = f"{len(models)}" if isinstance(models, Mapping) else type(models).__name__
+        fail("models", "a mapping of names to at least two models", got)
+    for alone in ("survival", "cdf", "risk", "name"):
+        if alone in options:
+            fail(alone, "predictions inside the mapping of models", f"{alone}= beside it")
+    results: dict[str, AuditResult] = {}
+    for name, model in models.items():
+        own = X[name] if _by_name(X, models) else X
+        results[name] = audit(model, own, y, name=str(name), **options)
+        options = {**options, "horizons": results[name].horizons}
+    first, *others = results.items()
+    return ModelComparison(results, {name: differences(first[1], result) for name, result in others})
+
+
+def _by_name(X: Any, models: Mapping[str, Any]) -> bool:
+    return isinstance(X, Mapping) and not is_plain(X) and set(X) == set(models)
+
+
+def differences(first: AuditResult, second: AuditResult) -> tuple[AuditValue, ...]:
+    """Every value of the second model minus that of the first, where both have it."""
+    base = {(value.metric, value.horizon, value.group): value for value in first.values}
+    found = []
+    for value in second.values:
+        key = (value.metric, value.horizon, value.group)
+        if key not in base or value.metric.endswith(_NOT_COMPARED):
+            continue
+        lower, upper = _paired_interval(first, second, key)
+        found.append(AuditValue(*key, value.value - base[key].value, lower, upper))
+    return tuple(found)
+
+
+def _paired_interval(
+    first: AuditResult, second: AuditResult, key: tuple[str, float | None, str | None]
+) -> tuple[float, float]:
+    """Percentiles of the differences over resamples, the k-th of which is of the same rows for both models."""
+    before, after = first.measured.draws.get(key), second.measured.draws.get(key)
+    if before is None or after is None or before.size != after.size or before.size == 0:
+        return float("nan"), float("nan")
+    return percentile_interval(list(after - before), second.level)

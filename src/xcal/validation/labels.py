@@ -1,0 +1,146 @@
+"""Names and numbers of an audit as people read them: one table for the page and the pictures."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditResult
+
+Form = Literal["ratio", "fraction", "percent", "p", "small"]
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a metric is called, how its numbers are written, and one line on how to read it."""
+
+    name: str
+    form: Form
+    hint: str
+
+
+LABELS = {
+    "harrell": Label("Harrell's C", "fraction", "1 orders every pair rightly, 0.5 is chance"),
+    "uno": Label("Uno's C", "fraction", "as Harrell's, corrected for censoring"),
+    "antolini": Label("Antolini's C", "fraction", "as Harrell's, for curves that cross"),
+    "auc": Label("AUC", "fraction", "1 separates who has the event by then, 0.5 is chance"),
+    "oe": Label("O/E", "ratio", "events observed per event expected; 1 is right"),
+    "mean_risk": Label("Mean predicted risk", "percent", "average over all rows"),
+    "observed_risk": Label("Observed risk", "percent", "by Kaplan-Meier"),
+    "cox_slope": Label("Calibration slope (Cox)", "ratio", "1 is right; below 1: risks too extreme"),
+    "cox_intercept": Label("Calibration intercept (Cox)", "ratio", "0 is right; below 0: risks too high"),
+    "ici": Label("ICI", "fraction", "mean distance of predicted from observed risk"),
+    "e50": Label("E50", "fraction", "median of that distance"),
+    "e90": Label("E90", "fraction", "nine rows in ten are closer than this"),
+    "emax": Label("Emax", "fraction", "the largest distance"),
+    "brier": Label("Brier score", "fraction", "mean squared error; 0 is best"),
+    "ipa": Label("IPA", "percent", "error saved against no covariates; higher is better"),
+    "ibs": Label("Integrated Brier score", "fraction", "Brier score averaged over time"),
+    "nll": Label("Negative log-likelihood", "fraction", "lower is better, for models of the same rows"),
+    "d_calibration": Label("D-calibration (uniform)", "small", "0 is right; compare with the floor"),
+    "d_calibration_km": Label("D-calibration (Kaplan-Meier)", "small", "0 is right; compare with the floor"),
+    "d_calibration_ipcw": Label("D-calibration (weighted)", "small", "0 is right; compare with the floor"),
+    "d_calibration_floor": Label("Floor (uniform)", "small", "mean of a perfect model on as many rows"),
+    "d_calibration_km_floor": Label("Floor (Kaplan-Meier)", "small", "mean of a perfect model on as many rows"),
+    "d_calibration_ipcw_floor": Label("Floor (weighted)", "small", "mean of a perfect model on as many rows"),
+    "d_calibration_p": Label("D-calibration, p", "p", "small: a perfect model would rarely do this"),
+    "d_calibration_p_corrected": Label("D-calibration, p (Holm)", "p", "corrected for the number of groups"),
+    "km_calibration": Label("KM calibration", "small", "mean prediction against Kaplan-Meier over time"),
+    "one_calibration_p": Label("One-calibration, p", "p", "test of the risk groups at the horizon"),
+}
+VERDICTS = {
+    "trust": ("good", "Can be trusted"),
+    "caution": ("caution", "Use with caution"),
+    "distrust": ("bad", "Not to be trusted"),
+    "unknown": ("unknown", "Cannot be told"),
+}
+ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
+
+
+def label(metric: str) -> Label:
+    """Give the label of a metric; one that is not in the table keeps its own name."""
+    return LABELS.get(metric, Label(metric, "small", ""))
+
+
+def written(value: float, form: Form) -> str:
+    """Write one number.
+
+    Examples
+    --------
+    >>> written(0.98712, "ratio"), written(0.24719, "percent"), written(0.00004, "p"), written(0.000432, "small")
+    ('0.99', '24.7%', '< 0.001', '0.00043')
+    """
+    if math.isnan(value):
+        return "–"
+    if form == "percent":
+        return f"{value:.1%}"
+    if form == "p":
+        return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    if form == "small":
+        return f"{value:.2g}"
+    return f"{value:.2f}" if form == "ratio" else f"{value:.3f}"
+
+
+def shown(value: AuditValue) -> str:
+    """Write the number of an audit."""
+    return written(value.value, label(value.metric).form)
+
+
+def interval(value: AuditValue) -> str:
+    """Write the interval, "0.91 to 1.07"; "" if there is none."""
+    if math.isnan(value.lower) or math.isnan(value.upper):
+        return ""
+    form = label(value.metric).form
+    return f"{written(value.lower, form)} to {written(value.upper, form)}"
+
+
+def moment(t: float, unit: str) -> str:
+    """Name a time.
+
+    Examples
+    --------
+    >>> moment(1.0, "years"), moment(2.5, "years"), moment(5.0, "")
+    ('1 year', '2.5 years', 'time 5')
+    """
+    if not unit:
+        return f"time {t:g}"
+    return f"{t:g} {unit[:-1] if t == 1 and unit.endswith('s') else unit}"
+
+
+def time_title(unit: str) -> str:
+    """Title of a time axis."""
+    return f"Time ({unit})" if unit else "Time"
+
+
+def names(results: Sequence[AuditResult]) -> list[str]:
+    """Give each model a name of its own: models of the same name are numbered."""
+    plain = [result.model for result in results]
+    return [f"{name} ({k + 1})" if plain.count(name) > 1 else name for k, name in enumerate(plain)]
+
+
+def find(result: AuditResult, metric: str, horizon: float | None = None, group: str | None = None) -> AuditValue | None:
+    """Give one number, or None where it was not measured or is NaN."""
+    try:
+        value = result.value(metric, horizon=horizon, group=group)
+    except KeyError:
+        return None
+    return None if math.isnan(value.value) else value
+
+
+def missing(result: AuditResult, *metrics: str) -> list[str]:
+    """Say why metrics are missing over all rows: each reason once, as "what: why"."""
+    lines = []
+    for what, why in result.measured.skipped:
+        if what.split(" ")[0] in metrics and not any(what.endswith(f" in {group}") for group in result.groups):
+            lines.append(f"{label(what).name}: {why}")
+    return list(dict.fromkeys(lines))
+
+
+def not_judged(result: AuditResult) -> list[tuple[str, str]]:
+    """List the groups that were too small to judge, with the reason."""
+    return [
+        (what, why)
+        for what, why in result.measured.skipped
+        if " = " in what and what not in result.groups and what.split(" ")[0] not in LABELS
+    ]

@@ -1,0 +1,86 @@
+"""Numbers and curves of an audit: small frozen results that the table, the pictures and the page all read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal.metrics.calibration_curve import CalibrationCurve
+from xcal.metrics.inputs import Vector
+from xcal.metrics.net_benefit import DecisionCurve
+from xcal.metrics.pp_curve import PPCurve
+from xcal.metrics.risk_distribution import RiskDistribution
+
+# The curves of single metrics are those of `xcal.metrics`; they stand here too, for those who read measurements.
+__all__ = [
+    "AuditValue",
+    "CalibrationCurve",
+    "DecisionCurve",
+    "Measurements",
+    "OverTime",
+    "PPCurve",
+    "PitHistogram",
+    "RiskDistribution",
+]
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AuditValue:
+    """One number: which metric, at which horizon (None: over all times), in which group (None: all rows).
+
+    `lower` and `upper` are the ends of the interval, NaN where there is none. The name of a group is
+    "variable = label".
+    """
+
+    metric: str
+    horizon: float | None
+    group: str | None
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PitHistogram:
+    """Histogram of F at the own times, as D-calibration sees it, by one estimator; a perfect model is flat."""
+
+    method: str  # "uniform", "km" or "ipcw"
+    group: str | None
+    edges: Vector  # (b + 1,)
+    mass: Vector  # (b,)
+    lower: Vector  # per bin, the range in which a perfect model's mass lies in 95 % of samples of this size
+    upper: Vector
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OverTime:
+    """Curves over time: outcomes, the average prediction, who is still under observation, and the Brier score."""
+
+    times: Vector
+    observed: Vector  # 1 - Kaplan-Meier
+    observed_lower: Vector
+    observed_upper: Vector
+    predicted: Vector  # mean predicted risk; NaN where the model says nothing
+    at_risk: Counts
+    uncensored: Vector  # Kaplan-Meier of the censoring: share not yet censored
+    brier: Vector
+    brier_null: Vector  # of the Kaplan-Meier curve, which knows no covariates
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measurements:
+    """Everything that was measured about one model."""
+
+    values: tuple[AuditValue, ...]
+    calibration: tuple[CalibrationCurve, ...]
+    decision: tuple[DecisionCurve, ...]
+    risks: tuple[RiskDistribution, ...]
+    pit: tuple[PitHistogram, ...]
+    pp: PPCurve | None
+    over_time: OverTime
+    skipped: tuple[tuple[str, str], ...]  # (metric or group, why it was not computed)
+    # (metric, horizon, group) to its value in every resample, for paired differences between models; not exported.
+    draws: Mapping[tuple[str, float | None, str | None], Vector] = field(default_factory=dict)

@@ -1,0 +1,57 @@
+"""Curves over time: outcomes, mean prediction, rows at risk, censoring, Brier score."""
+
+import numpy as np
+
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.metrics.brier import brier_score
+from xcal.metrics.censoring import as_censoring, censoring_survival
+from xcal.metrics.curves import at_point
+from xcal.metrics.inputs import Vector
+from xcal.validation.measurements import OverTime
+from xcal.validation.rows import Rows
+
+_POINTS = 101
+
+
+def over_time(rows: Rows, level: float) -> OverTime:
+    """Everything at 101 equally spaced times from 0 to the last of the rows; one column of predictions at a time."""
+    times = np.linspace(0.0, float(rows.time[-1]), _POINTS)
+    curve = fit_kaplan_meier(rows.time, rows.event)
+    observed = 1 - curve.at(times)
+    low, high = curve.interval(times, level)
+    predicted, brier = np.full(times.size, np.nan), np.full(times.size, np.nan)
+    censoring = as_censoring(rows.censoring, rows.time, rows.event)
+    if rows.survival is not None and rows.times is not None:
+        for k in np.flatnonzero(times <= rows.times[-1]):
+            survival = np.clip(at_point(rows.survival, rows.times, float(times[k]), rows.interpolation), 0.0, 1.0)
+            predicted[k] = 1 - survival.mean()
+            score = brier_score(survival, times[k], time=rows.time, event=rows.event, censoring=censoring)
+            brier[k] = score.values[0]
+    return OverTime(
+        times=times,
+        observed=observed,
+        observed_lower=1 - high,
+        observed_upper=1 - low,
+        predicted=predicted,
+        at_risk=(rows.n - np.searchsorted(rows.time, times, side="left")).astype(np.int64),
+        uncensored=censoring.at(times) if rows.censoring is None else _own_censoring(rows, times),
+        brier=brier,
+        brier_null=_null_brier(rows, times, 1 - observed),
+    )
+
+
+def _own_censoring(rows: Rows, times: Vector) -> Vector:
+    """Share of these rows not yet censored, where the weights come from training rows."""
+    return fit_kaplan_meier(rows.time, rows.event, "censoring").at(times)
+
+
+def _null_brier(rows: Rows, times: Vector, survival: Vector) -> Vector:
+    """Brier score of one curve for everybody: the two sums of its formula need no rows times times."""
+    censoring = as_censoring(rows.censoring, rows.time, rows.event)
+    g_row, _ = censoring_survival(censoring, rows.time, left_limit=False)
+    g_time, known = censoring_survival(censoring, times, left_limit=False)
+    passed = np.searchsorted(rows.time, times, side="right")
+    dead = np.append(0.0, np.cumsum(rows.event / g_row))[passed]
+    alive = (rows.n - passed) / g_time
+    score = (dead * survival**2 + alive * (1 - survival) ** 2) / rows.n
+    return np.where(known & (times < rows.time[-1]), score, np.nan)

@@ -1,0 +1,114 @@
+"""The report: one HTML file that answers one question after another, for one model or for two."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from xcal._checks import fail
+from xcal.pages import Page, Section, Selector, write_page
+from xcal.validation import sections
+from xcal.validation.labels import moment, names
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditResult
+
+# More than this many horizons do not fit beside each other on a phone.
+_MOST_BUTTONS = 4
+
+
+def write_report(result: AuditResult, path: str | Path) -> Path:
+    """Write the report of one model; see `AuditResult.report`."""
+    return write_page(report_page(result), path)
+
+
+def write_comparison(
+    results: Sequence[AuditResult], path: str | Path, *, differences: Sequence[AuditValue] = ()
+) -> Path:
+    """Write two models on one page, on the same axes.
+
+    Parameters
+    ----------
+    results : two results
+        Audits of the same rows.
+    path : str or Path
+        The file; written whole or not at all.
+    differences : sequence of AuditValue
+        Second minus first model, with intervals, for a table.
+    """
+    return write_page(comparison_page(results, differences=differences), path)
+
+
+def report_page(result: AuditResult) -> Page:
+    """Give the page of one model."""
+    library = f" ({result.library})" if result.library not in ("", "none") else ""
+    summary = result.data
+    horizons = _measured([result])
+    return Page(
+        title=f"Validation of {result.model}",
+        subtitle=f"{result.model}{library}, tested on {summary.n:,} rows with {summary.n_events:,} events",
+        selectors=_horizon(horizons, result.time_unit),
+        top=(sections.verdicts([result]), *sections.glance(result, horizons)),
+        sections=_sections([result], horizons),
+        footer=_footer(result),
+    )
+
+
+def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[AuditValue] = ()) -> Page:
+    """Give the page of two models."""
+    if len(results) != 2:
+        fail("results", "two results to compare", len(results))
+    first, second = results
+    if first.data.n != second.data.n or first.data.n_events != second.data.n_events:
+        fail("results", "audits of the same rows", f"{first.data.n} and {second.data.n} rows")
+    if first.time_unit != second.time_unit:
+        fail("results", "one unit of time", f"{first.time_unit!r} and {second.time_unit!r}")
+    horizons = _measured(results)
+    one, other = names(results)
+    return Page(
+        title=f"{one} and {other}",
+        subtitle=f"Two models tested on the same {first.data.n:,} rows with {first.data.n_events:,} events",
+        selectors=_horizon(horizons, first.time_unit),
+        top=(sections.verdicts(results),),
+        sections=_sections(results, horizons, differences),
+        footer=_footer(first),
+    )
+
+
+def _measured(results: Sequence[AuditResult]) -> tuple[float, ...]:
+    """Give the horizons at which something was measured of every model; the others are named among what is missing."""
+    have = [{value.horizon for value in result.values} for result in results]
+    return tuple(t for t in results[0].horizons if all(t in horizons for horizons in have))
+
+
+def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:
+    """Give the selector that moves every panel; with one horizon there is nothing to select."""
+    if len(horizons) < 2:
+        return ()
+    kind: Literal["buttons", "list"] = "buttons" if len(horizons) <= _MOST_BUTTONS else "list"
+    # The middle one: the first is often early, with few events, and the last late, with few rows.
+    return (Selector("horizon", "Horizon", tuple(moment(t, unit) for t in horizons), kind, len(horizons) // 2),)
+
+
+def _sections(
+    results: Sequence[AuditResult], horizons: Sequence[float], differences: Sequence[AuditValue] = ()
+) -> tuple[Section, ...]:
+    return (
+        sections.on_average(results, horizons),
+        sections.each_level(results, horizons),
+        sections.all_times(results),
+        sections.ordering(results, horizons),
+        sections.overall_error(results, horizons),
+        sections.usefulness(results, horizons),
+        sections.by_outcome(results, horizons),
+        sections.groups(results, horizons),
+        sections.data(results[0]),
+        sections.all_numbers(results, differences),
+        sections.methods(results),
+        sections.guideline(results[0]),
+    )
+
+
+def _footer(result: AuditResult) -> str:
+    from xcal import __version__
+
+    seed = f", seed {result.seed}" if result.n_bootstrap else ""
+    return f"Made by xcal {__version__}{seed}. This file needs no network and sends nothing."

@@ -1,0 +1,94 @@
+"""Histogram of F at the own times with the range of a perfect model, bin by bin."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from xcal._checks import BoolArray, FloatArray
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.censored import rest, share_of_bin
+from xcal.calibration.histogram import edges_like, heaviest, locate
+from xcal.metrics.inputs import Vector
+from xcal.validation.measurements import PitHistogram
+
+Matrix = npt.NDArray[np.float64]
+N_BINS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class BinShares:
+    """What each row leaves in each bin: one in its own for an event, spread over [F, 1] for a censored row."""
+
+    edges: Vector
+    shares: Matrix  # (n, bins)
+
+    @property
+    def widths(self) -> Vector:
+        """Width of each bin: the mass of a perfect model."""
+        return np.diff(self.edges)
+
+
+def bin_shares(cdf: FloatArray, event: BoolArray) -> BinShares:
+    """Shares of the rows in ten equal bins; their mean is the histogram of the "uniform" estimator."""
+    edges = bin_edges(N_BINS)
+    edge = edges_like(edges, cdf)
+    u = cdf.astype(np.float64)
+    bins, left = locate(u, edge), rest(u, edge)
+    shares = np.empty((u.size, N_BINS))
+    for j in range(N_BINS):
+        shares[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
+    return BinShares(edges, shares)
+
+
+def uniform_variance(bins: BinShares) -> Vector:
+    """Variance of each bin's mass for a perfect model, "uniform" estimator; the sum is its floor."""
+    return np.asarray(np.square(bins.shares - bins.widths).mean(axis=0) / bins.shares.shape[0])
+
+
+def redistributed_variance(bins: BinShares, event: BoolArray, scale: FloatArray) -> tuple[Vector, Vector]:
+    """Masses of Kaplan-Meier redistribution in the order of `scale`, and the variance of each for a perfect model.
+
+    The influence function of `calibration.histogram.redistributed`, bin by bin where that adds the bins up; a test
+    holds masses and the sum of the variances to it.
+    """
+    n = event.size
+    order = np.lexsort((~event, scale))
+    happened, ordered = event[order], scale[order]
+    at_risk = n - np.arange(n, dtype=np.float64)
+    uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - 1 / at_risk))[:-1])
+    weight = 1 / (n * uncensored[np.searchsorted(ordered, ordered, side="left")])
+    too_heavy = np.flatnonzero(weight > heaviest(n))
+    after_last_event = int(np.flatnonzero(happened)[-1]) + 1 if happened.any() else 0
+    stop = min(int(too_heavy[0]) if too_heavy.size else n, after_last_event)
+    weight[stop:] = weight[stop] if stop < n else 0.0
+    leaves = ~happened
+    leaves[stop:] = False
+    weight[leaves] = 0.0
+    masses, variance = np.empty(bins.widths.size), np.empty(bins.widths.size)
+    for j, (a, b) in enumerate(pairwise(bins.edges)):
+        share = weight * bins.shares[order, j]
+        masses[j] = share.sum()
+        follows = share[::-1].cumsum()[::-1] - share
+        jump = np.where(leaves, follows / at_risk, 0.0)
+        influence = share - (b - a) / n + jump - np.cumsum(jump / at_risk)
+        variance[j] = np.square(influence).sum()
+    return masses, variance
+
+
+def pit_histogram(
+    method: str, group: str | None, bins: BinShares, event: BoolArray, scale: FloatArray | None
+) -> PitHistogram:
+    """Masses and, per bin, the range of a perfect model in 95 % of samples of this size: normal, cut at 0 and 1.
+
+    `scale` is None for "uniform", F for "km" and the time for "ipcw".
+    """
+    if scale is None:
+        masses, variance = bins.shares.mean(axis=0), uniform_variance(bins)
+    else:
+        masses, variance = redistributed_variance(bins, event, scale)
+    reach = float(ndtri(0.975)) * np.sqrt(variance)
+    lower, upper = np.maximum(bins.widths - reach, 0.0), np.minimum(bins.widths + reach, 1.0)
+    return PitHistogram(method, group, bins.edges, masses, lower, upper)

@@ -1,0 +1,126 @@
+"""The result of `xcal.audit`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xcal.validation.measurements import AuditValue, Measurements
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Something about the rows that limits trust: what it is, and what it does to which figures."""
+
+    what: str
+    effect: str
+    serious: bool
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """The rows at a glance."""
+
+    n: int
+    n_events: int
+    last_time: float
+    median_follow_up: float  # reverse Kaplan-Meier; NaN if more than half of the rows have an event first
+    n_tied_times: int  # rows that share their time with another row
+    n_past_grid: int  # rows whose time lies past the last time of the model's curves
+    concerns: tuple[Concern, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer in plain words."""
+
+    headline: str  # one sentence: can the probabilities be trusted?
+    level: str  # "trust", "caution", "distrust" or "unknown"
+    sentences: tuple[str, ...]  # where, how sure, on how many events
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AuditResult:
+    """Validation of one model on one set of rows; see `xcal.audit`.
+
+    Attributes
+    ----------
+    model, library : str
+        Names of the model.
+    reading : tuple of str
+        How the model's curves were read.
+    horizons : tuple of float
+        Times of the figures of one time.
+    groups : tuple of str
+        Names of the groups, "variable = label", that were judged.
+    measured : Measurements
+        Values and the curves of the pictures.
+    data : DataSummary
+        Rows, events, follow-up and concerns.
+    verdict : Verdict
+        The answer in words.
+    methods : str
+        A paragraph for a paper, with references.
+    time_unit : str
+        Unit of the times, for labels; "" if not known.
+    level, n_bootstrap, seed : float, int, int
+        Of the intervals.
+    """
+
+    model: str
+    library: str
+    reading: tuple[str, ...]
+    horizons: tuple[float, ...]
+    groups: tuple[str, ...]
+    measured: Measurements
+    data: DataSummary
+    verdict: Verdict
+    methods: str
+    time_unit: str
+    level: float
+    n_bootstrap: int
+    seed: int
+
+    @property
+    def values(self) -> tuple[AuditValue, ...]:
+        """Every number, in the order of the table."""
+        return self.measured.values
+
+    def __iter__(self) -> Iterator[AuditValue]:
+        return iter(self.values)
+
+    def value(self, metric: str, *, horizon: float | None = None, group: str | None = None) -> AuditValue:
+        """Give one number by its name, horizon and group."""
+        for value in self.values:
+            if (value.metric, value.horizon, value.group) == (metric, horizon, group):
+                return value
+        raise KeyError(f"no {metric!r} at horizon {horizon} in group {group}")
+
+    def to_frame(self) -> Any:
+        """One line per number as a pandas DataFrame: metric, horizon, group, value, lower, upper."""
+        from xcal.validation.export import to_frame
+
+        return to_frame(self)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Everything as JSON text, written whole to `path` if one is given."""
+        from xcal.validation.export import to_json
+
+        return to_json(self, path)
+
+    def plot(self, kind: str, ax: Any = None, *, horizon: float | None = None, group: str | None = None) -> Any:
+        """Draw one picture with matplotlib into `ax` (a new one by default) and give the axes back."""
+        from xcal.validation.pictures import draw
+
+        return draw(self, kind, ax, horizon=horizon, group=group)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report: one HTML file that needs no network. Written whole or not at all."""
+        from xcal.validation.page import write_report
+
+        return write_report(self, path)
+
+    def __repr__(self) -> str:
+        from xcal.validation.export import to_text
+
+        return to_text(self)

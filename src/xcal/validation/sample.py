@@ -1,0 +1,43 @@
+"""The rows of an audit: outcomes, predictions, and what was asked about them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, FloatArray
+from xcal.interop.predictions import ModelPredictions
+from xcal.metrics.inputs import Vector
+
+Labels = npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Checked rows of an audit.
+
+    Attributes
+    ----------
+    time, event : arrays of shape (n,)
+        Outcomes.
+    predictions : ModelPredictions
+        Of the same rows.
+    horizons : array of shape (h,)
+        Increasing times at which the figures of one time are computed, all within the follow-up.
+    thresholds : array of shape (k,)
+        Risks at which somebody might act, for the decision curve; increasing, in (0, 1).
+    groups : mapping of str to labels of shape (n,)
+        For each variable, such as "sex", the group of each row.
+    training_time, training_event : arrays, optional
+        Outcomes of the rows the model was trained on, for the censoring curve.
+    """
+
+    time: FloatArray
+    event: BoolArray
+    predictions: ModelPredictions
+    horizons: Vector
+    thresholds: Vector
+    groups: Mapping[str, Labels] = field(default_factory=dict)
+    training_time: FloatArray | None = None
+    training_event: BoolArray | None = None

@@ -1,0 +1,41 @@
+"""The answer on top: the verdict in words, and the numbers that most readers look for first."""
+
+from collections.abc import Sequence
+
+from xcal.pages import Block, Callout, Row
+from xcal.validation.labels import VERDICTS, names
+from xcal.validation.result import AuditResult
+from xcal.validation.sections.parts import Results, for_each_horizon, numbers
+
+# Sentences on single groups that are shown at once; more would hide what is said of all rows.
+_FEW = 2
+
+
+def verdicts(results: Results) -> Block:
+    """Give the answer in words; of several models side by side."""
+    boxes = []
+    for name, result in zip(names(results), results, strict=True):
+        level, word = VERDICTS[result.verdict.level]
+        said = word if len(results) == 1 else f"{name}: {word.lower()}"
+        first, on_groups = _sorted_sentences(result)
+        title = f"In groups ({len(on_groups)})"
+        boxes.append(Callout(level, said, result.verdict.headline, first, on_groups, title))  # type: ignore[arg-type]
+    return boxes[0] if len(boxes) == 1 else Row(tuple(boxes))
+
+
+def _sorted_sentences(result: AuditResult) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the sentences on all rows, and those on single groups if there are more than a few."""
+    sentences = result.verdict.sentences
+    on_groups = tuple(one for one in sentences if any(group in one for group in result.groups))
+    if len(on_groups) <= _FEW:
+        return sentences, ()
+    return tuple(one for one in sentences if one not in on_groups), on_groups
+
+
+def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:
+    """Give the numbers that most readers look for first."""
+    metrics = ("oe", "ici", "auc", "ipa")
+    over_all = tuple((metric, None) for metric in ("harrell", "d_calibration_p"))
+    if not horizons:
+        return [numbers([result], over_all)]
+    return [for_each_horizon(horizons, lambda t: numbers([result], [*((m, t) for m in metrics), *over_all]))]

@@ -1,0 +1,88 @@
+"""Pieces that the sections of a report share."""
+
+from collections.abc import Callable, Sequence
+
+from xcal.pages import (
+    Block,
+    Chart,
+    Figure,
+    Figures,
+    Row,
+    Stack,
+    Table,
+    Text,
+    Varying,
+)
+from xcal.pages.blocks import Cell
+from xcal.validation import charts
+from xcal.validation.charts import keys
+from xcal.validation.labels import find, interval, label, missing, names, shown
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditResult
+
+Results = Sequence[AuditResult]
+Wanted = Sequence[tuple[str, float | None]]
+
+
+def for_each_horizon(horizons: Sequence[float], make: Callable[[float], Block]) -> Block:
+    """Make a block that follows the page's horizon."""
+    blocks = tuple(make(t) for t in horizons)
+    return blocks[0] if len(blocks) == 1 else Varying("horizon", blocks)
+
+
+def numbers(results: Results, wanted: Wanted) -> Block:
+    """Show numbers with their intervals: tiles for one model, a table for several."""
+    if len(results) > 1:
+        rows = [
+            (label(metric).name, *(cell(find(result, metric, horizon)) for result in results))
+            for metric, horizon in wanted
+        ]
+        kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
+        columns = tuple(range(1, len(results) + 1))
+        return Table("Value, with its interval", ("", *names(results)), kept, columns)
+    found = [find(results[0], metric, horizon) for metric, horizon in wanted]
+    return Figures(tuple(_tile(value) for value in found if value is not None))
+
+
+def cell(value: AuditValue | None) -> Cell:
+    """Show a number with its interval beneath it, or a dash for one that was not measured."""
+    return "–" if value is None else (shown(value), value.value, interval(value))
+
+
+def _tile(value: AuditValue) -> Figure:
+    one, ends = label(value.metric), interval(value)
+    return Figure(one.name, shown(value), value.value, ends, one.hint)
+
+
+def reasons(results: Results, *metrics: str) -> list[Block]:
+    """Say in one line per reason why something is missing."""
+    lines = []
+    for name, result in zip(names(results), results, strict=True):
+        who = f" for {name}" if len(results) > 1 else ""
+        lines += [f"Not shown{who}: {why}" for why in missing(result, *metrics)]
+    return [Text(one if one.endswith(".") else f"{one}.", "note") for one in dict.fromkeys(lines)]
+
+
+def nothing(results: Results, *metrics: str) -> list[Block]:
+    """Say why a section has no picture."""
+    found = reasons(results, *metrics)
+    return found or [Text("Not shown: the predictions given do not allow this picture.", "note")]
+
+
+def beside_picture(results: Results, picture: Block, side: Sequence[Block]) -> Block:
+    """Put numbers beside a picture; a table of several models needs more room than tiles."""
+    return Row((picture, Stack(tuple(side))), (2, 1) if len(results) == 1 else (3, 2))
+
+
+def with_intervals(
+    results: Results,
+    wanted: charts.Wanted,
+    axis: str,
+    reference: float | None,
+    title: str,
+    reading: str,
+) -> Chart:
+    """Draw numbers with their intervals, one line each."""
+    spec, alt = charts.values_with_intervals(results, wanted, title=axis, reference=reference)
+    legend = keys(results, "point") if len(results) > 1 else ()
+    return Chart((spec,), (alt,), title=title, keys=legend, reading=reading)

@@ -1,0 +1,241 @@
+"""Conditional calibration: the formula by brute force, its size and power, and the subgroup it names."""
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from xcal import conditional_calibration, d_calibration
+from xcal.calibration import ConditionalCalibration
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.conditional import BLOCKS
+from xcal.calibration.covariates import as_columns
+from xcal.calibration.residuals import residuals
+from xcal.calibration.row_features import random_features
+
+
+def censored_uniform(n, rng, censored=0.5):
+    """F of a right model: the smaller of a uniform and an independent censoring on the scale of F."""
+    u, c = rng.uniform(size=n), rng.uniform(size=n) if censored else np.ones(n)
+    return np.minimum(u, c), u <= c
+
+
+def test_residuals_are_the_exact_shares_less_the_widths():
+    edges = np.array([0, 0.25, 0.5, 1.0])
+    found = residuals(np.array([0.3, 0.3, 1.0, 0.0]), np.array([True, False, False, False]), edges)
+    f = Fraction(3, 10)
+    shares = [
+        [0, 1, 0],
+        [0, (Fraction(1, 2) - f) / (1 - f), Fraction(1, 2) / (1 - f)],
+        [0, 0, 1],
+        [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)],
+    ]
+    expected = np.array([[float(s) for s in row] for row in shares]) - np.diff(edges)
+    np.testing.assert_allclose(found, expected, atol=1e-15)
+
+
+def test_residuals_average_to_d_calibration():
+    u, event = censored_uniform(500, np.random.default_rng(0))
+    r = residuals(u, event, bin_edges(10))
+    assert np.square(r.mean(axis=0)).sum() == pytest.approx(d_calibration(u, event).value, rel=1e-12)
+
+
+def test_residuals_have_mean_zero_given_the_censoring_point():
+    """The tower property, by numerical integration over the event for a fixed censoring point."""
+    grid = (np.arange(200_000) + 0.5) / 200_000
+    for c in (0.03, 0.5, 0.97):
+        event = grid <= c
+        r = residuals(np.minimum(grid, c), event, bin_edges(20))
+        np.testing.assert_allclose(r.mean(axis=0), 0, atol=1e-5)
+
+
+def test_value_is_the_sum_over_pairs_of_rows():
+    rng = np.random.default_rng(1)
+    u, event = censored_uniform(120, rng)
+    h = rng.normal(size=(120, 7))
+    found = conditional_calibration(u, event, h, features=h, n_draws=0, where=False)
+    r = residuals(u, event, bin_edges(20))
+    pairs = [(h[i] @ h[k]) * (r[i] @ r[k]) for i in range(120) for k in range(120) if i != k]
+    assert found.value == pytest.approx(np.sum(pairs) / (120 * 119), rel=1e-9)
+    assert found.noise == pytest.approx(np.sqrt(2 * np.square(pairs).sum()) / (120 * 119), rel=1e-9)
+    assert found.p_value is None
+    assert found.where is None
+
+
+def test_a_constant_feature_is_d_calibration_less_its_noise():
+    u, event = censored_uniform(400, np.random.default_rng(2))
+    found = conditional_calibration(u, event, np.zeros((400, 1)), features=np.ones((400, 1)), n_draws=0, where=False)
+    measured = d_calibration(u, event, n_bins=20)
+    diagonal = np.square(residuals(u, event, bin_edges(20))).sum() / 400**2
+    assert found.floor == pytest.approx(diagonal, rel=1e-12)
+    assert found.value == pytest.approx((measured.value - diagonal) * 400 / 399, rel=1e-9)
+
+
+def test_features_have_length_one_and_their_products_are_the_kernel():
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": rng.choice(["x", "y", "z"], size=300)})
+    columns = as_columns(frame, 300)
+    features = random_features(columns, 20_000, None, rng)
+    h = features(columns)
+    np.testing.assert_allclose(np.square(h).sum(axis=1), 1, rtol=1e-12)
+    rank = frame["a"].rank()
+    from scipy.stats import norm
+
+    score = norm.ppf(rank / 301)
+    score = score / score.std()
+    apart = np.square(score[:50, None] - score[None, :50]) + 2.0 * (
+        frame["b"].to_numpy()[:50, None] != frame["b"].to_numpy()[None, :50]
+    )
+    np.testing.assert_allclose(h[:50] @ h[:50].T, np.exp(-apart / 2 / features.bandwidth**2), atol=0.05)
+
+
+def test_a_column_and_its_logarithm_give_the_same_result():
+    rng = np.random.default_rng(4)
+    u, event = censored_uniform(300, rng)
+    x = rng.lognormal(sigma=2, size=(300, 2))
+    one, other = (conditional_calibration(u, event, z, where=False) for z in (x, np.log(x)))
+    assert one.value == pytest.approx(other.value, rel=1e-9)
+    assert one.p_value == other.p_value
+
+
+def test_chunks_and_merging_give_what_all_rows_at_once_give():
+    """Beyond the number of blocks, too: a shard of whole blocks puts every row where all rows at once would."""
+    rng = np.random.default_rng(5)
+    n = 3 * BLOCKS + 100
+    u, event = censored_uniform(n, rng)
+    columns = as_columns(rng.normal(size=(n, 3)), n)
+    features = random_features(columns, 16, None, rng)
+
+    def meter(*pieces):
+        total = ConditionalCalibration(features, bin_edges(20))
+        for start, stop in pieces:
+            rows = slice(start, stop)
+            total.update(u[rows], event[rows], [column.take(rows) for column in columns])
+        return total
+
+    whole = meter((0, n)).compute(99, np.random.default_rng(0))
+    chunked = meter((0, 7), (7, 1500), (1500, n)).compute(99, np.random.default_rng(0))
+    merged = meter((0, 2 * BLOCKS)).merge(meter((2 * BLOCKS, n))).compute(99, np.random.default_rng(0))
+    np.testing.assert_allclose(chunked, whole, rtol=1e-9)
+    np.testing.assert_allclose(merged, whole, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [300, 3000])
+def test_a_right_model_is_rejected_at_about_the_level(n):
+    """A coarse guard: `python -m benchmarks.conditional` measures the size with 2,000 data sets per cell."""
+    rng = np.random.default_rng(6)
+    p = []
+    for seed in range(100):
+        x = rng.normal(size=(n, 5))
+        time, censoring = rng.exponential(np.exp(-x[:, 0])), rng.exponential(np.exp(-x[:, 1]))
+        event = time <= censoring
+        u = 1 - np.exp(-np.minimum(time, censoring) * np.exp(x[:, 0]))
+        p.append(conditional_calibration(u, event, x, n_features=32, n_draws=99, where=False, seed=seed).p_value)
+    # Binomial: more than 14 or none of 100 at the level .05 happens once in a thousand, or in 170.
+    assert 0 < np.count_nonzero(np.array(p) <= 0.05) <= 14
+    assert 0.35 < np.mean(p) < 0.65
+
+
+def test_what_d_calibration_cannot_see_is_found_and_named():
+    """Right on average by construction: half of the rows have F too high, half too low, as mirror images."""
+    rng = np.random.default_rng(7)
+    n = 4000
+    frame = pd.DataFrame({"age": rng.uniform(40, 90, size=n), "stage": rng.choice(["I", "II", "III"], size=n)})
+    u = rng.uniform(size=n)
+    old = frame["age"].to_numpy() > 65
+    shifted = np.where(old, np.sqrt(u), 1 - np.sqrt(1 - u))
+    average = np.where(rng.uniform(size=n) < 0.5, np.sqrt(u), 1 - np.sqrt(1 - u))
+    assert d_calibration(shifted, np.ones(n)).value < 0.01
+    found = conditional_calibration(shifted, np.ones(n), frame, n_draws=199)
+    assert found.p_value == pytest.approx(1 / 200)
+    assert found.where.rule.startswith("age")
+    assert found.where.p_value < 1e-6
+    later = "later" in found.where.finding
+    assert later == (">" in found.where.rule)
+    # The same distribution of F, unrelated to the covariates: right on average for everybody.
+    assert conditional_calibration(average, np.ones(n), frame, n_draws=199).value < found.value / 4
+
+
+def test_a_planted_category_is_named_in_words():
+    rng = np.random.default_rng(8)
+    n = 6000
+    frame = pl.DataFrame(
+        {"age": rng.normal(size=n), "stage": rng.choice(["I", "II", "III"], size=n, p=[0.5, 0.4, 0.1])}
+    )
+    hidden = (frame["stage"] == "III").to_numpy()
+    time = rng.exponential(np.where(hidden, 1 / 1.8, 1.0))
+    censoring = rng.exponential(size=n)
+    event = time <= censoring
+    found = conditional_calibration(1 - np.exp(-np.minimum(time, censoring)), event, frame, n_draws=0)
+    assert found.where.rule.startswith("stage = III")
+    assert "earlier" in found.where.description
+    assert found.where.p_value < 0.01
+    assert "stage = III" in repr(found)
+
+
+def test_too_narrow_distributions_are_called_over_confident():
+    rng = np.random.default_rng(9)
+    n = 4000
+    x = rng.uniform(size=(n, 2))
+    from scipy.stats import norm
+
+    z = rng.normal(size=n)
+    u = norm.cdf(np.where(x[:, 0] > 0.5, 2 * z, z))
+    found = conditional_calibration(u, np.ones(n), x, n_draws=0)
+    assert found.where.rule.startswith("x0 >")
+    assert "narrow" in found.where.finding
+
+
+def test_the_second_half_keeps_the_p_value_of_the_subgroup_honest():
+    rng = np.random.default_rng(10)
+    p = []
+    for seed in range(200):
+        u, event = censored_uniform(400, rng)
+        x = rng.normal(size=(400, 10))
+        p.append(conditional_calibration(u, event, x, n_features=2, n_draws=0, seed=seed).where.p_value)
+    # Of 200 p-values at level .05, more than 21 happen once in a thousand.
+    assert np.count_nonzero(np.array(p) <= 0.05) <= 21
+
+
+def test_deterministic_by_seed():
+    rng = np.random.default_rng(11)
+    u, event = censored_uniform(300, rng)
+    x = rng.normal(size=(300, 2))
+    one, again, other = (conditional_calibration(u, event, x, seed=s) for s in (1, 1, 2))
+    assert (one.value, one.p_value, one.where) == (again.value, again.p_value, again.where)
+    assert one.value != other.value
+
+
+ONES = np.ones(4)
+F = np.array([0.1, 0.4, 0.6, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": np.zeros((3, 2))}, r"X: expected 4 rows"),
+        ({"X": np.zeros((4, 0))}, r"X: expected at least one column"),
+        ({"X": np.array([[1.0], [np.nan], [2], [3]])}, r"X: expected finite numbers in column 'x0'.* at row 1"),
+        ({"X": pd.DataFrame({"s": ["a", None, "b", "c"]})}, r"X: expected a label in every row of column 's'.*row 1"),
+        ({"X": pd.DataFrame({"d": pd.to_datetime(["2020"] * 4)})}, r"X: expected numbers or categories in column 'd'"),
+        ({"X": np.zeros((2, 2, 1))}, r"X: expected one row per prediction"),
+        ({"n_features": 7}, r"n_features: expected an even number"),
+        ({"bandwidth": 0.0}, r"bandwidth: expected"),
+        ({"n_draws": -1}, r"n_draws: expected"),
+        ({"features": np.zeros((3, 2))}, r"features: expected numbers of shape \(4, m\)"),
+        ({"features": np.full((4, 1), np.inf)}, r"features: expected finite numbers, got inf at row 0"),
+        ({"cdf": np.array([0.5, 2, 0.1, 0.1])}, r"cdf: expected values in"),
+    ],
+)
+def test_bad_input_names_the_argument_and_the_row(change, message):
+    given = {"cdf": F, "event": ONES, "X": np.zeros((4, 1))} | change
+    with pytest.raises(ValueError, match=message):
+        conditional_calibration(**given)
+
+
+def test_few_rows_give_a_value_and_no_subgroup():
+    found = conditional_calibration(F, ONES, np.arange(4.0))
+    assert found.where is None
+    assert 0 < found.p_value <= 1

@@ -1,0 +1,234 @@
+"""``xcal audit``: files that are good, and one clear error for each way in which they are not."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from xcal.cli.app import app
+
+TIMES = (0.5, 1.0, 2.0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Sixty rows with their true curves, risks and F: exponential times, exponential censoring."""
+    rng = np.random.default_rng(1)
+    rate = rng.uniform(0.3, 2.0, 60)
+    happens, leaves = rng.exponential(1 / rate), rng.exponential(3.0, 60)
+    frame = pd.DataFrame({"t": np.minimum(happens, leaves), "e": (happens <= leaves).astype(int)})
+    for time in TIMES:
+        frame[f"s_{time:g}"] = np.exp(-rate * time)
+    frame["r"] = -np.expm1(-rate)
+    frame["F"] = -np.expm1(-rate * frame["t"])
+    frame["sex"] = np.where(rng.uniform(size=60) < 0.5, "f", "m")
+    frame["status"] = np.where(frame["e"] == 1, "dead", "alive")
+    return frame
+
+
+def run(path, *words):
+    given = ["audit", str(path), "--time", "t", "--event", "e", "--resamples", "0", *words]
+    return CliRunner().invoke(app, given)
+
+
+def written(folder, frame, name="predictions.csv", **options):
+    path = folder / name
+    frame.to_csv(path, index=False, **options)
+    return path
+
+
+def error(done):
+    assert done.exit_code != 0
+    assert isinstance(done.exception, ValueError | OSError | ImportError), done.exception
+    return str(done.exception)
+
+
+@pytest.mark.parametrize("words", [["--curves", "s_*"], ["--risk", "r", "--horizon", "1"], ["--cdf", "F"]])
+def test_every_kind_of_prediction(table, tmp_path, words):
+    done = run(written(tmp_path, table), *words, "--json", str(tmp_path / "out.json"))
+    assert done.exit_code == 0, done.exception
+    assert "60 rows" in done.stdout
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["data"]["n"] == 60
+    assert found["data"]["n_events"] == table["e"].sum()
+
+
+def test_the_file_gives_what_the_function_gives(table, tmp_path):
+    import xcal
+
+    done = run(
+        written(tmp_path, table),
+        "--curves",
+        "s_*",
+        "--group",
+        "sex",
+        "--horizons",
+        "1,2",
+        "--json",
+        f"{tmp_path}/o.json",
+    )
+    assert done.exit_code == 0, done.exception
+    curves = table[[f"s_{time:g}" for time in TIMES]].to_numpy()
+    y = xcal.Surv(time=table["t"], event=table["e"])
+    direct = xcal.audit(survival=curves, times=TIMES, y=y, horizons=[1, 2], groups={"sex": table["sex"]}, n_bootstrap=0)
+    read = {
+        (v["metric"], v["horizon"], v["group"]): v["value"]
+        for v in json.loads((tmp_path / "o.json").read_text())["measured"]["values"]
+    }
+    assert len(read) == len(direct.values)
+    for value in direct:
+        # A CSV holds every digit of a number.
+        assert read[value.metric, value.horizon, value.group] == pytest.approx(value.value, rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("kind", ["gz", "parquet", "bom", "tsv", "semicolon", "quoted"])
+def test_forms_of_a_file(table, tmp_path, kind):
+    words = []
+    if kind == "gz":
+        path = tmp_path / "p.csv.gz"
+        path.write_bytes(gzip.compress(table.to_csv(index=False).encode()))
+    elif kind == "parquet":
+        path = tmp_path / "p.parquet"
+        table.to_parquet(path)
+    elif kind == "bom":
+        path = written(tmp_path, table, encoding="utf-8-sig")
+    elif kind == "tsv":
+        path = written(tmp_path, table, name="p.tsv", sep="\t")
+    elif kind == "semicolon":
+        path, words = written(tmp_path, table, sep=";"), ["--separator", ";"]
+    else:
+        path = written(tmp_path, table, quoting=1)
+        path.write_text(path.read_text() + "\n\n")  # blank lines at the end
+    done = run(path, "--curves", "s_*", *words)
+    assert done.exit_code == 0, done.exception
+    assert f"60 rows, {table['e'].sum()} events" in done.stdout
+
+
+def test_events_written_as_words(table, tmp_path):
+    path = written(tmp_path, table)
+    base = ["audit", str(path), "--time", "t", "--event", "status", "--cdf", "F", "--resamples", "0"]
+    done = CliRunner().invoke(app, [*base, "--event-value", "dead"])
+    assert f"{table['e'].sum()} events" in done.stdout
+    assert "or --event-value with the value of an event, got the values" in error(CliRunner().invoke(app, base))
+    wrong = error(CliRunner().invoke(app, [*base, "--event-value", "gone"]))
+    assert "--event-value" in wrong
+    assert "'alive'" in wrong
+    numbers = written(tmp_path, table.assign(status=table["e"] + 1))
+    done = CliRunner().invoke(app, [*base[:1], str(numbers), *base[2:], "--event-value", "2"])
+    assert f"{table['e'].sum()} events" in done.stdout
+    done = run(written(tmp_path, table.assign(e=table["e"].map({0: "FALSE", 1: "TRUE"}))), "--cdf", "F")
+    assert f"{table['e'].sum()} events" in done.stdout
+
+
+def changed(table, column, row, value):
+    frame = table.astype({column: object})
+    frame.loc[row, column] = value
+    return frame
+
+
+# What is done to the table, and what the error must say of it.
+BAD = {
+    "text": (
+        lambda t: changed(t, "t", 3, "abc"),
+        "column 't', line 5: expected a time, a number of zero or more, got 'abc'",
+    ),
+    "date": (lambda t: changed(t, "t", 0, "2021-03-04"), "line 2: expected a time, a number of zero or more (a date?"),
+    "empty cell": (lambda t: changed(t, "s_1", 7, None), "column 's_1', line 9: expected a probability"),
+    "negative": (
+        lambda t: changed(t, "t", 2, -1.0),
+        "column 't', line 4: expected a time, a number of zero or more, got -1.0",
+    ),
+    "all censored": (lambda t: t.assign(e=0), "column 'e': expected at least one event, got 60 rows without one"),
+    "one row": (lambda t: t.iloc[:1].assign(e=1), "expected at least 2 rows, got 1"),
+    "rising": (
+        lambda t: changed(t, "s_2", 4, 0.99),
+        "column 's_2', line 6: expected a survival curve, which never rises",
+    ),
+    "above one": (
+        lambda t: changed(t, "s_0.5", 4, 1.2),
+        "column 's_0.5', line 6: expected a probability, a number from 0 to 1, got 1.2",
+    ),
+    "percent": (lambda t: t.assign(s_1=100 * t["s_1"]), "per cent? divide by 100"),
+    "no column": (lambda t: t.drop(columns="t"), "--time, "),
+    "no curves": (lambda t: t[["t", "e"]], "expected columns s_*, got the columns 't', 'e'"),
+    "odd curve": (lambda t: t.assign(s_x=1.0), "expected columns s_* with a time in place of the star, got 's_x'"),
+    "same time": (lambda t: t.assign(**{"s_1.0": t["s_1"]}), "one column for each time, got 's_1' and 's_1.0'"),
+    "event code": (lambda t: t.assign(e=t["e"] + 1), "--event-value with the value of an event, got the values"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_bad_tables(table, tmp_path, name):
+    spoil, words = BAD[name]
+    path = written(tmp_path, spoil(table))
+    told = error(run(path, "--curves", "s_*", "--out", str(tmp_path / "report.html")))
+    assert words in told
+    assert str(path) in told
+    assert "\n" not in told
+    assert not (tmp_path / "report.html").exists()
+
+
+BAD_FILES = {
+    "empty": (b"", "an empty file"),
+    "header alone": (b"t,e,s_1\n", "got"),
+    "wrong separator": (
+        b"t;e;s_1\n1;1;0.5\n2;0;0.4\n",
+        "columns with ',' between them (--separator ';'?), got one column",
+    ),
+    "long line": (b"t,e,s_1\n1,1,0.5\n2,0,0.4,9\n", "line"),
+    "latin-1": ("t,e,s_1,naïve\n1,1,0.5,é\n".encode("latin-1"), "text in UTF-8"),
+    "twice the same name": (b"t,e,s_1,s_1\n1,1,0.5,0.5\n2,1,0.5,0.5\n", "'s_1' twice"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD_FILES))
+def test_bad_files(tmp_path, name):
+    content, words = BAD_FILES[name]
+    path = tmp_path / "predictions.csv"
+    path.write_bytes(content)
+    told = error(run(path, "--curves", "s_*"))
+    assert words in told
+    assert str(path) in told
+    assert "\n" not in told
+
+
+def test_files_that_are_not_what_they_say(table, tmp_path):
+    assert "expected a file, got none by that name" in error(run(tmp_path / "none.csv", "--cdf", "F"))
+    for name in ("p.parquet", "p.csv.gz"):
+        path = tmp_path / name
+        path.write_bytes(b"no such thing")
+        assert str(path) in error(run(path, "--cdf", "F"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "--curves, --risk, --cdf: expected one of them, got none"),
+        (["--curves", "s_*", "--cdf", "F"], "got --curves and --cdf"),
+        (["--risk", "r"], "--horizon: expected the time of --risk"),
+        (["--cdf", "F", "--horizons", "1"], "--horizons: expected times of --curves"),
+        (["--curves", "s_"], "a pattern with one star"),
+        (["--curves", "s_*", "--horizons", "1,99"], "within the follow-up, whose last time is"),
+        (["--curves", "s_*", "--horizons", "1,x"], "--horizons: expected times with commas"),
+        (["--risk", "F", "--horizon", "99"], "within the follow-up"),
+        (["--curves", "s_*", "--group", "race"], "--group, "),
+        (["--curves", "s_*", "--group", "r"], "at most 10 values (cut it first"),
+    ],
+)
+def test_options_that_do_not_fit(table, tmp_path, words, told):
+    assert told in error(run(written(tmp_path, table), *words))
+
+
+def test_an_error_is_one_line_and_ends_with_2(table, tmp_path):
+    path = written(tmp_path, changed(table, "t", 0, "soon"))
+    command = [sys.executable, "-m", "xcal", "audit", str(path), "--time", "t", "--event", "e", "--cdf", "F"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines() == [
+        f"error: {path}, column 't', line 2: expected a time, a number of zero or more, got 'soon'"
+    ]
