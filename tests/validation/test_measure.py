@@ -172,3 +172,38 @@ def test_curves_over_time(rows, measured):
     null = of(measured, "brier", HORIZONS[1]) / (1 - of(measured, "ipa", HORIZONS[1]))
     near = np.interp(HORIZONS[1], curves.times, curves.brier_null)
     assert near == pytest.approx(null, abs=0.01)
+
+
+def altered(rows, time=None, event=None, survival=None):
+    p = rows.predictions if survival is None else replace(rows.predictions, survival=survival)
+    return replace(
+        rows, time=rows.time if time is None else time, event=rows.event if event is None else event, predictions=p
+    )
+
+
+ODD = {
+    "no events": lambda rows: altered(rows, event=np.zeros(60, dtype=bool)),
+    "one event": lambda rows: altered(rows, event=np.arange(60) == 7),
+    "all events": lambda rows: altered(rows, event=np.ones(60, dtype=bool)),
+    "one time": lambda rows: altered(rows, time=np.full(60, 1.0)),
+    "follow-up that ends before a horizon": lambda rows: altered(rows, time=np.minimum(rows.time, 0.5)),
+    "equal predictions": lambda rows: altered(rows, survival=np.tile(rows.predictions.survival[0], (60, 1))),
+    "certain predictions": lambda rows: altered(rows, survival=np.round(rows.predictions.survival)),
+    "times of zero": lambda rows: altered(rows, time=np.where(np.arange(60) < 30, 0.0, rows.time)),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_rows_are_measured_as_far_as_they_go(case):
+    odd = ODD[case](sample(60, seed=2))
+    measured = measure(odd, n_bootstrap=25)
+    found, skipped = {key[:2] for key in table(measured) if key[2] is None}, dict(measured.skipped)
+    for name in ("harrell", "d_calibration_km", "km_calibration", "cox_slope", "ibs"):
+        assert (name, None) in found or name in skipped
+    for horizon in HORIZONS:
+        for name in ("oe", "auc", "ici", "ipa"):
+            assert (name, horizon) in found or f"{name} at {horizon:g}" in skipped
+    assert np.isfinite([value.value for value in measured.values]).all()
+    for value in measured.values:
+        assert np.isnan(value.lower) == np.isnan(value.upper)
+        assert not value.lower > value.upper

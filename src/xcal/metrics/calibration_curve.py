@@ -131,13 +131,19 @@ def drawn_curve(
 ) -> CalibrationCurve:
     """Add points and histogram to a smooth curve and the band around it."""
     edges = np.linspace(0, 1, n_bins + 1)
+    points = _points(p, time, event, at, n_risk_groups, level)
     return CalibrationCurve(
-        at,
-        group,
-        places,
-        curve,
-        *around,
-        *_points(p, time, event, at, n_risk_groups, level),
+        horizon=at,
+        group=group,
+        predicted=places,
+        observed=curve,
+        lower=around[0],
+        upper=around[1],
+        point_predicted=points[0],
+        point_observed=points[1],
+        point_lower=points[2],
+        point_upper=points[3],
+        point_rows=points[4],
         risk_edges=edges,
         risk_counts=np.histogram(p, edges)[0].astype(np.int64),
     )
