@@ -232,3 +232,20 @@ def test_an_error_is_one_line_and_ends_with_2(table, tmp_path):
     assert done.stderr.strip().splitlines() == [
         f"error: {path}, column 't', line 2: expected a time, a number of zero or more, got 'soon'"
     ]
+
+
+def test_the_report_is_written_beside_the_numbers(table, tmp_path):
+    out, numbers = tmp_path / "report.html", tmp_path / "numbers.json"
+    done = run(written(tmp_path, table), "--curves", "s_*", "--out", str(out), "--json", str(numbers), "--name", "Mine")
+    assert done.exit_code == 0, done.exception
+    page = out.read_text()
+    assert "Validation of Mine" in page
+    headline = json.loads(numbers.read_text())["verdict"]["headline"]
+    assert headline in page
+    assert "http://" not in done.stdout
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(table, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    told = error(run(written(tmp_path, table), "--curves", "s_*", "--out", str(tmp_path / "file" / "report.html")))
+    assert "file" in told

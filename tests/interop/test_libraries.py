@@ -97,6 +97,10 @@ def test_lifelines_wants_a_frame_and_a_fit():
         read_model(lifelines.CoxPHFitter(), x, time=time, event=event)
     with pytest.raises(ValueError, match="not fitted"):
         read_model(lifelines.WeibullAFTFitter(), x, time=time, event=event)
+    with pytest.raises(
+        ValueError, match="a regression model of lifelines, which predicts a curve for each row, got Kap"
+    ):
+        read_model(lifelines.KaplanMeierFitter().fit(time, event), x, time=time, event=event)
     with pytest.raises(ValueError, match="X: expected a pandas data frame"):
         read_model(lifelines_model("CoxPHFitter"), x.to_numpy(), time=time, event=event)
     with pytest.raises(ValueError, match="X: expected 3 rows, as many as y has, got 250"):
@@ -241,6 +245,15 @@ def test_pycox_reads_a_discrete_model_as_its_own_interpolation():
     fine = model.interpolate(4).predict_surv_df(new)
     for t, curve in zip(fine.index[::3], fine.to_numpy()[::3], strict=True):
         assert np.allclose(at_point(found.survival, found.times, float(t), "linear"), curve, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pycox_curves_that_rise_are_refused_with_advice():
+    from pycox import models
+
+    model, new, later, happened = _pycox(models.BCESurv)
+    with pytest.raises(ValueError, match=r"never rise \(if the model allows that, pass curves: numpy.minimum"):
+        read_model(model, new, time=later, event=happened)
 
 
 @pytest.mark.filterwarnings("ignore")

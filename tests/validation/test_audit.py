@@ -78,10 +78,14 @@ def test_groups_in_every_form(rows, y):
     curves = {"survival": rows.survival(TIMES), "times": TIMES, "y": y}
     expected = numbers(audit(**curves, groups={"level": sex}))
     assert {group for _, _, group in expected} == {None, "level = high", "level = low"}
+    assert numbers(audit(**curves, X=X, groups=["level"])) == expected
     for groups in (["level"], "level", X[["level"]], X["level"]):
-        assert numbers(audit(**curves, X=X, groups=groups)) == expected
-    with_gap = X["level"].where(rows.rate < 1.9, None)
-    assert set(audit(**curves, groups={"level": with_gap}).groups) <= {"level = high", "level = low", "level = missing"}
+        found = checks.read_groups(groups, X, 240)
+        assert {name: labels.tolist() for name, labels in found.items()} == {"level": sex.tolist()}
+    small = np.where(np.arange(240) < 12, "few", "many")
+    told = audit(**curves, groups={"size": small})
+    assert told.groups == ("size = many",)
+    assert any("Too few events to judge: size = few." in sentence for sentence in told.verdict.sentences)
     assert checks.read_groups({"g": [1.0, 2.0, np.nan]}, None, 3)["g"].tolist() == ["1", "2", "missing"]
 
 

@@ -10,10 +10,11 @@ import pytest
 import xcal
 from tests.metrics.simulate import survival_data
 from tests.validation.simulate import sample
+from xcal.validation.findings import interval_state
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import Concern, DataSummary
 from xcal.validation.summary import Training, differing_columns, summarise_data
-from xcal.validation.verdict import interval_state, judge
+from xcal.validation.verdict import judge
 
 NAN = math.nan
 
@@ -115,6 +116,9 @@ def test_wide_intervals_and_concerns_ask_for_caution():
     wide = verdict(value("oe", 1.0, 0.6, 1.6, 5.0), *GOOD[1:])
     assert wide.level == "caution"
     assert "too weak" in wide.headline
+    without = verdict(*[v for v in GOOD if v.metric != "ici"], value("ici", 0.01, horizon=5.0))
+    assert without.level == "caution"
+    assert "no interval to judge by" in without.headline
     worried = verdict(*GOOD, concerns=[Concern("Discrete times", "The test is not valid.", True)])
     assert worried.level == "caution"
     assert any("Discrete times. The test is not valid." in sentence for sentence in worried.sentences)

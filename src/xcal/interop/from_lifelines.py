@@ -36,12 +36,12 @@ _AFT: dict[str, tuple[float, float]] = {
 
 def read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a fitted regression model of lifelines."""
+    if not any(base.__name__ == "RegressionFitter" for base in type(model).__mro__):
+        fail("model", "a regression model of lifelines, which predicts a curve for each row", class_name(model))
     if not hasattr(model, "params_") and not hasattr(model, "cumulative_hazards_"):
         refuse_unfitted(model, "call model.fit(df, duration_col, event_col) first")
     if not hasattr(X, "iloc"):
         fail("X", "a pandas data frame with the columns that the lifelines model was fitted on", type(X).__name__)
-    if not hasattr(model, "predict_survival_function"):
-        fail("model", "a regression model of lifelines, with predict_survival_function", class_name(model))
     # Labels of rows do not matter, but lifelines joins strata by them: they must be different.
     table = X.reset_index(drop=True)
     aft = next((name for name in (base.__name__ for base in type(model).__mro__) if name in _AFT), None)
@@ -96,10 +96,11 @@ def _parametric(model: Any, table: Any, rows: Rows) -> ModelPredictions:
     ]
     cdf = loss = None
     if rows.n <= _MOST_SQUARES:
-        cdf, loss = _at_own_times(model, table, rows.time, rows.event)
+        with_hazard = _gives_hazard(model, table)
+        cdf, loss = _at_own_times(model, table, rows.time, rows.event, with_hazard=with_hazard)
         reading.append("F at a row's own time and the likelihood are exact, from the model's hazard.")
         if loss is None:
-            why = "lifelines gives no hazard of it" if _without_hazard(model) else "the hazard is negative at an event"
+            why = "the hazard is negative at an event" if with_hazard else "lifelines gives no hazard of it"
             reading[-1] = f"F at a row's own time is exact. There is no likelihood: {why}."
     else:
         why = f"there are more than {_MOST_SQUARES:,} rows"
@@ -116,12 +117,14 @@ def _parametric(model: Any, table: Any, rows: Rows) -> ModelPredictions:
     )
 
 
-def _at_own_times(model: Any, table: Any, time: FloatArray, event: BoolArray) -> tuple[Vector, Vector | None]:
+def _at_own_times(
+    model: Any, table: Any, time: FloatArray, event: BoolArray, *, with_hazard: bool
+) -> tuple[Vector, Vector | None]:
     """F and negative log-likelihood of each row: the diagonal of what lifelines gives for rows times times.
 
     The hazard of a spline may be negative where there were few training rows; then there is no likelihood.
     """
-    cdf, loss, defined = np.empty(time.size), np.empty(time.size), not _without_hazard(model)
+    cdf, loss, defined = np.empty(time.size), np.empty(time.size), with_hazard
     for start in range(0, time.size, _SQUARE):
         part = slice(start, min(start + _SQUARE, time.size))
         points, place = np.unique(time[part], return_inverse=True)
@@ -129,7 +132,7 @@ def _at_own_times(model: Any, table: Any, time: FloatArray, event: BoolArray) ->
         few = table.iloc[part]
         accumulated = model.predict_cumulative_hazard(few, times=points).to_numpy()[diagonal]
         cdf[part] = -np.expm1(-accumulated)
-        if _without_hazard(model):
+        if not with_hazard:
             continue
         hazard = model.predict_hazard(few, times=points).to_numpy()[diagonal]
         at_event = np.where(event[part], hazard, 1.0)
@@ -139,6 +142,10 @@ def _at_own_times(model: Any, table: Any, time: FloatArray, event: BoolArray) ->
     return cdf, loss if defined else None
 
 
-def _without_hazard(model: Any) -> bool:
-    """Whether `predict_hazard` fails for more than one time, as that of piecewise models does (lifelines 0.30)."""
-    return "Piecewise" in class_name(model) or getattr(model, "baseline_estimation_method", "") == "piecewise"
+def _gives_hazard(model: Any, table: Any) -> bool:
+    """Whether `predict_hazard` takes several times; that of some models, piecewise ones for instance, fails."""
+    times = [1.0, 2.0, 3.0]
+    try:
+        return bool(model.predict_hazard(table.iloc[:2], times=times).shape == (3, min(2, len(table))))
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        return False

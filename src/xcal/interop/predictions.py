@@ -8,6 +8,8 @@ from xcal._checks import FloatArray, fail, first_row
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
 
+# A million curves at once would take their memory twice over.
+_ROWS_AT_ONCE = 50_000
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 ROUNDING = 1e-6
 
@@ -57,7 +59,10 @@ def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:
     if found.n != n:
         fail(who, f"one for each of the {n} rows of y", f"{found.n} rows")
     if found.survival is not None and found.times is not None:
-        _check_curves(who, found.survival, found.times)
+        advice = "for risks pass 1 - risk"
+        if found.library != "none":
+            advice = "if the model allows that, pass curves: numpy.minimum.accumulate(curves, axis=1) with times="
+        _check_curves(who, found.survival, found.times, advice)
     for name, values in (("cdf", found.cdf), ("risk", found.risk)):
         if values is not None:
             bad = ~((values >= 0) & (values <= 1))
@@ -68,16 +73,18 @@ def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:
     return found
 
 
-def _check_curves(who: str, survival: FloatArray, times: Vector) -> None:
+def _check_curves(who: str, survival: FloatArray, times: Vector, advice: str) -> None:
     # NaN makes both comparisons false, so one pass over extrema catches everything.
     if not (survival.min() >= 0 and survival.max() <= 1):
         flat = first_row((~((survival >= 0) & (survival <= 1))).ravel())
         row, column = divmod(flat, times.size)
         got = f"{survival[row, column]} at time {times[column]:g}"
         fail(who, "survival probabilities in [0, 1]", got, row)
-    rises = np.diff(survival, axis=1) > ROUNDING
-    if rises.any():
+    for start in range(0, len(survival), _ROWS_AT_ONCE):
+        rises = np.diff(survival[start : start + _ROWS_AT_ONCE], axis=1) > ROUNDING
+        if not rises.any():
+            continue
         row, column = (int(i) for i in np.argwhere(rises)[0])
+        row += start
         got = f"{survival[row, column + 1]:g} at time {times[column + 1]:g} after {survival[row, column]:g}"
-        hint = "; for risks pass 1 - risk" if survival[row, -1] > survival[row, 0] else ""
-        fail(who, f"survival curves, which never rise{hint}", got, row)
+        fail(who, f"survival curves, which never rise ({advice})", got, row)

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_number, fail
+from xcal._checks import as_number, as_numpy, fail
 from xcal.data import SurvivalData
+from xcal.data.features import loaded_features
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.plain import read_cdf, read_curves, read_risk
 from xcal.interop.predictions import check_predictions
@@ -91,6 +92,17 @@ def audit(
     -------
     AuditResult
         Print it, or call ``.report("audit.html")``, ``.to_frame()``, ``.to_json()``, ``.plot("calibration")``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rate = rng.uniform(0.5, 2.0, 500)
+    >>> y = (rng.exponential(1 / rate), np.full(500, True))
+    >>> times = np.array([0.25, 0.5, 1.0, 2.0])
+    >>> result = audit(survival=np.exp(-rate[:, None] * times), times=times, y=y, horizons=1.0, n_bootstrap=0)
+    >>> found = result.value("oe", horizon=1.0)  # the curves are true
+    >>> found.lower < 1 < found.upper
+    True
     """
     X, y = _unpacked(X, y)
     time, event = checks.read_outcome(y)
@@ -157,11 +169,12 @@ def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
         return X, y
     if y is not None:
         fail("y", "nothing beside SurvivalData, which has times and events", type(y).__name__)
+    features = as_numpy("X", loaded_features(X.x))
     if not X.feature_names:
-        return np.asarray(X.x), X
+        return features, X
     import pandas as pd
 
-    return pd.DataFrame(np.asarray(X.x), columns=list(X.feature_names)), X
+    return pd.DataFrame(features, columns=list(X.feature_names), copy=False), X
 
 
 def _predictions(

@@ -151,6 +151,17 @@ def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **op
     -------
     ModelComparison
         The same resamples of the rows are used for every model, so that intervals of the differences are paired.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rate = rng.uniform(0.5, 2.0, 300)
+    >>> y = (rng.exponential(1 / rate), np.full(300, True))
+    >>> times = np.array([0.25, 0.5, 1.0, 2.0])
+    >>> curves = {"true": np.exp(-rate[:, None] * times), "fast": np.exp(-2 * rate[:, None] * times)}
+    >>> found = compare_models(curves, y=y, times=times, horizons=1.0, n_bootstrap=0)
+    >>> found["true"].verdict.level, found["fast"].verdict.level
+    ('caution', 'distrust')
     """
     if not isinstance(models, Mapping) or len(models) < 2:
         got = f"{len(models)}" if isinstance(models, Mapping) else type(models).__name__

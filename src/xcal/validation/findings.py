@@ -1,0 +1,174 @@
+"""Every value of calibration judged: good enough, wrong, or too uncertain to say.
+
+Each value is judged by its interval against a range of values that are good enough:
+
+- "right": the whole interval lies in the range;
+- "wrong": no part of it does;
+- "off": it holds values in and out of the range, and not the value of a perfect model (for an average error, which is
+  never 0 in a sample: the error itself is out of the range);
+- "unsure": anything else.
+
+D-calibration has a size and a test in place of an interval: an error that does not matter is "right" however clearly a
+large sample shows it, and one that matters is "wrong" or "off" if the test shows it, else "unsure".
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from xcal.validation.measurements import AuditValue, Measurements
+from xcal.validation.words import interval_in_words, percent, time_in_words
+
+# Ranges that are good enough: ratios of observed to expected events, slopes, and average errors of a risk.
+GOOD_RATIO = (0.8, 1.25)
+GOOD_SLOPE = (0.8, 1.25)
+GOOD_ICI = 0.05
+# D-calibration: how far the bins may be off on average (root mean square, as a share of what a bin should hold, after
+# what noise adds is taken away) before it matters, and the levels of its test from which a larger error is off and
+# wrong. A perfect model is called wrong in at most one of a hundred samples.
+GOOD_BIN_ERROR = 0.10
+OFF_LEVEL, WRONG_LEVEL = 0.05, 0.01
+# Bins of D-calibration where the histogram is not at hand.
+BINS = 10
+
+State = Literal["right", "wrong", "off", "unsure"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One value, judged.
+
+    Attributes
+    ----------
+    value : AuditValue
+    state : str
+    words : str
+        The whole sentence, for what is wrong or off.
+    brief : str
+        What is the matter, in a few words; "" where nothing is.
+    short : str
+        A phrase for what is good or uncertain, where the value and its interval do not say it.
+    corrected : bool
+        Whether the judgement is corrected for the number of groups.
+    """
+
+    value: AuditValue
+    state: State
+    words: str
+    brief: str = ""
+    short: str = ""
+    corrected: bool = False
+
+    @property
+    def group(self) -> str | None:
+        """Group of the value."""
+        return self.value.group
+
+
+def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
+    """Judge every value of calibration, for all rows and for each group."""
+    values = {(value.metric, value.horizon, value.group): value for value in measured.values}
+    for (metric, horizon, _), value in values.items():
+        when = "" if horizon is None else f" by {time_in_words(horizon, time_unit)}"
+        if metric == "oe":
+            yield _of_ratio(value, values, when, level)
+        elif metric == "cox_slope":
+            yield _of_slope(value, when, level)
+        elif metric == "ici":
+            yield _of_error(value, when, level)
+        elif metric == "d_calibration":
+            finding = _of_d_calibration(value, values, measured)
+            if finding is not None:
+                yield finding
+
+
+def has_interval(value: AuditValue) -> bool:
+    """Whether there is an interval; resamples without an event all give the same, and that is none."""
+    return math.isfinite(value.lower) and math.isfinite(value.upper) and value.lower < value.upper
+
+
+def interval_state(value: AuditValue, ideal: float | None, good: tuple[float, float]) -> State:
+    """Judge an interval; without one nothing is certain. `ideal` is None for an error, which is never 0 in a sample.
+
+    Examples
+    --------
+    >>> interval_state(AuditValue("oe", 1.0, None, 1.0, 0.9, 1.1), 1.0, (0.8, 1.25))
+    'right'
+    >>> interval_state(AuditValue("oe", 1.0, None, 1.0, 0.6, 1.7), 1.0, (0.8, 1.25))
+    'unsure'
+    """
+    low, high = good
+    if not has_interval(value):
+        return "unsure"
+    if value.upper < low or value.lower > high:
+        return "wrong"
+    if low <= value.lower and value.upper <= high:
+        return "right"
+    close = low <= value.value <= high if ideal is None else value.lower <= ideal <= value.upper
+    return "unsure" if close else "off"
+
+
+_Values = dict[tuple[str, float | None, str | None], AuditValue]
+
+
+def _of_ratio(value: AuditValue, values: _Values, when: str, level: float) -> Finding:
+    predicted, observed = (values.get((name, value.horizon, value.group)) for name in ("mean_risk", "observed_risk"))
+    ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
+    words = ratio
+    if predicted is not None and observed is not None:
+        words = f"a risk of {percent(predicted.value)} predicted and {percent(observed.value)} observed{when} ({ratio})"
+    brief = f"risks{when} are too {'low' if value.value > 1 else 'high'} on average"
+    return Finding(value, interval_state(value, 1.0, GOOD_RATIO), f"{words}: {brief}", brief)
+
+
+def _of_slope(value: AuditValue, when: str, level: float) -> Finding:
+    brief = f"risks{when} are too extreme" if value.value < 1 else f"risks{when} differ too little between rows"
+    words = f"calibration slope {value.value:.2f}{interval_in_words(value, level)}: {brief}"
+    return Finding(value, interval_state(value, 1.0, GOOD_SLOPE), words, brief)
+
+
+def _of_error(value: AuditValue, when: str, level: float) -> Finding:
+    brief = f"risks{when} are off by {100 * value.value:.1f} points on average"
+    words = f"{brief} (ICI{interval_in_words(value, level, 100)} points)"
+    return Finding(value, interval_state(value, None, (0.0, GOOD_ICI)), words, brief)
+
+
+def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements) -> Finding | None:
+    """Judge D-calibration by its test, and by how much of it noise does not explain."""
+    corrected = values.get(("d_calibration_p_corrected", None, value.group))
+    tested = values.get(("d_calibration_p", None, value.group)) if corrected is None else corrected
+    floor = values.get(("d_calibration_floor", None, value.group))
+    if tested is None or floor is None or not math.isfinite(tested.value):
+        return None
+    error = bin_error(value.value, floor.value, _bins(measured))
+    brief = f"over all times the probabilities are off by {percent(error)} of a bin on average"
+    short = d_calibration_in_words(value, floor, tested)
+    if error <= GOOD_BIN_ERROR:
+        state: State = "right"
+    elif tested.value >= OFF_LEVEL:
+        state = "unsure"
+    else:
+        state = "wrong" if tested.value < WRONG_LEVEL else "off"
+    return Finding(value, state, f"{short}: {brief}", brief, short, corrected is not None)
+
+
+def d_calibration_in_words(value: AuditValue, floor: AuditValue, tested: AuditValue) -> str:
+    """Write D-calibration beside what a perfect model scores, and the p-value of its test."""
+    p = f"p = {tested.value:.2g}" if tested.value >= 1e-4 else "p < 0.0001"
+    return f"D-calibration {value.value:.2g}, where a perfect model scores {floor.value:.2g} on average ({p})"
+
+
+def bin_error(value: float, floor: float, n_bins: int) -> float:
+    """Root mean square error of the bins' masses as a share of 1 / n_bins, less what noise adds.
+
+    Examples
+    --------
+    >>> bin_error(0.0015, 0.0005, 10)
+    0.1
+    """
+    return math.sqrt(max(0.0, value - floor) * n_bins)
+
+
+def _bins(measured: Measurements) -> int:
+    return next((histogram.mass.size for histogram in measured.pit), BINS)
