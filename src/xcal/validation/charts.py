@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from xcal.metrics.inputs import Vector
 from xcal.pages import Chart, Key
 from xcal.validation.labels import find, interval, label, moment, names, shown, time_title, written
 from xcal.validation.marks import (
@@ -67,7 +68,8 @@ def observed_and_predicted(results: Results, horizon: float | None) -> tuple[Spe
     over = results[0].measured.over_time
     unit = results[0].time_unit
     x = x_axis(time_title(unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Risk of the event", form=PERCENT)
+    shown_risks = [over.observed_upper, over.observed, *(result.measured.over_time.predicted for result in results)]
+    y = y_axis("Risk of the event", form=PERCENT, domain=[0, extreme(shown_risks, np.max, 1.0)], nice=True)
     seen = table(x=over.times, y=over.observed, low=over.observed_lower, high=over.observed_upper)
     layers = [band(seen, x, y, "observed", step=True, opacity=0.12), line(seen, x, y, "observed", step=True)]
     for result, ink in zip(results, SERIES, strict=False):
@@ -95,6 +97,8 @@ def _risk_in_words(results: Results, horizon: float | None) -> str:
 def calibration(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
     """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal."""
     curves = [same(result.measured.calibration, horizon, group) for result in results]
+    if not any(curves):
+        return empty(), NOT_HERE
     top = risk_limit([curve for curve in curves if curve is not None])
     x = x_axis("Predicted risk", domain=[0, top], form=PERCENT)
     y = y_axis("Observed risk", domain=[0, top], form=PERCENT)
@@ -145,13 +149,22 @@ def _of(group: str | None) -> str:
 def risk_limit(curves: Sequence[CalibrationCurve]) -> float:
     """Where the axes of risk end: the next tenth beyond what is drawn."""
     ends = [np.concatenate([c.predicted, c.observed, c.upper, c.point_predicted, c.point_upper]) for c in curves]
-    largest = max((float(np.nanmax(one)) for one in ends if np.isfinite(one).any()), default=1.0)
+    largest = extreme(ends, np.max, 1.0)
     return min(1.0, max(0.1, math.ceil(largest * 10 - 1e-9) / 10))
+
+
+def extreme(parts: Sequence[Vector], of: Callable[[Vector], float], otherwise: float) -> float:
+    """Give the largest or smallest of all finite numbers."""
+    numbers = np.concatenate([np.zeros(0), *parts])
+    finite = numbers[np.isfinite(numbers)]
+    return float(of(finite)) if finite.size else otherwise
 
 
 def risk_histogram(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
     """Draw how many rows have each predicted risk, on the axis of the curve above it."""
     curves = [same(result.measured.calibration, horizon, group) for result in results]
+    if not any(curves):
+        return empty(), NOT_HERE
     top = risk_limit([curve for curve in curves if curve is not None])
     x = x_axis("", domain=[0, top])
     x["axis"] = {"title": None, "labels": False, "ticks": False, "grid": False}
@@ -173,7 +186,7 @@ def pit(results: Results, method: str, group: str | None = None) -> tuple[Spec, 
     first = next((one for one in found if one is not None), None)
     if first is None:
         return empty(), "Not measured."
-    top = 1.1 * max(float(np.nanmax([one.mass.max(), one.upper.max()])) for one in found if one is not None)
+    top = 1.1 * extreme([part for one in found if one is not None for part in (one.mass, one.upper)], np.max, 1.0)
     x = x_axis("F at the own time", domain=[0, 1], form=".1f")
     y = y_axis("Share of the rows", domain=[0, top], form=PERCENT)
     flat = table(x=first.edges[:-1], x2=first.edges[1:], low=first.lower, high=first.upper, y=np.diff(first.edges))
@@ -250,7 +263,8 @@ def brier(results: Results, horizon: float | None) -> tuple[Spec, str]:
     """Draw the Brier score over time beside that of a model without covariates."""
     over = results[0].measured.over_time
     x = x_axis(time_title(results[0].time_unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Brier score", form=".2f")
+    scores = [over.brier_null, *(result.measured.over_time.brier for result in results)]
+    y = y_axis("Brier score", form=".2f", domain=[0, extreme(scores, np.max, 0.25)], nice=True)
     layers = [line(table(x=over.times, y=over.brier_null), x, y, "reference", dashed=True)]
     words = "Brier score over time, beside that of the Kaplan-Meier curve."
     for result, ink in zip(results, SERIES, strict=False):
@@ -291,10 +305,9 @@ def _ends(values: np.ndarray) -> list[float]:
 
 def benefit_limits(curves: Sequence[DecisionCurve]) -> tuple[float, float]:
     """Give the ends of the axis of net benefit: what is far below treating nobody would hide the rest."""
-    tops = np.concatenate([np.concatenate([c.model, c.upper, c.treat_all]) for c in curves])
-    lows = np.concatenate([np.concatenate([c.model, c.lower]) for c in curves])
-    high = max(0.01, float(np.nanmax(tops)) * 1.06)
-    return max(-0.35 * high, min(-0.08 * high, float(np.nanmin(lows)))), high
+    high = max(0.01, 1.06 * extreme([part for c in curves for part in (c.model, c.upper, c.treat_all)], np.max, 1.0))
+    low = extreme([part for c in curves for part in (c.model, c.lower)], np.min, 0.0)
+    return max(-0.35 * high, min(-0.08 * high, low)), high
 
 
 OUTCOMES = (
@@ -310,7 +323,8 @@ def risks_by_outcome(result: AuditResult, horizon: float) -> tuple[Spec, str]:
     if found is None:
         return empty(), NOT_HERE
     x = x_axis("Predicted risk", domain=_ends(found.edges), form=PERCENT)
-    y = y_axis("Share of each", form=PERCENT)
+    shares = [found.with_event, found.without_event, found.censored]
+    y = y_axis("Share of each", form=PERCENT, domain=[0, extreme(shares, np.max, 1.0)], nice=True)
     layers = []
     for field, text in OUTCOMES[:2]:
         rows = table(x=found.edges[:-1], x2=found.edges[1:], y=getattr(found, field))
