@@ -97,7 +97,7 @@ def test_bins(door, options, message):
         ({"weights": [0.0, 0.0, 0.0]}, "weights: expected a positive sum, got weights that are all zero"),
         ({"weights": [1.0, 1.0]}, r"weights: expected shape \(3,\), got shape \(2,\)"),
         ({"groups": [0, 1]}, r"groups: expected shape \(3,\), got shape \(2,\)"),
-        ({"groups": [0.5, 1.0, 0.0]}, "groups: expected integer labels, one a row, got dtype"),
+        ({"groups": [0.5, 1.0, 0.0]}, "groups: expected integer labels, one per row, got dtype"),
         ({"membership": "hard"}, "membership: expected one of 'partition', 'product', got 'hard'"),
         ({"censored": "drop"}, "censored: expected one of 'exact', 'soft', got 'drop'"),
         ({"estimator": "mean"}, "estimator: expected one of 'bound', 'unbiased', got 'mean'"),

@@ -10,6 +10,7 @@ from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.loss import XCALLoss, xcal_penalty
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration
+from xcal.calibration.row_features import KernelFeatures
 from xcal.calibration.softbins import SoftBins, soft_membership
 from xcal.calibration.streaming import DCalibration
 
@@ -19,6 +20,7 @@ __all__ = [
     "DCalibration",
     "DCalibrationResult",
     "GroupedDCalibration",
+    "KernelFeatures",
     "SoftBins",
     "XCALLoss",
     "bin_edges",

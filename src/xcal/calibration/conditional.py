@@ -6,11 +6,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_event, as_number, as_numpy, as_probability, fail, first_row
+from xcal._checks import as_count, as_event, as_numpy, as_probability, fail, first_row
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.covariates import Column, as_columns
 from xcal.calibration.residuals import residuals
-from xcal.calibration.row_features import RandomFeatures, random_features
+from xcal.calibration.row_features import KernelFeatures, RandomFeatures
 from xcal.calibration.subgroup_search import SEARCHED_ROWS, Subgroup, find_subgroup
 
 Floats = npt.NDArray[np.float64]
@@ -230,12 +230,7 @@ def conditional_calibration(
     own = None if features is None else _as_features(features, u.size)
     drawn = None
     if own is None:
-        count = as_count("n_features", n_features, at_least=2)
-        if count % 2:
-            fail("n_features", "an even number: a cosine and a sine for each frequency", n_features)
-        if bandwidth is not None:
-            as_number("bandwidth", bandwidth, above=0)
-        drawn = random_features(columns, count, bandwidth, rng)
+        drawn = KernelFeatures(n_features, bandwidth, seed).draw(columns)
     meter = _accumulated(u, happened, columns, edge, drawn, own)
     value, noise, floor, p_value = meter.compute(n_draws, rng)
     subgroup = None

@@ -1,8 +1,9 @@
 """The two common penalties on a GPU, each pass in one kernel.
 
-Run op by op, the penalty is bound by launching kernels and by moving rows x bins arrays. These Triton kernels read each
-F once and keep memberships in registers. They cover the default penalty and the paper's; everything else, and every
-machine without Triton, takes the blocks of plain torch in `penalty`, which give the same numbers.
+Run one operation at a time, the penalty spends its time on starting kernels and on moving arrays of rows x bins. These
+Triton kernels read each F once and keep memberships in registers. They cover the default penalty and the paper's;
+everything else, and every machine without Triton, takes the blocks of plain torch in `penalty`, which give the same
+numbers.
 """
 
 import torch

@@ -45,9 +45,9 @@ def bin_sums(bins: npt.NDArray[np.intp], weights: Array, n_bins: int) -> Floats:
 def locate(x: Floats, edges: Edges) -> npt.NDArray[np.intp]:
     """Bin of each value: a <= x < b, and the last bin holds 1.
 
-    Equal bins need no search. Scaling by a hair more than n_bins puts a value on an edge, or a hair below it, just
-    above a whole number; only if there are such values need they be compared with the edge itself. The extra edge at
-    infinity brings 1.0 back into the last bin.
+    Equal bins need no search. Multiplied by slightly more than n_bins, a value on an edge, or just below it, lies just
+    above a whole number. Only such values are compared with the edge itself. The extra edge at infinity brings 1.0 back
+    into the last bin.
     """
     n_bins = edges.size - 1
     hair = _edge_error(edges)
@@ -78,8 +78,8 @@ def edges_like(edges: Edges, cdf: Array) -> Edges:
 def cumulative_hazard(cdf: Array) -> Floats:
     """-log(1 - F), in float64.
 
-    F = 1 is the type's way of writing any F above the number below one; its hazard is that number's, 36.7 in float64
-    and 16.6 in float32. A row that got there, with an event or without, speaks against the model by that much.
+    F = 1 stands for every F that the type rounds to one. It gets the hazard of the largest number below one: 36.7 in
+    float64 and 16.6 in float32. A row that got there, with an event or without, is evidence against the model.
     """
     below_one = np.nextafter(cdf.dtype.type(1), cdf.dtype.type(0))
     hazard: Floats = -np.log1p(-np.minimum(cdf, below_one).astype(np.float64, copy=False))
@@ -165,10 +165,10 @@ def weighted(sums: Floats, squares: Floats, edges: Edges) -> Masses:
 
 
 def heaviest(n: int) -> float:
-    """Largest weight of one of n rows at which redistribution goes on; see `horizon`.
+    """Largest weight of one of n rows at which redistribution continues; see `horizon`.
 
     Weights are products of many rounded factors, and often equal to the limit (a third of few rows censored before all
-    others, say). The hair keeps rounding from deciding such a tie.
+    others, say). The factor just above one keeps rounding from deciding such a tie.
     """
     return max(MAX_SHARE, 1.5 / n) * (1 + 1e-9)
 
@@ -177,7 +177,7 @@ def horizon(happened: npt.NDArray[np.bool_], weight: Floats) -> int:
     """First row, in order, at which redistribution stops.
 
     A censored row hands its mass to the rows after it, so that under heavy censoring the last few carry almost
-    everything and the figure is noise. It stops where one row would carry more than `heaviest`, and at the latest
+    everything and the value is noise. It stops where one row would carry more than `heaviest`, and at the latest
     after the last event. Without censoring no row ever carries more than 1 / n, and it never stops early.
     """
     too_heavy = np.flatnonzero(weight > heaviest(weight.size))

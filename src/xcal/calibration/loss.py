@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from xcal._checks import as_count, fail, refuse_masked
 from xcal._torch_private import in_transform
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
 
@@ -82,7 +83,7 @@ def _checked(
     groups = None if groups is None else _as_tensor("groups", groups, cdf.device)
     _check_shapes(cdf, {"event": event, "weights": weights, "groups": groups})
     if groups is not None and (groups.is_floating_point() or groups.is_complex()):
-        fail("groups", "integer labels, one a row", f"dtype {groups.dtype}")
+        fail("groups", "integer labels, one per row", f"dtype {groups.dtype}")
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
     if n_groups is not None:
@@ -128,6 +129,7 @@ def xcal_penalty(
     weights: Any = None,
     groups: Any = None,
     n_groups: int | None = None,
+    features: Any = None,
 ) -> Tensor:
     """Soft D-calibration of a batch, differentiable: add ``lam * xcal_penalty(F, event)`` to a loss.
 
@@ -163,11 +165,16 @@ def xcal_penalty(
         The penalty is taken within each group and summed with the groups' shares of the weight.
     n_groups : int, optional
         With labels 0 to n_groups - 1, spares the count of labels; needed under torch.compile.
+    features : Tensor of shape (n, M) or (..., n, M), optional
+        Functions of the covariates: the penalty is then soft conditional calibration, which sees every subgroup that
+        they can describe (`xcal.conditional_calibration`). ``KernelFeatures().of(X)`` makes them from covariates; a
+        layer of a network will do. Constants to the gradient. Take ``estimator="unbiased"`` with them: the bound adds
+        the noise of every single row.
 
     Returns
     -------
     Tensor of shape (...), float32 or float64
-        One penalty a model. Half-precision input is computed and returned in float32, under autocast too.
+        One penalty per model. Half-precision input is computed and returned in float32, under autocast too.
 
     Raises
     ------
@@ -191,7 +198,32 @@ def xcal_penalty(
         edge = torch.arange(n_bins + 1, device=cdf.device, dtype=dtype) / n_bins
     else:
         edge = torch.as_tensor(bin_edges(edges=edges), device=cdf.device)
-    return unchecked_penalty(cdf, event, edge, spec, weights, labels, n_groups)
+    return _either(cdf, event, edge, spec, weights, labels, n_groups, features)
+
+
+def _either(
+    cdf: Tensor,
+    event: Tensor,
+    edges: Tensor,
+    spec: SoftBins,
+    weights: Tensor | None,
+    labels: Tensor | None,
+    n_groups: int,
+    features: Any,
+) -> Tensor:
+    """Calibration on average or within groups, or with features of the rows calibration given them."""
+    if features is None:
+        return unchecked_penalty(cdf, event, edges, spec, weights, labels, n_groups)
+    if labels is not None:
+        fail("groups", "None where features are given: indicators of groups are features", "both")
+    h = _as_tensor("features", features, cdf.device)
+    n = cdf.shape[-1]
+    if h.ndim < 2 or h.shape[-2] != n or tuple(h.shape[:-2]) not in {(), tuple(cdf.shape[:-1])}:
+        fail("features", f"shape ({n}, M), one row per row of cdf", f"shape {tuple(h.shape)}")
+    if _readable(h) and _is_true(~h.isfinite().all()):
+        bad = ~h.isfinite().all(-1)
+        fail("features", "finite numbers", "others", tuple(int(i) for i in bad.nonzero()[0])[-1])
+    return unchecked_conditional_penalty(cdf, event, h, edges, spec, weights)
 
 
 class XCALLoss(nn.Module):
@@ -239,11 +271,17 @@ class XCALLoss(nn.Module):
         return cls(n_bins, membership="product", gamma=gamma, censored="soft", estimator="bound")
 
     def forward(
-        self, cdf: Tensor, event: Any, weights: Any = None, groups: Any = None, n_groups: int | None = None
+        self,
+        cdf: Tensor,
+        event: Any,
+        weights: Any = None,
+        groups: Any = None,
+        n_groups: int | None = None,
+        features: Any = None,
     ) -> Tensor:
-        """Return one penalty a model, shape (...)."""
+        """Return one penalty per model, shape (...)."""
         cdf, event, weights, labels, n_groups = _checked(cdf, event, weights, groups, n_groups)
-        return unchecked_penalty(cdf, event, self.edges, self.spec, weights, labels, n_groups)
+        return _either(cdf, event, self.edges, self.spec, weights, labels, n_groups, features)
 
     def extra_repr(self) -> str:
         """Return the settings in use, as the constructor takes them."""

@@ -55,7 +55,7 @@ def soft_censored(u: Tensor, edges: Tensor, gamma: float, *, derivative: bool = 
 
     ((b - u) sigma(gamma (u - a)(b - u)) + (b - a) sigma(gamma (a - u))) / (1 - u). As in the published code the
     factors b - u and b - a keep the true edges and only the two indicators see the widened ones. Rows above
-    `SATURATED` are the caller's business; here they are held at that value to stay finite.
+    `SATURATED` are for the caller to treat; here they are held at that value to stay finite.
     """
     lower, upper = _widened(edges)
     width, b = edges.diff(), edges[1:]

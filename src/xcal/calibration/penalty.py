@@ -40,7 +40,7 @@ def _blocks(u: Tensor, columns: int) -> list[slice]:
 def _sum_rows(weight: Tensor, values: Tensor) -> Tensor:
     """Weighted sum over rows: (..., G, n) and (..., n, P) give (..., G, P).
 
-    A matrix product is the fastest way eagerly; a compiler would have to build its operand in memory.
+    A matrix product is fastest where operations run one by one; a compiler would have to build its operand in memory.
     """
     if torch.compiler.is_compiling():
         return (weight.unsqueeze(-1) * values.unsqueeze(-3)).sum(-2)
@@ -150,11 +150,11 @@ def _gradient(
 
 
 def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
-    """Whether the GPU kernels serve; they have no derivative of their own, which a second one would need."""
+    """Whether the GPU kernels can be used: not for a second derivative, as they cannot be differentiated themselves."""
     return labels is None and spec.fusable and not torch.is_grad_enabled() and kernels_usable(u)
 
 
-def _full_precision(u: Tensor) -> AbstractContextManager[Any]:
+def full_precision(u: Tensor) -> AbstractContextManager[Any]:
     """Switch autocast off where it is on; switching costs more than half the arithmetic of a small batch."""
     if torch.is_autocast_enabled(u.device.type):
         return torch.autocast(u.device.type, enabled=False)
@@ -180,7 +180,7 @@ class _XCAL(torch.autograd.Function):
         n_groups: int,
         wanted: bool,
     ) -> tuple[Tensor, Tensor]:
-        with _full_precision(u):
+        with full_precision(u):
             if wanted and is_small_default(u, labels, edges, spec, _BLOCK["cpu"]):
                 return small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
             weight = _ones(u, event) if weight is None else weight
@@ -202,14 +202,14 @@ class _XCAL(torch.autograd.Function):
         if torch.is_grad_enabled():
             # A second derivative is wanted (create_graph): the gradient has to depend on F again.
             weight = _ones(u, event) if weight is None else weight
-            with _full_precision(u):
+            with full_precision(u):
                 at = _statistics(u, event, weight, labels, edges, ctx.spec, ctx.n_groups)
                 gradient = _gradient(u, event, weight, labels, edges, ctx.spec, at)
         return gradient * _pick(grad, labels), None, None, None, None, None, None, None
 
 
-def _gradient_wanted(u: Tensor) -> bool:
-    """Whether a backward pass may follow; a function transform or a compiler does not say."""
+def gradient_wanted(u: Tensor) -> bool:
+    """Whether a backward pass may follow; within a function transform or a compiler it always may."""
     if not torch.is_grad_enabled():
         return False
     return u.requires_grad or torch.compiler.is_compiling() or in_transform(u)
@@ -233,7 +233,7 @@ def _row_product(values: Tensor, per_group: Tensor, labels: Tensor | None) -> Te
     return (values * own).sum(-1)
 
 
-def _in_units_of_the_largest(weights: Tensor, dtype: torch.dtype) -> Tensor:
+def in_units_of_the_largest(weights: Tensor, dtype: torch.dtype) -> Tensor:
     """Row weights in the type of F, the largest of each model between 1 and 2.
 
     The penalty does not depend on their unit, but sums of squares of them may leave the range of the type. The factor
@@ -276,9 +276,9 @@ def unchecked_penalty(
     Tensor of shape (...)
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
-    weight = None if weights is None else _in_units_of_the_largest(weights.detach(), u.dtype)
+    weight = None if weights is None else in_units_of_the_largest(weights.detach(), u.dtype)
     value: Tensor
-    value, _ = apply(_XCAL, u, event, weight, labels, edges.to(u.dtype), spec, n_groups, _gradient_wanted(u))
+    value, _ = apply(_XCAL, u, event, weight, labels, edges.to(u.dtype), spec, n_groups, gradient_wanted(u))
     if labels is None:
         return value.squeeze(-1)
     share = _group_weights(_ones(u, event) if weight is None else weight, labels, n_groups).sum(-1)

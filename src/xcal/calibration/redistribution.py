@@ -22,7 +22,9 @@ _STEPS = 32
 
 
 def redistributed_counts(cells: Cells) -> Masses:
-    """Masses of `histogram.redistributed` if every row lies at the lower end of its cell: the rows' own if `exact`.
+    """Masses of `histogram.redistributed` as if every row lay at the lower end of its cell.
+
+    They are those of the rows themselves where every cell is a single value of F (`Tally.exact`).
 
     The floor is exact where no two censored rows share a cell, and close to it elsewhere.
     """
@@ -63,8 +65,8 @@ def value_range(cells: Cells, widths: Floats) -> tuple[float, float]:
     """Smallest and largest D-calibration that rows with these counts could have.
 
     Not known are the order of the rows within a cell, their ties, their places, and so the row at which redistribution
-    stops. Every stop that the counts allow is gone through; for each, what lies above a bin edge is bounded, then the
-    mass of each bin, then the value. The range holds that of the rows; it need not be the narrowest that does.
+    stops. Every stop that the counts allow is tried; for each, what lies above a bin edge is bounded, then the mass of
+    each bin, then the value. The range contains the value of the rows; it need not be the narrowest such range.
     """
     reach = _Reach(cells)
     low, high = np.inf, -np.inf

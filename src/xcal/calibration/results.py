@@ -127,5 +127,5 @@ class GroupedDCalibration:
 
 
 def _shown(p: float | None) -> str:
-    """Write a p-value; one smaller than the smallest number there is, is not zero."""
+    """Write a p-value; one below the smallest number that a float can hold is not shown as zero."""
     return "" if p is None else f"{p:.3g}" if p else "<1e-300"

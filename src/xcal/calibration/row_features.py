@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal.calibration.covariates import Column
+from xcal._checks import as_count, as_number, fail
+from xcal.calibration.covariates import Column, as_columns
 
 Floats = npt.NDArray[np.float64]
 
@@ -61,6 +63,52 @@ class RandomFeatures:
         phase = _scaled(self.scales, columns) @ self.frequencies
         both = np.concatenate([np.cos(phase), np.sin(phase)], axis=1)
         return np.asarray(both / np.sqrt(self.frequencies.shape[1]))
+
+
+class FeatureMaker(Protocol):
+    """Anything that makes features of rows from their covariates: `KernelFeatures`, or a class of your own."""
+
+    def of(self, X: Any) -> npt.NDArray[Any]:
+        """Features of rows, (n, M)."""
+
+
+@dataclass(frozen=True)
+class KernelFeatures:
+    """Which random features: their number, the bandwidth of the kernel and the seed.
+
+    Parameters
+    ----------
+    n_features : int
+        An even number: a cosine and a sine for each frequency.
+    bandwidth : float, optional
+        On the scaled columns; by default the median distance between two rows.
+    seed : int
+
+    Examples
+    --------
+    >>> KernelFeatures(n_features=4).of(np.arange(6.0).reshape(3, 2)).shape
+    (3, 4)
+    """
+
+    n_features: int = 128
+    bandwidth: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if as_count("n_features", self.n_features, at_least=2) % 2:
+            fail("n_features", "an even number: a cosine and a sine for each frequency", self.n_features)
+        if self.bandwidth is not None:
+            as_number("bandwidth", self.bandwidth, above=0)
+        as_count("seed", self.seed, at_least=0)
+
+    def draw(self, columns: Sequence[Column]) -> RandomFeatures:
+        """Draw the features for rows like these."""
+        return random_features(columns, self.n_features, self.bandwidth, np.random.default_rng(self.seed))
+
+    def of(self, X: Any) -> Floats:
+        """Features of rows, (n, n_features), from a data frame or an array of covariates."""
+        columns = as_columns(X, len(X))
+        return self.draw(columns)(columns)
 
 
 def random_features(

@@ -127,5 +127,5 @@ def _bins(above: Tensor, edges: Tensor) -> Tensor:
 
 
 def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> Tensor:
-    """Membership of every row in every bin, (..., n, B). For looking at; the penalty never builds it whole."""
+    """Membership of every row in every bin, (..., n, B), to look at; the penalty never builds it whole."""
     return spec.residual(spec.features(cdf, event, edges), edges) + edges.diff()

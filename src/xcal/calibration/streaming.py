@@ -1,4 +1,4 @@
-"""D-calibration over chunks, processes or files: a state of a few numbers a bin that can be added up."""
+"""D-calibration over chunks, processes or files: a few numbers per bin, which can be added up."""
 
 import warnings
 from dataclasses import replace

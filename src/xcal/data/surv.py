@@ -1,4 +1,4 @@
-"""The target of a survival model: a time and an event a row, in one array that travels through scikit-learn.
+"""The target of a survival model: a time and an event for each row, in one array that travels through scikit-learn.
 
 The form is that of scikit-survival, a structured array with a boolean and a numeric field, so that either library takes
 the other's targets.

@@ -71,7 +71,7 @@ def load_glioma(*, split_seed: int, data_dir: str | os.PathLike[str] | None = No
     Parameters
     ----------
     split_seed : int
-        Decides the split, a plain random one. The paper's own split is not published; 277 test rows move its figures.
+        Decides the split, a plain random one. The paper's own split is not published; 277 test rows move its values.
     data_dir : path, optional
         Folder that holds ``tcga_gbmlgg/``; see :func:`data_directory`.
 

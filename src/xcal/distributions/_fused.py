@@ -1,4 +1,4 @@
-"""`_weighted` on a GPU: one kernel a pass, where op by op there would be forty."""
+"""`_weighted` on a GPU: one kernel per pass, where single operations would need forty."""
 
 import torch
 from torch import Tensor

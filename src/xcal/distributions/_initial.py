@@ -1,4 +1,4 @@
-"""First guesses from training times: a probability plot for the continuous families, bin shares for the discrete.
+"""Initial values from training times: a probability plot for the continuous families, bin shares for the discrete.
 
 Both go through the Kaplan-Meier curve, so that censored rows count for what they are.
 """

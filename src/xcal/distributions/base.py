@@ -59,11 +59,11 @@ class SurvivalDistribution(ABC):
 
     @abstractmethod
     def squared_cdf_below(self, time: Tensor) -> Tensor:
-        """Integral of ``F(z)^2`` for z from 0 to `time`: what a censored row pays in the survival CRPS."""
+        """Integral of ``F(z)^2`` for z from 0 to `time`: what a censored row adds to the survival CRPS."""
 
     @abstractmethod
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
-        """Integral of ``S(z)^2`` for z from `time` to infinity: what an event pays on top.
+        """Integral of ``S(z)^2`` for z from `time` to infinity: what an event adds to that.
 
         Rows that are not `needed` may hold any finite number. It can overflow where S falls slowly; the gradient of an
         infinite number that nobody asked for would be NaN.

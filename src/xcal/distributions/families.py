@@ -1,8 +1,8 @@
 """Families: from raw network outputs to a distribution.
 
-A family says how many raw outputs a network must give for each row, turns them into a distribution, and gives a first
-guess for them from the training times. `FAMILIES` maps names to functions that make the family, with the edges where it
-needs them.
+A family says how many raw outputs a network must give for each row, turns them into a distribution, and gives initial
+values for them from the training times. `FAMILIES` maps names to functions that make the family, with the edges where
+it needs them.
 """
 
 import math

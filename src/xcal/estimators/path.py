@@ -49,12 +49,12 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
         dcal_floor (what a perfect model would score on average), dcal_p (Akritas' test of a perfect model),
-        concordance, total (objective + lambda x what dcal exceeds its noise, by which epochs are chosen, in the
-        network's unit of time; see `SurvivalModel`), best_epoch. The rest is the same for all seeds of a lambda:
-        nll_gap_se, the standard error over rows of its distance to the lowest mean nll; dcal_gap_se, that of the
-        distance of its mean dcal to the smallest lambda's; and the standard deviations over seeds nll_sd, dcal_sd,
-        concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little too good: judge the
-        chosen model by `d_calibration` on fresh rows.
+        concordance, total (objective + lambda times the amount by which dcal exceeds its noise level, by which epochs
+        are chosen, in the network's unit of time; see `SurvivalModel`), best_epoch. The rest is the same for all seeds
+        of a lambda: nll_gap_se, the standard error over rows of its distance to the lowest mean nll; dcal_gap_se, that
+        of the distance of its mean dcal to the smallest lambda's; and the standard deviations over seeds nll_sd,
+        dcal_sd, concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little too good:
+        judge the chosen model by `d_calibration` on fresh rows.
     fitted_ : tuple of FittedModel
         In the order of `frontier_`.
     selection_ : Selection
@@ -161,7 +161,8 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
     ) -> SurvivalModel:
         """Return the model that one rule chooses, by means over the seeds on the validation rows.
 
-        Of the chosen lambda it is the seed with the lowest total, objective + lambda x D-calibration above its noise.
+        Of the chosen lambda it is the seed with the lowest total: objective + lambda times the amount by which
+        D-calibration exceeds its noise level.
 
         Parameters
         ----------

@@ -14,6 +14,8 @@ from xcal.metrics.risk_group_tests import group_labels
 
 Counts = npt.NDArray[np.int64]
 _POINTS = 100  # places of the smooth curve
+N_RISK_GROUPS = 10
+N_BINS = 50
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,8 +43,8 @@ def calibration_curve(
     at: float,
     time: Any,
     event: Any,
-    n_risk_groups: int = 10,
-    n_bins: int = 50,
+    n_risk_groups: int = N_RISK_GROUPS,
+    n_bins: int = N_BINS,
     n_knots: int = 3,
     n_bootstrap: int = 0,
     level: float = 0.95,
@@ -107,15 +109,35 @@ def calibration_curve(
         drawn = (generator.integers(p.size, size=p.size) for _ in range(n_bootstrap))
         draws = [_curve(p[rows], places, times_seen[rows], happened[rows], moment, n_knots) for rows in drawn]
         lower, upper = band(np.array(draws), level)
+    given = (times_seen, happened, moment)
+    return drawn_curve(
+        p, *given, places, curve, (lower, upper), n_risk_groups=n_risk_groups, n_bins=n_bins, level=level
+    )
+
+
+def drawn_curve(
+    p: Vector,
+    time: FloatArray,
+    event: BoolArray,
+    at: float,
+    places: Vector,
+    curve: Vector,
+    around: tuple[Vector, Vector],
+    *,
+    group: str | None = None,
+    n_risk_groups: int = N_RISK_GROUPS,
+    n_bins: int = N_BINS,
+    level: float = 0.95,
+) -> CalibrationCurve:
+    """Add points and histogram to a smooth curve and the band around it."""
     edges = np.linspace(0, 1, n_bins + 1)
     return CalibrationCurve(
-        moment,
-        None,
+        at,
+        group,
         places,
         curve,
-        lower,
-        upper,
-        *_points(p, times_seen, happened, moment, n_risk_groups, level),
+        *around,
+        *_points(p, time, event, at, n_risk_groups, level),
         risk_edges=edges,
         risk_counts=np.histogram(p, edges)[0].astype(np.int64),
     )

@@ -1,15 +1,19 @@
 """A Cox model with few covariates, behind the integrated calibration index and the Cox calibration slope."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._ordering import is_event_key, sortable_time, stable_sort, starts_run
+from xcal._ordering import sortable_time, stable_sort, starts_run
 from xcal.metrics.inputs import Vector
+from xcal.metrics.running_sums import running_sums
 
 Matrix = npt.NDArray[np.float64]
+# Log partial likelihood, its gradient, its negated Hessian, and each death's risk-set total.
+Likelihood = tuple[float, Vector, Matrix, Vector]
 
 _MAX_STEPS = 50
 _MAX_HALVINGS = 30
@@ -48,29 +52,85 @@ class CoxFit:
             return np.asarray(-np.expm1(-self.baseline * np.exp(x @ self.coefficients)))
 
 
-@dataclass(frozen=True, eq=False)
-class _RiskSets:
-    """Rows in time order and, for every death, what Efron's method takes from its risk set.
+class RiskSets:
+    """Risk sets of the distinct event times, for rows in time order that may count several times or not at all.
 
-    Attributes
+    Sums over risk sets run from the last row to the first, so that nothing is subtracted from them but the deaths of
+    their own time, which stand at their beginning: Efron's method lets the k-th of d deaths at one time meet the others
+    with the part k/d of each already gone.
+
+    Parameters
     ----------
-    x : array, shape (n, p)
-        Covariates in time order.
-    death : bool array, shape (n,)
-        Which of them are deaths.
-    first : int array, shape (d,)
-        For each death, the first row of its time: the risk set is everything from there on.
-    share : array, shape (d,)
-        Of d deaths at one time, the k-th (k = 0, 1, ...) meets the others with the part k/d of each already gone.
-    death_time : int array, shape (d,)
-        Number of each death's time among the times with deaths.
+    time, event : arrays, shape (n,)
+        Sorted by time, events before censored rows of the same time.
     """
 
-    x: Matrix
-    death: BoolArray
-    first: npt.NDArray[np.int64]
-    share: Vector
-    death_time: npt.NDArray[np.int64]
+    def __init__(self, time: FloatArray, event: BoolArray) -> None:
+        self._events = np.flatnonzero(event)
+        own = time[self._events]
+        self._starts = np.flatnonzero(starts_run(own)) if own.size else self._events
+        first = self._events[self._starts]
+        self._time = time[first]
+        # Places in the sums from the end: with everybody at risk, and without the deaths of the time.
+        self._at_risk = time.size - first
+        self._outlasting = self._at_risk - np.diff(np.append(self._starts, self._events.size))
+
+    def fit(self, x: Matrix, counts: Vector, at: float, start: Vector) -> CoxFit:
+        """Efron's partial likelihood maximised, x of shape (p, n); Newton's method begins at `start`.
+
+        `counts` are whole numbers, at least one of them on an event.
+        """
+        deaths = self._deaths(counts)
+        p = x.shape[0]
+        upper = np.triu_indices(p)
+        observed = x.take(self._events, axis=1) @ counts[self._events]
+        x, counts = np.ascontiguousarray(x[:, ::-1]), counts[::-1]
+        products = np.vstack([np.ones_like(counts)[None], x, x[upper[0]] * x[upper[1]]]) * counts
+
+        def likelihood(beta: Vector) -> Likelihood:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a wild trial step is halved
+                sums = deaths.totals(products * np.exp(beta @ x))
+                total, mean = sums[0], sums[1 : p + 1] / sums[0]
+                information = np.empty((p, p))
+                information[upper] = (sums[p + 1 :] / total).sum(axis=1)
+                information[upper[::-1]] = information[upper]
+                information -= mean @ mean.T
+                value = float(beta @ observed - np.log(total).sum())
+                return value, observed - mean.sum(axis=1), information, total
+
+        beta, (_, _, information, denominators), converged = newton(likelihood, start)
+        return CoxFit(beta, float(np.sum(1.0 / denominators[deaths.time <= at])), converged, information)
+
+    def offset_hazard(self, offset: Vector, at: float) -> tuple[float, float]:
+        """Cumulative baseline hazard at one time with the offset as the whole linear predictor, and its variance.
+
+        Efron's estimator, the sum over deaths of one over the risk-set total; its variance is the sum of the squares.
+        """
+        deaths = self._deaths(np.ones(offset.size))
+        steps = 1.0 / deaths.totals(np.exp(offset[::-1])[None])[0][deaths.time <= at]
+        return float(steps.sum()), float(np.square(steps).sum())
+
+    def _deaths(self, counts: Vector) -> "_Deaths":
+        number = np.add.reduceat(counts[self._events], self._starts).astype(np.int64)
+        of_time = np.repeat(np.arange(number.size), number)
+        gone = (np.arange(of_time.size) - (np.cumsum(number) - number)[of_time]) / number[of_time]
+        return _Deaths(self._time[of_time], gone, self._at_risk[of_time], self._outlasting[of_time])
+
+
+@dataclass(frozen=True, eq=False)
+class _Deaths:
+    """Each death: its time, the part of its fellow dead already gone, and its places in the sums over risk sets."""
+
+    time: FloatArray
+    gone: Vector
+    at_risk: npt.NDArray[np.int64]
+    outlasting: npt.NDArray[np.int64]
+
+    def totals(self, backwards: Matrix) -> Matrix:
+        """Sum over the risk set of each death, of values of shape (k, n) from the last row to the first."""
+        running = running_sums(backwards)
+        everybody = running.take(self.at_risk, axis=1)
+        return np.asarray(everybody - self.gone * (everybody - running.take(self.outlasting, axis=1)))
 
 
 def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
@@ -85,10 +145,20 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
     at : float
         Time of the cumulative baseline hazard.
     """
-    keys, order = stable_sort(sortable_time(time, event))
-    sets = _risk_sets(x[order], time[order], is_event_key(keys))
-    beta = np.zeros(x.shape[1])
-    value, gradient, information, denominators = _partial_likelihood(sets, beta)
+    _, order = stable_sort(sortable_time(time, event))
+    sets = RiskSets(time[order], event[order])
+    return sets.fit(np.ascontiguousarray(x[order].T), np.ones(time.size), at, np.zeros(x.shape[1]))
+
+
+def offset_hazard(offset: Vector, time: FloatArray, event: BoolArray, at: float) -> tuple[float, float]:
+    """`RiskSets.offset_hazard` of rows in any order."""
+    _, order = stable_sort(sortable_time(time, event))
+    return RiskSets(time[order], event[order]).offset_hazard(offset[order], at)
+
+
+def newton(likelihood: Callable[[Vector], Likelihood], beta: Vector) -> tuple[Vector, Likelihood, bool]:
+    """Maximise a log partial likelihood by Newton's method with step halving: where, what it is there, and whether."""
+    value, gradient, information, denominators = likelihood(beta)
     converged = False
     for _ in range(_MAX_STEPS):
         try:
@@ -98,7 +168,7 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
         if not np.isfinite(step).all():
             break
         for halving in range(_MAX_HALVINGS):
-            trial = _partial_likelihood(sets, beta + step / 2**halving)
+            trial = likelihood(beta + step / 2**halving)
             # Beside the maximum the last digits of the likelihood are noise; a step that gains nothing is as good.
             if trial[0] >= value - _DECREMENT:
                 break
@@ -109,54 +179,4 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
         value, gradient, information, denominators = trial
         if converged:
             break
-    early = time[order][sets.first] <= at
-    baseline = float(np.sum(1.0 / denominators[early]))
-    return CoxFit(beta, baseline, converged, information)
-
-
-def offset_hazard(offset: Vector, time: FloatArray, event: BoolArray, at: float) -> tuple[float, float]:
-    """Cumulative baseline hazard at one time with the offset as the whole linear predictor, and its variance.
-
-    Efron's estimator, the sum over deaths of one over the risk-set total; its variance is the sum of the squares.
-    """
-    keys, order = stable_sort(sortable_time(time, event))
-    sets = _risk_sets(offset[order][:, None], time[order], is_event_key(keys))
-    denominators = _at_risk(sets, np.exp(sets.x[:, 0]))
-    early = time[order][sets.first] <= at
-    steps = 1.0 / denominators[early]
-    return float(steps.sum()), float(np.square(steps).sum())
-
-
-def _risk_sets(x: Matrix, time: FloatArray, death: BoolArray) -> _RiskSets:
-    starts = np.flatnonzero(starts_run(time))
-    deaths = np.add.reduceat(death.astype(np.int64), starts)
-    has_death = deaths > 0
-    counts = deaths[has_death]
-    of_time = np.repeat(np.arange(counts.size), counts)
-    before = np.cumsum(counts) - counts
-    share = (np.arange(of_time.size) - before[of_time]) / counts[of_time]
-    return _RiskSets(x, death, starts[has_death][of_time], share, of_time)
-
-
-def _partial_likelihood(sets: _RiskSets, beta: Vector) -> tuple[float, Vector, Matrix, Vector]:
-    """Log partial likelihood, its gradient, its negated Hessian, and each death's risk-set total."""
-    eta = sets.x @ beta
-    with np.errstate(over="ignore", invalid="ignore"):  # a wild trial step gives NaN and is halved
-        hazard = np.exp(eta)
-        outer = sets.x[:, :, None] * sets.x[:, None, :]
-        total = _at_risk(sets, hazard)
-        mean = _at_risk(sets, hazard[:, None] * sets.x) / total[:, None]
-        square = _at_risk(sets, hazard[:, None, None] * outer) / total[:, None, None]
-        value = float(eta[sets.death].sum() - np.log(total).sum())
-        gradient = sets.x[sets.death].sum(axis=0) - mean.sum(axis=0)
-        information = (square - mean[:, :, None] * mean[:, None, :]).sum(axis=0)
-    return value, gradient, information, total
-
-
-def _at_risk(sets: _RiskSets, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Sum of the values over the risk set of each death, less Efron's part of the deaths at the same time."""
-    remaining = np.cumsum(values[::-1], axis=0)[::-1][sets.first]
-    starts = np.flatnonzero(starts_run(sets.death_time))
-    dying = np.add.reduceat(values[sets.death], starts, axis=0)[sets.death_time]
-    share = sets.share.reshape(-1, *([1] * (values.ndim - 1)))
-    return np.asarray(remaining - share * dying)
+    return beta, (value, gradient, information, denominators), converged

@@ -143,19 +143,30 @@ def smoothed(
 
 
 def _spline(x: Vector, sample: Vector, n_knots: int) -> tuple[Matrix, Smoother]:
+    """Basis at x of a spline with knots at quantiles of the sample, or of a line where it has too few values."""
+    knots = np.quantile(sample, knot_levels(n_knots))
+    if np.unique(knots).size < n_knots or np.unique(sample).size < n_knots:
+        return x[:, None], "line"
+    return spline_basis(x, knots), "spline"
+
+
+def knot_levels(n_knots: int) -> Vector:
+    """Quantiles of the predictions at which the knots are."""
+    outer = 0.1 if n_knots == 3 else 0.05 if n_knots <= 6 else 0.025
+    return np.linspace(outer, 1 - outer, n_knots)
+
+
+def spline_basis(x: Vector, knots: Vector) -> Matrix:
     """Restricted cubic spline basis: cubic between the knots, straight beyond the outer ones.
 
     Harrell's truncated powers: the line itself, and for each knot but the last two a cubic piece from which the last
     two take away what would bend the right tail.
     """
-    outer = 0.1 if n_knots == 3 else 0.05 if n_knots <= 6 else 0.025
-    knots = np.quantile(sample, np.linspace(outer, 1 - outer, n_knots))
-    if np.unique(knots).size < n_knots or np.unique(sample).size < n_knots:
-        return x[:, None], "line"
     last, before_last = knots[-1], knots[-2]
 
     def cube(knot: float) -> Vector:
-        return np.maximum(x - knot, 0.0) ** 3
+        beyond = np.maximum(x - knot, 0.0)
+        return np.asarray(beyond * beyond * beyond)
 
     columns = [x]
     for knot in knots[:-2]:
@@ -163,4 +174,4 @@ def _spline(x: Vector, sample: Vector, n_knots: int) -> tuple[Matrix, Smoother]:
         piece = piece - cube(before_last) * (last - knot) / (last - before_last)
         piece = piece + cube(last) * (before_last - knot) / (last - before_last)
         columns.append(piece / (last - knots[0]) ** 2)
-    return np.column_stack(columns), "spline"
+    return np.column_stack(columns)

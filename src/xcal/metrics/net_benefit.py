@@ -7,6 +7,7 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, as_number, as_probability, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._ordering import sortable_time, stable_sort
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
 
 
@@ -169,10 +170,14 @@ def benefit(share: Any, observed: Any, threshold: Any) -> Any:
 
 
 def _curve(p: Vector, limits: Vector, time: FloatArray, event: BoolArray, at: float) -> Vector:
+    _, order = stable_sort(sortable_time(time, event))
+    p, by_then = p[order], (event & (time <= at))[order]
     values = np.empty(limits.size)
     for k, limit in enumerate(limits):
-        positive = p >= limit
-        values[k] = benefit(float(positive.mean()), _observed(time, event, positive, at), float(limit))
+        own = by_then[p >= limit]
+        # Rows leave one after another, the events of a time first: the product of their factors is Kaplan-Meier's.
+        left = 1 - 1 / (own.size - np.flatnonzero(own))
+        values[k] = benefit(own.size / p.size, 1 - float(np.prod(left)), float(limit))
     return values
 
 

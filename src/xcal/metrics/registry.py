@@ -137,7 +137,7 @@ def _curve_deviations(points: Predictions, rows: Predictions) -> Vector:
     return np.asarray(np.sqrt(share) * (predicted - observed))
 
 
-_ERRORS: Mapping[str, Callable[[Vector], float]] = {
+ERRORS: Mapping[str, Callable[[Vector], float]] = {
     "ici": lambda deviations: float(np.abs(deviations).mean()),
     "e50": lambda deviations: float(np.quantile(np.abs(deviations), 0.5)),
     "e90": lambda deviations: float(np.quantile(np.abs(deviations), 0.9)),
@@ -165,7 +165,7 @@ ENTRIES: Mapping[str, Entry] = {
         "survival",
         _ici,
         {"ici": 0, "e50": 0, "e90": 0, "emax": 0},
-        distance=Distance(_smooth_deviations, _ERRORS, squared=False),
+        distance=Distance(_smooth_deviations, ERRORS, squared=False),
     ),
     "km_calibration": Entry(
         "survival",

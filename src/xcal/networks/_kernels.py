@@ -9,7 +9,7 @@ _ROUNDS = tl.constexpr(7)
 
 @triton.jit
 def _larger(a, b):
-    """Maximum, or NaN where one of them is: a network that breaks must be seen to."""
+    """Maximum, or NaN where one of them is: a network that breaks must show it."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 

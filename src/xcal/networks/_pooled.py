@@ -1,8 +1,8 @@
 """Convolution blocks on a GPU: bias, ReLU, dropout and max-pooling in one pass, forward and backward.
 
-Op by op, a block writes and reads its largest map five times over, and memory traffic and random numbers take longer
-than the convolution. Here the map is read once; what is kept for the gradient is one byte for each pooled value, which
-of the four it was.
+One operation at a time, a block writes and reads its largest map five times over, and memory traffic and random
+numbers take longer than the convolution. Here the map is read once; what is kept for the gradient is one byte for each
+pooled value, which of the four it was.
 """
 
 from typing import Any

@@ -9,8 +9,8 @@ from xcal.objectives._rows import check_rows
 def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as_published: bool = False) -> Tensor:
     """Survival CRPS (Avati et al. 2018; x-cal, appendix on survival CRPS), one value per row.
 
-    ``int_0^y F(z)^2 dz + event * int_y^inf (1 - F(z))^2 dz``, in the unit of the times: a censored row pays only for
-    probability put before its time. Exact for the discrete distributions; for the continuous ones by a fixed
+    ``int_0^y F(z)^2 dz + event * int_y^inf (1 - F(z))^2 dz``, in the unit of the times: a censored row counts only
+    the probability put before its time. Exact for the discrete distributions; for the continuous ones by a fixed
     quadrature with a relative error below 1e-7. The value for an event is infinite under a log-logistic distribution
     with a concentration of 1/2 or less.
 

@@ -1,8 +1,8 @@
 """Objectives that give F together with their value.
 
 A training step needs two things of every row: the objective, and F for the penalty. Where both come from the same
-intermediate results, one function that returns both saves about half of the work. An objective declares such a function
-itself, with `gives_cdf`; training asks `with_cdf` and knows no objective by name.
+intermediate results, one function that returns both saves work. An objective declares such a function itself, with
+`gives_cdf`; training asks `with_cdf` and knows no objective by name.
 """
 
 from collections.abc import Callable

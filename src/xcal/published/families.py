@@ -33,7 +33,7 @@ class PublishedLogNormalFamily(Family):
         return Shifted(LogNormal(raw[..., 0], torch.log(scale)), _TIME_SHIFT)
 
     def initial(self, time: Any, event: Any) -> Tensor:
-        """Zeros: the published code made no first guess."""
+        """Zeros: the published code had no initial values of its own."""
         return torch.zeros(self.n_outputs, dtype=torch.float64)
 
 
@@ -42,7 +42,7 @@ class PublishedLogNormalFamily(Family):
 class PublishedWeibullFamily(Family):
     """As published: scale ``1 + exp(raw)``, concentration ``1 + sigmoid(raw)`` in (1, 2), and times 1e-4 later.
 
-    The published network had no intercept in the scale; that is the network's affair.
+    The published network had no intercept in the scale; here that is for the network to decide.
     """
 
     n_outputs: ClassVar[int] = 2
@@ -52,5 +52,5 @@ class PublishedWeibullFamily(Family):
         return Shifted(Weibull(scale, 1.0 + torch.sigmoid(raw[..., 1])), _TIME_SHIFT)
 
     def initial(self, time: Any, event: Any) -> Tensor:
-        """Zeros: the published code made no first guess."""
+        """Zeros: the published code had no initial values of its own."""
         return torch.zeros(self.n_outputs, dtype=torch.float64)

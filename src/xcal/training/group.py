@@ -80,6 +80,7 @@ class Group:
                 "train": [problem.train.n, tensor_digest(contents(problem.train))],
                 "validation": [problem.validation.n, tensor_digest(contents(problem.validation))],
                 "dtype": str(problem.train.x.dtype),
+                **({} if problem.row_features is None else {"row features": tensor_digest([problem.row_features])}),
             }
         )
 

@@ -95,12 +95,13 @@ class _Run:
             record=self.records,
             workers=workers,
             row_pieces=group.plan.row_pieces,
+            row_features=self.problem.row_features,
         )
 
     def _compiled_loss(self) -> LossFunction:
         """Compile the network or the loss, whichever pays, and return the loss."""
         problem, stack = self.problem, self.stack
-        batch = take(problem.train, self.order[0].to(stack.flat.device))
+        batch = take(problem.train, self.order[0].to(stack.flat.device), row_features=problem.row_features)
         if network_gains(stack):
             compile_network(stack, batch)
         elif self.config.first_temperature is not None:

@@ -11,6 +11,7 @@ import torch
 
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.row_features import FeatureMaker
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
@@ -35,7 +36,7 @@ from xcal.training.plan import Plan, planned
 from xcal.training.problem import Problem
 from xcal.training.progress import Progress, Reporter
 from xcal.training.result import Failure, Floats, History, PathResult
-from xcal.training.rows import prepared
+from xcal.training.rows import features_of, prepared
 from xcal.training.stack import MakeNetwork, Stack
 from xcal.training.state import RunState
 from xcal.training.trained import Trained
@@ -63,6 +64,7 @@ def fit_path(
     checkpoint: str | Path | None = None,
     target_dcal: float | None = None,
     dcal_floor: float = 0.0,
+    conditional: FeatureMaker | None = None,
 ) -> PathResult:
     """Train one model for every lambda and seed, all in one run.
 
@@ -109,6 +111,11 @@ def fit_path(
         Epochs are chosen by objective + lambda times the amount by which D-calibration exceeds this. 0 is the paper's
         rule; what a perfect model scores on the validation rows (`xcal.d_calibration(...).floor`) keeps a small
         validation set from choosing epochs by its noise.
+    conditional : KernelFeatures or another maker of features, optional
+        Penalise calibration given the covariates (`xcal.conditional_calibration`) in place of calibration on average.
+        The features are those of the columns of ``train.x``, kept in memory: ``n_features`` numbers for each row. A
+        maker of your own has a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator
+        is the unbiased one unless `penalty` says otherwise. Epochs are chosen by D-calibration as before.
 
     Returns
     -------
@@ -130,18 +137,21 @@ def fit_path(
     check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
     first_lambdas, seeds = checked_path(lambdas, target_dcal), checked_seeds(seeds)
     check_number("dcal_floor", dcal_floor, above_zero=False)
-    check_temperature(config, penalty or SoftBins())
+    penalty = penalty or SoftBins(estimator="bound" if conditional is None else "unbiased")
+    check_temperature(config, penalty)
     where = chosen_device(device, train)
+    rows = prepared("train", train, where)
     problem = Problem(
         family=family.to(where),
         objective=objective,
-        penalty=penalty or SoftBins(),
+        penalty=penalty,
         edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
-        train=prepared("train", train, where),
+        train=rows,
         validation=prepared("validation", validation, where),
         penalised=max(first_lambdas) > 0,
         target_dcal=target_dcal,
         dcal_floor=dcal_floor,
+        row_features=None if conditional is None else features_of(rows, conditional),
     )
     check_alike(problem.train, problem.validation)
     used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)

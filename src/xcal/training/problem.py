@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from xcal._threads import Workers
+from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
@@ -32,6 +33,7 @@ class Problem:
     penalised: bool  # whether any lambda is above zero; kept here because reading a device's values waits for it
     target_dcal: float | None = None
     dcal_floor: float = 0.0
+    row_features: Tensor | None = None  # of the training rows, (n, M), for the conditional penalty
     _objective_and_cdf: ObjectiveAndCdf = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -53,8 +55,15 @@ class Problem:
         mean = (rows if weights is None else rows * weights).mean(-1)
         if not self.penalised:
             return mean
-        penalty = unchecked_penalty(cdf, event.expand(cdf.shape), self.edges, self.penalty, weights)
-        return mean + lambdas * penalty
+        return mean + lambdas * self._penalty(cdf, event.expand(cdf.shape), weights, batch.row_features)
+
+    def _penalty(self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None) -> Tensor:
+        """Soft D-calibration, or with features of the rows soft conditional calibration."""
+        if row_features is None:
+            return unchecked_penalty(cdf, event, self.edges, self.penalty, weights)
+        # (S, b, M) beside models (S, L): every lambda of a seed sees the same rows.
+        features = row_features.unsqueeze(1)
+        return unchecked_conditional_penalty(cdf, event, features, self.edges, self.penalty, weights)
 
     def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
         """Objective and F of every row."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import as_numpy, fail
+from xcal.calibration.row_features import FeatureMaker
 from xcal.data import SurvivalData
 from xcal.data.features import pieces
 
@@ -41,29 +42,42 @@ class Batch:
     """Some rows, all of them on the device: (b, ...), or S sets of them, (S, b, ...).
 
     Beside `SurvivalData`, because a batch of training is one set of rows for each seed, is made thousands of times, and
-    is nothing but the four tensors that a recorded step reads.
+    is nothing but the tensors that a recorded step reads.
     """
 
     x: Tensor
     time: Tensor
     event: Tensor
     weights: Tensor | None
+    row_features: Tensor | None = None  # of the conditional penalty, (b, M) or (S, b, M)
 
     def starts(self, chosen: slice) -> "Batch":
         """Keep some of the S sets."""
         weights = None if self.weights is None else self.weights[chosen]
-        return Batch(self.x[chosen], self.time[chosen], self.event[chosen], weights)
+        row_features = None if self.row_features is None else self.row_features[chosen]
+        return Batch(self.x[chosen], self.time[chosen], self.event[chosen], weights, row_features)
 
 
-def take(rows: SurvivalData, index: Tensor | slice, x: Tensor | None = None) -> Batch:
-    """Pick rows by index; an index of shape (S, b) gives S sets of b rows. Features at hand need not be read."""
+def take(
+    rows: SurvivalData, index: Tensor | slice, x: Tensor | None = None, row_features: Tensor | None = None
+) -> Batch:
+    """Pick rows by index; an index of shape (S, b) gives S sets of b rows. Features at hand (`x`) need not be read."""
     weights = None if rows.weights is None else _take(rows.weights, index)
     if x is None:
         if isinstance(rows.x, Tensor):
             x = _take(rows.x, index)
         else:
             x = rows.x[index] if isinstance(index, slice) else rows.x.select(index).to(rows.x.device)
-    return Batch(x, _take(rows.time, index), _take(rows.event, index), weights)
+    picked = None if row_features is None else _take(row_features, index)
+    return Batch(x, _take(rows.time, index), _take(rows.event, index), weights, picked)
+
+
+def features_of(rows: SurvivalData, maker: FeatureMaker) -> Tensor:
+    """Features of the conditional penalty for every row, (n, M), on the device and in the type of the covariates."""
+    x = rows.x
+    parts = [x] if isinstance(x, Tensor) else list(pieces(x))
+    columns = np.concatenate([part.reshape(part.shape[0], -1).cpu().numpy() for part in parts])
+    return torch.from_numpy(np.asarray(maker.of(columns))).to(rows.time.device, x.dtype)
 
 
 def stream(rows: SurvivalData, order: Tensor) -> Iterator[Tensor] | None:

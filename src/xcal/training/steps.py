@@ -74,6 +74,8 @@ class Steps:
         Record the step as a CUDA graph.
     workers, row_pieces
         Who works on the parts of the stack, and into how many pieces the batch of a lone model is cut.
+    row_features
+        Features of all training rows, where the penalty is conditional.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Steps:
         record: bool = False,
         workers: Workers | None = None,
         row_pieces: int = 1,
+        row_features: Tensor | None = None,
     ) -> None:
         self.rows, self.loss_of, self.clip = rows, loss_of, clip
+        self.row_features = row_features
         self.workers, self.row_pieces = workers or Workers(1), row_pieces
         self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
@@ -152,7 +156,7 @@ class Steps:
 
     def step(self, noise: Sequence[int] | None = None) -> None:
         """One batch: the one that `number` says."""
-        batch = take(self.rows, self.order.index_select(0, self.number)[0], x=self.streamed_x)
+        batch = take(self.rows, self.order.index_select(0, self.number)[0], self.streamed_x, self.row_features)
         if self.row_pieces > 1:
             parts = [self._lone(batch, noise)]
         else:

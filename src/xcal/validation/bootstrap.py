@@ -1,4 +1,9 @@
-"""Resamples of the rows: every metric on rows drawn with replacement, without sorting or copying the curves."""
+"""Resamples of the rows: every metric on rows drawn with replacement, without sorting or copying the curves.
+
+A resample is how often each row was drawn; `xcal.validation.counted` computes the metrics from that. Resamples are
+worked on in blocks, by as many threads as are of use. Each resample has a random stream of its own, so that the result
+depends on the seed alone, and the same seed draws the same rows for another model.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,26 +11,60 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from xcal._threads import Workers
 from xcal.metrics.inputs import Vector
-from xcal.validation.estimates import UNKNOWN, Estimates, Interval, Key
-from xcal.validation.rows import Rows
+from xcal.metrics.intervals import distance_interval, percentile_interval
+from xcal.validation.counted.block import Block, Timeline
+from xcal.validation.counted.pairs import antolini_indices
+from xcal.validation.estimates import Estimates, Interval, Key, estimate, n_pairs
+from xcal.validation.resampled import ResampledMetrics
+from xcal.validation.rows import Rows, read_rows
+from xcal.validation.sample import Sample
 
 Matrix = npt.NDArray[np.float64]
+Seed = int | tuple[int, ...]
+
+# Counts of one block: a few arrays of this size fit the processor's cache, and with very many rows the memory.
+_BLOCK = 1 << 18
+_MOST_LINES = 64
+_FEWEST_LINES = 2
+# Resamples for which Antolini's pairs are compared at once, and the pairs times resamples up to which they are.
+_ANTOLINI_LINES = 128
+_MOST_ANTOLINI = 10**12
+# Values that are squares of a length; see `metrics.intervals.Distance`.
+_SQUARED = ("d_calibration", "d_calibration_km", "d_calibration_ipcw", "km_calibration")
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What the resamples gave."""
+    """What the resamples gave.
+
+    Attributes
+    ----------
+    n : int
+        Resamples.
+    values : mapping of (metric, horizon) to array of shape (n,)
+        The metric on each resample; NaN where it is not determined.
+    lengths : mapping of (metric, horizon) to array of shape (n,)
+        For metrics that are zero at best, how far the deviations of a resample are from those of the rows.
+    smooth, benefit : mapping of horizon to array of shape (n, points)
+        Smooth calibration curves and net benefits.
+    skipped : mapping of str to str
+        Metrics without an interval, and why.
+    """
 
     n: int
     values: dict[Key, Vector] = field(default_factory=dict)
+    lengths: dict[Key, Vector] = field(default_factory=dict)
     smooth: dict[float, Matrix] = field(default_factory=dict)
     benefit: dict[float, Matrix] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def interval(self, key: Key, value: float, level: float) -> Interval:
-        """No interval yet."""
-        return UNKNOWN
+        """Percentiles, or for a distance the rule of `metrics.intervals.Distance`; NaN where nothing was drawn."""
+        if key in self.lengths:
+            return distance_interval(value, self.lengths[key].tolist(), level, key[0] in _SQUARED)
+        return percentile_interval(self.values[key].tolist() if key in self.values else [], level)
 
 
 def bootstrap(
@@ -33,9 +72,85 @@ def bootstrap(
     found: Estimates,
     *,
     n_bootstrap: int,
-    seed: int | tuple[int, ...],
-    thresholds: Vector | None,
-    progress: Callable[[int], None],
+    seed: Seed,
+    thresholds: Vector | None = None,
+    progress: Callable[[int], None] = lambda rows_done: None,
 ) -> Draws:
-    """No resamples yet."""
-    return Draws(0)
+    """Draw rows with replacement and compute what was found on the rows themselves.
+
+    Parameters
+    ----------
+    rows, found
+        The rows, and the values whose intervals are wanted.
+    n_bootstrap, seed
+        Resamples and their seed.
+    thresholds : array, optional
+        Of the decision curves.
+    progress : callable
+        Called with the number of rows drawn since the last call.
+    """
+    if n_bootstrap == 0:
+        return Draws(0)
+    line = Timeline(rows.time, rows.event, rows.censoring)
+    metrics = ResampledMetrics(line, rows, found, thresholds)
+    size = max(_FEWEST_LINES, min(_MOST_LINES, _BLOCK // rows.n))
+    blocks = [range(k, min(k + size, n_bootstrap)) for k in range(0, n_bootstrap, size)]
+    parts: list[dict[tuple[str, Key], Matrix]] = []
+    with Workers() as workers:
+        for k in range(0, len(blocks), workers.count):
+            together = blocks[k : k + workers.count]
+            parts += workers.map(lambda block: metrics.draw(Block(line, _counts(rows, block, seed))), together)
+            progress(rows.n * sum(map(len, together)))
+        antolini, skipped = _antolini(rows, found, n_bootstrap, seed, workers)
+    drawn = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    values = {key: array for (kind, key), array in drawn.items() if kind == "value"}
+    return Draws(
+        n_bootstrap,
+        values | antolini,
+        {key: array for (kind, key), array in drawn.items() if kind == "length"},
+        {float(key[1] or 0): array for (kind, key), array in drawn.items() if kind == "smooth"},
+        {float(key[1] or 0): array for (kind, key), array in drawn.items() if kind == "benefit"},
+        skipped,
+    )
+
+
+def paired_draws(
+    sample: Sample, *, n_bootstrap: int, seed: int, progress: Callable[[int], None] = lambda rows_done: None
+) -> dict[Key, Vector]:
+    """Every metric that is no p-value on the same resamples for every model of the same rows.
+
+    The difference of two models' draws, resample by resample, is that of the paired bootstrap. Metrics that are zero
+    at best are those of the resample, which lie above that of the rows for both models alike.
+    """
+    rows, _ = read_rows(sample)
+    found = estimate(rows, level=0.95, seed=seed)
+    return bootstrap(rows, found, n_bootstrap=n_bootstrap, seed=seed, progress=progress).values
+
+
+def _counts(rows: Rows, block: range, seed: Seed) -> Matrix:
+    """How often each row is drawn, in time order; the draws are of the sample's own order, the same for every model."""
+    counts = np.empty((len(block), rows.n))
+    for line, number in enumerate(block):
+        rng = np.random.default_rng([*((seed,) if isinstance(seed, int) else seed), number])
+        counts[line] = np.bincount(rng.integers(rows.n, size=rows.n), minlength=rows.n)[rows.order]
+    return counts
+
+
+def _antolini(
+    rows: Rows, found: Estimates, n_bootstrap: int, seed: Seed, workers: Workers
+) -> tuple[dict[Key, Vector], dict[str, str]]:
+    """Antolini's concordance, whose pairs are compared once for many resamples."""
+    key: Key = ("antolini", None)
+    survival, times = rows.survival, rows.times
+    if key not in found.values or survival is None or times is None:
+        return {}, {}
+    if n_pairs(rows) * n_bootstrap > _MOST_ANTOLINI:
+        reason = f"resampling it takes one step for each of {n_pairs(rows):,} pairs and {n_bootstrap:,} resamples"
+        return {}, {"interval of antolini": reason}
+    blocks = [range(k, min(k + _ANTOLINI_LINES, n_bootstrap)) for k in range(0, n_bootstrap, _ANTOLINI_LINES)]
+
+    def draw(block: range) -> Vector:
+        counts = _counts(rows, block, seed).astype(np.float32)
+        return antolini_indices(rows.time, rows.event, survival, times, rows.interpolation, counts)
+
+    return {key: np.concatenate(workers.map(draw, blocks))}, {}

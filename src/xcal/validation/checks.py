@@ -1,5 +1,6 @@
 """What `audit` takes, checked once: outcomes, horizons, groups, thresholds, training rows."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ SUPPORTED_SHARE, SUPPORTED_ROWS = 0.05, 10
 MOST_NUMERIC_GROUPS, MOST_GROUPS = 10, 30
 # Rows times resamples that take about a minute, the number of resamples where that allows it, and the fewest.
 RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 50
+
+# First digits of numbers that are easy to read.
+_READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 
 Outcome = tuple[FloatArray, BoolArray]
 
@@ -67,7 +71,7 @@ def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf) ->
     --------
     >>> time = np.arange(1.0, 1001.0)
     >>> default_horizons(time, np.full(1000, True))
-    array([240., 480., 710.])
+    array([250., 500., 700.])
     """
     limit = min(supported_until(time, event), end)
     seen = time[event & (time <= limit)]
@@ -79,12 +83,19 @@ def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf) ->
 
 
 def rounded(t: float, *, at_most: float) -> float:
-    """Round to two digits, downwards where the rounded number would lie past `at_most`."""
+    """Give the readable number that is closest in proportion, and not past `at_most`.
+
+    Examples
+    --------
+    >>> rounded(0.96, at_most=2.0), rounded(481.0, at_most=1000.0), rounded(96.0, at_most=99.0)
+    (1.0, 500.0, 90.0)
+    """
     if t <= 0:
         return t
-    unit = 10.0 ** (np.floor(np.log10(t)) - 1)
-    near = float(f"{round(t / unit) * unit:.12g}")
-    return near if near <= at_most else float(f"{np.floor(at_most / unit) * unit:.12g}")
+    power = math.floor(math.log10(t))
+    near = [float(f"{step * 10.0**exponent:.12g}") for exponent in (power, power + 1) for step in _READABLE]
+    allowed = [number for number in near if number <= at_most] or [t]
+    return min(allowed, key=lambda number: abs(math.log(number / t)))
 
 
 def read_horizons(horizons: Any, time: FloatArray) -> Vector:

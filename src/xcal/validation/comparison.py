@@ -13,7 +13,7 @@ from xcal._files import write_whole
 from xcal.interop.plain import is_plain
 from xcal.metrics.intervals import percentile_interval
 from xcal.validation.audit import audit
-from xcal.validation.export import FORMAT, as_plain
+from xcal.validation.export import COLUMNS, FORMAT, as_plain
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 
@@ -71,7 +71,7 @@ class ModelComparison:
             for name, values in self.differences.items()
             for value in values
         ]
-        columns = ["model", "minus", *own[0].columns]
+        columns = ["model", "minus", *COLUMNS]
         return pd.concat([*(frame[columns].astype(object) for frame in own), pd.DataFrame(rows, columns=columns)])
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -110,7 +110,7 @@ class ModelComparison:
 
 def as_plain_row(value: AuditValue) -> dict[str, Any]:
     """One number as a line of a table."""
-    return {name: getattr(value, name) for name in ("metric", "horizon", "group", "value", "lower", "upper")}
+    return {name: getattr(value, name) for name in COLUMNS}
 
 
 def _line(value: AuditValue, horizons: tuple[float, ...]) -> Iterator[str]:

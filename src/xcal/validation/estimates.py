@@ -13,6 +13,7 @@ from xcal.metrics.brier import integrated_brier_score
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.cox_calibration import cox_calibration
 from xcal.metrics.ici import integrated_calibration_index
+from xcal.metrics.inputs import Vector
 from xcal.metrics.km_calibration import km_calibration
 from xcal.metrics.likelihood import mean_nll
 from xcal.metrics.observed_expected import observed_expected
@@ -38,9 +39,10 @@ METHODS: tuple[tuple[Method, str], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Values, the intervals that have a standard formula, and what was not computed and why."""
+    """Values, the intervals that have a standard formula, smooth calibration curves, and what was skipped and why."""
 
     values: dict[Key, float] = field(default_factory=dict)
+    smooth: dict[float, tuple[Vector, Vector]] = field(default_factory=dict)
     intervals: dict[Key, Interval] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -130,6 +132,7 @@ def _moderate_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
     risk = rows.risk[horizon]
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     index = integrated_calibration_index(risk, at=horizon, **given)
+    found.smooth[horizon] = index.predicted, index.observed
     for name, value in (("ici", index.value), ("e50", index.e50), ("e90", index.e90), ("emax", index.emax)):
         found.put(name, horizon, value)
     test = one_calibration(risk, at=horizon, **given, cdf=rows.cdf)

@@ -8,7 +8,7 @@ import numpy as np
 
 from xcal._checks import as_count, as_number
 from xcal.calibration.results import holm
-from xcal.metrics.calibration_curve import CalibrationCurve, band, calibration_curve
+from xcal.metrics.calibration_curve import CalibrationCurve, band, drawn_curve
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve, decision_curve
 from xcal.metrics.pp_curve import PPCurve, pp_curve
@@ -94,6 +94,7 @@ def measure(
         pp=_pp(rows, level),
         over_time=over_time(rows, level),
         skipped=tuple(skipped),
+        draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
     )
 
 
@@ -148,9 +149,10 @@ def _measure_rows(
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     calibration, decision = [], []
     for horizon, risk in rows.risk.items():
-        curve = calibration_curve(risk, at=horizon, **given, level=level)
-        lower, upper = band(draws.smooth[horizon], level) if horizon in draws.smooth else (curve.lower, curve.upper)
-        calibration.append(replace(curve, group=group, lower=lower, upper=upper))
+        smooth = found.smooth[horizon]
+        around = band(draws.smooth.get(horizon, np.empty((0, smooth[0].size))), level)
+        curve = drawn_curve(risk, rows.time, rows.event, horizon, *smooth, around, group=group, level=level)
+        calibration.append(curve)
         if thresholds is not None and thresholds.size and horizon <= rows.time[-1]:
             benefits = decision_curve(risk, thresholds, at=horizon, **given)
             if horizon in draws.benefit:

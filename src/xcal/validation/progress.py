@@ -10,7 +10,7 @@ Progress = bool | Report | None
 
 
 @contextmanager
-def shown_progress(progress: Progress, what: str = "resamples") -> Iterator[Report | None]:
+def shown_progress(progress: Progress, what: str = "rows") -> Iterator[Report | None]:
     """Give a function of (done, total), or None for silence.
 
     True shows a bar, False does not, None shows one if the standard error is a terminal.
@@ -26,7 +26,9 @@ def shown_progress(progress: Progress, what: str = "resamples") -> Iterator[Repo
     from tqdm import tqdm
 
     # disable=None: off unless the standard error is a terminal.
-    with tqdm(unit=f" {what}", disable=None if progress is None else False, leave=False) as bar:
+    with tqdm(
+        desc="resampling", unit=f" {what}", unit_scale=True, disable=None if progress is None else False, leave=False
+    ) as bar:
 
         def report(done: int, total: int) -> None:
             bar.total = total

@@ -130,7 +130,7 @@ def _own_cdf(
 ) -> tuple[FloatArray | None, BoolArray]:
     p = sample.predictions
     if p.cdf is not None:
-        return p.cdf[order], event
+        return p.cdf[order], event if p.times is None else event & (time <= p.times[-1])
     if survival is None or p.times is None:
         return None, event
     cdf = np.clip(1 - at_own_time(survival, p.times, time, p.interpolation), 0.0, 1.0)

@@ -4,11 +4,15 @@ Each figure is judged by its interval against a range of values that are good en
 
 - "right": the whole interval lies in the range;
 - "wrong": no part of it does;
-- "off": it holds values in and out of the range, and not the value of a perfect model;
-- "unsure": it holds the value of a perfect model, and values out of the range.
+- "off": it holds values in and out of the range, and not the value of a perfect model (for an average error, which is
+  never 0 in a sample: the error itself is out of the range);
+- "unsure": anything else.
 
-D-calibration has a test in place of an interval. Few events make wide intervals, so that nothing is "right" by them;
-and below a number of events the answer is never "trust", whatever the intervals say.
+D-calibration has a size and a test in place of an interval: an error that does not matter is "right" however clearly a
+large sample shows it, and one that matters is "wrong" or "off" if the test shows it, else "unsure".
+
+Few events make wide intervals, so that nothing is "right" by them; and below a number of events the answer is never
+"trust", whatever the intervals say.
 """
 
 import math
@@ -25,10 +29,11 @@ from xcal.validation.words import interval_in_words, listed, percent, time_in_wo
 GOOD_RATIO = (0.8, 1.25)
 GOOD_SLOPE = (0.8, 1.25)
 GOOD_ICI = 0.05
-# D-calibration: level of its test, and how far the bins may be off on average (root mean square, as a share of what a
-# bin should hold) before it matters, after what noise adds is taken away.
-TEST_LEVEL = 0.05
+# D-calibration: how far the bins may be off on average (root mean square, as a share of what a bin should hold, after
+# what noise adds is taken away) before it matters, and the levels of its test from which a larger error is off and
+# wrong. A perfect model is called wrong in at most one of a hundred samples.
 GOOD_BIN_ERROR = 0.10
+OFF_LEVEL, WRONG_LEVEL = 0.05, 0.01
 # Bins of D-calibration where the histogram is not at hand.
 BINS = 10
 
@@ -37,12 +42,33 @@ State = Literal["right", "wrong", "off", "unsure"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure, judged, in words."""
+    """One value, judged.
 
+    Attributes
+    ----------
+    value : AuditValue
+    state : str
+    words : str
+        The whole sentence, for what is wrong or off.
+    brief : str
+        What is the matter, in a few words; "" where nothing is.
+    short : str
+        A phrase for what is good or uncertain, where the value and its interval do not say it.
+    corrected : bool
+        Whether the judgement is corrected for the number of groups.
+    """
+
+    value: AuditValue
     state: State
     words: str
-    group: str | None = None
-    corrected: bool = False  # for the number of groups
+    brief: str = ""
+    short: str = ""
+    corrected: bool = False
+
+    @property
+    def group(self) -> str | None:
+        """Group of the value."""
+        return self.value.group
 
 
 def judge(model: str, measured: Measurements, data: DataSummary, *, level: float, time_unit: str) -> Verdict:
@@ -65,24 +91,24 @@ def _counts_in_group(finding: Finding) -> bool:
 
 
 def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
-    """Judge every figure of calibration, for all rows and for each group."""
+    """Judge every value of calibration, for all rows and for each group."""
     values = {(value.metric, value.horizon, value.group): value for value in measured.values}
-    for (metric, horizon, group), value in values.items():
+    for (metric, horizon, _), value in values.items():
         when = "" if horizon is None else f" by {time_in_words(horizon, time_unit)}"
         if metric == "oe":
             yield _of_ratio(value, values, when, level)
-        elif metric == "cox_slope" and math.isfinite(value.value):
-            yield Finding(interval_state(value, 1.0, GOOD_SLOPE), _slope_words(value, level, when), group)
+        elif metric == "cox_slope":
+            yield _of_slope(value, when, level)
         elif metric == "ici":
-            yield Finding(interval_state(value, 0.0, (0.0, GOOD_ICI)), _ici_words(value, level, when), group)
+            yield _of_error(value, when, level)
         elif metric == "d_calibration":
             finding = _of_d_calibration(value, values, measured)
             if finding is not None:
                 yield finding
 
 
-def interval_state(value: AuditValue, ideal: float, good: tuple[float, float]) -> State:
-    """Judge an interval; without one nothing is certain.
+def interval_state(value: AuditValue, ideal: float | None, good: tuple[float, float]) -> State:
+    """Judge an interval; without one nothing is certain. `ideal` is None for an error, which is never 0 in a sample.
 
     Examples
     --------
@@ -92,13 +118,15 @@ def interval_state(value: AuditValue, ideal: float, good: tuple[float, float]) -
     'unsure'
     """
     low, high = good
-    if not (math.isfinite(value.lower) and math.isfinite(value.upper)):
+    # Resamples without an event all give the same: an interval without a width is none.
+    if not (math.isfinite(value.lower) and math.isfinite(value.upper)) or value.lower == value.upper:
         return "unsure"
     if value.upper < low or value.lower > high:
         return "wrong"
     if low <= value.lower and value.upper <= high:
         return "right"
-    return "unsure" if value.lower <= ideal <= value.upper else "off"
+    close = low <= value.value <= high if ideal is None else value.lower <= ideal <= value.upper
+    return "unsure" if close else "off"
 
 
 _Values = dict[tuple[str, float | None, str | None], AuditValue]
@@ -109,22 +137,21 @@ def _of_ratio(value: AuditValue, values: _Values, when: str, level: float) -> Fi
     ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
     words = ratio
     if predicted is not None and observed is not None:
-        words = f"{percent(predicted.value)} of events predicted and {percent(observed.value)} observed{when} ({ratio})"
-    state = interval_state(value, 1.0, GOOD_RATIO)
-    if state in ("wrong", "off"):
-        words += ": the risk is " + ("underestimated" if value.value > 1 else "overestimated")
-    return Finding(state, words, value.group)
+        words = f"a risk of {percent(predicted.value)} predicted and {percent(observed.value)} observed{when} ({ratio})"
+    brief = f"risks{when} are too {'low' if value.value > 1 else 'high'} on average"
+    return Finding(value, interval_state(value, 1.0, GOOD_RATIO), f"{words}: {brief}", brief)
 
 
-def _slope_words(value: AuditValue, level: float, when: str) -> str:
-    words = f"calibration slope {value.value:.2f}{interval_in_words(value, level)}{when}"
-    if value.upper < 1:
-        return f"{words}: the risks are too extreme"
-    return f"{words}: the risks differ too little between rows" if value.lower > 1 else words
+def _of_slope(value: AuditValue, when: str, level: float) -> Finding:
+    brief = f"risks{when} are too extreme" if value.value < 1 else f"risks{when} differ too little between rows"
+    words = f"calibration slope {value.value:.2f}{interval_in_words(value, level)}: {brief}"
+    return Finding(value, interval_state(value, 1.0, GOOD_SLOPE), words, brief)
 
 
-def _ici_words(value: AuditValue, level: float, when: str) -> str:
-    return f"risks{when} are off by {100 * value.value:.1f} points on average{interval_in_words(value, level, 100)}"
+def _of_error(value: AuditValue, when: str, level: float) -> Finding:
+    brief = f"risks{when} are off by {100 * value.value:.1f} points on average"
+    words = f"{brief} (ICI{interval_in_words(value, level, 100)} points)"
+    return Finding(value, interval_state(value, None, (0.0, GOOD_ICI)), words, brief)
 
 
 def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements) -> Finding | None:
@@ -135,12 +162,21 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     if tested is None or floor is None or not math.isfinite(tested.value):
         return None
     error = bin_error(value.value, floor.value, _bins(measured))
+    brief = f"over all times the probabilities are off by {percent(error)} of a bin on average"
+    short = d_calibration_in_words(value, floor, tested)
+    if error <= GOOD_BIN_ERROR:
+        state: State = "right"
+    elif tested.value >= OFF_LEVEL:
+        state = "unsure"
+    else:
+        state = "wrong" if tested.value < WRONG_LEVEL else "off"
+    return Finding(value, state, f"{short}: {brief}", brief, short, corrected is not None)
+
+
+def d_calibration_in_words(value: AuditValue, floor: AuditValue, tested: AuditValue) -> str:
+    """Write D-calibration beside what a perfect model scores, and the p-value of its test."""
     p = f"p = {tested.value:.2g}" if tested.value >= 1e-4 else "p < 0.0001"
-    words = f"D-calibration {value.value:.2g}, where a perfect model scores {floor.value:.2g} on average ({p})"
-    if tested.value >= TEST_LEVEL:
-        return Finding("right" if error <= GOOD_BIN_ERROR else "unsure", words, value.group)
-    words += f": over all times the predicted probabilities are off by {error:.0%} of a bin on average"
-    return Finding("wrong" if error > GOOD_BIN_ERROR else "off", words, value.group, corrected is not None)
+    return f"D-calibration {value.value:.2g}, where a perfect model scores {floor.value:.2g} on average ({p})"
 
 
 def bin_error(value: float, floor: float, n_bins: int) -> float:
@@ -172,7 +208,8 @@ def _level(whole: list[Finding], in_groups: list[Finding], data: DataSummary) ->
 
 def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Finding], data: DataSummary) -> str:
     if level == "distrust":
-        return f"The probabilities of {model} cannot be trusted as they are on these rows."
+        why = listed([finding.brief for finding in whole if finding.state == "wrong"][:2])
+        return f"The probabilities of {model} cannot be trusted as they are: {why}."
     if level == "unknown":
         if not whole:
             return f"Nothing could be computed that says whether the probabilities of {model} can be trusted."
@@ -184,7 +221,7 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
         return f"The probabilities of {model} can be trusted on rows like these."
     states = {finding.state for finding in whole}
     if "off" in states:
-        why = "they are somewhat off"
+        why = listed([finding.brief for finding in whole if finding.state == "off"][:2])
     elif in_groups:
         why = f"they hold over all rows, but not in {listed(sorted({str(f.group) for f in in_groups})[:3])}"
     elif "unsure" in states:
@@ -195,22 +232,55 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
 
 
 def _where(whole: list[Finding], in_groups: list[Finding]) -> Iterator[str]:
-    """Say what is wrong, what is off, what is unsure and what is right, in this order."""
-    titles: dict[State, str] = {
-        "wrong": "Wrong",
-        "off": "Somewhat off",
-        "unsure": "Not certain",
-        "right": "Good",
-    }
-    for state, title in titles.items():
+    """Say what is wrong and what is off in full; what is uncertain and what is good in short."""
+    for state, title in (("wrong", "Wrong"), ("off", "Somewhat off")):
         found = [finding.words for finding in whole if finding.state == state]
         if found:
             yield f"{title}: {'; '.join(found)}."
+    for state, title in (("unsure", "Too uncertain to say"), ("right", "Good")):
+        short = in_short([finding for finding in whole if finding.state == state])
+        if short:
+            yield f"{title}: {'; '.join(short)}."
     groups: dict[str, list[str]] = {}
     for finding in in_groups:
         groups.setdefault(str(finding.group), []).append(finding.words)
     for group, words in groups.items():
         yield f"Where {group}: {'; '.join(words)}."
+
+
+def in_short(findings: list[Finding]) -> list[str]:
+    """One phrase per metric, over all its horizons, with how far the intervals reach."""
+    found: dict[str, list[AuditValue]] = {}
+    for finding in findings:
+        if not finding.short:
+            found.setdefault(finding.value.metric, []).append(finding.value)
+    phrases = []
+    for metric, values in found.items():
+        name, factor, digits = _SHORT[metric]
+        text = f"{name} {span([factor * value.value for value in values], digits)}"
+        ends = [factor * end for value in values for end in (value.lower, value.upper) if math.isfinite(end)]
+        phrases.append(f"{text} (intervals from {span(ends, digits)})" if ends else text)
+    return phrases + [finding.short for finding in findings if finding.short]
+
+
+# Name, factor and digits of a value in a short phrase.
+_SHORT = {
+    "oe": ("O/E", 1, 2),
+    "cox_slope": ("calibration slope", 1, 2),
+    "ici": ("average error of a risk in points", 100, 1),
+}
+
+
+def span(numbers: list[float], digits: int) -> str:
+    """Write the smallest and the largest of some numbers, or the one that they are.
+
+    Examples
+    --------
+    >>> span([1.04, 0.93, 0.95], 2), span([0.5], 2)
+    ('0.93 to 1.04', '0.50')
+    """
+    low, high = f"{min(numbers):.{digits}f}", f"{max(numbers):.{digits}f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _order(measured: Measurements, level: float) -> Iterator[str]:

@@ -1,0 +1,134 @@
+"""The penalty of conditional calibration: its value by definition, its gradient by autograd, and what it tends to."""
+
+import numpy as np
+import pytest
+import torch
+
+from xcal import XCALLoss, conditional_calibration, xcal_penalty
+from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
+from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.softbins import SoftBins, soft_membership
+
+EDGES = torch.arange(11, dtype=torch.float64) / 10
+SPECS = [
+    SoftBins(),
+    SoftBins(estimator="unbiased"),
+    SoftBins("product", gamma=500.0, censored="soft"),
+    SoftBins("product", gamma=500.0, censored="soft", estimator="unbiased"),
+    SoftBins("product", gamma=500.0, censored="exact", estimator="unbiased"),
+]
+
+
+def rows(n=40, m=6, models=(), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    u = torch.rand(*models, n, generator=generator, dtype=torch.float64) * 0.98 + 0.01
+    event = torch.rand(n, generator=generator) < 0.6
+    h = torch.randn(n, m, generator=generator, dtype=torch.float64)
+    weights = torch.rand(n, generator=generator, dtype=torch.float64) + 0.5
+    return u, event, h, weights
+
+
+def by_definition(u, event, h, weights, spec):
+    """Sum over pairs of rows of w w' (h.h')(R.R'), for one model; pairs of a row with itself left out if unbiased."""
+    r = soft_membership(u, event, EDGES, spec) - EDGES.diff()
+    pairs = (weights[:, None] * weights) * (h @ h.T) * (r @ r.T)
+    if spec.estimator == "bound":
+        return pairs.sum() / weights.sum() ** 2
+    among = (weights[:, None] * weights).fill_diagonal_(0).sum()
+    return (pairs - torch.diag(torch.diagonal(pairs))).sum() / among
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_value_and_gradient_are_those_of_the_definition(spec, weighted):
+    u, event, h, weights = rows()
+    u.requires_grad_()
+    value = unchecked_conditional_penalty(u, event, h, EDGES, spec, weights if weighted else None)
+    expected = by_definition(u, event, h, weights if weighted else torch.ones_like(weights), spec)
+    torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-14)
+    (found,) = torch.autograd.grad(value, u)
+    (wanted,) = torch.autograd.grad(expected, u)
+    torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("spec", SPECS[:3], ids=str)
+def test_second_derivatives(spec):
+    u, event, h, _ = rows(n=12)
+    torch.autograd.gradgradcheck(
+        lambda v: unchecked_conditional_penalty(v, event, h, EDGES, spec), u.requires_grad_(), atol=1e-4, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_constant_feature_gives_the_marginal_penalty(spec):
+    u, event, _, weights = rows()
+    one = torch.ones(40, 1, dtype=torch.float64)
+    torch.testing.assert_close(
+        unchecked_conditional_penalty(u, event, one, EDGES, spec, weights),
+        unchecked_penalty(u, event, EDGES, spec, weights),
+        rtol=1e-10,
+        atol=1e-14,
+    )
+
+
+def test_models_side_by_side_are_each_on_their_own():
+    u, event, h, weights = rows(models=(2, 3))
+    together = unchecked_conditional_penalty(u, event, h, EDGES, SPECS[1], weights)
+    assert together.shape == (2, 3)
+    for i in range(2):
+        for k in range(3):
+            alone = unchecked_conditional_penalty(u[i, k], event, h, EDGES, SPECS[1], weights)
+            torch.testing.assert_close(together[i, k], alone, rtol=1e-12, atol=1e-15)
+    each = h.expand(2, 1, 40, 6)
+    torch.testing.assert_close(unchecked_conditional_penalty(u, event, each, EDGES, SPECS[1], weights), together)
+
+
+def test_a_cold_membership_is_the_measured_value():
+    rng = np.random.default_rng(0)
+    u, c = rng.uniform(size=300), rng.uniform(size=300)
+    x = rng.normal(size=(300, 3))
+    h = rng.normal(size=(300, 5))
+    measured = conditional_calibration(np.minimum(u, c), u <= c, x, features=h, n_bins=10, n_draws=0, where=False)
+    cold = SoftBins(temperature=1e-6, estimator="unbiased")
+    soft = unchecked_conditional_penalty(
+        torch.tensor(np.minimum(u, c)), torch.tensor(u <= c), torch.tensor(h), EDGES, cold
+    )
+    assert soft.item() == pytest.approx(measured.value, rel=1e-6)
+
+
+def test_one_row_makes_no_pair():
+    u, event, h, _ = rows(n=1)
+    u.requires_grad_()
+    value = unchecked_conditional_penalty(u, event, h, EDGES, SPECS[1])
+    value.backward()
+    assert value == 0
+    assert u.grad == 0
+
+
+def test_half_precision_is_computed_in_single():
+    u, event, h, _ = rows()
+    half = unchecked_conditional_penalty(u.bfloat16(), event, h, EDGES, SPECS[0])
+    assert half.dtype == torch.float32
+    torch.testing.assert_close(half, unchecked_conditional_penalty(u.bfloat16().float(), event, h, EDGES, SPECS[0]))
+
+
+def test_the_public_functions_take_features():
+    u, event, h, weights = rows()
+    wanted = unchecked_conditional_penalty(u, event, h, EDGES, SPECS[1], weights)
+    assert xcal_penalty(u, event, n_bins=10, estimator="unbiased", weights=weights, features=h) == wanted
+    assert XCALLoss(10, estimator="unbiased")(u, event, weights=weights, features=h.numpy()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": torch.zeros(40)}, r"features: expected shape \(40, M\)"),
+        ({"features": torch.zeros(39, 2)}, r"features: expected shape \(40, M\)"),
+        ({"features": torch.full((40, 2), torch.nan)}, r"features: expected finite numbers.* at row 0"),
+        ({"features": torch.zeros(40, 2), "groups": torch.zeros(40).long()}, r"groups: expected None"),
+    ],
+)
+def test_bad_features_are_refused(change, message):
+    u, event, _, _ = rows()
+    with pytest.raises(ValueError, match=message):
+        xcal_penalty(u, event, **change)

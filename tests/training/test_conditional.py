@@ -1,0 +1,80 @@
+"""Training with the conditional penalty: the loss it minimises, its modes, checkpoints, and what it is for."""
+
+import numpy as np
+import pytest
+import torch
+
+from xcal import conditional_calibration, fit_path
+from xcal.calibration import KernelFeatures, SoftBins
+from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
+from xcal.data import SurvivalData
+from xcal.distributions import family
+from xcal.networks import Linear
+from xcal.training import TrainingConfig
+
+CONFIG = TrainingConfig(epochs=2, batch_size=100)
+
+
+def rows(n, seed=0):
+    """Log-normal times whose scale depends on the first covariate."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    time = np.exp(x[:, 1] + np.exp(0.5 * x[:, 0]) * rng.normal(size=n))
+    return SurvivalData(torch.tensor(x, dtype=torch.float64), time=torch.tensor(time), event=torch.ones(n))
+
+
+def fit(train, **changes):
+    settings = {"lambdas": (0.0, 50.0), "config": CONFIG, "conditional": KernelFeatures(16), "progress": False}
+    return fit_path(lambda: Linear(2, 2).double(), family("lognormal"), train, train, **(settings | changes))
+
+
+def test_one_step_on_all_rows_follows_the_gradient_of_nll_plus_lambda_times_the_penalty():
+    train = rows(80)
+    config = TrainingConfig(epochs=1, batch_size=80, learning_rate=1e-3)
+    found = fit(train, lambdas=(7.0,), config=config)
+    torch.manual_seed(0)
+    network = Linear(2, 2).double()
+    adam = torch.optim.Adam(network.parameters(), lr=1e-3)
+    d = family("lognormal").distribution(network(train.x))
+    edges = torch.arange(21, dtype=torch.float64) / 20
+    h = torch.tensor(KernelFeatures(16).of(train.x.numpy()))
+    spec = SoftBins(estimator="unbiased")
+    penalty = unchecked_conditional_penalty(d.cdf(train.time), train.event.bool(), h, edges, spec)
+    (-d.log_prob(train.time).mean() + 7.0 * penalty).backward()
+    adam.step()
+    expected = network(train.x)
+    torch.testing.assert_close(found.network(0)(train.x), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_stacked_and_one_by_one_are_the_same():
+    train = rows(300)
+    stacked, single = (fit(train, mode=mode) for mode in ("stacked", "sequential"))
+    for model in range(2):
+        one, other = stacked.network(model)(train.x), single.network(model)(train.x)
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
+
+
+def test_without_lambda_it_changes_nothing():
+    train = rows(200)
+    one, other = (fit(train, lambdas=(0.0,), conditional=c) for c in (None, KernelFeatures(16)))
+    torch.testing.assert_close(one.network(0)(train.x), other.network(0)(train.x), rtol=0, atol=0)
+
+
+def test_another_seed_of_the_features_is_another_run_for_a_checkpoint(tmp_path):
+    train = rows(200)
+    fit(train, checkpoint=tmp_path)
+    fit(train, checkpoint=tmp_path)  # resumes: finished
+    with pytest.raises(ValueError, match="checkpoint"):
+        fit(train, checkpoint=tmp_path, conditional=KernelFeatures(16, seed=1))
+
+
+def test_it_lowers_conditional_calibration_where_the_model_could_be_right():
+    """The scale depends on x, the network can say so, and the likelihood alone has not yet learnt it."""
+    train, test = rows(2000), rows(2000, seed=1)
+    config = TrainingConfig(epochs=20, batch_size=500, learning_rate=3e-2)
+    path = fit(train, lambdas=(0.0, 100.0), config=config, conditional=KernelFeatures(64))
+    values = []
+    for d in (path.distribution(model, test.x) for model in range(2)):
+        u = d.cdf(test.time).detach().numpy()
+        values.append(conditional_calibration(u, test.event, test.x.numpy(), n_draws=0, where=False).value)
+    assert values[1] < values[0] / 2

@@ -1,0 +1,166 @@
+"""`xcal.audit`: what it takes, what it refuses, and that every form of the same predictions gives the same numbers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import xcal
+from tests.metrics.simulate import survival_data
+from xcal.validation import checks
+
+TIMES = np.linspace(0.1, 2.5, 12)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return survival_data(240, rng=np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module")
+def y(rows):
+    return xcal.Surv(time=rows.time, event=rows.event)
+
+
+def audit(*words, **options):
+    return xcal.audit(*words, **{"n_bootstrap": 0, "progress": False, **options})
+
+
+def numbers(result):
+    return {(v.metric, v.horizon, v.group): v.value for v in result if not v.metric.endswith("_p")}
+
+
+def test_every_form_of_curves_gives_the_same_numbers(rows, y):
+    curves = rows.survival(TIMES)
+    frame = pd.DataFrame(curves, columns=TIMES)
+    expected = numbers(audit(survival=curves, times=TIMES, y=y))
+    assert len(expected) > 20
+    for words, options in [
+        ((frame,), {}),
+        ((frame.T,), {}),
+        ((curves,), {"times": TIMES}),
+        ((), {"survival": frame}),
+    ]:
+        assert numbers(audit(*words, y=y, **options)) == expected
+    for outcome in ((rows.time, rows.event), pd.DataFrame({"time": rows.time, "event": rows.event})):
+        assert numbers(audit(frame, y=outcome)) == expected
+
+
+def test_f_alone_and_risk_alone_give_what_they_allow(rows, y):
+    cdf = -np.expm1(-rows.rate * rows.time)
+    only_f = audit(cdf=cdf, y=y)
+    assert only_f.horizons == ()
+    assert only_f.value("d_calibration").value == pytest.approx(xcal.d_calibration(cdf, rows.event).value, rel=1e-12)
+    assert "oe" not in {value.metric for value in only_f}
+    only_risk = audit(risk=rows.probability(1.0), horizons=1.0, y=y)
+    assert only_risk.horizons == (1.0,)
+    kaplan_meier = xcal.metrics.kaplan_meier(time=rows.time, event=rows.event)
+    expected = (1 - kaplan_meier.at(1.0)) / rows.probability(1.0).mean()
+    assert only_risk.value("oe", horizon=1.0).value == pytest.approx(expected, rel=1e-12)
+    assert "d_calibration" not in {value.metric for value in only_risk}
+
+
+def test_survival_data_brings_its_outcomes(rows, y):
+    class Truth:
+        unique_times_ = TIMES
+
+        def predict_survival_function(self, X):
+            return np.exp(-np.asarray(X)[:, :1] * TIMES)
+
+    data = xcal.SurvivalData(rows.rate[:, None], rows.time, rows.event, feature_names=("rate",))
+    assert numbers(audit(Truth(), data)) == numbers(audit(survival=rows.survival(TIMES), times=TIMES, y=y))
+    with pytest.raises(ValueError, match="nothing beside SurvivalData"):
+        audit(Truth(), data, y)
+
+
+def test_groups_in_every_form(rows, y):
+    sex = np.where(rows.rate > 1, "high", "low")
+    X = pd.DataFrame({"rate": rows.rate, "level": sex})
+    curves = {"survival": rows.survival(TIMES), "times": TIMES, "y": y}
+    expected = numbers(audit(**curves, groups={"level": sex}))
+    assert {group for _, _, group in expected} == {None, "level = high", "level = low"}
+    for groups in (["level"], "level", X[["level"]], X["level"]):
+        assert numbers(audit(**curves, X=X, groups=groups)) == expected
+    with_gap = X["level"].where(rows.rate < 1.9, None)
+    assert set(audit(**curves, groups={"level": with_gap}).groups) <= {"level = high", "level = low", "level = missing"}
+    assert checks.read_groups({"g": [1.0, 2.0, np.nan]}, None, 3)["g"].tolist() == ["1", "2", "missing"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"horizons": [0.5, 99]}, r"horizons: expected times within the follow-up, whose last time is \d"),
+        ({"horizons": [-1.0]}, "finite times above 0, got -1.0 at row 0"),
+        ({"horizons": 2.55}, "the model's curves cover, which end at 2.5, got 2.55"),
+        ({"groups": ["sex"]}, "where X is no data frame, got the name 'sex'"),
+        ({"groups": {"rate": np.arange(240.0)}}, r"cut it first, for instance pandas.cut"),
+        ({"groups": {"id": [f"p{i}" for i in range(240)]}}, "at most 30 groups, got 240"),
+        ({"groups": {"sex": ["f"]}}, r"groups\['sex'\]: expected 240 labels, one per row, got 1"),
+        ({"thresholds": [0.0, 0.5]}, "thresholds: expected risks between 0 and 1, got 0.0 at row 0"),
+        ({"n_bootstrap": "many"}, "n_bootstrap: expected 'auto' or a number"),
+        ({"n_bootstrap": -1}, "n_bootstrap"),
+        ({"level": 95}, "level: expected a number between 0 and 1"),
+        ({"cdf": np.zeros(240)}, "model, survival, cdf, risk: expected one of them, got 2 of them"),
+        ({"interpolation": "cubic"}, "interpolation"),
+        ({"progress": 3}, "progress"),
+        ({"name": ""}, "name: expected a name"),
+    ],
+)
+def test_bad_arguments(rows, y, options, words):
+    assert rows.time.max() > 2.55
+    with pytest.raises(ValueError, match=words):
+        audit(survival=rows.survival(TIMES), times=TIMES, y=y, **options)
+
+
+def test_bad_outcomes_and_predictions(rows, y):
+    curves = rows.survival(TIMES)
+    with pytest.raises(ValueError, match="y: expected the outcomes"):
+        audit(curves, times=TIMES)
+    with pytest.raises(ValueError, match="y: expected at least one event, got 240 censored rows"):
+        audit(curves, times=TIMES, y=(rows.time, np.zeros(240, dtype=bool)))
+    with pytest.raises(ValueError, match="expected at least 2 rows"):
+        audit(curves[:1], times=TIMES, y=y[:1])
+    with pytest.raises(ValueError, match="expected 100 rows"):
+        audit(curves, times=TIMES, y=y[:100])
+    with pytest.raises(ValueError, match="expected one of them, got none"):
+        audit(y=y)
+    with pytest.raises(ValueError, match="the one time at which risk= was predicted"):
+        audit(risk=rows.probability(1.0), y=y)
+    with pytest.raises(ValueError, match="None with cdf="):
+        audit(cdf=np.full(240, 0.5), y=y, horizons=1.0)
+    with pytest.raises(ValueError, match=r"survival: expected probabilities in .*got nan at row"):
+        audit(pd.DataFrame(np.where(curves > 0.9, np.nan, curves), columns=TIMES), y=y)
+
+
+def test_default_horizons_lie_where_rows_are():
+    rng = np.random.default_rng(0)
+    time, event = rng.exponential(1000, 5000), rng.uniform(size=5000) < 0.5
+    found = checks.default_horizons(time, event)
+    limit = checks.supported_until(time, event)
+    assert np.count_nonzero(time >= limit) >= 250
+    quartiles = np.quantile(time[event & (time <= limit)], [0.25, 0.5, 0.75])
+    # Readable numbers are at most a third apart: the closest one is within a sixth.
+    assert np.allclose(found, quartiles, rtol=1 / 6)
+    assert all(float(f"{t:.2g}") == t for t in found)
+    assert checks.default_horizons(time, event, end=100.0).max() <= 100
+    assert checks.default_horizons(np.array([3.0, 3.0]), np.array([True, True])).tolist() == [3.0]
+
+
+def test_resamples_stay_within_a_minute_of_work():
+    assert [checks.read_resamples("auto", n) for n in (10, 10_000, 20_000, 1_000_000)] == [1000, 1000, 500, 50]
+    assert checks.read_resamples(0, 10) == 0
+
+
+def test_training_rows_in_every_form(rows):
+    y = xcal.Surv(time=rows.time, event=rows.event)
+    X = pd.DataFrame({"rate": rows.rate})
+    for given in (y, (rows.time, rows.event), (X, y), xcal.SurvivalData(X, rows.time, rows.event)):
+        _, outcome = checks.read_training(given)
+        assert np.array_equal(outcome[0], rows.time)
+        assert np.array_equal(outcome[1], rows.event)
+    assert checks.read_training((X, y))[0] is X
+
+
+def test_progress_is_told(rows, y):
+    seen = []
+    audit(survival=rows.survival(TIMES), times=TIMES, y=y, n_bootstrap=20, progress=lambda *step: seen.append(step))
+    assert all(0 <= done <= total for done, total in seen)

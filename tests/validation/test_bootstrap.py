@@ -1,0 +1,141 @@
+"""Resamples: the metrics of the rows drawn, the same for every number of threads, with intervals by the known rules."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
+from xcal import _threads
+from xcal.metrics import concordance_index, evaluate
+from xcal.metrics.intervals import distance_interval
+from xcal.validation.bootstrap import _counts, bootstrap, paired_draws
+from xcal.validation.estimates import estimate
+from xcal.validation.measure import measure
+from xcal.validation.rows import read_rows
+
+LEVEL = 0.9
+FIXED = ("oe", "observed_risk", "cox_slope", "cox_intercept")
+
+
+@pytest.fixture(scope="module")
+def given():
+    return sample(200, too_fast=1.3, groups=False)
+
+
+@pytest.fixture(scope="module")
+def draws(given):
+    rows, _ = read_rows(given)
+    found = estimate(rows, level=LEVEL, seed=0)
+    return rows, found, bootstrap(rows, found, n_bootstrap=70, seed=5, thresholds=THRESHOLDS)
+
+
+def test_a_draw_is_the_metric_of_the_rows_drawn(given, draws):
+    rows, _, drawn = draws
+    p = given.predictions
+    for number in (0, 69):
+        counts = _counts(rows, range(number, number + 1), 5)[0]
+        assert counts.sum() == 200
+        own = np.repeat(rows.order, counts.astype(int))
+        scores = evaluate(
+            time=given.time[own], event=given.event[own], survival=p.survival[own], times=TIMES, at=HORIZONS[1]
+        )
+        pairs = {"concordance_harrell": ("harrell", None), "concordance_uno": ("uno", None)}
+        pairs |= {"concordance_antolini": ("antolini", None), "brier": ("brier", HORIZONS[1])}
+        pairs |= {"integrated_brier": ("ibs", None), "d_calibration": ("d_calibration", None)}
+        pairs |= {"ici": ("ici", HORIZONS[1])}
+        for theirs, key in pairs.items():
+            assert drawn.values[key][number] == pytest.approx(scores[theirs].value, abs=1e-8), theirs
+        assert drawn.values["nll", None][number] == pytest.approx(p.nll[own].mean(), rel=1e-12)
+
+
+def test_every_value_has_draws_but_those_with_a_formula_alone_and_p_values(draws):
+    _, found, drawn = draws
+    without = {key for key in found.values if key not in drawn.values and key not in drawn.lengths}
+    assert {name for name, _ in without} == {
+        *("cox_slope", "cox_intercept", "one_calibration_p", "d_calibration_p"),
+        *("d_calibration_floor", "d_calibration_km_floor", "d_calibration_ipcw_floor"),
+    }
+
+
+def test_intervals_are_percentiles_or_those_of_a_distance(given, draws):
+    _, found, drawn = draws
+    values = {(v.metric, v.horizon): v for v in measure(given, level=LEVEL, n_bootstrap=70, seed=5).values}
+    harrell = values["harrell", None]
+    expected = np.quantile(drawn.values["harrell", None], [0.05, 0.95])
+    np.testing.assert_allclose([harrell.lower, harrell.upper], expected, rtol=1e-12)
+    for key, squared in ((("ici", HORIZONS[0]), False), (("d_calibration_km", None), True)):
+        expected = distance_interval(found.values[key], drawn.lengths[key], LEVEL, squared)
+        np.testing.assert_allclose([values[key].lower, values[key].upper], expected, rtol=1e-9)
+    for key, value in values.items():
+        if np.isfinite(value.lower) and key[0] not in FIXED:
+            assert value.lower <= value.value <= value.upper, key
+
+
+def test_the_result_depends_on_the_seed_and_not_on_the_threads(given, monkeypatch):
+    def values(threads, seed):
+        monkeypatch.setattr(_threads, "usable_threads", lambda: threads)
+        result = measure(given, n_bootstrap=150, seed=seed)
+        band = [curve.upper for curve in result.calibration] + [curve.lower for curve in result.decision]
+        return np.array([(v.lower, v.upper) for v in result.values]), np.concatenate(band)
+
+    (one, bands), (three, same), (other, _) = values(1, 7), values(3, 7), values(1, 8)
+    np.testing.assert_array_equal(one, three)
+    np.testing.assert_array_equal(bands, same)
+    assert not np.array_equal(one, other, equal_nan=True)
+
+
+def test_progress_comes_to_the_end(given):
+    seen = []
+    grouped = replace(given, groups={"half": np.where(np.arange(200) < 100, "first", "second")})
+    measure(grouped, n_bootstrap=70, progress=lambda done, total: seen.append((done, total)))
+    done, totals = zip(*seen, strict=True)
+    assert set(totals) == {70 * 400}
+    assert list(done) == sorted(done)
+    assert done[-1] == totals[0]
+
+
+def test_bands_hold_their_curves(given):
+    result = measure(given, n_bootstrap=60)
+    for curve in result.calibration:
+        assert (curve.lower <= curve.observed + 0.05).all()
+        assert (curve.observed - 0.05 <= curve.upper).all()
+        assert (curve.upper - curve.lower > 0).all()
+    for curve in result.decision:
+        assert (curve.lower <= curve.upper).all()
+        assert np.isfinite(curve.lower).all()
+
+
+def test_two_models_are_drawn_on_the_same_rows(given):
+    again = replace(given, predictions=replace(given.predictions, survival=given.predictions.survival**2))
+    first, second = (paired_draws(s, n_bootstrap=20, seed=1) for s in (given, again))
+    # A power of the curves leaves the order of the rows as it is, at every time.
+    np.testing.assert_allclose(first["antolini", None], second["antolini", None], rtol=1e-12)
+    np.testing.assert_allclose(first["auc", HORIZONS[0]], second["auc", HORIZONS[0]], rtol=1e-12)
+    assert not np.allclose(first["mean_risk", HORIZONS[0]], second["mean_risk", HORIZONS[0]])
+
+
+def test_single_precision_changes_no_more_than_its_digits():
+    exact, single = (measure(sample(200, dtype=d, groups=False), n_bootstrap=20) for d in (np.float64, np.float32))
+    for a, b in zip(exact.values, single.values, strict=True):
+        assert (a.metric, a.horizon) == (b.metric, b.horizon)
+        # An F on an edge of a bin may fall on its other side: one row of 200 moves D-calibration by about 1e-3.
+        assert (a.value, a.lower, a.upper) == pytest.approx((b.value, b.lower, b.upper), abs=3e-3, nan_ok=True), a
+
+
+def test_training_rows_give_the_weights():
+    rng = np.random.default_rng(3)
+    train = {"training_time": rng.exponential(size=300) + 0.5, "training_event": rng.uniform(size=300) < 0.3}
+    own, other = sample(200, groups=False), sample(200, groups=False, **train)
+    a, b = (measure(s, n_bootstrap=20) for s in (own, other))
+    table = {(v.metric, v.horizon): v.value for v in b.values}
+    changed = {v.metric for v in a.values if v.value != table[v.metric, v.horizon]}
+    assert changed == {"uno", "auc", "brier", "ipa", "ibs"}
+    expected = concordance_index(
+        time=own.time,
+        event=own.event,
+        risk=1 - own.predictions.survival[:, 3],
+        method="uno",
+        censoring=read_rows(other)[0].censoring,
+    )
+    assert table["uno", None] == pytest.approx(expected.value, rel=1e-9)

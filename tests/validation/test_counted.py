@@ -1,0 +1,217 @@
+"""Every metric on rows that count, against its public function on rows repeated as often."""
+
+import numpy as np
+import pytest
+
+from tests.metrics.simulate import survival_data
+from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
+from xcal import d_calibration
+from xcal.metrics import (
+    calibration_curve,
+    concordance_index,
+    cumulative_dynamic_auc,
+    decision_curve,
+    integrated_brier_score,
+    integrated_calibration_index,
+    kaplan_meier,
+    km_calibration,
+    observed_expected,
+    scaled_brier_score,
+)
+from xcal.metrics.cox import RiskSets
+from xcal.metrics.ici import smoothed
+from xcal.validation.counted.benefit import CountedBenefit
+from xcal.validation.counted.block import Block, Timeline
+from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
+from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
+from xcal.validation.counted.pairs import CountedPairs, antolini_indices, uno_weights
+from xcal.validation.counted.smooth import CountedSmooth
+from xcal.validation.pit import bin_shares
+from xcal.validation.rows import read_rows
+
+N = 150
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+class Case:
+    """Rows, several resamples of them, and the repeated rows of each."""
+
+    def __init__(self, *, grid, training, interpolation="linear", risk_digits=None):
+        self.rows, _ = read_rows(sample(N, seed=3, too_fast=1.3, grid=grid, groups=False, interpolation=interpolation))
+        if training:
+            rng = np.random.default_rng(9)
+            other = survival_data(80, rng=rng, grid=grid)
+            self.censoring = kaplan_meier(time=other.time, event=other.event, of="censoring")
+        else:
+            self.censoring = None
+        self.line = Timeline(self.rows.time, self.rows.event, self.censoring)
+        rng = np.random.default_rng(4)
+        counts = [np.ones(N), *(np.bincount(rng.integers(N, size=N), minlength=N) for _ in range(5))]
+        # Few rows drawn many times: follow-up that ends early, ties in everything.
+        counts.append(np.bincount(rng.integers(N // 2, size=N), minlength=N))
+        self.block = Block(self.line, np.array(counts, dtype=np.float64))
+        self.risk = {h: r if risk_digits is None else np.round(r, risk_digits) for h, r in self.rows.risk.items()}
+
+    def repeated(self):
+        """Places of the rows of each resample."""
+        return [np.repeat(np.arange(N), line.astype(int)) for line in self.block.counts]
+
+    def outcome(self, rows):
+        return {"time": self.rows.time[rows], "event": self.rows.event[rows]}
+
+
+@pytest.fixture(params=[(None, False), (0.125, False), (None, True), (0.125, True)], ids=str)
+def case(request):
+    grid, training = request.param
+    return Case(grid=grid, training=training)
+
+
+def held(ours, theirs):
+    """Equal, NaN where the other is, and not NaN throughout."""
+    theirs = np.array(theirs, dtype=np.float64)
+    np.testing.assert_allclose(ours, theirs, **CLOSE)
+    assert np.isfinite(theirs).any()
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_harrell_and_uno(case, digits):
+    score = case.rows.score if digits is None else np.round(case.rows.score, digits)
+    pairs = CountedPairs(case.rows.time, case.rows.event, score)
+    harrell, uno = pairs.indices(case.block, [np.ones((1, N)), uno_weights(case.block)])
+    given = [{**case.outcome(rows), "predicted_time": score[rows]} for rows in case.repeated()]
+    held(harrell, [concordance_index(**g).value for g in given])
+    held(uno, [concordance_index(**g, method="uno", censoring=case.censoring).value for g in given])
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "previous"])
+@pytest.mark.parametrize("digits", [None, 1])
+@pytest.mark.parametrize("grid", [None, 0.125])
+def test_antolini(interpolation, digits, grid):
+    case = Case(grid=grid, training=False, interpolation=interpolation)
+    survival = case.rows.survival if digits is None else np.round(case.rows.survival, digits)
+    ours = antolini_indices(
+        case.rows.time, case.rows.event, survival, TIMES, interpolation, case.block.counts.astype(np.float32)
+    )
+    held(
+        ours,
+        [
+            concordance_index(
+                **case.outcome(rows), survival=survival[rows], times=TIMES, interpolation=interpolation
+            ).value
+            for rows in case.repeated()
+        ],
+    )
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_auc(case, digits):
+    for h, risk in case.risk.items():
+        score = risk if digits is None else np.round(risk, digits)
+        theirs = [
+            cumulative_dynamic_auc(score[rows], h, **case.outcome(rows), censoring=case.censoring).values[0]
+            for rows in case.repeated()
+        ]
+        held(CountedAUC(case.line, score, h).values(case.block), theirs)
+
+
+def test_brier_scores(case):
+    for h, risk in case.risk.items():
+        theirs = [
+            scaled_brier_score(1 - risk[rows], h, **case.outcome(rows), censoring=case.censoring)
+            for rows in case.repeated()
+        ]
+        held(brier_scores(case.block, 1 - risk[:, None], np.array([h]))[:, 0], [t.brier[0] for t in theirs])
+        held(null_brier_scores(case.block, h), [t.null[0] for t in theirs])
+    scores = brier_scores(case.block, case.rows.survival, TIMES)
+    integrals = [
+        integrated_brier_score(case.rows.survival[rows], TIMES, **case.outcome(rows), censoring=case.censoring)
+        for rows in case.repeated()
+    ]
+    held(scores, [i.curve.values for i in integrals])
+    held(integrated(scores, TIMES), [i.value for i in integrals])
+
+
+def test_observed_risk(case):
+    for h, risk in case.risk.items():
+        theirs = [
+            observed_expected(risk[rows], at=h, **case.outcome(rows), outside="clip").observed
+            for rows in case.repeated()
+        ]
+        held(1 - case.block.survival_at(h), theirs)
+
+
+def test_net_benefit(case):
+    for h, risk in case.risk.items():
+        theirs = [decision_curve(risk[rows], THRESHOLDS, at=h, **case.outcome(rows)).model for rows in case.repeated()]
+        held(CountedBenefit(case.line, risk, THRESHOLDS, h).values(case.block), theirs)
+
+
+@pytest.mark.parametrize("digits", [None, 1, 0])
+@pytest.mark.parametrize("grid", [None, 0.125])
+def test_smooth_curve(grid, digits):
+    case = Case(grid=grid, training=False, risk_digits=digits)
+    for h, risk in case.risk.items():
+        places = np.linspace(0.1, 0.8, 7)
+        core = CountedSmooth(case.line, RiskSets(case.rows.time, case.rows.event), risk, places, h)
+        survival = case.block.survival_at(h)
+        for k, rows in enumerate(case.repeated()):
+            observed, curve = core.curve(case.block.counts[k], float(survival[k]))
+            where = np.concatenate([risk, places])
+            theirs, _, converged = smoothed(risk[rows], where, case.rows.time[rows], case.rows.event[rows], h)
+            if not converged or h > case.rows.time[rows].max():
+                theirs[:] = np.nan
+            # Newton's method ends where another step gains less than 1e-10 of log-likelihood, from either start.
+            # A line through two predictions alone, 0 and 1, is determined there but not between them.
+            seen = slice(None) if digits != 0 else slice(0, N)
+            np.testing.assert_allclose(np.concatenate([observed, curve])[seen], theirs[seen], rtol=0, atol=1e-8)
+
+
+def test_smooth_curve_of_the_rows_themselves_is_that_of_the_public_functions():
+    case = Case(grid=None, training=False)
+    h = float(HORIZONS[1])
+    curve = calibration_curve(case.risk[h], at=h, **case.outcome(np.arange(N)))
+    core = CountedSmooth(case.line, RiskSets(case.rows.time, case.rows.event), case.risk[h], curve.predicted, h)
+    observed, at_places = core.curve(np.ones(N), float("nan"))
+    np.testing.assert_allclose(at_places, curve.observed, rtol=0, atol=1e-9)
+    index = integrated_calibration_index(case.risk[h], at=h, **case.outcome(np.arange(N)))
+    assert np.abs(case.risk[h] - observed).mean() == pytest.approx(index.value, abs=1e-9)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_masses_of_d_calibration(case, heavy):
+    cdf, event = case.rows.cdf, case.rows.cdf_event
+    if heavy:  # most rows censored: redistribution stops early
+        event = event & (np.random.default_rng(5).uniform(size=N) < 0.2)
+    bins = bin_shares(cdf, event)
+    km = CountedRedistribution(bins, event, cdf).masses(case.block)
+    ipcw = CountedRedistribution(bins, event, case.rows.time).masses(case.block)
+    theirs = {
+        method: [
+            d_calibration(cdf[rows], event[rows], method=method, time=case.rows.time[rows], p_value=None).histogram
+            for rows in case.repeated()
+        ]
+        for method in ("uniform", "km", "ipcw")
+    }
+    held(uniform_masses(case.block, bins), theirs["uniform"])
+    held(km, theirs["km"])
+    held(ipcw, theirs["ipcw"])
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "previous"])
+def test_average_curve_beside_kaplan_meier(interpolation):
+    case = Case(grid=0.125, training=False, interpolation=interpolation)
+    core = CountedCurve(case.line, case.rows.survival, TIMES, interpolation)
+    whole = km_calibration(case.rows.survival, TIMES, **case.outcome(np.arange(N)), interpolation=interpolation)
+    deviations = core.deviations(case.block)
+    assert np.square(deviations[0]).sum() == pytest.approx(whole.value, rel=1e-9)
+    gaps = np.diff(whole.times)
+    share = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / whole.times[-1]
+    for k, rows in enumerate(case.repeated()):
+        average = np.append(1.0, case.rows.survival[rows].mean(axis=0))
+        grid = np.append(0.0, TIMES)
+        if interpolation == "linear":
+            predicted = np.interp(whole.times, grid, average)
+        else:
+            predicted = average[np.searchsorted(grid, whole.times, side="right") - 1]
+        observed = kaplan_meier(**case.outcome(rows)).at(whole.times)
+        np.testing.assert_allclose(deviations[k], np.sqrt(share) * (predicted - observed), **CLOSE)
