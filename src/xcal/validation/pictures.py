@@ -1,6 +1,6 @@
 """The pictures of a report with matplotlib, for papers: axes in, axes out.
 
-They show what the charts of the page show, from the same results; `xcal.validation.charts` is their twin.
+They show what the charts of the page show, from the same results; `charts` and `performance_charts` are their twins.
 """
 
 import math
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import as_choice, fail
-from xcal.validation.charts import OUTCOMES, benefit_limits, risk_limit, same
+from xcal.validation.charts import risk_limit, same
 from xcal.validation.labels import ESTIMATORS, find, label, missing, moment, time_title
+from xcal.validation.performance_charts import OUTCOMES, benefit_limits
 from xcal.validation.result import AuditResult
 
 MODEL, OBSERVED, REFERENCE = "#0072b2", "#1a1f26", "#8a929c"

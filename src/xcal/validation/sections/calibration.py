@@ -105,7 +105,8 @@ def all_times(results: Results) -> Section:
         pictures.append(Chart((spec,), (alt,), title="P-P curve", keys=legend, reading=reading))
     table: Block = _d_calibration_table(results, methods)
     if any(find(result, "km_calibration") for result in results):
-        table = Row((table, numbers(results, [("km_calibration", None)])), (3, 1))
+        beside = numbers(results, [("km_calibration", None)])
+        table = Row((table, beside), (3, 1)) if len(results) == 1 else Stack((table, beside))
     blocks = (chooser, Row(tuple(pictures)), table)
     return Section(heading, (*blocks, *reasons(results, "d_calibration", "d_calibration_p", "km_calibration")), short)
 

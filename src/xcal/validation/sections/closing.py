@@ -18,7 +18,7 @@ from xcal.pages import (
     Table,
     Text,
 )
-from xcal.validation import charts
+from xcal.validation import performance_charts
 from xcal.validation.checklist import checklist
 from xcal.validation.labels import interval, label, moment, names, shown
 from xcal.validation.measurements import AuditValue
@@ -40,7 +40,7 @@ def data(result: AuditResult) -> Section:
         Figure("Rows with tied times", f"{summary.n_tied_times:,}", float(summary.n_tied_times)),
         Figure("Rows past the model's last time", f"{summary.n_past_grid:,}", float(summary.n_past_grid)),
     )
-    pictures = (charts.followed(result), charts.uncensored(result))
+    pictures = (performance_charts.followed(result), performance_charts.uncensored(result))
     titles = ("Rows still followed", "Share not yet censored")
     row = Row(tuple(Chart((spec,), (alt,), title=title) for (spec, alt), title in zip(pictures, titles, strict=True)))
     concerns = sorted(summary.concerns, key=lambda one: not one.serious)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from xcal.pages import Block, Chart, Key, Notes, Row, Section, Selector, Table, Text
 from xcal.pages.blocks import Cell, Spec
-from xcal.validation import charts
+from xcal.validation import charts, performance_charts
 from xcal.validation.charts import keys
 from xcal.validation.labels import ESTIMATORS, find, moment, names, not_judged
 from xcal.validation.result import AuditResult
@@ -35,7 +35,7 @@ def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], 
         wanted += [(group, metric, t, group) for group in shared]
         title = {"oe": "O/E", "ici": "ICI"}[metric]
         reference = 1.0 if metric == "oe" else 0.0
-        made.append(charts.values_with_intervals(results, wanted, title=title, reference=reference))
+        made.append(performance_charts.values_with_intervals(results, wanted, title=title, reference=reference))
     reading = {
         "oe": "1 is right. Left of it the model expects too many events in the group, right of it too few.",
         "ici": "Mean distance of predicted from observed risk; 0 is best, and small groups lie further out by chance.",
