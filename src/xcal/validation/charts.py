@@ -8,7 +8,7 @@ import numpy as np
 
 from xcal.metrics.inputs import Vector
 from xcal.pages import Chart, Key
-from xcal.validation.labels import find, moment, names, shown, time_title
+from xcal.validation.labels import find, names, shown, time_title
 from xcal.validation.marks import (
     SERIES,
     Spec,
@@ -25,6 +25,7 @@ from xcal.validation.marks import (
 )
 from xcal.validation.measurements import CalibrationCurve, PitHistogram
 from xcal.validation.result import AuditResult
+from xcal.validation.words import time_in_words
 
 Results = Sequence[AuditResult]
 Found = TypeVar("Found")
@@ -87,7 +88,7 @@ def _risk_in_words(results: Results, horizon: float | None) -> str:
     for name, result in zip(names(results), results, strict=True):
         mean, seen = find(result, "mean_risk", horizon), find(result, "observed_risk", horizon)
         if mean and seen:
-            at = moment(horizon, result.time_unit)
+            at = time_in_words(horizon, result.time_unit)
             text += f" At {at} {name} predicts {shown(mean)} on average, and {shown(seen)} is observed."
     return text
 
@@ -101,7 +102,7 @@ def calibration(results: Results, horizon: float, group: str | None = None) -> t
     x = x_axis("Predicted risk", domain=[0, top], form=PERCENT)
     y = y_axis("Observed risk", domain=[0, top], form=PERCENT)
     layers = [line(table(x=[0.0, top], y=[0.0, top]), x, y, "reference", dashed=True)]
-    words = f"Calibration curve at {moment(horizon, results[0].time_unit)}{_of(group)}."
+    words = f"Calibration curve at {time_in_words(horizon, results[0].time_unit)}{_of(group)}."
     for result, curve, ink, name in zip(results, curves, SERIES, names(results), strict=False):
         if curve is None:
             continue

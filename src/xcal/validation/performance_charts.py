@@ -7,7 +7,7 @@ import numpy as np
 from xcal.metrics.inputs import Vector
 from xcal.pages import Key
 from xcal.validation.charts import NOT_HERE, PERCENT, TIP_PERCENT, Results, Wanted, empty, extreme, same
-from xcal.validation.labels import find, interval, label, moment, names, shown, time_title, written
+from xcal.validation.labels import find, interval, label, names, shown, time_title, written
 from xcal.validation.marks import (
     SERIES,
     Spec,
@@ -26,6 +26,7 @@ from xcal.validation.marks import (
 )
 from xcal.validation.measurements import AuditValue, DecisionCurve
 from xcal.validation.result import AuditResult
+from xcal.validation.words import time_in_words
 
 
 def values_with_intervals(
@@ -92,7 +93,7 @@ def decision(results: Results, horizon: float) -> tuple[Spec, str]:
         rows = table(x=curve.threshold, y=curve.model, low=curve.lower, high=curve.upper, all=curve.treat_all)
         tips = [tip("x", "threshold", PERCENT), tip("y", "model"), tip("all", "everybody")]
         layers += [band(rows, x, y, ink), line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    return chart(layers, height=280), f"Decision curve at {moment(horizon, results[0].time_unit)}."
+    return chart(layers, height=280), f"Decision curve at {time_in_words(horizon, results[0].time_unit)}."
 
 
 def ends_of(values: Vector) -> list[float]:
@@ -138,7 +139,7 @@ def risks_by_outcome(result: AuditResult, horizon: float, beside: Results = ()) 
         rows = table(x=found.edges, y=np.append(shares, shares[-1]))
         layers.append(line(rows, x, y, field, step=True, dashed=field == "censored"))
     counts = f"{found.n_with_event:,} with the event, {found.n_without_event:,} without, {found.n_censored:,} censored"
-    return chart(layers, height=240), f"Risks at {moment(horizon, result.time_unit)} by outcome: {counts}."
+    return chart(layers, height=240), f"Risks at {time_in_words(horizon, result.time_unit)} by outcome: {counts}."
 
 
 def outcome_keys(result: AuditResult) -> tuple[Key, ...]:

@@ -6,9 +6,10 @@ from xcal.pages import Block, Chart, Key, Notes, Row, Section, Selector, Table, 
 from xcal.pages.blocks import Cell, Spec
 from xcal.validation import charts, performance_charts
 from xcal.validation.charts import keys
-from xcal.validation.labels import ESTIMATORS, find, moment, names, not_judged
+from xcal.validation.labels import ESTIMATORS, find, names, not_judged
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import Results, cell
+from xcal.validation.words import time_in_words
 
 
 def groups(results: Results, horizons: Sequence[float]) -> Section:
@@ -53,7 +54,7 @@ def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], 
 def _table(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> Table:
     """D-calibration of each group, with its floor and its corrected p-value; O/E at each horizon."""
     unit = results[0].time_unit
-    header = ["Group", *(f"O/E at {moment(t, unit)}" for t in horizons), "D-calibration", "Floor", "p (Holm)"]
+    header = ["Group", *(f"O/E at {time_in_words(t, unit)}" for t in horizons), "D-calibration", "Floor", "p (Holm)"]
     rows = []
     for name, result in zip(names(results), results, strict=True):
         for group in shared:

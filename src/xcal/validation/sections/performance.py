@@ -7,7 +7,7 @@ import numpy as np
 from xcal.pages import Block, Chart, Key, Row, Section, Text
 from xcal.validation import charts, performance_charts
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.labels import find, label, moment, names
+from xcal.validation.labels import find, label, names
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
     Results,
@@ -18,6 +18,7 @@ from xcal.validation.sections.parts import (
     reasons,
     with_intervals,
 )
+from xcal.validation.words import time_in_words
 
 
 def ordering(results: Results, horizons: Sequence[float]) -> Section:
@@ -31,7 +32,7 @@ def ordering(results: Results, horizons: Sequence[float]) -> Section:
         reading = "Of two patients, how often the one with the higher risk has the event first. 0.5 is a coin."
         pictures.append(with_intervals(results, wanted, "Concordance", None, "Concordance over all times", reading))
     if at_time:
-        wanted = [(moment(t, results[0].time_unit), "auc", t, None) for t in at_time]
+        wanted = [(time_in_words(t, results[0].time_unit), "auc", t, None) for t in at_time]
         reading = "How often a patient with the event by then had a higher risk than one without it. 0.5 is a coin."
         pictures.append(with_intervals(results, wanted, "AUC", None, "AUC at each horizon", reading))
     if not pictures:
