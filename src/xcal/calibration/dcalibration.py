@@ -1,7 +1,8 @@
 """D-calibration of a model, measured: one number, its noise floor and a p-value."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args, overload
 
@@ -12,28 +13,22 @@ from xcal._checks import (
     as_choice,
     as_count,
     as_event,
-    as_floats,
     as_probability,
     as_time,
-    check_same_length,
     fail,
-    first_row,
-    refuse_masked,
 )
 from xcal.calibration.bins import Edges, bin_edges
-from xcal.calibration.censored import rest, share_of_bin
-from xcal.calibration.histogram import (
-    Array,
-    BinSums,
-    Floats,
-    Masses,
-    edges_like,
-    locate,
-    redistributed,
-    weighted,
+from xcal.calibration.clusters import Clusters, as_clusters, sum_of_squares
+from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses, redistributed, weighted
+from xcal.calibration.inverse_weights import (
+    as_censoring_survival,
+    clustered_floor,
+    inverse_weights,
+    lost_mass_caution,
 )
+from xcal.calibration.labels import as_labels
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration, Method, PValue
-from xcal.calibration.significance import Test, akritas, pearson, simulated
+from xcal.calibration.significance import Test, akritas, akritas_of_clusters, pearson, simulated
 
 
 @overload
@@ -48,6 +43,7 @@ def d_calibration(
     time: Any = ...,
     censoring_survival: Any = ...,
     groups: None = ...,
+    clusters: Any = ...,
     n_simulations: int = ...,
     seed: int = ...,
 ) -> DCalibrationResult: ...
@@ -65,6 +61,7 @@ def d_calibration(
     time: Any = ...,
     censoring_survival: Any = ...,
     groups: Any,
+    clusters: Any = ...,
     n_simulations: int = ...,
     seed: int = ...,
 ) -> GroupedDCalibration: ...
@@ -81,6 +78,7 @@ def d_calibration(
     time: Any = None,
     censoring_survival: Any = None,
     groups: Any = None,
+    clusters: Any = None,
     n_simulations: int = 999,
     seed: int = 0,
 ) -> DCalibrationResult | GroupedDCalibration:
@@ -112,8 +110,13 @@ def d_calibration(
         then count too, and what is beyond it is not lost.
     groups : array-like of shape (n,), optional
         One label per row: one result per group and one for the whole.
+    clusters : array-like of shape (n,), optional
+        One label per row, such as a subject's number, where the rows of one subject depend on each other (subjects
+        must not). The floor is then that of cluster sums, and "akritas" compares its statistic with draws in which
+        whole clusters change their sign: both hold for any dependence within clusters. The other tests suppose
+        independent rows and are refused. For an interval by drawing whole clusters see `xcal.evaluate`.
     n_simulations, seed : int
-        For "simulated".
+        For "simulated", and for "akritas" with `clusters`.
 
     Returns
     -------
@@ -140,71 +143,54 @@ def d_calibration(
     g = None
     if censoring_survival is not None:
         g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
-    labels = None if groups is None else _as_labels(groups, u.size)
+    labels = None if groups is None else as_labels("groups", groups, u.size)
+    chosen = None if clusters is None else as_clusters(clusters, u.size)
+    check_clusters(p_value, chosen)
+    rows = _Rows(u, happened, t, g, chosen)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
-    whole = measure(u, happened, t, g)
+    whole = measure(rows)
     if g is not None and t is None:
         inverse = 1 / g[happened]
-        if caution := lost_mass_caution(inverse.sum(), np.square(inverse).sum(), u.size):
+        squares = sum_of_squares(inverse, None if chosen is None else chosen.of_rows(happened))
+        if caution := lost_mass_caution(inverse.sum(), squares, u.size):
             warnings.warn(caution, stacklevel=2)
     if p_value == "pearson" and (caution := pearson_caution(whole.n, whole.n_censored)):
         warnings.warn(caution, stacklevel=2)
     if labels is None:
         return whole
-    return GroupedDCalibration(whole, _by_group(measure, labels, u, happened, t, g))
+    return GroupedDCalibration(whole, _by_group(measure, labels, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Checked rows, and what was given beside them."""
+
+    cdf: Array
+    event: npt.NDArray[np.bool_]
+    time: Array | None
+    censoring_survival: Array | None
+    clusters: Clusters | None
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> "_Rows":
+        """Rows of a mask."""
+        t, g = (None if values is None else values[chosen] for values in (self.time, self.censoring_survival))
+        clusters = None if self.clusters is None else self.clusters.of_rows(chosen)
+        return _Rows(self.cdf[chosen], self.event[chosen], t, g, clusters)
 
 
 def _by_group(
-    measure: Callable[..., DCalibrationResult],
-    labels: Array,
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    time: Array | None,
-    censoring_survival: Array | None,
+    measure: Callable[[_Rows], DCalibrationResult], labels: Array, rows: _Rows
 ) -> dict[Any, DCalibrationResult]:
     """One result for each label, in the order of the labels."""
     results = {}
     for label in np.unique(labels):
-        own = labels == label
-        if censoring_survival is not None and not event[own].any():
+        own = rows.only(labels == label)
+        if own.censoring_survival is not None and not own.event.any():
             fail("groups", "an event in every group, as method='ipcw' uses events only", f"none in group {label}")
-        t, g = (None if values is None else values[own] for values in (time, censoring_survival))
-        results[label.item() if labels.dtype.kind in "biufU" else label] = measure(u[own], event[own], t, g)
+        if own.clusters is not None and own.clusters.count < 2:
+            fail("clusters", "at least two clusters in every group", f"one in group {label}")
+        results[label.item() if labels.dtype.kind in "biufU" else label] = measure(own)
     return results
-
-
-def _as_labels(groups: Any, n: int) -> Array:
-    """One label per row: numbers, strings or dates, none missing."""
-    refuse_masked("groups", groups)
-    labels: Any = groups.detach().cpu().numpy() if hasattr(groups, "detach") else groups
-    one_each = "a one-dimensional array, one label per row"
-    if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
-        # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
-            fail("groups", one_each, repr(labels))
-        listed = list(labels)
-        missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
-        if missing.any():
-            row = first_row(missing)
-            fail("groups", "a label for every row", listed[row], row)
-        if len({type(label) for label in listed}) > 1:
-            fail("groups", "labels of one type", f"{type(listed[0]).__name__} and others")
-        try:
-            labels = np.asarray(labels)
-        except ValueError:
-            fail("groups", one_each, "rows of different lengths")
-    if labels.ndim != 1:
-        fail("groups", one_each, f"shape {labels.shape}")
-    check_same_length("groups", labels, "cdf", n)
-    return np.asarray(labels)
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT and pandas' NA: what is not equal to itself, or cannot say."""
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124 - that is the definition of NaN
-    except (TypeError, ValueError):
-        return True
 
 
 def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_survival: bool) -> None:
@@ -220,17 +206,11 @@ def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_su
         fail("p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value))
 
 
-def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_row: bool = False) -> Array:
-    """Check the user's G at each row: in (0, 1] for events, and for `every_row` where censored rows use it too."""
-    g = as_floats("censoring_survival", values)
-    check_same_length("censoring_survival", g, "cdf", event.size)
-    bad = ~((g > 0) & (g <= 1)) & (event | every_row)
-    if bad.any():
-        row = first_row(bad)
-        fail("censoring_survival", f"probabilities in (0, 1] for every {'row' if every_row else 'event'}", g[row], row)
-    if not event.any():
-        fail("event", "at least one event, as method='ipcw' uses events only", "none")
-    return g
+def check_clusters(p_value: PValue | None, clusters: Clusters | None) -> None:
+    """Refuse tests that take the rows of a cluster for independent ones."""
+    if clusters is not None and p_value in {"pearson", "simulated"}:
+        expected = "'akritas' or None with clusters, whose rows are not independent"
+        fail("p_value", expected, f"{p_value!r}, which would count {clusters.codes.size} rows as so many observations")
 
 
 def pearson_caution(n: int, n_censored: int) -> str | None:
@@ -244,45 +224,47 @@ def pearson_caution(n: int, n_censored: int) -> str | None:
 
 
 def _measure(
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    time: Array | None,
-    censoring_survival: Array | None,
-    *,
-    edges: Edges,
-    method: Method,
-    p_value: PValue | None,
-    n_simulations: int,
-    seed: int,
+    rows: _Rows, *, edges: Edges, method: Method, p_value: PValue | None, n_simulations: int, seed: int
 ) -> DCalibrationResult:
     """Masses and test of one set of rows."""
-    sums = None
+    u, event, clusters = rows.cdf, rows.event, rows.clusters
+    sums, by_cluster = None, None
     if method == "uniform" or p_value == "akritas":
         sums = BinSums(edges)
         sums.add(u, event, hazard=p_value == "akritas")
-    if method == "uniform":
-        assert sums is not None
-        masses = sums.uniform()
-    elif method == "km":
-        masses = redistributed(u, event, u, edges)
-    elif censoring_survival is None:
-        assert time is not None
-        masses = redistributed(u, event, time, edges)
-    else:
-        masses = weighted(*inverse_weights(u, event, censoring_survival, edges, time), edges)
+        by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges)
+    masses = _masses(rows, edges, method, sums, by_cluster)
 
     n, n_censored = u.size, int(u.size - np.count_nonzero(event))
     test: Test | None = None
+    rng = np.random.default_rng(seed)
     if p_value == "akritas":
         assert sums is not None
-        test = akritas(sums)
+        test = akritas(sums) if by_cluster is None else akritas_of_clusters(by_cluster, n_simulations, rng)
     elif p_value == "pearson":
         test = pearson(masses.histogram, n, edges)
     elif p_value == "simulated":
-        rng = np.random.default_rng(seed)
         estimate, scale_free = _estimator(method, edges), method == "uniform"
         test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
-    return result(masses, edges, test, n, n_censored, method, p_value)
+    measured = result(masses, edges, test, n, n_censored, method, p_value)
+    return measured if clusters is None else replace(measured, n_clusters=clusters.count)
+
+
+def _masses(rows: _Rows, edges: Edges, method: Method, sums: BinSums | None, by_cluster: ClusterSums | None) -> Masses:
+    """Masses by a method, with the floor of rows or of clusters."""
+    u, event, time, clusters = rows.cdf, rows.event, rows.time, rows.clusters
+    if method == "uniform":
+        assert sums is not None
+        masses = sums.uniform()
+        return masses if by_cluster is None else replace(masses, floor=by_cluster.uniform_floor())
+    if method == "km":
+        return redistributed(u, event, u, edges, clusters=clusters)
+    if rows.censoring_survival is None:
+        assert time is not None
+        return redistributed(u, event, time, edges, clusters=clusters)
+    given = (u, event, rows.censoring_survival, edges, time)
+    masses = weighted(*inverse_weights(*given), edges)
+    return masses if clusters is None else replace(masses, floor=clustered_floor(*given, clusters))
 
 
 def result(
@@ -322,36 +304,3 @@ def _estimator(method: Method, edges: Edges) -> Any:
         return redistributed(u, event, u, edges, floor=False)
 
     return uniform if method == "uniform" else km
-
-
-def inverse_weights(
-    u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges, time: Array | None = None
-) -> tuple[Floats, Floats]:
-    """Sum 1 / G over the events of each bin, and its square.
-
-    With `time`, rows that outlast the last event count 1 / G as well and spread over [F, 1]: what happens after the end
-    of the follow-up would otherwise be missing.
-    """
-    sums, squares = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-    counted = event if time is None else event | (time >= time[event].max())
-    edge = edges_like(edges, u)
-    f, happened, inverse = u[counted].astype(np.float64), event[counted], 1 / g[counted].astype(np.float64)
-    bins, left = locate(f, edge), rest(f, edge)
-    for j in range(edge.size - 1):
-        spread = share_of_bin(j, bins, left, edge)
-        share = inverse * np.where(happened, bins == j, spread)
-        sums[j], squares[j] = share.sum(), np.square(share).sum()
-    return sums, squares
-
-
-def lost_mass_caution(total: float, squares: float, n: int) -> str | None:
-    """Return what to tell a user whose events do not stand for everybody, given the sums of 1 / G and its square."""
-    seen = total / n
-    # Three standard errors below all rows, and by enough to matter.
-    if seen + 3 * squares**0.5 / n > 0.97:
-        return None
-    return (
-        f"the events, weighted by 1 / censoring_survival, stand for {seen:.0%} of the rows only: follow-up ended "
-        "before the others could have theirs, and what they would add is missing. Give time as well, or use "
-        "method='km'."
-    )

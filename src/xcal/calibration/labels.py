@@ -1,0 +1,49 @@
+"""Labels of rows, such as groups and clusters: numbers, strings or dates, none missing."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import check_same_length, fail, first_row, refuse_masked
+
+
+def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
+    """One label per row, as an array that can be sorted.
+
+    Examples
+    --------
+    >>> as_labels("groups", ["a", "b", "a"], 3)
+    array(['a', 'b', 'a'], dtype='<U1')
+    """
+    refuse_masked(name, values)
+    labels: Any = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    one_each = "a one-dimensional array, one label per row"
+    if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
+        # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            fail(name, one_each, repr(labels))
+        listed = list(labels)
+        missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
+        if missing.any():
+            row = first_row(missing)
+            fail(name, "a label for every row", listed[row], row)
+        if len({type(label) for label in listed}) > 1:
+            fail(name, "labels of one type", f"{type(listed[0]).__name__} and others")
+        try:
+            labels = np.asarray(labels)
+        except ValueError:
+            fail(name, one_each, "rows of different lengths")
+    if labels.ndim != 1:
+        fail(name, one_each, f"shape {labels.shape}")
+    check_same_length(name, labels, reference, n)
+    return np.asarray(labels)
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, NaT and pandas' NA: what is not equal to itself, or cannot say."""
+    try:
+        return label is None or bool(label != label)  # noqa: PLR0124 - that is the definition of NaN
+    except (TypeError, ValueError):
+        return True
