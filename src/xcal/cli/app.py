@@ -5,6 +5,7 @@ import typer
 from xcal import __version__
 from xcal.cli.compare import compare
 from xcal.cli.demo import demo
+from xcal.cli.mimic import mimic
 from xcal.cli.reproduce import reproduce
 from xcal.cli.results_page import results_page
 
@@ -41,6 +42,7 @@ app.command()(demo)
 app.command()(reproduce)
 app.command()(compare)
 app.command("results-page")(results_page)
+app.add_typer(mimic, name="mimic")
 
 
 def main() -> None:

@@ -1,0 +1,22 @@
+"""MIMIC-III length of stay: from the raw files to the table that models are trained on.
+
+The data is restricted: `prepare` reads the files that a user has downloaded from PhysioNet. See the README beside this
+module for the steps and for what is written, and the page "MIMIC-III" of the documentation for how to get access.
+"""
+
+from xcal.datasets.mimic3.benchmark_csv import write_benchmark_csv
+from xcal.datasets.mimic3.generator import generate
+from xcal.datasets.mimic3.manifest import read_manifest
+from xcal.datasets.mimic3.preparation import Prepared, prepare
+from xcal.datasets.mimic3.variables import discretised_names, feature_names, variables
+
+__all__ = [
+    "Prepared",
+    "discretised_names",
+    "feature_names",
+    "generate",
+    "prepare",
+    "read_manifest",
+    "variables",
+    "write_benchmark_csv",
+]

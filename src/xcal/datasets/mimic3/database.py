@@ -19,7 +19,7 @@ _SHARE = 0.6
 
 
 def bytes_of(memory: str) -> int:
-    """Number of bytes in a text such as "8GB".
+    """Return the number of bytes in a text such as "8GB".
 
     Examples
     --------
@@ -45,7 +45,7 @@ def check_installed() -> None:
 
 @contextmanager
 def connected(memory: int, threads: int, spill: Path) -> Iterator[Any]:
-    """A DuckDB connection that keeps to its part of `memory` and writes what does not fit to the folder `spill`."""
+    """Open a DuckDB connection that keeps to its part of `memory`; what does not fit goes to the folder `spill`."""
     duckdb: Any = import_module("duckdb")
     spill.mkdir(parents=True, exist_ok=True)
     settings = {
@@ -67,7 +67,7 @@ def batches(connection: Any, query: str, rows: int = 1 << 17) -> Iterator[Any]:
 
 
 def csv_source(file: RawFile) -> str:
-    """The table function that reads a raw file, every column as text."""
+    """Build the table function that reads a raw file, every column as text."""
     columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in file.columns)
     return (
         f"read_csv({quoted(str(file.path))}, auto_detect = false, header = true, columns = {{{columns}}}, "
@@ -112,8 +112,10 @@ def _translated(what: str, error: Exception) -> Exception:
     line = re.search(r"Line:? (\d+)", text)
     if line:
         columns = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
-        expected = f"{columns[1]} columns in every line, got {columns[2]}" if columns else "CSV lines, got one that is none"
-        return ValueError(f"{what}: expected {expected} at line {line[1]}")
+        expected, got = ("a line of CSV", "something else")
+        if columns:
+            expected, got = f"{columns[1]} columns in every line", columns[2]
+        return ValueError(f"{what}: expected {expected}, got {got} at line {line[1]}")
     return ValueError(f"{what}: expected a file that DuckDB can read, got {kind}")
 
 

@@ -6,8 +6,9 @@ DuckDB cleans and sorts them, on disk where memory does not suffice.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from xcal.datasets.mimic3.cleaning import MISSING_TEXTS, cleaned
 from xcal.datasets.mimic3.database import batches, plain_errors, quoted
 from xcal.datasets.mimic3.parquet_files import SPLITS, block_path, write_parquet
 from xcal.datasets.mimic3.raw_files import EVENT_TABLES, RawFile
+from xcal.datasets.mimic3.reporting import Report
 from xcal.datasets.mimic3.typed_rows import bad_cell, typed_batches
 from xcal.datasets.mimic3.variables import items, variables
 
@@ -46,7 +48,7 @@ def write_events(
     stays: dict[str, npt.NDArray[Any]],
     folder: Path,
     work: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
 ) -> dict[str, int]:
     """Write the blocks of cleaned events into `folder`; returns counts, those of the raw tables added up."""
     counts = dict.fromkeys(_COUNTED, 0)
@@ -68,7 +70,7 @@ def _stage(
     file: RawFile,
     stays: dict[str, npt.NDArray[Any]],
     work: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
 ) -> dict[str, int]:
     """Read one raw table and keep the rows that are used; nothing to do if a former run has done it."""
     parquet: Any = import_module("pyarrow.parquet")
@@ -174,7 +176,7 @@ def _write_sorted(
     staged: str,
     stays: dict[str, npt.NDArray[Any]],
     folder: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
 ) -> dict[str, int]:
     """Clean the staged rows, sort them by block and write one file per block."""
     pa: Any = import_module("pyarrow")
@@ -215,7 +217,7 @@ def _by_place(rows: Iterator[Any]) -> Iterator[tuple[int, Any]]:
     for batch in rows:
         place = batch.column("place").to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), batch.num_rows]
-        for start, stop in zip(starts[:-1], starts[1:], strict=True):
+        for start, stop in pairwise(starts):
             if start == stop:
                 continue
             if waiting and place[start] != current:

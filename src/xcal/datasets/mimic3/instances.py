@@ -4,7 +4,6 @@ An instance sees what was measured until its hour, and its target is the time th
 stay that ends with death is censored at death; hours after the death are no instances then.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal.datasets.mimic3.parquet_files import SPLITS, block_path, blocks_of, read_columns, write_parquet
+from xcal.datasets.mimic3.reporting import Report
 from xcal.datasets.mimic3.timeseries import SLACK
 
 _SHORTEST = 4.0  # hours; instances are later than that
@@ -21,7 +21,7 @@ def write_instances(
     stays: dict[str, npt.NDArray[Any]],
     timeseries: Path,
     folder: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
     *,
     death: str,
     seed: int,
@@ -52,14 +52,15 @@ def _instances(
     # The series are sorted by stay and hours, so the first row of a stay is its first measurement.
     measured, first_row = np.unique(series["stay_id"], return_index=True)
     first = dict(zip(measured.tolist(), series["hours"][first_row].tolist(), strict=True))
-    found: list[tuple[int, npt.NDArray[np.float64]]] = []
-    for row in np.flatnonzero(np.isin(stays["stay_id"], measured)):
-        hours = np.arange(0.0, stays["los_hours"][row] + SLACK)
-        found.append((row, hours[(hours > _SHORTEST) & (hours > first[int(stays["stay_id"][row])])]))
-    row = np.repeat([row for row, _ in found], [len(hours) for _, hours in found]).astype(np.intp)
-    hours = np.concatenate([np.empty(0), *(hours for _, hours in found)])
+    seen = np.flatnonzero(np.isin(stays["stay_id"], measured))
+    hours_of = []
+    for k in seen:
+        every = np.arange(0.0, stays["los_hours"][k] + SLACK)
+        hours_of.append(every[(every > _SHORTEST) & (every > first[int(stays["stay_id"][k])])])
+    row = np.repeat(seen, [len(hours) for hours in hours_of])
+    hours = np.concatenate([np.empty(0), *hours_of])
     end = stays["los_hours"][row].astype(np.float64)
-    event = np.ones(len(row), bool)
+    event = np.ones(len(row), np.bool_)
     if death == "censor":
         event = ~stays["died_in_unit"][row].astype(bool)
         # DEATHTIME has minutes. A stay that is known for a death only by the day (DOD) is censored at its end.

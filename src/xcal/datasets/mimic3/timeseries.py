@@ -5,7 +5,6 @@ Several values of one variable at one time: the largest is kept, by number, or b
 its first and its last minute, also those that name another stay.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from xcal.datasets.mimic3.database import plain_errors, quoted
 from xcal.datasets.mimic3.parquet_files import block_path, blocks_of, write_parquet
+from xcal.datasets.mimic3.reporting import Report
 from xcal.datasets.mimic3.variables import text_variables, variables
 
 # Hours by which a time may lie outside a period and still count, here and in the later steps.
@@ -25,7 +25,7 @@ def write_timeseries(
     stays_file: Path,
     events: Path,
     folder: Path,
-    report: Callable[[str, int, int | None], None],
+    report: Report,
 ) -> dict[str, int]:
     """Write the time series of every block into `folder`; returns how many stays and rows there are."""
     counts = {"stays_with_events": 0, "rows": 0}
@@ -44,7 +44,7 @@ def write_timeseries(
 def _query(events: Path, stays: Path) -> str:
     texts = text_variables()
     values = ", ".join(
-        f"max({'text' if name in texts else 'number'}) FILTER (WHERE variable = {quoted(name)}) AS \"{name}\""
+        f'max({"text" if name in texts else "number"}) FILTER (WHERE variable = {quoted(name)}) AS "{name}"'
         for name in variables()
     )
     columns = ", ".join(f'"{name}"' for name in variables())

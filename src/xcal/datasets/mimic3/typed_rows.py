@@ -52,7 +52,9 @@ def typed_batches(
         + f"THEN {number}"
         for number, name in enumerate(typed, start=1)
     ]
-    query = f"SELECT {', '.join(wanted)}, CASE {' '.join(tests)} ELSE 0 END AS problem FROM (SELECT {raw} FROM {csv_source(file)})"
+    query = f"""
+        SELECT {", ".join(wanted)}, CASE {" ".join(tests)} ELSE 0 END AS problem
+        FROM (SELECT {raw} FROM {csv_source(file)})"""
     seen = 0
     with plain_errors(file.path.name):
         for batch in batches(connection, query):
