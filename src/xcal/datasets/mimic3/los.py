@@ -94,8 +94,8 @@ def load_mimic_los(
 def data_source(manifest: Mapping[str, Any]) -> Source:
     """Say which data a prepared folder was made from: the full MIMIC-III, the open demo, or something else."""
     counts = manifest["steps"].get("stays", {}).get("counts", {})
-    found = tuple(counts.get(f"{what}_all", -1) for what in ("stays", "admissions", "subjects"))
-    return _SOURCES.get(found, "other")  # type: ignore[call-overload, no-any-return]  # three numbers, as the keys
+    stays, admissions, subjects = (counts.get(f"{what}_all", -1) for what in ("stays", "admissions", "subjects"))
+    return _SOURCES.get((stays, admissions, subjects), "other")
 
 
 def _key(manifest: Mapping[str, Any]) -> str:
@@ -165,8 +165,8 @@ def _copy(path: Path, names: tuple[str, ...], out: BinaryIO, rows: Mapping[str, 
             statistics[:, position] = _values(path, piece, name, done)
         infinite = np.isinf(statistics)
         if infinite.any():
-            row, column = (int(place) for place in np.argwhere(infinite)[0])
-            fail(f"{path.name}, column {names[column]}", "finite numbers or NaN", "an infinite one", done + row)
+            row, place = (int(number) for number in np.argwhere(infinite)[0])
+            fail(f"{path.name}, column {names[place]}", "finite numbers or NaN", "an infinite one", done + row)
         out.write(statistics.tobytes())
         for column, kind in _COLUMNS.items():
             rows[column].append(_values(path, piece, column, done).astype(kind))
