@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -16,7 +17,6 @@ from xcal._checks import as_choice, as_event, as_time, fail, first_row
 from xcal._files import check_writable, new_file, only_writer
 from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, with_masks
-from xcal.datasets.mimic3.database import check_installed
 from xcal.datasets.mimic3.manifest import read_manifest
 from xcal.datasets.mimic3.parquet_files import SPLITS
 from xcal.datasets.mimic3.preparation import Death
@@ -52,7 +52,7 @@ def load_mimic_los(
 
     Training draws rows at random, which parquet cannot give. The first call therefore writes the 714 statistics of
     every row, piece by piece, to a memory-mapped file (half of what the 1,428 features take: masks follow from what is
-    missing). Later calls open it. Rows are in random order, block by block, and `fit_path` draws every batch from all
+    missing). Later calls open it, and need neither the parquet files nor pyarrow. Rows are in random order, block by block, and `fit_path` draws every batch from all
     of them, so that a batch mixes stays.
 
     Parameters
@@ -72,7 +72,6 @@ def load_mimic_los(
         remaining stay in hours. `groups` are the subjects: give them as `clusters` to `xcal.evaluate`. `extra` has
         ``period_length`` (hours since admission to the unit) and ``stay_id``.
     """
-    check_installed()
     where = Path(folder)
     manifest = read_manifest(where)
     if not manifest["finished"]:
@@ -175,6 +174,9 @@ def _copy(path: Path, names: tuple[str, ...], out: BinaryIO, rows: Mapping[str, 
 
 
 def _pieces(path: Path, columns: list[str]) -> Iterator[Any]:
+    # Only here: files that were made elsewhere can be opened without it.
+    if find_spec("pyarrow") is None:
+        raise ImportError('reading a prepared folder for the first time needs pyarrow: pip install "xcal[mimic]"')
     parquet: Any = import_module("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
