@@ -40,7 +40,7 @@ def small_spec(path, table="mimic-los"):
 def made_up(tmp_path_factory):
     """Prepared folders of made-up subjects, with deaths as events and censored."""
     folder = tmp_path_factory.mktemp("made-up")
-    generate(folder / "raw", scale=0.12, seed=5)
+    generate(folder / "raw", scale=0.3, seed=5)
     return {
         death: prepare(folder / "raw", folder / death, death=death, threads=1).folder for death in ("event", "censor")
     }
@@ -114,6 +114,13 @@ def test_a_second_run_does_nothing_and_censored_deaths_have_their_own_records(re
     assert run.path != summary.path
     with pytest.raises(ValueError, match=r"folder: expected a folder prepared with --death censor"):
         reproduce(censored, results=tmp_path, data_dir=made_up["event"], device="cpu")
+
+
+def test_too_few_subjects_are_found_before_training(tmp_path):
+    generate(tmp_path / "raw", scale=0.08, seed=5)
+    folder = prepare(tmp_path / "raw", tmp_path / "los", threads=1).folder
+    with pytest.raises(ValueError, match="data: expected at least two subjects in every group of the test rows"):
+        reproduce(small_spec(tmp_path / "small.toml"), results=tmp_path, data_dir=folder, device="cpu")
 
 
 def test_the_folder_must_be_given(tmp_path):

@@ -60,16 +60,26 @@ def load_data(spec: Spec, variant: Variant, seed: int, device: torch.device, dat
         # In single precision, as the models see them: the last bits of a simulated double depend on the machine.
         for piece in (*pieces(split.x), split.time.astype(np.float32), split.event):
             digest.update(np.ascontiguousarray(piece).tobytes())
-    dependent = spec.data.name == "mimic"
+    groups = _groups(spec, data)
+    clusters = np.asarray(data.test.groups, dtype=np.int64) if spec.data.name == "mimic" else None
+    if clusters is not None:
+        _check_subjects(clusters, groups)
     return TableData(
         data.train.to(device),
         data.validation.to(device),
-        data.test.replaced(groups=_groups(spec, data)).to(device),
+        data.test.replaced(groups=groups).to(device),
         quantile_edges(data.train.time, data.train.event, spec.time_bins),
         digest.hexdigest()[:16],
-        np.asarray(data.test.groups, dtype=np.int64) if dependent else None,
-        data.name if dependent else "",
+        clusters,
+        "" if clusters is None else data.name,
     )
+
+
+def _check_subjects(clusters: Integers, groups: Integers) -> None:
+    """Check before hours of training that the test rows can be measured: noise is that between subjects."""
+    for label in np.unique(groups):
+        if np.unique(clusters[groups == label]).size < 2:
+            fail("data", "at least two subjects in every group of the test rows", f"one in group {label}")
 
 
 def data_part(spec: Spec, data_dir: PathLike | None) -> str:
