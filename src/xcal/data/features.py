@@ -46,17 +46,18 @@ class MappedFeatures:
     kept
         Row numbers of the array, where not all are used.
     change
-        What is done to rows ``(m, ...)`` when they are read, such as `with_masks`. It gives as many rows of the same
-        type, and never sees the whole file.
+        What is done to rows ``(m, ...)`` when they are read, such as `with_masks`. It gives as many rows, of float32 or
+        float64 numbers, and never sees the whole file.
     """
 
     def __init__(
         self, array: Any, device: torch.device | None = None, kept: Any = None, change: RowChange | None = None
     ) -> None:
         self.array, self.device, self.kept, self.change = array, device, kept, change
-        row = array.shape[1:] if change is None else change(np.zeros((1, *array.shape[1:]), array.dtype)).shape[1:]
-        self.shape = torch.Size((array.shape[0] if kept is None else len(kept), *row))
-        self.dtype = array.dtype if device is None else _DTYPES[array.dtype]
+        example = array[:0] if change is None else change(np.zeros((1, *array.shape[1:]), array.dtype))
+        self.shape = torch.Size((array.shape[0] if kept is None else len(kept), *example.shape[1:]))
+        self.numpy_dtype: np.dtype[Any] = example.dtype
+        self.dtype = example.dtype if device is None else _DTYPES[example.dtype]
 
     @property
     def ndim(self) -> int:
@@ -74,7 +75,7 @@ class MappedFeatures:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("rows of a file cannot be an array without a copy")
-        return self._read(slice(None)).astype(self.array.dtype if dtype is None else dtype, copy=False)
+        return self._read(slice(None)).astype(self.numpy_dtype if dtype is None else dtype, copy=False)
 
     def only(self, rows: Any) -> "MappedFeatures":
         """Keep some rows, given as a numpy array of numbers or a slice; nothing is read."""

@@ -35,8 +35,8 @@ _IN_PYTHON = {in_file: name for name, in_file in _IN_FILE.items()}
 _METRICS = ("metrics", "validation", "recalibrated")
 _WORDS = {"nan", "inf", "-inf"}
 # Fields that older records do not have; without a value they are left out of the line, so that old lines stay as they
-# are when a file is rewritten.
-_LATER = ("job_lambdas", "job_seeds", "data")
+# are when a file is rewritten. Those of one group came together: a line has all of them or none.
+_LATER = (("job_lambdas", "job_seeds"), ("data",))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Record:
         content = {
             _IN_FILE.get(name, name): _as_json(value) if name in _METRICS else value
             for name, value in asdict(self).items()
-            if value or name not in _LATER
+            if value or all(name not in group for group in _LATER)
         }
         return json.dumps(content | {"check": _check(content)}, allow_nan=False)
 
@@ -208,8 +208,12 @@ def _parse(line: bytes) -> Record:
         # A recursion error is JSON nested too deeply for anything that we wrote.
         reason = str(error) if isinstance(error, _NoRecordError) else "not a whole line of JSON"
         raise ValueError(reason) from error
-    known = {_IN_FILE.get(f.name, f.name) for f in fields(Record)}
-    if not known - {_IN_FILE.get(name, name) for name in _LATER} <= set(content) <= known:
+    expected = {_IN_FILE.get(f.name, f.name) for f in fields(Record)}
+    for group in _LATER:
+        names = {_IN_FILE.get(name, name) for name in group}
+        if not names & set(content):
+            expected -= names
+    if set(content) != expected:
         raise ValueError("the record of another version")
     return Record(**{_in_python(name): _field(name, value) for name, value in content.items()})
 
