@@ -184,5 +184,5 @@ def test_hours_equal_the_slow_reference(demo, demo_files):
                     values[start[place]] = float(row[name])
     index = [(stay, hour) for stay in sorted(last) for hour in range(last[stay] + 1)]
     assert list(found.index) == index
-    wanted = np.array([sum(expected[place], []) for place in index], np.float32)
+    wanted = np.array([[*expected[place][0], *expected[place][1]] for place in index], np.float32)
     assert np.array_equal(found.to_numpy(), wanted)

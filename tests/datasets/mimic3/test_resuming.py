@@ -1,6 +1,8 @@
 """A run that is stopped anywhere and started again writes the same bytes as one that was not."""
 
 import hashlib
+import json
+import signal
 import subprocess
 import sys
 
@@ -15,13 +17,24 @@ MOMENTS = ["CHARTEVENTS", "LABEVENTS", "OUTPUTEVENTS", "events", "timeseries", "
 MOMENTS.append("discretised")
 STEPS = ["stays", "events", "timeseries", "instances", "features", "discretised"]
 
+# Imports once, and then a child for each moment: it is killed there, and the next one resumes.
 KILLED = """
-import os, signal, sys
+import json, os, pathlib, signal, sys
+import duckdb, pyarrow.parquet
 from xcal.datasets.mimic3 import prepare
-def report(doing, done, total):
-    if doing == sys.argv[3]:
-        os.kill(os.getpid(), signal.SIGKILL)
-prepare(sys.argv[1], sys.argv[2], discretised=True, threads=1, report=report)
+raw, out, *moments = sys.argv[1:]
+for moment in moments:
+    def report(doing, done, total):
+        if doing == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+    child = os.fork()
+    if child == 0:
+        prepare(raw, out, discretised=True, threads=1, report=report)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    manifest = json.loads(pathlib.Path(out, "manifest.json").read_text())
+    names = sorted(name for name in os.listdir(out) if not name.startswith("."))
+    print(json.dumps([os.waitstatus_to_exitcode(status), manifest["finished"], list(manifest["steps"]), names]))
 """
 
 
@@ -73,11 +86,15 @@ def test_stopped_by_an_error_at_every_step_and_resumed(made_up, whole, tmp_path)
 
 def test_killed_at_every_step_and_resumed(made_up, whole, tmp_path):
     out = tmp_path / "los"
-    for moment in MOMENTS:
-        words = [sys.executable, "-c", KILLED, str(made_up), str(out), moment]
-        assert subprocess.run(words, check=False, capture_output=True).returncode == -9
-        check_unfinished(out)
-    prepared(made_up, out)
+    words = [sys.executable, "-c", KILLED, str(made_up), str(out), *MOMENTS]
+    lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert len(lines) == len(MOMENTS)
+    for line in lines:
+        code, finished, steps, names = json.loads(line)
+        assert code == -signal.SIGKILL
+        assert not finished
+        assert names == sorted(["manifest.json", *steps])
+    assert prepared(made_up, out).resumed == tuple(STEPS[:-1])
     assert manifest_of(out) == whole
 
 

@@ -91,23 +91,25 @@ def plain_errors(what: str) -> Iterator[None]:
         Name of the file that is read, or of the step.
     """
     duckdb: Any = import_module("duckdb")
+    pa: Any = import_module("pyarrow")
     try:
         yield
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
         # A mistake in our SQL; its message quotes that, not the data.
         raise
-    except duckdb.Error as error:
-        raise _translated(what, error) from None
+    except (duckdb.Error, OSError, pa.ArrowException) as error:
+        # An error in the middle of a stream reaches us through Arrow, as one of its own or of the system.
+        if not isinstance(error, duckdb.Error) and not re.match(r"[A-Z][A-Za-z ]* Error: ", str(error)):
+            raise
+        raise _translated(what, str(error)) from None
 
 
-def _translated(what: str, error: Exception) -> Exception:
-    text = str(error)
-    kind = type(error).__name__
+def _translated(what: str, text: str) -> Exception:
     if "No space left" in text or "failed to offload" in text or "max_temp_directory_size" in text:
         return no_space(what)
-    if "GZIP" in text or "gzip" in text:
+    if re.search("gzip (stream|header|footer)", text, re.IGNORECASE):
         return ValueError(f"{what}: expected a whole gzip file, got one that is cut off or damaged")
-    if kind == "OutOfMemoryException":
+    if text.startswith("Out of Memory"):
         return ValueError(f"memory: expected enough for {what}, got too little; try a larger --memory")
     line = re.search(r"Line:? (\d+)", text)
     if line:
@@ -116,7 +118,7 @@ def _translated(what: str, error: Exception) -> Exception:
         if columns:
             expected, got = f"{columns[1]} columns in every line", columns[2]
         return ValueError(f"{what}: expected {expected}, got {got} at line {line[1]}")
-    return ValueError(f"{what}: expected a file that DuckDB can read, got {kind}")
+    return ValueError(f"{what}: expected a file that DuckDB can read, got {text.partition(':')[0]}")
 
 
 def no_space(what: str) -> OSError:

@@ -8,6 +8,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -93,15 +94,13 @@ def _refuse_mimic_iv(got: str) -> NoReturn:
 
 def _header(path: Path) -> tuple[str, ...]:
     """Names in the first line."""
-    try:
-        with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            first = file.readline(1 << 20)
-    except (EOFError, gzip.BadGzipFile, zlib.error):
+    first: bytes | None = None
+    open_ = gzip.open if path.suffix.lower() == ".gz" else open
+    with suppress(EOFError, gzip.BadGzipFile, zlib.error), open_(path, "rb") as file:
+        first = file.readline(1 << 20)
+    if first is None:
         fail(path.name, "a whole gzip file", "one that is cut off or damaged")
-    try:
-        text = first.decode("utf-8-sig").strip()
-    except UnicodeDecodeError:
-        fail(path.name, "a CSV file", "a first line that is no text")
+    text = first.decode("utf-8-sig", errors="replace").strip()
     if not text:
         fail(path.name, "a header line", "an empty file")
     return tuple(name.strip().strip('"') for name in text.split(","))

@@ -46,10 +46,11 @@ def typed_batches(
     wanted = [f'TRY_CAST("{name}" AS {type_}) AS "{name}"' for name, type_ in types.items()]
     wanted += [f'{sql} AS "{name}"' for name, sql in (expressions or {}).items()]
     # Number of the first column whose text is no value of its type: 0 where all are.
+    # The text itself is asked for too: DuckDB reads a column that is only ever cast as one of that type, and then fails
+    # with an error of its own.
     tests = [
-        f'WHEN TRY_CAST("{name}" AS {types[name]}) IS NULL '
-        + ("" if name in filled else f'AND "{name}" IS NOT NULL ')
-        + f"THEN {number}"
+        f'WHEN {"" if name in filled else "NOT"} "{name}" IS NULL '
+        f'{"OR" if name in filled else "AND"} TRY_CAST("{name}" AS {types[name]}) IS NULL THEN {number}'
         for number, name in enumerate(typed, start=1)
     ]
     query = f"""
