@@ -36,6 +36,8 @@ class DCalibrationResult:
     error_bound : float
         Largest possible difference of `value` from that of the rows themselves, up to rounding; above zero only where a
         fine grid stood in for them (`DCalibration` with ``method="km"`` and many rows).
+    n_clusters : int or None
+        Number of clusters, where `clusters` were given: `floor` and `p_value` are then those of dependent rows.
     """
 
     value: float
@@ -50,11 +52,13 @@ class DCalibrationResult:
     method: Method
     test: PValue | None
     error_bound: float = 0.0
+    n_clusters: int | None = None
 
     def __repr__(self) -> str:
         head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
         censored = f"{self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
-        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}, {censored}"
+        within = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
+        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}{within}, {censored}"
         tested = ""
         if self.p_value is not None:
             # Smaller than the smallest number there is: not zero.

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
+from xcal.data.features import MappedFeatures, pieces
 from xcal.estimators.fitted import FittedModel, in_own_memory
 from xcal.estimators.inputs import (
     check_events,
@@ -151,16 +152,23 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
 
 def _scaled(table: SurvivalData, standardizer: Standardizer, outputs: Outputs) -> SurvivalData:
     """Rows in the units of the network. They were checked before; only the range of float32 may be left now."""
+
+    def in_scale(rows: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return standardizer(rows).astype(np.float32)
+
+    in_file = isinstance(table.x, MappedFeatures)
+    x, time = table.x.changed(in_scale) if in_file else in_scale(table.x), table.time / outputs.time_scale
     with np.errstate(over="ignore"):
-        x, time = standardizer(table.x).astype(np.float32), table.time / outputs.time_scale
-        bad = {"X": ~np.isfinite(x).all(1), "y": ~np.isfinite(time.astype(np.float32))}
+        infinite = np.concatenate([~np.isfinite(piece).all(1) for piece in (pieces(x) if in_file else (x,))])
+        bad = {"X": infinite, "y": ~np.isfinite(time.astype(np.float32))}
     for name, rows in bad.items():
         if rows.any():
             values = "features" if name == "X" else "times"
             fail(
                 name, f"{values} within the range of float32 in the scale of the training rows", "more", first_row(rows)
             )
-    return table.replaced(x=in_own_memory(x), time=time)
+    return table.replaced(x=x if in_file else in_own_memory(x), time=time)
 
 
 def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs: Outputs) -> FittedModel:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from xcal._checks import BoolArray, as_floats, as_numpy, check_same_length, fail, first_row
 from xcal.data import SurvivalData, time_and_event
 from xcal.data.columns import read_weights
-from xcal.data.features import loaded_features
+from xcal.data.features import MappedFeatures, loaded_features
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,6 +46,21 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
             fail("X", f"no missing values ({_IMPUTE})", f"NaN in {label}", int(row))
         fail("X", "finite numbers", f"{x[row, column]} (infinity) in {label}", int(row))
     return x
+
+
+def read_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Features that can be read some rows at a time: an array, or for `SurvivalData` in a file what reads from it.
+
+    Rows of a file were checked when the data was made. Of these only names and number of the columns are learnt or
+    compared; nothing else is read.
+    """
+    if not isinstance(X, SurvivalData) or not isinstance(X.x, np.memmap | MappedFeatures) or X.x.ndim != 2:
+        return read_features(estimator, X, reset=reset)
+    if reset and X.n < 2:
+        fail("X", "at least two rows to train on", X.n)
+    first = X[:1]
+    read_features(estimator, first.replaced(x=np.repeat(np.asarray(first.x), 2, axis=0)), reset=reset)
+    return X.x if isinstance(X.x, MappedFeatures) else MappedFeatures(X.x)
 
 
 def read_target(y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
@@ -98,8 +113,11 @@ def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:
 
 
 def _as_table(estimator: Any, data: SurvivalData, *, reset: bool) -> SurvivalData:
-    """Rows of an estimator, features and times in float64, from data that was checked when it was made."""
-    x = read_features(estimator, data, reset=reset)
+    """Rows of an estimator, features and times in float64, from data that was checked when it was made.
+
+    Features in a file stay there, in their own type.
+    """
+    x = read_rows(estimator, data, reset=reset)
     weights = None if data.weights is None else as_numpy("weights", data.weights)
     return _weighted(x, as_numpy("time", data.time).astype(np.float64), as_numpy("event", data.event), weights)
 
@@ -196,7 +214,7 @@ def _read_weights(weights: Any, n: int, name: str) -> Floats | None:
     return read_weights(name, weights, n, reference="X")
 
 
-def _weighted(x: Floats, time: Floats, event: BoolArray, weights: Floats | None) -> SurvivalData:
+def _weighted(x: Any, time: Floats, event: BoolArray, weights: Floats | None) -> SurvivalData:
     """Put checked rows together, without those of weight zero."""
     table = SurvivalData.trusted(x, time, event, weights)
     return table if weights is None else table[np.flatnonzero(weights > 0)]

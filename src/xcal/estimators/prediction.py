@@ -15,7 +15,7 @@ from xcal.calibration.results import Method
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.curves import SurvivalCurve
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.inputs import Floats, read_features, read_outcome, read_times
+from xcal.estimators.inputs import Floats, read_outcome, read_rows, read_times
 from xcal.metrics import concordance_index
 
 
@@ -146,6 +146,6 @@ class SurvivalPredictor(BaseEstimator):
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
         return d_calibration(model.cdf_at_own(x, time), event, n_bins=bins, method=method, time=time)
 
-    def _read(self, X: Any) -> tuple[FittedModel, Floats]:
+    def _read(self, X: Any) -> tuple[FittedModel, Any]:
         check_is_fitted(self)
-        return self._predicting_model(), read_features(self, X, reset=False)
+        return self._predicting_model(), read_rows(self, X, reset=False)
