@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._ordering import is_event_key, sortable_time, stable_sort, starts_run
@@ -56,6 +57,16 @@ class KaplanMeier:
         total = np.concatenate([[0.0], np.cumsum(terms)])
         index = np.searchsorted(self.times, np.asarray(t, dtype=np.float64), side="right")
         return np.asarray(self.at(t) ** 2 * total[index])
+
+    def interval(self, t: FloatArray | float, level: float) -> tuple[Vector, Vector]:
+        """Interval of the curve at t, Greenwood's on the log(-log) scale; NaN where the curve is 0 or 1."""
+        value = self.at(t)
+        inside = (value > 0) & (value < 1)
+        log = np.log(np.where(inside, value, 0.5))
+        error = np.sqrt(self.variance(t)) / (np.where(inside, value, 0.5) * np.abs(log))
+        reach = float(ndtri((1 + level) / 2)) * error
+        low, high = (np.where(inside, np.exp(log * np.exp(side * reach)), np.nan) for side in (1, -1))
+        return low, high
 
     def _step(self, t: Any, side: Literal["left", "right"]) -> Vector:
         passed = np.searchsorted(self.times, np.asarray(t, dtype=np.float64), side=side)

@@ -8,16 +8,27 @@ import pytest
 from tests.metrics.simulate import Data, survival_data
 from xcal.metrics import (
     brier_score,
+    calibration_curve,
     concordance_index,
+    cox_calibration,
+    cumulative_dynamic_auc,
+    decision_curve,
     evaluate,
+    follow_up,
     integrated_brier_score,
     integrated_calibration_index,
     kaplan_meier,
     km_calibration,
+    net_benefit,
+    observed_expected,
     one_calibration,
+    pp_curve,
     quantile_slope,
+    risk_distribution,
+    scaled_brier_score,
 )
 
+WITHOUT_TIME = ("quantile_slope", "pp_curve")
 TIMES = np.array([0.2, 0.5, 1.0])
 AT = 0.5
 
@@ -50,7 +61,7 @@ def own_cdf(data):
     return {"cdf": -np.expm1(-data.rate * data.time)}
 
 
-# name: the function, the predictions it takes, further options. quantile_slope alone takes no time.
+# name: the function, the predictions it takes, further options. quantile_slope and pp_curve alone take no time.
 METRICS = {
     "kaplan_meier": (kaplan_meier, nothing, {}),
     "harrell": (concordance_index, predicted_time, {}),
@@ -73,6 +84,16 @@ METRICS = {
         lambda data: probability(data) | own_cdf(data),
         {"method": "gronnesby-borgan"},
     ),
+    "cumulative_dynamic_auc": (cumulative_dynamic_auc, risk, {"times": TIMES}),
+    "scaled_brier_score": (scaled_brier_score, curves, {}),
+    "observed_expected": (observed_expected, probability, {}),
+    "cox_calibration": (cox_calibration, probability, {}),
+    "net_benefit": (net_benefit, probability, {"threshold": 0.2}),
+    "decision_curve": (decision_curve, probability, {"thresholds": [0.2, 0.4]}),
+    "calibration_curve": (calibration_curve, probability, {}),
+    "risk_distribution": (risk_distribution, probability, {}),
+    "follow_up": (follow_up, nothing, {}),
+    "pp_curve": (pp_curve, own_cdf, {}),
     "evaluate curves": (evaluate, curves, {}),
     "evaluate F": (evaluate, own_cdf, {}),
     "evaluate times": (evaluate, predicted_time, {}),
@@ -82,7 +103,7 @@ METRICS = {
 def arguments(name, data):
     _, predictions, options = METRICS[name]
     given = predictions(data) | options | {"time": data.time, "event": data.event}
-    if name == "quantile_slope":
+    if name in WITHOUT_TIME:
         del given["time"]
     return given
 
@@ -103,7 +124,7 @@ def changed(values, row, value):
     return values
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name != "quantile_slope"])
+@pytest.mark.parametrize("name", [name for name in METRICS if name not in WITHOUT_TIME])
 @pytest.mark.parametrize(("value", "shown"), [(-1.0, r"-1\.0"), (np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
 def test_impossible_times_are_refused_with_their_row(name, value, shown, data):
     given = arguments(name, data) | {"time": changed(data.time, [3, 5], value)}
@@ -122,7 +143,7 @@ def test_lengths_must_agree(name, data):
     given = arguments(name, data)
     refused(name, given | {"event": data.event[:-1]}, r"^event: expected 40 rows, as many as \w+ has, got 39$")
     for argument in ("predicted_time", "risk", "survival", "cdf", "probability"):
-        if argument in given and name != "quantile_slope":
+        if argument in given and name not in WITHOUT_TIME:
             shorter = given | {argument: given[argument][:-1]}
             refused(name, shorter, rf"^{argument}: expected 40 rows, as many as time has, got 39$")
 
@@ -174,7 +195,7 @@ def test_probabilities_must_be_probabilities(name, argument, value, data):
     refused(name, given, rf"^{argument}: expected .*\[0, 1\], got \S+ at row {where}$")
 
 
-@pytest.mark.parametrize("name", ["harrell", "harrell by risk", "uno", "evaluate times"])
+@pytest.mark.parametrize("name", ["harrell", "harrell by risk", "uno", "cumulative_dynamic_auc", "evaluate times"])
 def test_a_prediction_of_nan_is_refused_and_infinity_is_an_order(name, data):
     given = arguments(name, data)
     argument = "risk" if "risk" in given else "predicted_time"
@@ -207,7 +228,7 @@ def test_the_grid_must_increase_and_fit_the_curves(name, data):
 
 @pytest.mark.parametrize(
     "name",
-    [name for name, (function, _, _) in METRICS.items() if function in (one_calibration, integrated_calibration_index)],
+    [name for name, (_, predictions, _) in METRICS.items() if predictions is probability],
 )
 @pytest.mark.parametrize("at", [-1.0, np.nan, np.inf])
 def test_the_time_must_be_a_time(name, at, data):
@@ -240,6 +261,10 @@ def test_certain_curves_may_be_given_as_integers():
         ("greenwood-nam-dagostino", "method", "dn"),
         ("greenwood-nam-dagostino", "outside", "drop"),
         ("integrated_calibration_index", "outside", "drop"),
+        ("cumulative_dynamic_auc", "outside", "clip"),
+        ("scaled_brier_score", "outside", "drop"),
+        ("observed_expected", "outside", "drop"),
+        ("cox_calibration", "outside", "drop"),
         ("evaluate F", "interpolation", "cubic"),
     ],
 )
@@ -254,6 +279,11 @@ def test_an_unknown_word_is_answered_with_the_known_ones(name, option, value, da
         ("greenwood-nam-dagostino", "n_risk_groups", 2.5),
         ("greenwood-nam-dagostino", "ddof", -1),
         ("integrated_calibration_index", "n_knots", 2),
+        ("calibration_curve", "n_risk_groups", 0),
+        ("calibration_curve", "n_knots", 2),
+        ("risk_distribution", "n_bins", 0),
+        ("decision_curve", "n_bootstrap", -1),
+        ("pp_curve", "n_points", 1),
         ("evaluate F", "n_bins", 1),
         ("evaluate F", "n_bootstrap", True),
     ],
@@ -262,7 +292,10 @@ def test_counts_must_be_counts(name, option, value, data):
     refused(name, arguments(name, data) | {option: value}, rf"^{option}: expected an integer of \d or more, got ")
 
 
-@pytest.mark.parametrize("name", ["uno", "brier_score", "integrated_brier_score", "evaluate curves"])
+@pytest.mark.parametrize(
+    "name",
+    ["uno", "brier_score", "integrated_brier_score", "scaled_brier_score", "cumulative_dynamic_auc", "evaluate curves"],
+)
 def test_the_censoring_curve_must_be_one(name, data):
     survival_curve = kaplan_meier(time=data.time, event=data.event)
     refused(name, arguments(name, data) | {"censoring": survival_curve}, r"^censoring: .* got a curve of 'event'$")
@@ -276,7 +309,21 @@ def values(result):
         return {"survival": result.survival}
     if hasattr(result, "estimable"):
         return {"values": result.values}
-    names = ("value", "slope", "intercept", "statistic", "p_value", "e50", "e90", "emax")
+    names = (
+        "model",
+        "observed",
+        "point_observed",
+        "with_event",
+        "median",
+        "value",
+        "slope",
+        "intercept",
+        "statistic",
+        "p_value",
+        "e50",
+        "e90",
+        "emax",
+    )
     return {name: getattr(result, name) for name in names if hasattr(result, name)}
 
 
@@ -297,15 +344,24 @@ POSSIBLE = {
 
 # What is not determined, for each kind of data; everything else must be finite.
 NO_PAIRS = {"harrell", "harrell by risk", "uno", "antolini", "antolini from F"}
+# No event by one of the times: nobody to tell apart, nothing that the Kaplan-Meier curve gets wrong, no risk set.
+NO_EVENT_YET = {"cumulative_dynamic_auc", "scaled_brier_score", "cox_calibration"}
 UNDEFINED = {
-    "no events": NO_PAIRS | {"km_calibration", "quantile_slope"},
-    "one row with an event": NO_PAIRS | {"km_calibration"},
-    "one censored row": NO_PAIRS | {"km_calibration", "quantile_slope"},
-    "one unique time": {"km_calibration", "uno"},
-    "one unique time, all events": NO_PAIRS | {"km_calibration"},
+    "no events": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "quantile_slope", "pp_curve"},
+    "all events": {"follow_up"},
+    "one row with an event": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "follow_up"},
+    "one censored row": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "quantile_slope", "pp_curve"},
+    "one unique time": NO_EVENT_YET | {"km_calibration", "uno"},
+    "one unique time, all events": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "follow_up"},
+    "equal predictions": {"cox_calibration", "pp_curve"},
+    "integer input": NO_EVENT_YET,
     # After time zero nobody is left: no time of the grid lies within the follow-up.
     "all times zero": {"km_calibration", "uno", "brier_score", "integrated_brier_score", "quantile_slope"}
+    | NO_EVENT_YET
     | {
+        "observed_expected",
+        "calibration_curve",
+        "pp_curve",
         "integrated_calibration_index",
         "dagostino-nam",
         "greenwood-nam-dagostino",

@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass
 
-from xcal._checks import FloatArray
+import numpy as np
+
+from xcal._checks import FloatArray, fail, first_row
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
+
+# Survival curves may rise by this much from one time to the next: rounding, in float32 too.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,7 +29,8 @@ class ModelPredictions:
     risk, risk_horizon : array of shape (n,) and float, or None
         Probability of an event by the one time `risk_horizon`, for a model that gives no more than this.
     cdf : array of shape (n,), or None
-        F at each row's own time, where the model gives it exactly; else it is read off the curves.
+        F at each row's own time, where the model gives it exactly; else it is read off the curves. Where there are
+        curves too, a row whose time lies past the last of `times` counts as censored there: the model says no more.
     nll : array of shape (n,), or None
         Negative log-likelihood of each row (density at an event, survival at a censoring), where there is a density.
     reading : tuple of str
@@ -43,3 +49,35 @@ class ModelPredictions:
     cdf: Vector | None = None
     nll: Vector | None = None
     reading: tuple[str, ...] = ()
+
+
+def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:
+    """Refuse predictions that cannot be of these `n` rows, or are no probabilities; give them back otherwise."""
+    who = f"predictions of {found.model}"
+    if found.n != n:
+        fail(who, f"one for each of the {n} rows of y", f"{found.n} rows")
+    if found.survival is not None and found.times is not None:
+        _check_curves(who, found.survival, found.times)
+    for name, values in (("cdf", found.cdf), ("risk", found.risk)):
+        if values is not None:
+            bad = ~((values >= 0) & (values <= 1))
+            if bad.any():
+                fail(f"{name}, {who}", "probabilities in [0, 1]", values[first_row(bad)], first_row(bad))
+    if found.nll is not None and np.isnan(found.nll).any():
+        fail(f"nll, {who}", "a likelihood of each row", "nan", first_row(np.isnan(found.nll)))
+    return found
+
+
+def _check_curves(who: str, survival: FloatArray, times: Vector) -> None:
+    # NaN makes both comparisons false, so one pass over extrema catches everything.
+    if not (survival.min() >= 0 and survival.max() <= 1):
+        flat = first_row((~((survival >= 0) & (survival <= 1))).ravel())
+        row, column = divmod(flat, times.size)
+        got = f"{survival[row, column]} at time {times[column]:g}"
+        fail(who, "survival probabilities in [0, 1]", got, row)
+    rises = np.diff(survival, axis=1) > ROUNDING
+    if rises.any():
+        row, column = (int(i) for i in np.argwhere(rises)[0])
+        got = f"{survival[row, column + 1]:g} at time {times[column + 1]:g} after {survival[row, column]:g}"
+        hint = "; for risks pass 1 - risk" if survival[row, -1] > survival[row, 0] else ""
+        fail(who, f"survival curves, which never rise{hint}", got, row)

@@ -1,4 +1,4 @@
-"""A Cox model with few covariates, the smoother behind the integrated calibration index."""
+"""A Cox model with few covariates, behind the integrated calibration index and the Cox calibration slope."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,30 @@ _MAX_HALVINGS = 30
 # about 1 matter, a gain below this is nothing.
 _DECREMENT = 1e-10
 
+# log(-log(1 - p)) is infinite at p = 0 and p = 1. Predictions are moved this far inside, to -23.0 and 3.1 on that
+# scale; no calibration sample can tell a probability of 1e-10 from zero.
+_INSIDE = 1e-10
+
+
+def log_hazard(p: Vector) -> Vector:
+    """log(-log(1 - p)), the log of the cumulative hazard behind a probability, held within that of 1e-10 and 1 - 1e-10.
+
+    Under proportional hazards it is the linear predictor plus a constant.
+    """
+    return np.asarray(np.log(-np.log1p(-np.clip(p, _INSIDE, 1 - _INSIDE))))
+
 
 @dataclass(frozen=True, eq=False)
 class CoxFit:
-    """Coefficients and cumulative baseline hazard at one time; `converged` is False if there is no maximum."""
+    """Coefficients, their information, and cumulative baseline hazard at one time.
+
+    `converged` is False if there is no maximum. The inverse of `information` is the covariance of the coefficients.
+    """
 
     coefficients: Vector
     baseline: float
     converged: bool
+    information: Matrix
 
     def event_probability(self, x: Matrix) -> Vector:
         """Probability of an event by the time of `baseline`."""
@@ -95,7 +111,20 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
             break
     early = time[order][sets.first] <= at
     baseline = float(np.sum(1.0 / denominators[early]))
-    return CoxFit(beta, baseline, converged)
+    return CoxFit(beta, baseline, converged, information)
+
+
+def offset_hazard(offset: Vector, time: FloatArray, event: BoolArray, at: float) -> tuple[float, float]:
+    """Cumulative baseline hazard at one time with the offset as the whole linear predictor, and its variance.
+
+    Efron's estimator, the sum over deaths of one over the risk-set total; its variance is the sum of the squares.
+    """
+    keys, order = stable_sort(sortable_time(time, event))
+    sets = _risk_sets(offset[order][:, None], time[order], is_event_key(keys))
+    denominators = _at_risk(sets, np.exp(sets.x[:, 0]))
+    early = time[order][sets.first] <= at
+    steps = 1.0 / denominators[early]
+    return float(steps.sum()), float(np.square(steps).sum())
 
 
 def _risk_sets(x: Matrix, time: FloatArray, death: BoolArray) -> _RiskSets:

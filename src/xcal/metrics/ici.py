@@ -8,15 +8,11 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.metrics.cox import fit_cox
+from xcal.metrics.cox import fit_cox, log_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
 
 Matrix = npt.NDArray[np.float64]
 Smoother = Literal["spline", "line", "constant"]
-
-# log(-log(1 - p)) is infinite at p = 0 and p = 1. Predictions are moved this far inside, to -23.0 and 3.1 on that
-# scale; no calibration sample can tell a probability of 1e-10 from zero.
-_INSIDE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +133,7 @@ def smoothed(
         return np.zeros(where.size), "constant", True
     if p.min() == p.max():
         return np.full(where.size, 1 - fit_kaplan_meier(time, event).at(at)), "constant", True
-    x = np.log(-np.log1p(-np.clip(np.concatenate([p, where]), _INSIDE, 1 - _INSIDE)))
+    x = log_hazard(np.concatenate([p, where]))
     basis, smoother = _spline(x, x[: p.size], n_knots)
     # Centre and scale, so that Newton's method starts in a well-conditioned place; the fitted curve does not change.
     centre, scale = basis[: p.size].mean(axis=0), basis[: p.size].std(axis=0)

@@ -32,6 +32,7 @@ __all__ = [
     "as_outcome",
     "as_row_probability",
     "as_score",
+    "as_time_grid",
     "as_time_point",
 ]
 
@@ -62,11 +63,7 @@ def as_row_probability(name: str, values: Any, n: int) -> Vector:
 
 def as_curves(name: str, curves: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:
     """One curve per row, shape (n, m), on m increasing times; a single column may come as shape (n,) with one time."""
-    points: Vector = as_time(np.atleast_1d(as_numpy("times", times)), name="times").astype(np.float64, copy=False)
-    falls = np.diff(points) <= 0
-    if falls.any():
-        row = first_row(falls) + 1
-        fail("times", "strictly increasing times", f"{points[row]} after {points[row - 1]}", row)
+    points = as_time_grid("times", times)
     array = as_numpy(name, curves)
     if array.ndim == 1 and points.size == 1:
         array = array[:, None]
@@ -82,6 +79,16 @@ def as_curves(name: str, curves: Any, times: Any, n: int) -> tuple[FloatArray, V
         where = (row // points.size, row % points.size)
         fail(name, "probabilities in [0, 1]", array[where], where)
     return array, points
+
+
+def as_time_grid(name: str, times: Any) -> Vector:
+    """One or more strictly increasing times, as float64."""
+    points: Vector = as_time(np.atleast_1d(as_numpy(name, times)), name=name).astype(np.float64, copy=False)
+    falls = np.diff(points) <= 0
+    if falls.any():
+        row = first_row(falls) + 1
+        fail(name, "strictly increasing times", f"{points[row]} after {points[row - 1]}", row)
+    return points
 
 
 def as_time_point(name: str, value: Any) -> float:

@@ -106,7 +106,7 @@ def _completed(given: Predictions) -> Predictions:
         own = np.clip(1 - at_own_time(curves, grid, given.time, given.interpolation), 0.0, 1.0)
         given = replace(given, cdf=own, cdf_event=given.event & (given.time <= grid[-1]))
     if given.predicted_time is None:
-        given = replace(given, predicted_time=_restricted_mean(curves, grid, given.interpolation))
+        given = replace(given, predicted_time=restricted_mean(curves, grid, given.interpolation))
     return given
 
 
@@ -142,7 +142,7 @@ def _falling_curves(survival: Any, times: Any, n: int) -> tuple[FloatArray, Vect
     return curves, grid
 
 
-def _restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
+def restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
     """Area under each curve from 0 to the last time of the grid."""
     widths = np.diff(times, prepend=0.0)
     # Weight of every column: a value that is held reaches to the right, a line to both sides. The rest is the curve's

@@ -5,7 +5,23 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from xcal.metrics.calibration_curve import CalibrationCurve
 from xcal.metrics.inputs import Vector
+from xcal.metrics.net_benefit import DecisionCurve
+from xcal.metrics.pp_curve import PPCurve
+from xcal.metrics.risk_distribution import RiskDistribution
+
+# The curves of single metrics are those of `xcal.metrics`; they stand here too, for those who read measurements.
+__all__ = [
+    "AuditValue",
+    "CalibrationCurve",
+    "DecisionCurve",
+    "Measurements",
+    "OverTime",
+    "PPCurve",
+    "PitHistogram",
+    "RiskDistribution",
+]
 
 Counts = npt.NDArray[np.int64]
 
@@ -27,51 +43,6 @@ class AuditValue:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CalibrationCurve:
-    """Observed against predicted risk at one horizon, smooth with a pointwise band, and in groups of equal size."""
-
-    horizon: float
-    group: str | None
-    predicted: Vector  # (100,) places of the smooth curve, increasing
-    observed: Vector  # the smooth curve there; NaN where it cannot be fitted
-    lower: Vector  # pointwise band of it, NaN without resamples
-    upper: Vector
-    point_predicted: Vector  # (k,) mean risk of each risk group
-    point_observed: Vector  # 1 - Kaplan-Meier of it at the horizon
-    point_lower: Vector
-    point_upper: Vector
-    point_rows: Counts
-    risk_edges: Vector  # (b + 1,) histogram of the risks, drawn beneath
-    risk_counts: Counts  # (b,)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DecisionCurve:
-    """Net benefit at one horizon for every threshold; that of treating nobody is zero."""
-
-    horizon: float
-    threshold: Vector
-    model: Vector
-    lower: Vector  # interval of `model`, NaN without resamples
-    upper: Vector
-    treat_all: Vector
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RiskDistribution:
-    """Predicted risks at one horizon, by what had happened by then: shares of rows in each bin of risk."""
-
-    horizon: float
-    edges: Vector  # (b + 1,)
-    with_event: Vector  # (b,) shares that sum to 1 over rows with an event by the horizon
-    without_event: Vector  # the same over rows seen event-free at the horizon
-    censored: Vector  # the same over rows censored before it: their outcome is not known
-    n_with_event: int
-    n_without_event: int
-    n_censored: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class PitHistogram:
     """Histogram of F at the own times, as D-calibration sees it, by one estimator; a perfect model is flat."""
 
@@ -80,16 +51,6 @@ class PitHistogram:
     edges: Vector  # (b + 1,)
     mass: Vector  # (b,)
     lower: Vector  # per bin, the range in which a perfect model's mass lies in 95 % of samples of this size
-    upper: Vector
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PPCurve:
-    """Probability-probability plot: the distribution of F at the own times (Kaplan-Meier) against the diagonal."""
-
-    predicted: Vector  # grid of probabilities, 0 to 1
-    observed: Vector  # share of rows with F up to there
-    lower: Vector  # simultaneous band of `observed`
     upper: Vector
 
 

@@ -1,0 +1,16 @@
+"""Models of xcal itself: everything follows from the distribution of each row."""
+
+from typing import Any
+
+from xcal.interop.fitted import check_fitted
+from xcal.interop.gathering import class_name, from_distribution
+from xcal.interop.predictions import ModelPredictions
+from xcal.interop.rows import Rows, take_rows
+
+
+def read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
+    """Read a fitted `SurvivalModel` or `SurvivalPath`; the path predicts with the model that it selected."""
+    check_fitted(model)
+    return from_distribution(
+        class_name(model), "xcal", lambda part: model.predict_distribution(take_rows(X, part)), rows
+    )

@@ -1,0 +1,137 @@
+"""`read_model`: what any model says about rows."""
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from xcal._checks import as_event, as_time, fail
+from xcal.interop.fitted import check_fitted
+from xcal.interop.frames import is_frame
+from xcal.interop.gathering import class_name
+from xcal.interop.libraries import Reader, find_reader, library_names
+from xcal.interop.plain import is_plain, read_curves
+from xcal.interop.predictions import ModelPredictions, check_predictions
+from xcal.interop.rows import Rows, count_rows
+from xcal.interop.step_functions import is_functions
+from xcal.metrics.inputs import Vector
+
+
+def read_model(
+    model: Any, X: Any = None, *, time: Any, event: Any, times: Any = None, horizons: Any = ()
+) -> ModelPredictions:
+    """Read what a fitted model of any library, or a set of survival curves, says about rows.
+
+    Parameters
+    ----------
+    model
+        A fitted model of a library that `supported` lists, also as the last step of a scikit-learn pipeline or inside
+        a search; any object with `predict_survival_function`; or survival curves themselves: an array of shape
+        (rows, times) with `times`, a data frame, or a list of functions.
+    X
+        Features of the rows, as the model takes them; None for curves.
+    time, event : array-like of shape (n,)
+        Outcomes: they say at which times the model is asked.
+    times : array-like of shape (m,), optional
+        Times of the columns of an array of curves; for a model, times at which its curves are kept.
+    horizons : array-like, optional
+        Times at which single risks will be read off the curves.
+
+    Returns
+    -------
+    ModelPredictions
+        Checked: as many rows as outcomes, probabilities in [0, 1], curves that do not rise. `reading` says how the
+        curves were obtained and are read.
+
+    Examples
+    --------
+    >>> curves = [[0.9, 0.6], [0.8, 0.3], [1.0, 0.7]]
+    >>> found = read_model(curves, time=[1.0, 2.0, 3.0], event=[1, 1, 0], times=[1.0, 2.0])
+    >>> found.n, found.interpolation
+    (3, 'linear')
+    >>> print(found.reading[2])
+    The curves end at time 2; past it they keep their last value. 1 row lies past it and counts as censored there in
+    D-calibration.
+    """
+    seen = as_time(time)
+    points = None if times is None else _increasing(times)
+    rows = Rows(seen, as_event(event, seen.size, reference="time"), points, np.asarray(horizons, dtype=np.float64))
+    if is_plain(model):
+        return check_predictions(read_curves(model, rows, times=times), rows.n)
+    model, X = _innermost(model, X)
+    reader = find_reader(model) or _by_method(model)
+    if X is None:
+        fail("X", f"the features of the rows, as {class_name(model)} takes them", "None")
+    held = count_rows(X)
+    if held is not None and held != rows.n:
+        fail("X", f"{rows.n} rows, as many as y has", held)
+    return check_predictions(_as_predictions(reader(model, X, rows), model, rows), rows.n)
+
+
+def _increasing(times: Any) -> Vector:
+    points: Vector = as_time(np.atleast_1d(np.asarray(times)), name="times").astype(np.float64)
+    if (np.diff(points) <= 0).any():
+        row = int(np.argmax(np.diff(points) <= 0)) + 1
+        fail("times", "strictly increasing times", f"{points[row]} after {points[row - 1]}", row)
+    return points
+
+
+def _innermost(model: Any, X: Any) -> tuple[Any, Any]:
+    """Go through searches and pipelines of scikit-learn to the model at their end, with X as that model sees it."""
+    while type(model).__module__.split(".")[0] == "sklearn":
+        if type(model).__name__ == "Pipeline":
+            check_fitted(model[-1])
+            X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        else:
+            check_fitted(model)
+            _refuse(model)
+    return model, X
+
+
+def _by_method(model: Any) -> Reader:
+    """Read any object with `predict_survival_function`."""
+    if not callable(getattr(model, "predict_survival_function", None)):
+        _refuse(model)
+
+    def read(model: Any, X: Any, rows: Rows) -> Any:
+        found = model.predict_survival_function(X)
+        if is_frame(found) or is_functions(found):
+            return found
+        names = [name for name in ("unique_times_", "event_times_", "times_") if hasattr(model, name)]
+        own = getattr(model, names[0]) if names else None
+        if own is None and rows.times is None:
+            advice = "give times=, the times of the columns of what it predicts"
+            fail("model", f"a predict_survival_function whose times are known ({advice})", "an array without times")
+        return found, own if rows.times is None else rows.times
+
+    return read
+
+
+def _as_predictions(found: Any, model: Any, rows: Rows) -> ModelPredictions:
+    """Turn what a reader gave into the one form."""
+    if isinstance(found, ModelPredictions):
+        return found
+    name = class_name(model)
+    library = type(model).__module__.split(".")[0]
+    if isinstance(found, tuple) and len(found) == 2:
+        return read_curves(found[0], rows, times=found[1], model=name, library=library)
+    return read_curves(found, rows, model=name, library=library)
+
+
+def _refuse(model: Any) -> NoReturn:
+    """Say that a model is of no known library, and what can be done."""
+    if any(base.__module__.startswith("torch.nn") for base in type(model).__mro__):
+        fail(
+            "model",
+            "a model whose outputs have a meaning (a torch network: xcal.interop.TorchsurvWeibull(network), "
+            "TorchsurvCox(network, X, time, event), or its survival curves with times=)",
+            f"a bare {class_name(model)}",
+        )
+    known = ", ".join(library_names())
+    fail(
+        "model",
+        f"a fitted model of {known}, an object with predict_survival_function, or survival curves "
+        "(xcal.interop.register adds another library)",
+        f"{type(model).__module__}.{class_name(model)}",
+    )

@@ -1,0 +1,158 @@
+"""Calibration curve at one time: observed against predicted risk, smooth and in groups."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, FloatArray, as_number, fail
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.metrics.ici import smoothed
+from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.risk_group_tests import group_labels
+
+Counts = npt.NDArray[np.int64]
+_POINTS = 100  # places of the smooth curve
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CalibrationCurve:
+    """Observed against predicted risk at one horizon, smooth with a pointwise band, and in groups of equal size."""
+
+    horizon: float
+    group: str | None  # name of the rows where they are a part of all
+    predicted: Vector  # (100,) places of the smooth curve, increasing
+    observed: Vector  # the smooth curve there; NaN where it cannot be fitted
+    lower: Vector  # pointwise band of it, NaN without resamples
+    upper: Vector
+    point_predicted: Vector  # (k,) mean risk of each risk group
+    point_observed: Vector  # 1 - Kaplan-Meier of it at the horizon
+    point_lower: Vector
+    point_upper: Vector
+    point_rows: Counts
+    risk_edges: Vector  # (b + 1,) histogram of the risks, drawn beneath
+    risk_counts: Counts  # (b,)
+
+
+def calibration_curve(
+    probability: Any,
+    *,
+    at: float,
+    time: Any,
+    event: Any,
+    n_risk_groups: int = 10,
+    n_bins: int = 50,
+    n_knots: int = 3,
+    n_bootstrap: int = 0,
+    level: float = 0.95,
+    generator: np.random.Generator | None = None,
+) -> CalibrationCurve:
+    """Everything that a calibration plot at one time shows.
+
+    The smooth curve is that behind :func:`integrated_calibration_index`: a Cox model on a restricted cubic spline of
+    log(-log(1 - p)), between the first and the 99th percentile of the predictions. Its band is pointwise, by
+    percentiles over resamples of the rows. The points are risk groups of about equal size with one minus Kaplan-Meier
+    and its interval on the log(-log) scale (Greenwood's variance).
+
+    Parameters
+    ----------
+    probability : array-like, shape (n,)
+        Predicted probability that the event happens by time `at`.
+    at : float
+        The time, within the follow-up.
+    time, event : array-like, shape (n,)
+        Observed times; True where the event happened.
+    n_risk_groups : int
+        Points asked for; fewer where predictions are equal.
+    n_bins : int
+        Bins of the histogram of risks, of equal width over [0, 1].
+    n_knots : int
+        Knots of the spline.
+    n_bootstrap : int
+        Resamples for the band; 0 for none.
+    level : float
+        Coverage of band and intervals.
+    generator : numpy.random.Generator, optional
+        Source of the resamples; needed with `n_bootstrap`.
+
+    Returns
+    -------
+    CalibrationCurve
+        NaN where `at` is after the largest of `time`, where the smoother has no maximum, and for the interval of a
+        group in which all or none had their event.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rate = rng.uniform(0.5, 2, size=2000)
+    >>> curve = calibration_curve(1 - np.exp(-rate), at=1.0, time=rng.exponential(1 / rate), event=np.ones(2000))
+    >>> bool(abs(curve.observed - curve.predicted).max() < 0.1), curve.point_rows.sum()
+    (True, np.int64(2000))
+    """
+    times_seen, happened = as_outcome(time, event)
+    p = as_row_probability("probability", probability, times_seen.size)
+    moment = as_time_point("at", at)
+    as_count("n_risk_groups", n_risk_groups, at_least=1)
+    as_count("n_bins", n_bins, at_least=1)
+    as_count("n_knots", n_knots, at_least=3)
+    as_count("n_bootstrap", n_bootstrap, at_least=0)
+    as_number("level", level, above=0, below=1)
+    if n_bootstrap and not isinstance(generator, np.random.Generator):
+        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
+    places = curve_places(p)
+    curve = _curve(p, places, times_seen, happened, moment, n_knots)
+    lower, upper = np.full(_POINTS, np.nan), np.full(_POINTS, np.nan)
+    if n_bootstrap and generator is not None:
+        drawn = (generator.integers(p.size, size=p.size) for _ in range(n_bootstrap))
+        draws = [_curve(p[rows], places, times_seen[rows], happened[rows], moment, n_knots) for rows in drawn]
+        lower, upper = band(np.array(draws), level)
+    edges = np.linspace(0, 1, n_bins + 1)
+    return CalibrationCurve(
+        moment,
+        None,
+        places,
+        curve,
+        lower,
+        upper,
+        *_points(p, times_seen, happened, moment, n_risk_groups, level),
+        risk_edges=edges,
+        risk_counts=np.histogram(p, edges)[0].astype(np.int64),
+    )
+
+
+def curve_places(p: Vector) -> Vector:
+    """Places of the smooth curve: 100 from the first to the 99th percentile of the predictions."""
+    low, high = np.quantile(p, [0.01, 0.99])
+    return np.linspace(float(low), float(high), _POINTS)
+
+
+def band(draws: Vector, level: float) -> tuple[Vector, Vector]:
+    """Pointwise percentiles over the resamples in which the curve could be fitted; NaN where there was none."""
+    fitted = draws[np.isfinite(draws).all(axis=1)]
+    if not fitted.size:
+        nothing = np.full(draws.shape[1], np.nan)
+        return nothing, nothing
+    lower, upper = np.quantile(fitted, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return lower, upper
+
+
+def _curve(p: Vector, places: Vector, time: FloatArray, event: BoolArray, at: float, n_knots: int) -> Vector:
+    observed, _, converged = smoothed(p, places, time, event, at, n_knots)
+    return np.where(converged and at <= time.max(), observed, np.nan)
+
+
+def _points(
+    p: Vector, time: FloatArray, event: BoolArray, at: float, n_risk_groups: int, level: float
+) -> tuple[Vector, Vector, Vector, Vector, Counts]:
+    """Mean risk, observed risk, its interval and the rows of each risk group."""
+    label = group_labels(p, n_risk_groups)
+    rows = np.bincount(label)
+    predicted = np.bincount(label, weights=p) / rows
+    seen = np.full((3, rows.size), np.nan)
+    for k in range(rows.size):
+        if at <= time.max():
+            own = fit_kaplan_meier(time[label == k], event[label == k])
+            low, high = own.interval(at, level)
+            seen[:, k] = 1 - float(own.at(at)), 1 - float(high), 1 - float(low)
+    return predicted, seen[0], seen[1], seen[2], rows.astype(np.int64)

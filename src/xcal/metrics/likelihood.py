@@ -1,0 +1,57 @@
+"""Mean negative log-likelihood of rows, for a model that has a density."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xcal._checks import as_floats, fail, first_row
+
+
+@dataclass(frozen=True)
+class MeanNLL:
+    """Mean negative log-likelihood; smaller is better.
+
+    Attributes
+    ----------
+    value : float
+        Mean over the rows; infinite where the model held one of them to be impossible.
+    standard_error : float
+        Of the mean; NaN for one row or an infinite mean.
+    n : int
+        Rows.
+    """
+
+    value: float
+    standard_error: float
+    n: int
+
+
+def mean_nll(nll: Any) -> MeanNLL:
+    """Average the negative log-likelihoods of rows.
+
+    Parameters
+    ----------
+    nll : array-like, shape (n,)
+        Minus the log of the density at an event, minus the log of the survival probability at a censoring: one value
+        per row, as `xcal.objectives.nll` gives. Values of two models can be compared only if both are of densities in
+        the same unit of time. Positive infinity is an answer (the model held the row to be impossible), NaN is none.
+
+    Returns
+    -------
+    MeanNLL
+
+    Examples
+    --------
+    >>> mean_nll([1.0, 2.0, 3.0]).value
+    2.0
+    """
+    values = as_floats("nll", nll).astype(np.float64, copy=False)
+    bad = np.isnan(values) | (values == -np.inf)
+    if bad.any():
+        row = first_row(bad)
+        fail("nll", "numbers, or infinity for an impossible row", values[row], row)
+    mean = float(values.mean())
+    determined = values.size > 1 and np.isfinite(mean)
+    error = float(values.std(ddof=1) / values.size**0.5) if determined else float("nan")
+    return MeanNLL(mean, error, values.size)

@@ -1,0 +1,181 @@
+"""Net benefit and decision curve under censoring: what acting on the risks gains over acting on all or on none."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xcal._checks import BoolArray, FloatArray, as_number, as_probability, fail, first_row
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
+
+
+@dataclass(frozen=True)
+class NetBenefit:
+    """Net benefit at one threshold.
+
+    Attributes
+    ----------
+    value : float
+        Of treating the rows with a risk at or above the threshold, per row: as good as this share of true positives
+        without any false one.
+    treat_all : float
+        Of treating everybody; that of treating nobody is zero.
+    share : float
+        Rows at or above the threshold, of all.
+    observed : float
+        One minus Kaplan-Meier at `at` among them; NaN where there are none.
+    threshold, at : float
+        The risk from which one would act, and the time.
+    """
+
+    value: float
+    treat_all: float
+    share: float
+    observed: float
+    threshold: float
+    at: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DecisionCurve:
+    """Net benefit at one horizon for every threshold; that of treating nobody is zero."""
+
+    horizon: float
+    threshold: Vector
+    model: Vector
+    lower: Vector  # interval of `model`, NaN without resamples
+    upper: Vector
+    treat_all: Vector
+
+
+def net_benefit(probability: Any, threshold: float, *, at: float, time: Any, event: Any) -> NetBenefit:
+    r"""Net benefit of acting on everybody whose risk is at or above a threshold (Vickers and others).
+
+    .. math:: NB(p_t) = \frac{n_+}{n} \Big[ (1 - S_+(t)) - S_+(t) \frac{p_t}{1 - p_t} \Big]
+
+    with n+ the rows at or above the threshold and S+ their Kaplan-Meier curve. Without censoring these are counts:
+    true positives less false positives weighted by the odds of the threshold, per row.
+
+    Parameters
+    ----------
+    probability : array-like, shape (n,)
+        Predicted probability that the event happens by time `at`.
+    threshold : float
+        Risk from which one would act, above 0 and below 1.
+    at : float
+        The time; an event exactly then has happened.
+    time, event : array-like, shape (n,)
+        Observed times; True where the event happened. Where all rows at or above the threshold are censored before
+        `at`, the last value of their curve stands for it.
+
+    Returns
+    -------
+    NetBenefit
+
+    References
+    ----------
+    Vickers, Elkin (2006), Medical Decision Making 26(6):565-574. Vickers, Cronin, Elkin, Gonen (2008), BMC Medical
+    Informatics and Decision Making 8:53.
+
+    Examples
+    --------
+    >>> result = net_benefit([0.9, 0.8, 0.3, 0.2], 0.5, at=2.5, time=[1, 3, 2, 4], event=[1, 1, 1, 1])
+    >>> result.value, result.treat_all
+    (0.0, 0.0)
+    """
+    times_seen, happened = as_outcome(time, event)
+    p = as_row_probability("probability", probability, times_seen.size)
+    moment, limit = as_time_point("at", at), as_number("threshold", threshold, above=0, below=1)
+    positive = p >= limit
+    observed = _observed(times_seen, happened, positive, moment)
+    share = float(positive.mean())
+    value = float(benefit(share, observed, limit))
+    everybody = _observed(times_seen, happened, np.ones_like(positive), moment)
+    return NetBenefit(value, float(benefit(1.0, everybody, limit)), share, observed, limit, moment)
+
+
+def decision_curve(
+    probability: Any,
+    thresholds: Any,
+    *,
+    at: float,
+    time: Any,
+    event: Any,
+    n_bootstrap: int = 0,
+    level: float = 0.95,
+    generator: np.random.Generator | None = None,
+) -> DecisionCurve:
+    """Net benefit over thresholds, beside that of treating everybody.
+
+    Parameters
+    ----------
+    probability, at, time, event
+        As for :func:`net_benefit`.
+    thresholds : array-like, shape (k,)
+        Strictly increasing, above 0 and below 1.
+    n_bootstrap : int
+        Resamples of the rows for pointwise percentile intervals; 0 for none.
+    level : float
+        Coverage of the intervals.
+    generator : numpy.random.Generator, optional
+        Source of the resamples; needed with `n_bootstrap`.
+
+    Returns
+    -------
+    DecisionCurve
+
+    Examples
+    --------
+    >>> curve = decision_curve([0.9, 0.8, 0.3, 0.2], [0.1, 0.5], at=2.5, time=[1, 3, 2, 4], event=[1, 1, 1, 1])
+    >>> curve.model.round(3), curve.treat_all.round(3)
+    (array([0.444, 0.   ]), array([0.444, 0.   ]))
+    """
+    times_seen, happened = as_outcome(time, event)
+    p = as_row_probability("probability", probability, times_seen.size)
+    moment, limits = as_time_point("at", at), as_thresholds(thresholds)
+    as_count("n_bootstrap", n_bootstrap, at_least=0)
+    as_number("level", level, above=0, below=1)
+    if n_bootstrap and not isinstance(generator, np.random.Generator):
+        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
+    model = _curve(p, limits, times_seen, happened, moment)
+    everybody = _observed(times_seen, happened, np.ones(p.size, dtype=np.bool_), moment)
+    lower, upper = np.full(limits.size, np.nan), np.full(limits.size, np.nan)
+    if n_bootstrap and generator is not None:
+        drawn = (generator.integers(p.size, size=p.size) for _ in range(n_bootstrap))
+        draws = [_curve(p[rows], limits, times_seen[rows], happened[rows], moment) for rows in drawn]
+        lower, upper = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return DecisionCurve(moment, limits, model, lower, upper, np.asarray(benefit(1.0, everybody, limits)))
+
+
+def as_thresholds(thresholds: Any) -> Vector:
+    """Strictly increasing risks above 0 and below 1."""
+    limits = as_probability("thresholds", np.atleast_1d(thresholds)).astype(np.float64)
+    bad = (limits <= 0) | (limits >= 1)
+    if bad.any():
+        row = first_row(bad)
+        fail("thresholds", "risks above 0 and below 1", limits[row], row)
+    falls = np.diff(limits) <= 0
+    if falls.any():
+        row = first_row(falls) + 1
+        fail("thresholds", "strictly increasing risks", f"{limits[row]} after {limits[row - 1]}", row)
+    return limits
+
+
+def benefit(share: Any, observed: Any, threshold: Any) -> Any:
+    """Net benefit from the share of rows acted on and the risk seen among them; zero where nobody is acted on."""
+    gained = observed - (1 - observed) * threshold / (1 - threshold)
+    return np.where(np.asarray(share) > 0, share * gained, 0.0)[()]
+
+
+def _curve(p: Vector, limits: Vector, time: FloatArray, event: BoolArray, at: float) -> Vector:
+    values = np.empty(limits.size)
+    for k, limit in enumerate(limits):
+        positive = p >= limit
+        values[k] = benefit(float(positive.mean()), _observed(time, event, positive, at), float(limit))
+    return values
+
+
+def _observed(time: FloatArray, event: BoolArray, rows: BoolArray, at: float) -> float:
+    """One minus Kaplan-Meier of some rows; NaN where there are none."""
+    return 1 - float(fit_kaplan_meier(time[rows], event[rows]).at(at)) if rows.any() else float("nan")

@@ -1,0 +1,213 @@
+"""`xcal.audit`: everything that can be said about a survival model on rows that it was not trained on."""
+
+from typing import Any
+
+import numpy as np
+
+from xcal._checks import as_number, fail
+from xcal.data import SurvivalData
+from xcal.interop import ModelPredictions, Rows, read_model
+from xcal.interop.plain import read_cdf, read_curves, read_risk
+from xcal.interop.predictions import check_predictions
+from xcal.metrics.curves import Interpolation
+from xcal.metrics.inputs import Vector
+from xcal.validation import checks
+from xcal.validation.measurements import Measurements
+from xcal.validation.methods import write_methods
+from xcal.validation.progress import Progress, shown_progress
+from xcal.validation.result import AuditResult
+from xcal.validation.sample import Sample
+from xcal.validation.summary import Training, summarise_data
+from xcal.validation.verdict import judge
+
+
+def audit(
+    model: Any = None,
+    X: Any = None,
+    y: Any = None,
+    *,
+    survival: Any = None,
+    cdf: Any = None,
+    risk: Any = None,
+    times: Any = None,
+    interpolation: Interpolation | None = None,
+    horizons: Any = None,
+    groups: Any = None,
+    training: Any = None,
+    thresholds: Any = None,
+    n_bootstrap: int | str = "auto",
+    level: float = 0.95,
+    seed: int = 0,
+    time_unit: str = "",
+    name: str | None = None,
+    progress: Progress = None,
+) -> AuditResult:
+    """Validate a survival model of any library, or its predictions, on rows that it was not trained on.
+
+    Parameters
+    ----------
+    model
+        A fitted model of lifelines, scikit-survival, pycox, XGBoost (AFT), hazardous or xcal, a torchsurv network
+        inside `xcal.interop.TorchsurvWeibull` or `TorchsurvCox`, anything with `predict_survival_function`
+        (`xcal.interop.supported` lists them), or survival curves as in `survival`.
+    X
+        Features of the rows, as the model takes them. With plain predictions only for `groups`. `SurvivalData` brings
+        its own `y`.
+    y
+        Outcomes: `xcal.Surv`, a structured array as in scikit-survival, a data frame with columns time and event, or a
+        pair (time, event).
+    survival, cdf, risk
+        Predictions in place of a model, one of them: survival curves (an array of shape (rows, times) with `times`, a
+        data frame with times as column names or as index, or a list of functions), F at each row's own time, or the
+        risk at one time with ``horizons=`` that time.
+    times : array-like, optional
+        Times of the columns of `survival`; for a model, times at which its curves are kept.
+    interpolation : {"linear", "previous"}, optional
+        How plain curves are read between two times; "linear", and "previous" for step functions.
+    horizons : number or array-like, optional
+        Times at which risks are judged. By default about the quartiles of the event times.
+    groups : optional
+        Names of columns of X, a mapping of names to labels, a data frame, or one array of labels. A row without a label
+        belongs to the group "missing".
+    training : optional
+        The rows the model was trained on: outcomes, or a pair (X, y). The censoring curve is then theirs, and the
+        result says where the two sets of rows differ.
+    thresholds : array-like, optional
+        Risks at which somebody might act, for the decision curve; by default .01 to .99.
+    n_bootstrap : int or "auto"
+        Resamples behind the intervals; "auto" is 1,000 up to 10,000 rows and fewer beyond. The model is not refitted.
+    level : float
+        Coverage of the intervals.
+    seed : int
+        Of the resamples.
+    time_unit : str
+        Unit of the times, such as "months", for words and labels.
+    name : str, optional
+        Name of the model in the report, by default its class.
+    progress : bool or callable, optional
+        True shows a bar, False does not, None shows one on a terminal; a function is called with (done, total).
+
+    Returns
+    -------
+    AuditResult
+        Print it, or call ``.report("audit.html")``, ``.to_frame()``, ``.to_json()``, ``.plot("calibration")``.
+    """
+    X, y = _unpacked(X, y)
+    time, event = checks.read_outcome(y)
+    level = as_number("level", level, above=0, below=1)
+    n_bootstrap = checks.read_resamples(n_bootstrap, time.size)
+    found, at = _predictions(model, X, (time, event), (survival, cdf, risk), times, interpolation, horizons)
+    if name is not None:
+        found = _renamed(found, name)
+    train_x, train_y = checks.read_training(training)
+    sample = Sample(
+        time,
+        event,
+        found,
+        at,
+        checks.read_thresholds(thresholds),
+        checks.read_groups(groups, X, time.size),
+        None if train_y is None else train_y[0],
+        None if train_y is None else train_y[1],
+    )
+    measured = _measure(sample, level, n_bootstrap, seed, progress)
+    return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, seed)
+
+
+def finish(
+    sample: Sample,
+    measured: Measurements,
+    training: Training,
+    time_unit: str,
+    level: float,
+    n_bootstrap: int,
+    seed: int,
+) -> AuditResult:
+    """Put the result together: what was measured, with the data, the verdict and the methods in words."""
+    found = sample.predictions
+    data = summarise_data(sample, training)
+    judged = tuple(dict.fromkeys(value.group for value in measured.values if value.group is not None))
+    return AuditResult(
+        model=found.model,
+        library=found.library,
+        reading=found.reading,
+        horizons=tuple(float(t) for t in sample.horizons),
+        groups=judged,
+        measured=measured,
+        data=data,
+        verdict=judge(found.model, measured, data, level=level, time_unit=time_unit),
+        methods=write_methods(sample, measured, data, level=level, n_bootstrap=n_bootstrap, time_unit=time_unit),
+        time_unit=time_unit,
+        level=level,
+        n_bootstrap=n_bootstrap,
+        seed=seed,
+    )
+
+
+def _measure(sample: Sample, level: float, n_bootstrap: int, seed: int, progress: Progress) -> Measurements:
+    from xcal.validation.measure import measure
+
+    with shown_progress(progress) as report:
+        return measure(sample, level=level, n_bootstrap=n_bootstrap, seed=seed, progress=report)
+
+
+def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
+    """Take outcomes and features out of `SurvivalData`."""
+    if not isinstance(X, SurvivalData):
+        return X, y
+    if y is not None:
+        fail("y", "nothing beside SurvivalData, which has times and events", type(y).__name__)
+    if not X.feature_names:
+        return np.asarray(X.x), X
+    import pandas as pd
+
+    return pd.DataFrame(np.asarray(X.x), columns=list(X.feature_names)), X
+
+
+def _predictions(
+    model: Any,
+    X: Any,
+    outcome: checks.Outcome,
+    plain: tuple[Any, Any, Any],
+    times: Any,
+    interpolation: Interpolation | None,
+    horizons: Any,
+) -> tuple[ModelPredictions, Vector]:
+    """What is predicted about the rows, and the horizons."""
+    time, event = outcome
+    survival, cdf, risk = plain
+    given = [value for value in (model, *plain) if value is not None]
+    if len(given) != 1:
+        fail("model, survival, cdf, risk", "one of them", "none" if not given else f"{len(given)} of them")
+    asked = None if horizons is None else checks.read_horizons(horizons, time)
+    rows = Rows(time, event)
+    if cdf is not None:
+        if asked is not None:
+            fail("horizons", "None with cdf=, which says nothing about one time", horizons)
+        return check_predictions(read_cdf(cdf, rows), rows.n), np.empty(0)
+    if risk is not None:
+        if asked is None or asked.size != 1:
+            fail("horizons", "the one time at which risk= was predicted", horizons)
+        return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
+    at = checks.default_horizons(time, event) if asked is None else asked
+    if survival is not None:
+        rows = Rows(time, event, None if times is None else np.asarray(times, dtype=np.float64), at)
+        found = read_curves(survival, rows, times=times, interpolation=interpolation)
+        check_predictions(found, rows.n)
+    else:
+        if interpolation is not None:
+            fail("interpolation", "None for a model, which says itself how its curves are read", interpolation)
+        found = read_model(model, X, time=time, event=event, times=times, horizons=at)
+    end = np.inf if found.times is None else float(found.times[-1])
+    if asked is None:
+        at = checks.default_horizons(time, event, end)
+    checks.check_covered(at, end)
+    return found, at
+
+
+def _renamed(found: ModelPredictions, name: str) -> ModelPredictions:
+    from dataclasses import replace
+
+    if not isinstance(name, str) or not name:
+        fail("name", "a name for the model", repr(name))
+    return replace(found, model=name)

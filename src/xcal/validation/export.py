@@ -1,0 +1,148 @@
+"""An audit as a table, as JSON with everything that is needed to draw it again, and as a text for an e-mail."""
+
+import json
+import math
+import textwrap
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xcal._files import write_whole
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditResult
+from xcal.validation.words import time_in_words
+
+COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
+# Of the JSON: raised when a reader of an older file would misread a newer one.
+FORMAT = 1
+_WIDTH = 100
+
+
+def to_frame(result: AuditResult) -> Any:
+    """One line per number; a horizon over all times is NaN, and the group of all rows is None."""
+    import pandas as pd
+
+    rows = [tuple(getattr(value, name) for name in COLUMNS) for value in result.values]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return frame.astype({"horizon": np.float64, "value": np.float64, "lower": np.float64, "upper": np.float64})
+
+
+def to_json(result: AuditResult, path: str | Path | None = None) -> str:
+    """Everything as JSON text: NaN and infinity, which JSON does not have, become null and "inf" or "-inf"."""
+    from xcal import __version__
+
+    text = json.dumps({"format": FORMAT, "xcal": __version__, **as_plain(result)}, indent=1, allow_nan=False) + "\n"
+    if path is not None:
+        write_whole(Path(path), text.encode("utf-8"))
+    return text
+
+
+def as_plain(value: Any) -> Any:
+    """Turn results, arrays and tuples into what JSON knows."""
+    if is_dataclass(value) and not isinstance(value, type):
+        # "draws" are kept for comparisons of models only: thousands of numbers that draw nothing.
+        return {field.name: as_plain(getattr(value, field.name)) for field in fields(value) if field.name != "draws"}
+    if isinstance(value, dict):
+        return {str(key): as_plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return [as_plain(item) for item in value.tolist()]
+    if isinstance(value, tuple | list):
+        return [as_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return as_plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value
+
+
+# What a person looks for first, with its words, in the order of the text.
+_OVERALL = {
+    "harrell": "Harrell's concordance",
+    "uno": "Uno's concordance",
+    "antolini": "Antolini's concordance",
+    "cox_slope": "calibration slope",
+    "cox_intercept": "calibration intercept",
+    "d_calibration": "D-calibration",
+    "d_calibration_floor": "  of a perfect model",
+    "d_calibration_p": "  p-value",
+    "km_calibration": "km-calibration",
+    "ibs": "integrated Brier score",
+    "nll": "negative log-likelihood",
+}
+_AT_HORIZON = {
+    "mean_risk": "predicted risk",
+    "observed_risk": "observed risk",
+    "oe": "O/E",
+    "ici": "ICI",
+    "auc": "AUC",
+    "brier": "Brier score",
+    "ipa": "IPA",
+}
+
+
+def to_text(result: AuditResult) -> str:
+    """Write the answer and the main figures, about 30 lines, to be read in a terminal or an e-mail."""
+    source = "" if result.library == "none" else f" ({result.library})"
+    data = result.data
+    lines = [f"Audit of {result.model}{source}: {data.n:,} rows, {data.n_events:,} events", ""]
+    lines += _wrapped(result.verdict.headline.upper() if not result.verdict.level else result.verdict.headline)
+    for sentence in result.verdict.sentences[:4]:
+        lines += _wrapped(sentence, "- ")
+    whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
+    overall = [(label, whole[name, None]) for name, label in _OVERALL.items() if (name, None) in whole]
+    if overall:
+        lines += ["", *(f"{label:<26}{_number(value)}" for label, value in overall)]
+    lines += _table(result, whole)
+    lines.append("")
+    lines.append(f"{_intervals(result)}{_groups(result)}")
+    lines.append('.report("audit.html") writes the report, .to_frame() gives every number.')
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
+    wrapped = textwrap.wrap(text, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet))
+    if len(wrapped) > most:
+        wrapped = [*wrapped[: most - 1], textwrap.shorten(wrapped[most - 1], _WIDTH - 5) + " ..."]
+    return wrapped
+
+
+def _number(value: AuditValue) -> str:
+    text = f"{value.value:.4g}"
+    if math.isfinite(value.lower) and math.isfinite(value.upper):
+        text = f"{text:<10}[{value.lower:.4g}, {value.upper:.4g}]"
+    return text
+
+
+def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue]) -> list[str]:
+    """One column for each of the first four horizons."""
+    shown = result.horizons[:4]
+    rows = [
+        (label, [whole.get((name, horizon)) for horizon in shown])
+        for name, label in _AT_HORIZON.items()
+        if any((name, horizon) in whole for horizon in shown)
+    ]
+    if not rows:
+        return []
+    head = f"{'at':<16}" + "".join(f"{time_in_words(horizon, result.time_unit):>24}" for horizon in shown)
+    return ["", head, *(f"{label:<16}" + "".join(f"{_cell(value):>24}" for value in values) for label, values in rows)]
+
+
+def _cell(value: AuditValue | None) -> str:
+    if value is None or math.isnan(value.value):
+        return "-"
+    if math.isfinite(value.lower) and math.isfinite(value.upper):
+        return f"{value.value:.3f} [{value.lower:.3f}, {value.upper:.3f}]"
+    return f"{value.value:.3f}"
+
+
+def _intervals(result: AuditResult) -> str:
+    how = f"{result.n_bootstrap:,} resamples, seed {result.seed}" if result.n_bootstrap else "no resamples"
+    return f"Intervals: {100 * result.level:g} %, {how}."
+
+
+def _groups(result: AuditResult) -> str:
+    if not result.groups:
+        return ""
+    return f" Groups: {len(result.groups)} judged."

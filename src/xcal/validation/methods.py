@@ -1,0 +1,172 @@
+"""A paragraph about the methods that can be pasted into a paper, about what was computed and nothing else."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from xcal.validation.measurements import Measurements
+from xcal.validation.result import DataSummary
+from xcal.validation.sample import Sample
+from xcal.validation.words import listed, time_in_words
+
+REFERENCES = {
+    "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
+    "antolini": "Antolini L, Boracchi P, Biganzoli E. A time-dependent discrimination index for survival data. Stat Med "
+    "2005;24:3927-3944.",
+    "austin": "Austin PC, Harrell FE, van Klaveren D. Graphical calibration curves and the integrated calibration index "
+    "(ICI) for survival models. Stat Med 2020;39:2714-2742.",
+    "crowson": "Crowson CS, Atkinson EJ, Therneau TM. Assessing calibration of prognostic risk scores. Stat Methods Med "
+    "Res 2016;25:1692-1706.",
+    "goldstein": "Goldstein M, Han X, Puli A, Perotte AJ, Ranganath R. X-CAL: explicit calibration for survival "
+    "analysis. NeurIPS 2020.",
+    "graf": "Graf E, Schmoor C, Sauerbrei W, Schumacher M. Assessment and comparison of prognostic classification "
+    "schemes for survival data. Stat Med 1999;18:2529-2545.",
+    "haider": "Haider H, Hoehn B, Davis S, Greiner R. Effective ways to build and evaluate individual survival "
+    "distributions. J Mach Learn Res 2020;21(85):1-63.",
+    "harrell": "Harrell FE, Califf RM, Pryor DB, Lee KL, Rosati RA. Evaluating the yield of medical tests. JAMA "
+    "1982;247:2543-2546.",
+    "holm": "Holm S. A simple sequentially rejective multiple test procedure. Scand J Stat 1979;6:65-70.",
+    "kattan": "Kattan MW, Gerds TA. The index of prediction accuracy: an intuitive measure useful for evaluating risk "
+    "prediction models. Diagn Progn Res 2018;2:7.",
+    "mclernon": "McLernon DJ, Giardiello D, Van Calster B, et al. Assessing performance and clinical usefulness in "
+    "prediction models with survival outcomes: practical guidance for Cox proportional hazards models. Ann Intern Med "
+    "2023;176:105-114.",
+    "schemper": "Schemper M, Smith TL. A note on quantifying follow-up in studies of failure time. Control Clin Trials "
+    "1996;17:343-346.",
+    "uno": "Uno H, Cai T, Pencina MJ, D'Agostino RB, Wei LJ. On the C-statistics for evaluating overall adequacy of "
+    "risk prediction procedures with censored survival data. Stat Med 2011;30:1105-1117.",
+    "uno2007": "Uno H, Cai T, Tian L, Wei LJ. Evaluating prediction rules for t-year survivors with censored regression "
+    "models. J Am Stat Assoc 2007;102:527-537.",
+    "vickers": "Vickers AJ, Cronin AM, Elkin EB, Gonen M. Extensions to decision curve analysis, a novel method for "
+    "evaluating diagnostic tests, prediction models and molecular markers. BMC Med Inform Decis Mak 2008;8:53.",
+}
+
+
+class _Cited:
+    """Numbers references in the order in which they are cited."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def __call__(self, *keys: str) -> str:
+        for key in keys:
+            if key not in self.keys:
+                self.keys.append(key)
+        return " [" + ", ".join(str(self.keys.index(key) + 1) for key in keys) + "]"
+
+    def listing(self) -> str:
+        return "\n".join(f"[{place}] {REFERENCES[key]}" for place, key in enumerate(self.keys, 1))
+
+
+def write_methods(
+    sample: Sample, measured: Measurements, data: DataSummary, *, level: float, n_bootstrap: int, time_unit: str
+) -> str:
+    """Write one paragraph, an empty line, and its references."""
+    cite = _Cited()
+    names = {value.metric for value in measured.values}
+    sentences = [
+        *_rows(sample, data, time_unit, cite),
+        *_discrimination(names, cite),
+        *_calibration(names, measured, cite),
+        *_overall(names, measured, cite),
+        *_groups(sample, names, cite),
+        *_intervals(level, n_bootstrap, names),
+    ]
+    return f"{' '.join(sentences)}\n\n{cite.listing()}"
+
+
+def _rows(sample: Sample, data: DataSummary, unit: str, cite: _Cited) -> Iterator[str]:
+    from xcal import __version__
+
+    found = sample.predictions
+    source = "" if found.library == "none" else f" ({found.library})"
+    events = "1 event" if data.n_events == 1 else f"{data.n_events:,} events"
+    yield (
+        f"The predictions of {found.model}{source} were validated on {data.n:,} rows with {events}, following published "
+        f"guidance{cite('mclernon')}, with xcal {__version__}."
+    )
+    if np.isfinite(data.median_follow_up):
+        follow_up = time_in_words(data.median_follow_up, unit)
+        yield f"Median follow-up was {follow_up} by reverse Kaplan-Meier{cite('schemper')}."
+    if sample.horizons.size:
+        at = listed([f"{t:g}" for t in sample.horizons]) + (f" {unit}" if unit else "")
+        yield f"Risks were assessed at {'time ' if not unit else ''}{at}."
+    yield from found.reading
+
+
+def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
+    parts = {
+        "harrell": lambda: f"Harrell's concordance{cite('harrell')}",
+        "uno": lambda: f"Uno's concordance with inverse probability of censoring weights{cite('uno')}",
+        "antolini": lambda: f"Antolini's time-dependent concordance{cite('antolini')}",
+        "auc": lambda: f"the cumulative/dynamic area under the ROC curve at each horizon{cite('uno2007')}",
+    }
+    told = [tell() for name, tell in parts.items() if name in names]
+    if told:
+        yield f"Discrimination was measured by {listed(told)}."
+
+
+def _calibration(names: set[str], measured: Measurements, cite: _Cited) -> Iterator[str]:
+    if "oe" in names:
+        yield "Mean calibration is the ratio of the observed (Kaplan-Meier) to the mean predicted risk (O/E)."
+    if "cox_slope" in names:
+        yield (
+            "Calibration slope and intercept come from regressions of the outcomes on the complementary log-log of the "
+            f"predicted risk, the intercept with the slope held at 1{cite('crowson')}."
+        )
+    if "ici" in names:
+        yield (
+            "Smooth calibration curves relate observed to predicted risk by a flexible hazard regression, summarised by "
+            f"the integrated calibration index (ICI), E50, E90 and Emax{cite('austin')}."
+        )
+    if "d_calibration" in names:
+        bins = next((histogram.mass.size for histogram in measured.pit), None)
+        of = "" if bins is None else f" in {bins} bins"
+        methods = [name for name in ("km", "ipcw") if f"d_calibration_{name}" in names]
+        also = f", and also by redistribution ({listed(methods)})" if methods else ""
+        yield (
+            f"D-calibration{cite('haider')} is the sum of squared differences between the observed and the expected "
+            f"share of predicted probabilities{of}{cite('goldstein')}, censored rows being spread evenly over what lies "
+            f"above them{also}; its floor is the mean value of a perfect model in a sample of this size."
+        )
+    if "d_calibration_p" in names:
+        yield f"It was tested with a test that allows for censoring{cite('akritas')}, or by simulation where rows were few."
+    if "km_calibration" in names:
+        yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
+
+
+def _overall(names: set[str], measured: Measurements, cite: _Cited) -> Iterator[str]:
+    parts = {
+        "brier": lambda: f"the Brier score{cite('graf')}",
+        "ipa": lambda: (
+            f"the index of prediction accuracy (IPA, one less the ratio to the Brier score of the Kaplan-Meier curve){cite('kattan')}"
+        ),
+        "ibs": lambda: f"the integrated Brier score{cite('graf')}",
+        "nll": lambda: "the negative log-likelihood",
+    }
+    told = [tell() for name, tell in parts.items() if name in names]
+    if told:
+        yield f"Overall performance was measured by {listed(told)}."
+    if measured.decision:
+        yield f"Usefulness was assessed by net benefit under censoring{cite('vickers')}."
+
+
+def _groups(sample: Sample, names: set[str], cite: _Cited) -> Iterator[str]:
+    if not sample.groups:
+        return
+    corrected = (
+        f", with p-values corrected by Holm's method{cite('holm')}" if "d_calibration_p_corrected" in names else ""
+    )
+    yield f"Calibration was assessed within groups by {listed(list(sample.groups))}{corrected}."
+
+
+def _intervals(level: float, n_bootstrap: int, names: set[str]) -> Iterator[str]:
+    analytic = [words for name, words in (("oe", "O/E"), ("cox_slope", "slope and intercept")) if name in names]
+    by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
+    if n_bootstrap:
+        yield (
+            f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of the rows without refitting the "
+            f"model{by_formula}."
+        )
+    elif analytic:
+        yield f"Intervals ({100 * level:g} %) are analytic, for {listed(analytic)} only."

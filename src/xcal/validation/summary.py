@@ -1,0 +1,185 @@
+"""The rows of an audit at a glance, and what about them limits trust in which figures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xcal._checks import BoolArray, FloatArray
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.metrics.follow_up import follow_up
+from xcal.validation.checks import Outcome
+from xcal.validation.result import Concern, DataSummary
+from xcal.validation.sample import Sample
+
+# Events below which intervals of calibration are too wide to be of use (Collins, Ogundimu, Altman 2016 ask for 100,
+# better 200), and below which hardly anything can be said.
+ENOUGH_EVENTS, FEWEST_EVENTS = 100, 20
+# Share of censored rows from which censored ones decide what is estimated.
+HEAVY_CENSORING = 0.8
+# Rows under observation at a horizon below which the estimate there is of little use.
+FEW_AT_RISK = 20
+# Distinct event times per event below which times are discrete: whole months or years.
+DISCRETE_SHARE = 0.2
+# Level of the tests that compare the rows with the training rows, divided by their number.
+DIFFERENT = 0.01
+# Share of rows past the end of the curves from which D-calibration is much affected.
+MUCH_PAST = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Features of the audited rows, and features and outcomes of the training rows, where they are known."""
+
+    X: Any = None
+    training_X: Any = None
+    outcome: Outcome | None = None
+
+
+def summarise_data(sample: Sample, training: Training) -> DataSummary:
+    """Count rows, events, ties and rows past the curves, and say what is of concern."""
+    time, event = sample.time, sample.event
+    distinct, counts = np.unique(time, return_counts=True)
+    end = np.inf if sample.predictions.times is None else float(sample.predictions.times[-1])
+    beyond = int(np.count_nonzero(time > end))
+    concerns = [
+        *_of_events(time, event),
+        *_of_discrete_times(time, event, distinct),
+        *_of_curves(beyond, end, time.size),
+        *_of_horizons(sample),
+        *_of_training(sample, training),
+    ]
+    return DataSummary(
+        n=time.size,
+        n_events=int(np.count_nonzero(event)),
+        last_time=float(time.max()),
+        median_follow_up=follow_up(time=time, event=event).median,
+        n_tied_times=int(counts[counts > 1].sum()),
+        n_past_grid=beyond,
+        concerns=tuple(concerns),
+    )
+
+
+def _of_events(time: FloatArray, event: BoolArray) -> Iterator[Concern]:
+    found, n = int(np.count_nonzero(event)), time.size
+    if found < ENOUGH_EVENTS:
+        few = found < FEWEST_EVENTS
+        effect = "Intervals of all figures are wide" + (
+            ", and those by resampling may be too short: do not read anything but large errors from them."
+            if few
+            else "; a good value may be chance, and small errors of calibration cannot be seen."
+        )
+        yield Concern(f"Few events: {found:,}, where {ENOUGH_EVENTS} or more are advised", effect, few)
+    censored = 1 - found / n
+    if censored >= HEAVY_CENSORING:
+        effect = (
+            "D-calibration sees mostly small values of F, and errors late in time remain hidden; Brier scores and AUC "
+            "rest on few, heavily weighted rows."
+        )
+        yield Concern(f"Heavy censoring: {censored:.0%} of the rows", effect, False)
+    if (at_zero := int(np.count_nonzero(event & (time <= 0)))) > 0:
+        effect = (
+            "Their F is 0 in most models: D-calibration and the likelihood suffer from it, figures at horizons do not."
+        )
+        yield Concern(f"{at_zero:,} events at time 0", effect, at_zero > found / 10)
+
+
+def _of_discrete_times(time: FloatArray, event: BoolArray, distinct: FloatArray) -> Iterator[Concern]:
+    events = np.unique(time[event]).size
+    if events < DISCRETE_SHARE * np.count_nonzero(event):
+        effect = (
+            "D-calibration, its p-value and the P-P curve take F at the end of an interval as exact and can call a true "
+            "model wrong; concordance counts tied rows. Figures at horizons that lie on these times are not affected."
+        )
+        yield Concern(f"Discrete times: {distinct.size:,} different ones in {time.size:,} rows", effect, True)
+
+
+def _of_curves(beyond: int, end: float, n: int) -> Iterator[Concern]:
+    if beyond:
+        effect = (
+            "These rows count as censored where the curves end in D-calibration, and integrated figures (IBS, "
+            "km-calibration) stop there."
+        )
+        what = f"{beyond:,} rows ({beyond / n:.1%}) have times past the end of the curves, {end:g}"
+        yield Concern(what, effect, beyond > MUCH_PAST * n)
+
+
+def _of_horizons(sample: Sample) -> Iterator[Concern]:
+    for horizon in sample.horizons:
+        left = int(np.count_nonzero(sample.time >= horizon))
+        if left < FEW_AT_RISK:
+            effect = "Observed risk, and with it O/E, ICI, Brier score and net benefit there, rest on these few rows."
+            yield Concern(f"Few rows under observation at time {horizon:g}: {left}", effect, True)
+
+
+def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
+    if training.outcome is None:
+        return
+    time, event = training.outcome
+    if _p_of_logrank((time, ~event), (sample.time, ~sample.event)) < DIFFERENT:
+        effect = (
+            "The censoring curve of the training rows weights Uno's concordance, AUC and Brier scores; here rows are "
+            "censored at other times, and these figures can be biased. Calibration by Kaplan-Meier is not affected."
+        )
+        yield Concern("Censoring differs from that of the training rows", effect, False)
+    if _p_of_logrank((time, event), (sample.time, sample.event)) < DIFFERENT:
+        mean_risk = _risk_at_median(sample, time, event)
+        effect = f"{mean_risk} O/E and intercept show whether the model's covariates account for it."
+        yield Concern("Outcomes differ from those of the training rows", effect, False)
+    different = differing_columns(training.X, training.training_X)
+    if different:
+        shown = ", ".join(different[:5]) + (f" and {len(different) - 5} more" if len(different) > 5 else "")
+        effect = (
+            "The figures are about other rows than the model has seen; a wider or narrower mix also moves concordance."
+        )
+        yield Concern(f"Covariates differ from those of the training rows: {shown}", effect, False)
+
+
+def _risk_at_median(sample: Sample, time: FloatArray, event: BoolArray) -> str:
+    """Say what happened in the two sets of rows by the median event time of the training rows."""
+    at = min(float(np.median(time[event])), float(sample.time.max()), float(time.max()))
+    before = 1 - float(fit_kaplan_meier(time, event).at(at))
+    now = 1 - float(fit_kaplan_meier(sample.time, sample.event).at(at))
+    return f"By time {at:g}, {before:.1%} of the training rows had the event, and {now:.1%} of these rows."
+
+
+def _p_of_logrank(first: Outcome, second: Outcome) -> float:
+    """P-value of the log-rank test; 1 where one of the two has no event."""
+    if not (first[1].any() and second[1].any()):
+        return 1.0
+    from scipy.stats import CensoredData, logrank
+
+    samples = [CensoredData.right_censored(time, ~event) for time, event in (first, second)]
+    return float(logrank(*samples).pvalue)
+
+
+def differing_columns(X: Any, training_X: Any) -> list[str]:
+    """Name the columns whose distribution differs between two data frames of the same columns.
+
+    Numbers by Kolmogorov and Smirnov's test, categories by the chi-squared test, at a level that is divided by the
+    number of columns. Other tables than data frames are not compared.
+    """
+    if not (hasattr(X, "columns") and hasattr(training_X, "columns")):
+        return []
+    shared = [column for column in training_X.columns if column in list(X.columns)]
+    return [
+        str(column)
+        for column in shared
+        if _p_of_column(training_X[column], X[column]) < DIFFERENT / max(1, len(shared))
+    ]
+
+
+def _p_of_column(before: Any, now: Any) -> float:
+    import pandas as pd
+    from scipy.stats import chi2_contingency, ks_2samp
+
+    first, second = pd.Series(before.to_numpy()), pd.Series(now.to_numpy())
+    if first.dtype.kind in "iuf" and second.dtype.kind in "iuf":
+        first, second = first.dropna(), second.dropna()
+        # "asymp": exact p-values take minutes for tables of many rows.
+        return 1.0 if first.empty or second.empty else float(ks_2samp(first, second, method="asymp").pvalue)
+    table = pd.crosstab(
+        pd.concat([first, second], ignore_index=True).astype(str), np.repeat([0, 1], [first.size, second.size])
+    )
+    return float(chi2_contingency(table).pvalue) if table.shape[0] > 1 else 1.0

@@ -1,0 +1,53 @@
+"""How numbers of an audit are written in sentences."""
+
+import math
+from collections.abc import Sequence
+
+from xcal.validation.measurements import AuditValue
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.25)
+    '25.0 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def time_in_words(time: float, unit: str) -> str:
+    """Write a time with its unit, if that is known.
+
+    Examples
+    --------
+    >>> time_in_words(60.0, "months"), time_in_words(1.5, "")
+    ('60 months', 'time 1.5')
+    """
+    return f"{time:g} {unit}" if unit else f"time {time:g}"
+
+
+def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> str:
+    """Write an interval to stand behind its value; nothing where there is none.
+
+    Examples
+    --------
+    >>> interval_in_words(AuditValue("oe", 1.0, None, 1.2, 1.05, 1.4), 0.95)
+    ', 95 % interval 1.05 to 1.40'
+    """
+    if not (math.isfinite(value.lower) and math.isfinite(value.upper)):
+        return ""
+    digits = 1 if factor > 1 else 2
+    return f", {100 * level:g} % interval {factor * value.lower:.{digits}f} to {factor * value.upper:.{digits}f}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Write a list.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
