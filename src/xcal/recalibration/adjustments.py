@@ -12,7 +12,7 @@ from xcal.interop import ModelPredictions, Rows
 from xcal.recalibration.base import Floats, Recalibration
 from xcal.recalibration.csd import ConformalQuantiles
 from xcal.recalibration.grouped import GroupedRecalibration, RowMaps
-from xcal.recalibration.reading import n_rows, own_values, quantile_at, read_own, survival_at
+from xcal.recalibration.reading import chosen_rows, n_rows, own_values, quantile_at, read_own, survival_at
 
 Column = str | int
 
@@ -179,9 +179,11 @@ class ShiftedQuantiles(Adjustment):
         past = time > new[:, -1]
         if not past.any():
             return inside
-        moved = np.maximum(time - (new[:, -1] - own[:, -1]), 0.0)
-        tail = read_own(model, X, moved, np.zeros(time.size, dtype=bool)).cdf
-        return np.where(past, np.maximum(levels[-1], tail), inside)
+        rows = np.flatnonzero(past)
+        moved = np.maximum(time - (new[:, -1] - own[:, -1]), 0.0)[rows]
+        tail = read_own(model, chosen_rows(X, rows), moved, np.zeros(rows.size, dtype=bool)).cdf
+        inside[rows] = np.maximum(levels[-1], tail)
+        return inside
 
 
 def model_quantiles(model: Any, X: Any, levels: Floats, last: float) -> Floats:

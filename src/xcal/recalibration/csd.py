@@ -90,7 +90,7 @@ class ConformalQuantiles:
         return cls(levels, np.array(shifts), seen.size, int(happened.sum()))
 
     def quantiles(self, own: Floats) -> Floats:
-        """Give the new quantiles at `levels`, ``(n, k)``, from the model's own: moved, not below 0, in increasing order."""
+        """Give the new quantiles at `levels`, ``(n, k)``: the model's own moved, not below 0, in increasing order."""
         return np.sort(np.maximum(own + self.shifts, 0.0), axis=1)
 
     def content(self) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from xcal.recalibration.adjustments import Column, labels_of, model_quantiles
 from xcal.recalibration.base import Floats
 from xcal.recalibration.csd import DEFAULT_PIECES, even_levels
 from xcal.recalibration.curves import RecalibratedCurve
-from xcal.recalibration.reading import read_outcome, read_own
-from xcal.recalibration.refitting import check_each_row_once, chosen_rows, folds, refit
+from xcal.recalibration.reading import chosen_rows, read_outcome, read_own
+from xcal.recalibration.refitting import check_each_row_once, folds, refit
 from xcal.recalibration.registry import HeldOut, Method, as_method
 from xcal.recalibration.saving import write_recalibrated
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from xcal._checks import BoolArray, as_numpy, check_same_length, fail
@@ -59,6 +60,17 @@ def n_rows(X: Any) -> int:
     if held is None:
         fail("X", "a table, an array or a tensor with rows", type(X).__name__)
     return held
+
+
+def chosen_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
+    """Pick rows of a table, array, tensor, list or tuple of them."""
+    if isinstance(X, tuple):
+        return tuple(chosen_rows(values, rows) for values in X)
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "shape") or isinstance(X, SurvivalData):
+        return X[rows]
+    return np.asarray(X)[rows]
 
 
 def read_own(model: Any, X: Any, time: Floats, event: BoolArray) -> OwnValues:

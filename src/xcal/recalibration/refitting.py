@@ -39,17 +39,6 @@ def check_each_row_once(test: Rows, n: int) -> None:
         fail("cv", "folds that test every row once", f"{counts[row]} times", row)
 
 
-def chosen_rows(X: Any, rows: Rows) -> Any:
-    """Pick rows of a table, array, tensor, list or tuple of them."""
-    if isinstance(X, tuple):
-        return tuple(chosen_rows(values, rows) for values in X)
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "shape") or isinstance(X, SurvivalData):
-        return X[rows]
-    return np.asarray(X)[rows]
-
-
 def refit(model: Any, X: Any, time: FloatArray, event: BoolArray, fit_model: FitModel | None) -> Any:
     """Train a fresh copy of a model on these rows; the model itself stays as it is."""
     y = None if isinstance(X, SurvivalData) else Surv(time=time, event=event)
