@@ -10,9 +10,10 @@ it costs in likelihood, integrated Brier score and concordance.
   0, 10, 100, 1000 of X-CAL, one seed, 100 epochs at most and a patience of 10 (the defaults have six weights, three
   seeds, 500 epochs and a patience of 20).
 - Rows: a remedy may use the training rows of a fold as it likes. "none" and "X-CAL" train on all of them, a fifth of
-  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``. A recalibration by split trains on three quarters and fits its map to the rest, to a
-  model of lambda 0; "X-CAL, then km" does the same with the weight that `select()` chooses there. "km, cross-fitted"
-  is ``Recalibrated(model, "km", cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows" is the model that
+  which chooses epoch and weight, by ``select()`` or ("one s.e.") by
+  ``select(rule="one_standard_error")``. A recalibration by split trains on three quarters and fits its map to the
+  rest, to a model of lambda 0; "X-CAL, then km" does the same with the weight that `select()` chooses there. "km,
+  cross-fitted" is ``Recalibrated(model, "km", cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows" is the model that
   the recalibrations by split start from.
 - D-cal is in excess of its floor, what a perfect model has on average, with 10 bins, in 1e-3: "uniform" and "km" are
   the two ways of counting censored rows; "groups" is the mean over the three groups, by rows, counted by "uniform".
@@ -143,10 +144,12 @@ def measure(estimator: Any, train: SurvivalData, test: SurvivalData, end: float)
     }
 
 
-def run_fold(data: str, family: str, fold: int) -> list[dict[str, Any]]:
+def run_fold(data: str, family: str, fold: int, most_rows: int | None) -> list[dict[str, Any]]:
     warnings.simplefilter("ignore")  # of few rows, again and again
     torch.set_num_threads(1)
     rows, column = LOAD[data]()
+    if most_rows is not None and rows.n > most_rows:
+        rows = rows[np.sort(np.random.default_rng(0).permutation(rows.n)[:most_rows])]
     picked = rows.folds(N_FOLDS, seed=0)[fold]
     rows = rows.replaced(groups=thirds(rows.x[:, column], picked.train))
     train, test = rows[picked.train], rows[picked.test]
@@ -154,7 +157,9 @@ def run_fold(data: str, family: str, fold: int) -> list[dict[str, Any]]:
     lines = []
     for name, estimator, lam in treated(family, train):
         values = measure(estimator, train, test, end)
-        lines.append({"data": data, "family": family, "fold": fold, "remedy": name, "lam": float(lam)} | values)
+        lines.append(
+            {"data": data, "family": family, "rows": rows.n, "fold": fold, "remedy": name, "lam": float(lam)} | values
+        )
     return lines
 
 
@@ -172,7 +177,8 @@ def show(lines: list[dict[str, Any]]) -> None:
             folds = sorted({line["fold"] for line in own})
             if not folds:
                 continue
-            print(f"\n{data}, {family}, {len(folds)} folds")
+            sizes = ", ".join(f"{size:,}" for size in sorted({line["rows"] for line in own}))
+            print(f"\n{data}, {family}, {len(folds)} folds of {sizes} rows")
             print(f"{'':<18}" + "".join(f"{head:>17}" for head in heads) + "  lambda")
             by = {(line["remedy"], line["fold"]): line for line in own}
             for remedy in dict.fromkeys(line["remedy"] for line in own):
@@ -191,6 +197,7 @@ def main() -> None:
     parser.add_argument("--data", choices=list(LOAD), nargs="*", default=list(LOAD))
     parser.add_argument("--family", choices=FAMILIES, nargs="*", default=list(FAMILIES))
     parser.add_argument("--out", type=Path, default=FOLDER / "remedies.jsonl")
+    parser.add_argument("--rows", type=int, help="at most so many rows of a data set, picked at random")
     parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
     parser.add_argument("--fast", action="store_true", help="WHAS500 alone, two folds")
     options, _ = parser.parse_known_args()
@@ -203,7 +210,7 @@ def main() -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(todo, start=1):
         start = clock.perf_counter()
-        lines += run_fold(*one)
+        lines += run_fold(*one, options.rows)
         write_whole(options.out, "".join(json.dumps(line) + "\n" for line in lines).encode())
         seconds = clock.perf_counter() - start
         print(f"{number} of {len(todo)}: {one[0]}, {one[1]}, fold {one[2]}: {seconds:.0f} s", flush=True)

@@ -15,6 +15,8 @@ from xcal.recalibration.grouped import GroupedRecalibration, RowMaps
 from xcal.recalibration.reading import chosen_rows, n_rows, own_values, quantile_at, read_own, survival_at
 
 Column = str | int
+# Rows that a model is asked about at once, where each is asked at many times.
+_AT_ONCE = 10_000
 
 
 class Adjustment(ABC):
@@ -119,13 +121,12 @@ class ShiftedQuantiles(Adjustment):
     def cdf(self, model: Any, X: Any, times: Floats) -> Floats:
         """F' of each row at each time."""
         own, new = self._quantiles(model, X, float(times.max()))
-        columns = [self._cdf(model, X, np.full(len(new), t), own, new) for t in times]
-        return np.stack(columns, axis=1)
+        return self._cdf(model, X, np.broadcast_to(times, (len(new), times.size)), own, new)
 
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
         """F' of each row at its own time, and its negative log-likelihood where the model has a density."""
         own, new = self._quantiles(model, X, float(time.max()))
-        cdf = self._cdf(model, X, time, own, new)
+        cdf = self._cdf(model, X, time[:, None], own, new)[:, 0]
         moved = np.maximum(time - (new[:, -1] - own[:, -1]), 0.0)
         tail = read_own(model, X, moved, event).nll
         if tail is None:
@@ -173,17 +174,19 @@ class ShiftedQuantiles(Adjustment):
         """Levels and times of the corners of F', from (0, 0) on."""
         return np.append(0.0, self.shifts.levels), np.hstack([np.zeros((len(new), 1)), new])
 
-    def _cdf(self, model: Any, X: Any, time: Floats, own: Floats, new: Floats) -> Floats:
+    def _cdf(self, model: Any, X: Any, times: Floats, own: Floats, new: Floats) -> Floats:
+        """F' of each row at its times, ``(n, m)``."""
         levels, ends = self._lines(new)
-        inside = np.array([np.interp(t, row, levels) for t, row in zip(time, ends, strict=True)])
-        past = time > new[:, -1]
-        if not past.any():
-            return inside
-        rows = np.flatnonzero(past)
-        moved = np.maximum(time - (new[:, -1] - own[:, -1]), 0.0)[rows]
-        tail = read_own(model, chosen_rows(X, rows), moved, np.zeros(rows.size, dtype=bool)).cdf
-        inside[rows] = np.maximum(levels[-1], tail)
-        return inside
+        result = np.array([np.interp(t, row, levels) for t, row in zip(times, ends, strict=True)])
+        rows, columns = np.nonzero(times > new[:, -1:])
+        moved = np.maximum(times - (new[:, -1:] - own[:, -1:]), 0.0)[rows, columns]
+        # The tails of many rows at once, but no more than a library can take.
+        for start in range(0, rows.size, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            nobody = np.zeros(rows[part].size, dtype=bool)
+            tail = read_own(model, chosen_rows(X, rows[part]), moved[part], nobody).cdf
+            result[rows[part], columns[part]] = np.maximum(levels[-1], tail)
+        return result
 
 
 def model_quantiles(model: Any, X: Any, levels: Floats, last: float) -> Floats:

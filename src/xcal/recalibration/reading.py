@@ -17,7 +17,9 @@ from xcal.recalibration.base import Floats
 
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60
-_HALVINGS = 60
+# Steps in search of a quantile within its bracket, and how close in time (relative) or in F is close enough.
+_STEPS = 200
+_CLOSE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,16 +123,28 @@ def quantile_at(model: Any, X: Any, levels: Floats, last: float, *, extended: bo
         return _of_curves(found, levels, extended)
     if found.library == "xcal" and type(model).__module__.startswith("xcal.estimators"):
         with torch.no_grad():
-            inside = torch.from_numpy(np.ascontiguousarray(levels.T))
+            inside = torch.from_numpy(np.array(levels.T))
             return np.asarray(model.predict_distribution(X).quantile(inside).T.numpy())
 
+    # All levels of all rows at once: what a library does once for many rows costs little more than for one.
+    n_levels = levels.shape[1]
+    table = chosen_rows(X, np.repeat(np.arange(n), n_levels))
+    wanted = levels.ravel()
+
     def cdf(time: Floats) -> Floats:
-        values = read_model(model, X, time=time, event=none, times=[float(time.max())]).cdf
+        nobody = np.zeros(time.size, dtype=bool)
+        values = read_model(model, table, time=time, event=nobody, times=[float(time.max())]).cdf
         if values is None:
             fail("model", "a model with a distribution", found.model)
         return values
 
-    return np.stack([_bisected(cdf, column, start) for column in levels.T], axis=1)
+    if found.survival is None or found.times is None:
+        fail("model", "a model with survival curves", f"{found.model}, which gives none")
+    grid, curves = np.append(0.0, found.times), 1 - found.survival
+    at = np.concatenate([np.searchsorted(curve, row) for curve, row in zip(curves, levels, strict=True)])
+    low = grid[at]
+    high = np.where(at < found.times.size, found.times[np.minimum(at, found.times.size - 1)], 2 * low)
+    return _inverted(cdf, wanted, low, high).reshape(n, n_levels)
 
 
 def _of_curves(found: ModelPredictions, levels: Floats, extended: bool) -> Floats:
@@ -156,18 +170,31 @@ def _of_curves(found: ModelPredictions, levels: Floats, extended: bool) -> Float
     return result
 
 
-def _bisected(cdf: Callable[[Floats], Floats], level: Floats, start: Floats) -> Floats:
-    """Smallest times at which F reaches its level, by halving; infinity where it never does."""
-    high = start.copy()
+def _inverted(cdf: Callable[[Floats], Floats], level: Floats, low: Floats, high: Floats) -> Floats:
+    """Find the smallest times at which F reaches its level, from brackets; infinity where it never does.
+
+    Steps are taken along the line through both ends, the Illinois way, and every third one halves the bracket, which
+    also finds the place of a jump.
+    """
     for _ in range(_DOUBLINGS):
         short = cdf(high) < level
         if not short.any():
             break
-        high = np.where(short, 2 * high, high)
-    never = cdf(high) < level
-    low = np.zeros_like(high)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        reached = cdf(middle) >= level
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-    return np.where(never, np.inf, np.where(level <= 0, 0.0, high))
+        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+    below, above = cdf(low) - level, cdf(high) - level
+    never = above < 0
+    last = np.zeros(level.size, dtype=np.int8)
+    for step in range(_STEPS):
+        rise = above - below
+        share = np.divide(-below, rise, out=np.full(level.size, 0.5), where=rise > 0)
+        middle = low + np.clip(share if step % 3 < 2 else 0.5, 0.0, 1.0) * (high - low)
+        gap = cdf(middle) - level
+        up = gap >= 0
+        # The end that stays twice pulls half as hard.
+        below = np.where(up, np.where(last == 1, below / 2, below), gap)
+        above = np.where(up, gap, np.where(last == -1, above / 2, above))
+        low, high = np.where(up, low, middle), np.where(up, middle, high)
+        last = np.where(up, 1, -1).astype(np.int8)
+        if (never | (high - low <= _CLOSE * high) | (np.abs(gap) < _CLOSE)).all():
+            break
+    return np.where(never, np.inf, np.where(level <= 0, 0.0, np.where(np.abs(gap) < _CLOSE, middle, high)))
