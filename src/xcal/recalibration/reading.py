@@ -70,6 +70,8 @@ def chosen_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
         return tuple(chosen_rows(values, rows) for values in X)
     if hasattr(X, "iloc"):
         return X.iloc[rows]
+    if hasattr(X, "tocsr"):  # of scipy's sparse forms, the one that has rows
+        return X.tocsr()[rows]
     if hasattr(X, "shape") or isinstance(X, SurvivalData):
         return X[rows]
     return np.asarray(X)[rows]

@@ -21,7 +21,7 @@ def folds(cv: Any, event: BoolArray, seed: int) -> Iterator[tuple[Rows, Rows]]:
     """Training and test rows of each fold: a number of folds with equal shares of events, or a splitter's own."""
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if cv > event.size:
-            fail("cv", f"at most {event.size} folds, one for each row", cv)
+            fail("cv", f"at most {event.size} folds, one for each row (n_samples = {event.size})", cv)
         fold = folds_by_event(event, as_count("cv", cv, at_least=2), np.random.default_rng(seed))
         for number in range(int(cv)):
             yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
