@@ -27,6 +27,7 @@ from xcal.estimators.header import Header, read_header, shown
 from xcal.estimators.inputs import Floats
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.networks import MLP
+from xcal.recalibration.saving import is_recalibrated, read_recalibrated
 from xcal.training import History
 
 FORMAT, VERSION = "xcal-estimator", 1
@@ -80,7 +81,7 @@ def write_estimator(
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that `SurvivalModel.save` or `SurvivalPath.save` wrote.
+    """Read an estimator that `SurvivalModel.save`, `SurvivalPath.save` or `Recalibrated.save` wrote.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    SurvivalModel or SurvivalPath
+    SurvivalModel, SurvivalPath or Recalibrated
         Fitted; its predictions are those of the saved one, to the bit.
 
     Examples
@@ -107,6 +108,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
+    # A recalibrated model is a file of its own kind, with the file of its model inside.
+    Path(path).open("rb").close()
+    if is_recalibrated(path):
+        return read_recalibrated(path, load)
     metadata, tensors = _read(Path(path))
     if metadata.get("format") != FORMAT:
         fail("path", _EXPECTED, f"{path}, a safetensors file of another kind")
