@@ -47,6 +47,7 @@ def d_calibration(
     p_value: PValue | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
+    cdf_before: Any = ...,
     groups: None = ...,
     n_simulations: int = ...,
     seed: int = ...,
@@ -64,6 +65,7 @@ def d_calibration(
     p_value: PValue | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
+    cdf_before: Any = ...,
     groups: Any,
     n_simulations: int = ...,
     seed: int = ...,
@@ -80,6 +82,7 @@ def d_calibration(
     p_value: PValue | None = "akritas",
     time: Any = None,
     censoring_survival: Any = None,
+    cdf_before: Any = None,
     groups: Any = None,
     n_simulations: int = 999,
     seed: int = 0,
@@ -110,10 +113,16 @@ def d_calibration(
         For "ipcw": the probability of being uncensored just before each row's time, in (0, 1], by the user's own model.
         Give `time` as well where follow-up ends before everybody has had the event: rows that outlast the last event
         then count too, and what is beyond it is not lost.
+    cdf_before : array-like of shape (n,), optional
+        For times of few distinct values, whole months say: F at the start of the interval that each row's time stands
+        for, such as F(t - 1 month), where `cdf` is F at its end. All events of a month share one value of `cdf`, so
+        that without it even a true model looks uneven. With it each event gets a value drawn evenly between the two
+        (the randomised probability integral transform), of which those of a true model are uniform: value, floor and
+        tests hold as for continuous times. A censored row keeps `cdf`: it has outlived its interval.
     groups : array-like of shape (n,), optional
         One label per row: one result per group and one for the whole.
     n_simulations, seed : int
-        For "simulated".
+        For "simulated"; the seed also for `cdf_before`.
 
     Returns
     -------
@@ -141,6 +150,10 @@ def d_calibration(
     if censoring_survival is not None:
         g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
     labels = None if groups is None else _as_labels(groups, u.size)
+    if cdf_before is not None:
+        u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
+    elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
+        warnings.warn(caution, stacklevel=2)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(u, happened, t, g)
     if g is not None and t is None:
@@ -152,6 +165,35 @@ def d_calibration(
     if labels is None:
         return whole
     return GroupedDCalibration(whole, _by_group(measure, labels, u, happened, t, g))
+
+
+def within_interval(u: Array, before: Array, event: npt.NDArray[np.bool_], seed: int) -> Array:
+    """Draw the F of each event evenly from the interval that its time stands for; censored rows keep its end."""
+    check_same_length("cdf_before", before, "cdf", u.size)
+    wrong = before > u
+    if wrong.any():
+        row = first_row(wrong)
+        fail("cdf_before", f"at most cdf, {u[row]}", before[row], row)
+    # From one source for all rows, whatever else is drawn later: "simulated" starts its own from the same seed.
+    share = np.random.default_rng([seed, 1]).random(u.size)
+    return np.where(event, before + share * (u - before), u)
+
+
+def ties_caution(time: Array, event: npt.NDArray[np.bool_], edges: Edges) -> str | None:
+    """Return what to tell a user whose times take so few values that even a true model looks uneven; None if not.
+
+    So it is if most events share their time with another one, and the most common time holds the mass of half a bin.
+    """
+    distinct, counts = np.unique(time[event], return_counts=True)
+    if counts.size == 0 or 2 * counts[counts > 1].sum() < counts.sum():
+        return None
+    if counts.max() / time.size < np.diff(edges).min() / 2:
+        return None
+    return (
+        f"the {counts.sum()} events have {distinct.size} distinct times only: tied events share one value of F, so that "
+        "even a true model looks uneven and is rejected. Give cdf_before, F at the start of the interval that each "
+        "time stands for (F at the month before, say)"
+    )
 
 
 def _by_group(
