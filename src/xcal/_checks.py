@@ -199,7 +199,9 @@ def _refuse_words_and_gaps(name: str, event: Any) -> None:
     words = sorted({value for value in listed if isinstance(value, str)})
     if words:
         shown = ", ".join(map(repr, words[:4])) + (", ..." if len(words) > 4 else "")
-        fail(name, f"True/False or 0/1: say which word is the event, as in status == {words[0]!r}", f"the words {shown}")
+        fail(
+            name, f"True/False or 0/1: say which word is the event, as in status == {words[0]!r}", f"the words {shown}"
+        )
     # None, NaN and pandas' NA, whose comparison with itself has no truth value.
     missing = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in listed])
     if missing.any():

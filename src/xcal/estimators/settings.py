@@ -19,7 +19,7 @@ from xcal.training.progress import Progress
 
 # The published variants of the distributions have constants in units of time, which scaling would change.
 CONTINUOUS = ("lognormal", "weibull", "loglogistic")
-DISCRETE = ("mtlr", "categorical")
+DISCRETE = ("mtlr", "categorical", "logistic-hazard")
 OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
 LAMBDAS = (0.0, 1.0, 10.0, 100.0, 500.0, 1000.0)
 # Time bins, if their number is not given: the square root of the number of events, but no more than this.
