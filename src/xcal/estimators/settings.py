@@ -21,6 +21,8 @@ from xcal.training.progress import Progress
 CONTINUOUS = ("lognormal", "weibull", "loglogistic")
 DISCRETE = ("mtlr", "categorical", "logistic-hazard")
 OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
+# Whether a path predicts with the mixture of all seeds of a weight.
+AVERAGE = True
 LAMBDAS = (0.0, 1.0, 10.0, 100.0, 500.0, 1000.0)
 # Time bins, if their number is not given: the square root of the number of events, but no more than this.
 MOST_TIME_BINS = 50
