@@ -203,7 +203,7 @@ def _refuse_words_and_gaps(name: str, event: Any) -> None:
             name, f"True/False or 0/1: say which word is the event, as in status == {words[0]!r}", f"the words {shown}"
         )
     # None, NaN and pandas' NA, whose comparison with itself has no truth value.
-    missing = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in listed])
+    missing = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in listed])  # noqa: PLR0124
     if missing.any():
         row = first_row(missing)
         fail(name, "True/False or 0/1 in every row", f"a missing value ({listed[row]})", row)

@@ -9,7 +9,7 @@ from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.estimators import SurvivalPath, load
 from xcal.estimators.persistence import write_estimator
-from xcal.estimators.selection import choose, summarise, when_needed
+from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
 SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
@@ -36,22 +36,38 @@ TABLE = table_of([1.00, 0.995, 1.004, 1.2], DCAL, [0.70, 0.71, 0.69, 0.60])
         ({"max_concordance_drop": 0.0}, 1.0),
         ({"max_concordance_drop": 0.0201}, 10.0),
         ({"max_concordance_drop": 1.0}, 100.0),
-        (RULE, 10.0),  # 1.004 is less than 0.995 + 0.01, 1.2 is not
     ],
 )
 def test_rules(rule, lam):
-    assert choose(TABLE, **rule) == lam
+    assert choose(as_candidates(TABLE), **rule) == (lam, False)
+
+
+def test_one_standard_error():
+    assert largest_within_one_error(TABLE) == 10.0  # 1.004 is less than 0.995 + 0.01, 1.2 is not
+
+
+def test_the_limits_take_a_recalibrated_model_too():
+    plain = as_candidates(TABLE)
+    mapped = plain.assign(recalibrated=True, dcal=0.002, nll=plain["nll"] + 0.001)
+    both = pd.concat([plain, mapped], ignore_index=True)
+    assert choose(both, max_dcal=0.02) == (1.0, False)
+    assert choose(both, max_dcal=0.003) == (1.0, True)
+    assert choose(both, max_concordance_drop=0.0) == (1.0, True)
+    with pytest.raises(ValueError, match=r"max_dcal: expected at least 0.001, which lambda 100 reaches"):
+        choose(both, max_dcal=1e-4)
+    with pytest.raises(ValueError, match=r"max_dcal: expected at least 0.002, which lambda 0, recalibrated reaches"):
+        choose(mapped, max_dcal=1e-4)
 
 
 def test_a_standard_error_of_zero_chooses_the_best():
-    assert choose(table_of([1.0, 0.9, 1.1, 1.2], [0.1] * 4, se=0.0), **RULE) == 1.0
+    assert largest_within_one_error(table_of([1.0, 0.9, 1.1, 1.2], [0.1] * 4, se=0.0)) == 1.0
 
 
 def test_a_weight_is_judged_by_the_mean_over_its_seeds():
     worse = TABLE.assign(seed=1, dcal=[0.02, 0.01, 0.008, 0.004])
     both = pd.concat([TABLE, worse], ignore_index=True)
-    assert choose(TABLE, max_dcal=0.005) == 10.0
-    assert choose(both, max_dcal=0.005) == 100.0
+    assert choose(as_candidates(TABLE), max_dcal=0.005) == (10.0, False)
+    assert choose(as_candidates(both), max_dcal=0.005) == (100.0, False)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +84,7 @@ def test_a_weight_is_judged_by_the_mean_over_its_seeds():
 )
 def test_rules_that_choose_nothing(rule, message):
     with pytest.raises(ValueError, match=message):
-        choose(TABLE, **rule)
+        choose(as_candidates(TABLE), **rule)
 
 
 SAME = [1.0, 1.0, 1.0, 1.0]  # no loss of likelihood at all
@@ -78,32 +94,36 @@ SAME = [1.0, 1.0, 1.0, 1.0]  # no loss of likelihood at all
     ("table", "lam", "reason"),
     [
         # The smallest weight that the test no longer finds off, though a larger one scores lower.
-        (table_of(SAME, DCAL), 10.0, "is the smallest weight that the test does not find off"),
+        (table_of(SAME, DCAL), 10.0, "is the smallest step that the test does not find off"),
         # All of them off: the lowest D-calibration.
         (table_of(SAME, DCAL, p=1e-3), 100.0, "has the lowest D-calibration"),
         # That one costs too much likelihood, so the next.
         (table_of([1, 1, 1, 1.2], DCAL, p=1e-3), 10.0, "has the lowest D-calibration"),
-        (table_of(SAME, DCAL, p=0.06), 0.0, "do not show that it is off"),
-        (table_of(SAME, DCAL, p=np.nan), 0.0, "do not show that it is off"),
+        (table_of(SAME, DCAL, p=0.06), 0.0, "at its floor, as far as the validation rows can tell: nothing to correct"),
+        (
+            table_of(SAME, DCAL, p=np.nan),
+            0.0,
+            "at its floor, as far as the validation rows can tell: nothing to correct",
+        ),
         # 0.019 above the lowest of the others, but with an error of 0.01.
-        (table_of(SAME, DCAL, dcal_se=0.01), 0.0, "no larger weight is less so by more than chance"),
-        (table_of(SAME, [0.02, 0.03, 0.03, 0.03]), 0.0, "no larger weight is less so by more than chance"),
+        (table_of(SAME, DCAL, dcal_se=0.01), 0.0, "nothing else is less so by more than chance"),
+        (table_of(SAME, [0.02, 0.03, 0.03, 0.03]), 0.0, "nothing else is less so by more than chance"),
         (table_of([1, 1.2, 1.2, 1.2], DCAL), 0.0, "costs more than one standard error of NLL"),
         # The others were not trained to the end.
-        (table_of([1, np.nan, np.nan, np.nan], DCAL), 0.0, "no other weight to choose from"),
+        (table_of([1, np.nan, np.nan, np.nan], DCAL), 0.0, "nothing else to choose from"),
         # Lambda 0 was not trained to the end, so that the next is the smallest.
         (table_of([np.nan, 1, 1, 1], DCAL), 10.0, "lambda 1 is off"),
     ],
 )
 def test_a_weight_only_when_it_is_needed(table, lam, reason):
-    selection = when_needed(table)
+    selection = when_needed(table.assign(recalibrated=False))
     assert (selection.lam, selection.rule) == (lam, "when_needed")
     assert reason in selection.reason
     assert selection.reason.startswith(f"lambda {lam:g}: ")
 
 
 def test_a_doubt_keeps_the_smallest_weight():
-    selection = when_needed(table_of(SAME, DCAL), "too few rows")
+    selection = when_needed(table_of(SAME, DCAL).assign(recalibrated=False), "too few rows")
     assert (selection.lam, selection.reason) == (0.0, "lambda 0: too few rows")
 
 
@@ -120,7 +140,7 @@ def test_a_doubt_keeps_the_smallest_weight():
 )
 def test_one_unlucky_seed_does_not_make_a_weight_off(p_values, off):
     seeds = [table_of(SAME, DCAL, p=[p, 0.5, 0.5, 0.5]).assign(seed=seed) for seed, p in enumerate(p_values)]
-    assert (when_needed(pd.concat(seeds, ignore_index=True)).lam > 0) == off
+    assert (when_needed(as_candidates(pd.concat(seeds, ignore_index=True))).lam > 0) == off
 
 
 def test_several_dependent_seeds_hold_the_level():

@@ -1,6 +1,7 @@
 """Integrals over time, piece by piece between quantiles: for distributions that are made of others."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ def integral(function: Callable[[Tensor], Tensor], start: Tensor, stop: Tensor, 
     inner = torch.minimum(torch.maximum(points.expand(-1, *shape), start), upper)
     ends = torch.cat([start.expand(shape).unsqueeze(0), inner, upper.expand(shape).unsqueeze(0)])
     total = torch.zeros(shape, dtype=points.dtype, device=points.device)
-    for left, right in zip(ends[:-1], ends[1:], strict=True):
+    for left, right in pairwise(ends):
         width = right - left
         for node, weight in zip(nodes, weights, strict=True):
             total = total + weight * width * function(left + node * width)

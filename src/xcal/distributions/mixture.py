@@ -16,7 +16,8 @@ from xcal.distributions.discrete import DiscreteDistribution
 # Halvings of the interval in which a quantile lies; a step of Newton's method finishes the work.
 _HALVINGS = 48
 # Levels between whose quantiles F of each component is smooth and not steep.
-_LEVELS = tuple(10.0**k for k in range(-12, 0)) + (0.25, 0.5, 0.75) + tuple(1 - 10.0**k for k in range(-1, -13, -1))
+_TAILS = tuple(10.0**k for k in range(-12, 0))
+_LEVELS = (*_TAILS, 0.25, 0.5, 0.75, *(1 - share for share in _TAILS))
 
 
 def mixture(components: Sequence[SurvivalDistribution]) -> SurvivalDistribution:
@@ -47,7 +48,7 @@ def _mixed_bins(components: Sequence[SurvivalDistribution]) -> Categorical:
     masses = []
     for place, other in enumerate(components):
         alike = isinstance(other, DiscreteDistribution) and other.interpolation == first.interpolation
-        if not alike or not torch.equal(other.edges, first.edges):
+        if not isinstance(other, DiscreteDistribution) or not alike or not torch.equal(other.edges, first.edges):
             fail(f"components[{place}]", "the time bins of the first, read in the same way", repr(other))
         masses.append(other.log_mass)
     together = torch.logsumexp(torch.stack(torch.broadcast_tensors(*masses)), dim=0) - math.log(len(masses))
@@ -71,7 +72,8 @@ class Mixture(SurvivalDistribution):
     @property
     def batch_shape(self) -> torch.Size:
         """Shape of the components."""
-        return torch.broadcast_shapes(*(component.batch_shape for component in self.components))
+        shape: torch.Size = torch.broadcast_shapes(*(component.batch_shape for component in self.components))
+        return shape
 
     def _stack(self, method: str, *arguments: Tensor) -> Tensor:
         return torch.stack(torch.broadcast_tensors(*(getattr(c, method)(*arguments) for c in self.components)))

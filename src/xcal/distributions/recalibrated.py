@@ -167,7 +167,7 @@ class RecalibratedDistribution(SurvivalDistribution):
         return self.base.quantile(self.knots[-2]) if self._last > 0 else torch.zeros_like(self.base.median)
 
     def _points(self) -> Tensor:
-        """Times between which F is smooth: quantiles of the base at the knots and in its tails, and its edges."""
+        """Find times between which F is smooth: quantiles of the base at the knots and in its tails, and its edges."""
         with torch.no_grad():
             tails = torch.tensor([10.0**k for k in range(-12, 0)], dtype=self.knots.dtype, device=self.knots.device)
             shares = torch.cat([tails, self.knots[1:-1], 1 - tails])

@@ -1,4 +1,4 @@
-"""What `SurvivalPath.select` chooses among: every weight, as it is and recalibrated, measured on the validation rows."""
+"""What `SurvivalPath.select` chooses among: every weight, as it is and recalibrated, on the validation rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

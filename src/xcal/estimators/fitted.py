@@ -198,9 +198,7 @@ class CombinedModel(PredictingModel):
         return RecalibratedDistribution(mixed, self.fitted_map.knots, self.fitted_map.levels)
 
 
-def combined(
-    members: Sequence[FittedModel], recalibration: KaplanMeierRecalibration | None = None
-) -> PredictingModel:
+def combined(members: Sequence[FittedModel], recalibration: KaplanMeierRecalibration | None = None) -> PredictingModel:
     """Average models and recalibrate them; one model without a map is itself."""
     if len(members) == 1 and recalibration is None:
         return members[0]

@@ -28,6 +28,6 @@ def unseen_as_inf(quantiles: Floats, last: float, *, stacklevel: int) -> Floats:
     unseen = quantiles > last
     if not unseen.any():
         return quantiles
-    told = f"{np.count_nonzero(unseen)} of {quantiles.size} quantiles lie after {last:g}, the last time seen in training"
-    warnings.warn(f"{told}: infinity ({_HOW})", UserWarning, stacklevel=stacklevel)
+    told = f"{np.count_nonzero(unseen)} of {quantiles.size} quantiles lie after {last:g}, the last time seen"
+    warnings.warn(f"{told} in training: infinity ({_HOW})", UserWarning, stacklevel=stacklevel)
     return np.where(unseen, np.inf, quantiles)

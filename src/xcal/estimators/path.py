@@ -285,7 +285,12 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         return path._adopt(saved.models, table, lines, saved.maps, selection)
 
     def _adopt(
-        self, models: tuple[FittedModel, ...], table: pd.DataFrame, lines: pd.DataFrame, maps: Maps, selection: Selection
+        self,
+        models: tuple[FittedModel, ...],
+        table: pd.DataFrame,
+        lines: pd.DataFrame,
+        maps: Maps,
+        selection: Selection,
     ) -> Self:
         self.fitted_ = models
         self.frontier_ = table
@@ -303,7 +308,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         found: dict[float, tuple[FittedModel, ...]] = {}
         for lam, lines in table[table["best_epoch"] >= 0].groupby("lambda"):
             chosen = lines.index if self.average else [lines["total"].idxmin()]
-            found[float(lam)] = tuple(models[line] for line in chosen)  # type: ignore[arg-type]
+            found[float(lam)] = tuple(models[line] for line in chosen)
         return found
 
     def _members(self, lam: float) -> tuple[FittedModel, ...]:
@@ -349,7 +354,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
 
 
 def _when_needed(table: pd.DataFrame, doubt: str | None) -> Selection:
-    """Choose from the candidates by the default rule, and warn the caller of `fit` if the validation rows cannot show anything."""
+    """Choose by the default rule, and warn the caller of `fit` if the validation rows cannot show anything."""
     selection = when_needed(table, doubt)
     if doubt is not None and table["lambda"].nunique() > 1:
         warnings.warn(

@@ -191,7 +191,7 @@ def _maps_in_tensors(maps: Mapping[float, KaplanMeierRecalibration]) -> dict[str
 
 
 def _maps(header: Header, tensors: dict[str, Tensor]) -> dict[float, KaplanMeierRecalibration]:
-    """Maps of F by lambda; the header has compared their number with the tensors."""
+    """Read the maps of F by lambda; the header has compared their number with the tensors."""
     found = {}
     for index, (lam, n, n_events) in enumerate(header.extra.get("maps", [])):
         knots, levels = _finite(f"map.{index}", tensors[f"map.{index}"])

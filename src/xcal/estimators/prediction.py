@@ -55,9 +55,7 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         return model.risk(x)
 
-    def predict_survival_function(
-        self, X: Any, times: Any = None, *, extrapolate: bool = False
-    ) -> npt.NDArray[Any]:
+    def predict_survival_function(self, X: Any, times: Any = None, *, extrapolate: bool = False) -> npt.NDArray[Any]:
         """Probability of no event until each of `times`.
 
         Parameters

@@ -112,9 +112,7 @@ def _translated(what: str, error: Exception) -> Exception:
     line = re.search(r"Line:? (\d+)", text)
     if line:
         columns = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", text)
-        expected = (
-            f"{columns[1]} columns in every line, got {columns[2]}" if columns else "CSV lines, got one that is none"
-        )
+        expected = f"{columns[1]} columns in every line, got {columns[2]}" if columns else "CSV lines, got one that is none"
         return ValueError(f"{what}: expected {expected} at line {line[1]}")
     return ValueError(f"{what}: expected a file that DuckDB can read, got {kind}")
 

@@ -108,7 +108,9 @@ def read_stays(folder: Path) -> dict[str, npt.NDArray[Any]]:
     return read_columns(folder / "stays.parquet")
 
 
-def _splits(subjects: npt.NDArray[np.int32], test_subjects: Path | None, seed: int) -> tuple[npt.NDArray[np.str_], int]:
+def _splits(
+    subjects: npt.NDArray[np.int32], test_subjects: Path | None, seed: int
+) -> tuple[npt.NDArray[np.str_], int]:
     """Split of every stay, and how many subjects a given list does not name."""
     unique = np.unique(subjects)
     unlisted = 0
@@ -128,7 +130,9 @@ def _splits(subjects: npt.NDArray[np.int32], test_subjects: Path | None, seed: i
     return split, unlisted
 
 
-def _blocks(subjects: npt.NDArray[np.int32], split: npt.NDArray[np.str_], seed: int) -> npt.NDArray[np.int32]:
+def _blocks(
+    subjects: npt.NDArray[np.int32], split: npt.NDArray[np.str_], seed: int
+) -> npt.NDArray[np.int32]:
     """Block of every stay: subjects of a split in random order, cut after about `STAYS_PER_BLOCK` stays."""
     block = np.zeros(len(subjects), np.int32)
     for number, name in enumerate(SPLITS):

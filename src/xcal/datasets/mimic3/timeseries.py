@@ -44,7 +44,7 @@ def write_timeseries(
 def _query(events: Path, stays: Path) -> str:
     texts = text_variables()
     values = ", ".join(
-        f'max({"text" if name in texts else "number"}) FILTER (WHERE variable = {quoted(name)}) AS "{name}"'
+        f"max({'text' if name in texts else 'number'}) FILTER (WHERE variable = {quoted(name)}) AS \"{name}\""
         for name in variables()
     )
     columns = ", ".join(f'"{name}"' for name in variables())
