@@ -166,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="these tasks alone, such as 'n = 200' or metabric")
     parser.add_argument("--families", nargs="*", default=FAMILIES)
+    parser.add_argument("--runs", type=int, help="so many repetitions of every task")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--fast", action="store_true", help="60 and 200 simulated rows and veterans_lung_cancer alone")
     options, _ = parser.parse_known_args()
@@ -176,6 +177,8 @@ def main() -> None:
     tasks |= {name: (partial(real, name), REAL[name][1]) for name in names}
     if options.only:
         tasks = {name: task for name, task in tasks.items() if name in options.only}
+    if options.runs:
+        tasks = {name: (draw, options.runs) for name, (draw, _) in tasks.items()}
     heads = f"{'C':>16}  {'IBS x 1,000':>13}  {'D-cal x 1,000':>14}  chosen"
     print("lambda 0 on new rows, and what each rule adds to it\n" + f"{'':<38}  {'':<18}  {heads}")
     # Fresh processes with one thread each: forked ones may hang where threads have been used.

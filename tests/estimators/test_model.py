@@ -280,7 +280,7 @@ class TestNoise:
     def test_a_perfect_model_is_rarely_above_it(self, weighted):
         rng = np.random.default_rng(0)
         weights = rng.exponential(size=500) if weighted else np.ones(500)
-        level = _floor(self.rows(np.arange(1, 501), weights), 20, penalised=True)
+        level = _floor(self.rows(np.arange(1, 501), weights), 20, penalised=True).upper
         bins = rng.integers(20, size=(2000, 500))
         masses = np.stack([(weights * (bins == b)).sum(1) for b in range(20)], axis=1) / weights.sum()
         above = (np.square(masses - 1 / 20).sum(1) > level).mean()
@@ -304,7 +304,7 @@ class TestNoise:
 
     @pytest.mark.parametrize("n", [5, 20, 100])
     def test_few_rows_are_no_few_values(self, n):
-        assert _floor(self.rows(np.arange(1, n + 1)), 20, penalised=True) > 0
+        assert _floor(self.rows(np.arange(1, n + 1)), 20, penalised=True).upper > 0
 
 
 def interrupt_after(epoch):

@@ -3,13 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
+from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, load
 from xcal.estimators.persistence import write_estimator
 from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
+from xcal.recalibration import KaplanMeierRecalibration
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
 SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
@@ -217,10 +220,43 @@ def mixed_times(n, seed):
 def test_a_model_that_is_off_gets_a_weight(skewed):
     path, _ = skewed
     new = mixed_times(3000, 2)
-    assert path.selection_.lam == 5
-    assert path.select().d_calibration(*new).value < path.model(0).d_calibration(*new).value
-    assert path.select(rule="when_needed").xcal_lambda == 5
-    np.testing.assert_allclose(path.predict(new[0]), path.model(5).predict(new[0]))
+    # The map of F leaves the networks as they are: a smaller step than a weight.
+    assert (path.selection_.lam, path.selection_.recalibrated) == (0, True)
+    assert path.selection_.reason.startswith("lambda 0, recalibrated: lambda 0 is off (")
+    chosen = path.select(rule="when_needed")
+    assert chosen.xcal_lambda == 0
+    assert chosen.fitted_.recalibration is not None
+    assert chosen.d_calibration(*new).value < path.model(0).d_calibration(*new).value / 2
+    np.testing.assert_array_equal(path.predict(new[0]), path.model(0, recalibrated=True).predict(new[0]))
+
+
+def test_recalibrated_candidates_are_measured_by_cross_fitting(skewed):
+    """By hand: ten folds, each row's F through a map of the other nine."""
+    path, (x, y) = skewed
+    time, event = y["time"].copy(), y["event"].copy()
+    distribution = path.model(0).predict_distribution(x)
+    cdf = distribution.cdf(torch.from_numpy(time)).numpy()
+    mapped = np.empty_like(cdf)
+    for fold in SurvivalData(x, time=time, event=event).folds(10, seed=0):
+        own = KaplanMeierRecalibration.fit(cdf[fold.train], event[fold.train])
+        mapped[fold.test] = own.cdf(cdf[fold.test])
+    table = path.candidates_.set_index(["lambda", "recalibrated"])
+    for recalibrated, values in ((False, cdf), (True, mapped)):
+        result = d_calibration(values, event, n_bins=20)
+        line = table.loc[(0.0, recalibrated)]
+        np.testing.assert_allclose(line[["dcal", "dcal_floor", "dcal_p"]], [result.value, result.floor, result.p_value])
+
+
+def test_a_model_that_is_off_on_many_rows_gets_a_map_of_all_rows():
+    rows, new = mixed_times(1500, 0), mixed_times(3000, 2)
+    settings = {"distribution": "lognormal", "hidden": (8,), "epochs": 15, "learning_rate": 1e-2}
+    paths = [SurvivalPath((0.0, 5.0), 1, cross_fit=folds, **settings).fit(*rows) for folds in (0, 3)]
+    few, all_rows = (path.select() for path in paths)
+    assert all(path.selection_.recalibrated for path in paths)
+    assert (few.fitted_.recalibration.n, all_rows.fitted_.recalibration.n) == (300, 1500)
+    assert all_rows.d_calibration(*new).value < few.d_calibration(*new).value
+    with pytest.raises(ValueError, match="cross_fit: expected 0, or 2 or more folds, got 1"):
+        SurvivalPath(cross_fit=1).fit(*rows)
 
 
 def test_the_error_of_a_gain_is_that_of_the_jackknife(skewed):
@@ -273,8 +309,9 @@ def test_a_target_says_how_close_it_came():
     assert "of those that reached the target of 0.05" in path.selection_.reason
     with pytest.raises(ValueError, match=r"rule: expected one_standard_error \(this path has a target"):
         path.select(rule="when_needed")
+    slower = Surv(time=5 * HELD_OUT.y["time"], event=HELD_OUT.y["event"])
     with pytest.warns(ConvergenceWarning):
-        path = SurvivalPath(seeds=1, target_dcal=1e-6, hidden=(4,), epochs=2).fit(
-            DATA.x, DATA.y, validation_data=held_out
+        path = SurvivalPath(seeds=1, target_dcal=0.006, hidden=(4,), epochs=1).fit(
+            DATA.x, DATA.y, validation_data=(HELD_OUT.x, slower)
         )
-    assert "the seed closest to the target of 1e-06" in path.selection_.reason
+    assert "the seed closest to the target of 0.006" in path.selection_.reason

@@ -19,11 +19,12 @@ from xcal.estimators.inputs import (
     check_no_event_at_zero,
     read_table,
     read_validation,
+    warn_of_few_events,
 )
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.estimators.settings import OBJECTIVES, Settings
 from xcal.metrics import kaplan_meier
-from xcal.networks import MLP
+from xcal.networks import MLP, start_near
 from xcal.training import History, PathResult, fit_path
 from xcal.training.stack import MakeNetwork
 
@@ -111,6 +112,7 @@ def _parts(
     """Read and check the rows to train on and those to validate on."""
     table = read_table(estimator, X, y, sample_weight)
     check_events(table, discrete=settings.discrete, split=validation_data is None)
+    warn_of_few_events(table)
     if not settings.discrete:
         check_no_event_at_zero(table, "y")
     if validation_data is None:
@@ -173,10 +175,7 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
     def make() -> MLP:
         # In the type of the rows: torch's default type, which a program may have changed, would draw other weights.
         network = MLP(n_inputs, n_outputs, hidden=settings.hidden, dropout=settings.dropout, dtype=torch.float32)
-        with torch.no_grad():
-            network.output.bias.copy_(start)
-            # Start near the distribution of the times as a whole, with small differences between rows.
-            network.output.weight.mul_(0.1)
+        start_near(network.output, start)
         return network
 
     return make

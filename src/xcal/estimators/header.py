@@ -4,6 +4,7 @@ A file may come from a stranger, with a digest that is right. Nothing of its hea
 tensors for it: sizes are compared with shapes, and shapes are bounded by the size of the file.
 """
 
+import datetime
 import json
 import math
 import reprlib
@@ -13,7 +14,7 @@ from typing import Any
 
 from xcal._checks import fail
 from xcal.distributions._readings import READINGS
-from xcal.estimators.settings import CONTINUOUS, DISCRETE
+from xcal.estimators.settings import CONTINUOUS, DISCRETE, KINDS
 
 # Columns that the rules of `SurvivalPath.select` read; a frontier may have more.
 FRONTIER = (
@@ -184,11 +185,15 @@ def _restored(name: str, value: Any, depth: int) -> Any:
 def _extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]], shapes: Shapes) -> dict[str, Any]:
     path = kind == "SurvivalPath"
     # Files of an earlier version have no selection, and no candidates.
-    needed, known = ({"frontier"}, {"frontier", "selection", "candidates", "maps"}) if path else (set(), {"maps"})
-    if not isinstance(value, dict) or not needed <= set(value) <= known:
-        fail("extra", "a frontier and a selection for a path, nothing but maps for a model", shown(value))
+    needed, known = ({"frontier"}, {"frontier", "selection", "candidates"}) if path else (set(), set())
+    if not isinstance(value, dict) or not needed <= set(value) <= known | {"maps", "encoding"}:
+        fail(
+            "extra", "a frontier and a selection for a path, nothing but maps and an encoding for a model", shown(value)
+        )
     lambdas = [model[0] for model in models]
     _check_maps(value.get("maps", []), lambdas, shapes)
+    if "encoding" in value:
+        _check_encoding(value["encoding"], shapes)
     if not path:
         return value
     if "selection" in value:
@@ -217,6 +222,42 @@ def _check_columns(name: str, table: Any, wanted: Sequence[str], n: int) -> None
         fits = isinstance(column, list) and len(column) == n
         if not fits or not all(isinstance(item, bool) if key == "recalibrated" else _number(item) for item in column):
             fail(name, f"{n} numbers in the column {shown(key)}", shown(column))
+
+
+def _check_encoding(value: Any, shapes: Shapes) -> None:
+    """Check the columns before the encoding: together as wide as what the networks see."""
+    keys = {"name", "kind", "fill", "has_missing", "categories", "origin"}
+    if not isinstance(value, list) or not value:
+        fail("encoding", "a list of columns", shown(value))
+    width = 0
+    for column in value:
+        if not isinstance(column, dict) or set(column) != keys:
+            fail("encoding", f"columns with the keys {', '.join(sorted(keys))}", shown(column))
+        words = [
+            column["name"],
+            column["origin"],
+            *(column["categories"] if _is_list(column["categories"]) else [None]),
+        ]
+        if not all(isinstance(word, str) for word in words) or column["kind"] not in KINDS:
+            fail("encoding", "words for name, origin, categories and kind", shown(column))
+        if not isinstance(column["has_missing"], bool) or not _number(column["fill"]):
+            fail("encoding", "a number for fill, true or false for has_missing", shown(column))
+        if column["kind"] == "date" and not _is_date(column["origin"]):
+            fail("encoding", "a date for the origin of a date", shown(column["origin"]))
+        width += (len(column["categories"]) if column["kind"] == "category" else 1) + column["has_missing"]
+    _check_shape("mean", shapes, (width,))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_maps(value: Any, lambdas: Sequence[float], shapes: Shapes) -> None:

@@ -57,6 +57,10 @@ class SurvivalModel(SurvivalPredictor):
         Stop after this many epochs without improvement; None never stops early.
     validation_fraction : float
         Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
+    encode : {"auto"}, optional
+        "auto": encode a data frame as it comes. Categories and text become columns of 0 and 1, dates days, missing
+        numbers the median, with a column that says where they were missing. The encoding is learnt in `fit` and saved
+        with the model. By default columns must be numbers, and the error shows the pipeline to write.
     random_state : int, RandomState or None
         Seed of the split, the initial weights, the batches and dropout. None: a new random seed for every fit.
     device : str
@@ -112,6 +116,7 @@ class SurvivalModel(SurvivalPredictor):
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
         validation_fraction: float = DEFAULTS.validation_fraction,
+        encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
         progress: Progress = DEFAULTS.progress,
@@ -131,6 +136,7 @@ class SurvivalModel(SurvivalPredictor):
         self.weight_decay = weight_decay
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.encode = encode
         self.random_state = random_state
         self.device = device
         self.progress = progress
@@ -141,7 +147,9 @@ class SurvivalModel(SurvivalPredictor):
         Parameters
         ----------
         X : array-like or data frame of shape (n, d), or SurvivalData
-            Numbers without missing values. `SurvivalData` brings times, events and weights along: ``fit(data)``.
+            Numbers without missing values, or with ``encode="auto"`` a data frame as it comes. `SurvivalData` brings
+            times, events and weights along: ``fit(data)``. Also the path of a parquet file, with its columns named in
+            `y`: ``fit("cohort.parquet", {"time": "months", "event": "died"})``.
         y : structured array, data frame or mapping
             ``Surv(time=..., event=...)``, a structured array as scikit-survival makes it, or a data frame with the
             columns ``time`` and ``event``.

@@ -57,7 +57,7 @@ class SurvivalPath(SurvivalPredictor):
     target_dcal : float, optional
         Instead of `lambdas`: the D-calibration to reach. Each seed finds its weight by dual ascent, in one run.
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
-learning_rate, weight_decay, patience, validation_fraction, random_state, device, progress
+learning_rate, weight_decay, patience, validation_fraction, encode, random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
 
     Attributes
@@ -122,6 +122,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
         validation_fraction: float = DEFAULTS.validation_fraction,
+        encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
         progress: Progress = DEFAULTS.progress,
@@ -144,6 +145,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         self.weight_decay = weight_decay
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.encode = encode
         self.random_state = random_state
         self.device = device
         self.progress = progress
@@ -347,6 +349,8 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         model.n_features_in_ = self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
+        if hasattr(self, "encoding_"):
+            model.encoding_ = self.encoding_
         return model._adopt(combined(members, recalibration))
 
     def _predicting_model(self) -> PredictingModel:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from xcal._checks import fail
 from xcal._files import write_whole
+from xcal.estimators.encoding import Encoding
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.header import Header, read_header, shown
 from xcal.estimators.inputs import Floats
@@ -50,6 +51,11 @@ class SavedEstimator:
         estimator.n_features_in_ = self.n_features
         if self.feature_names is not None:
             estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)
+        if "encoding" in self.extra:
+            # The columns that an estimator is given are those before the encoding.
+            estimator.encoding_ = Encoding.from_json(self.extra["encoding"])
+            names = [column.name for column in estimator.encoding_.columns]
+            estimator.n_features_in_, estimator.feature_names_in_ = len(names), np.array(names, dtype=object)
 
 
 def write_estimator(
@@ -67,17 +73,19 @@ def write_estimator(
             "save", f"a {' or '.join(_HOMES)} itself, as load makes no other class", f"the subclass {kind.__qualname__}"
         )
     first = models[0]
-    names = getattr(estimator, "feature_names_in_", None)
+    encoding = getattr(estimator, "encoding_", None)
+    names = None if encoding is not None else getattr(estimator, "feature_names_in_", None)
+    encoded = {} if encoding is None else {"encoding": encoding.as_json()}
     header = json.dumps(
         {
             "class": kind.__name__,
             "parameters": {name: _jsonable(value) for name, value in estimator.get_params(deep=False).items()},
-            "n_features": int(estimator.n_features_in_),
+            "n_features": int(first.standardizer.mean.size),
             "feature_names": None if names is None else [str(name) for name in names],
             "outputs": [first.outputs.distribution, first.outputs.interpolation, first.outputs.time_scale],
             "network": _architecture(first.network),
             "models": [[model.lam, model.seed, model.best_epoch] for model in models],
-            "extra": (extra or {}) | _maps_in_words(maps or {}),
+            "extra": (extra or {}) | _maps_in_words(maps or {}) | encoded,
         }
     )
     tensors = _tensors(models) | _maps_in_tensors(maps or {})

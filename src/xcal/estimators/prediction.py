@@ -35,6 +35,7 @@ class SurvivalPredictor(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.sparse = True
         return tags
 
     def predict(self, X: Any) -> Floats:
