@@ -147,6 +147,7 @@ def test_objects_that_are_no_numbers(kind):
         new(kind).fit(np.full((60, 3), {}, dtype=object), DATA.y)
 
 
+@pytest.mark.filterwarnings("ignore:.*are too few to learn from")
 @both
 @pytest.mark.parametrize(("distribution", "to_train"), [("mtlr", 2), ("weibull", 1)])
 def test_as_many_events_as_are_needed_are_enough(kind, distribution, to_train):

@@ -92,3 +92,14 @@ def test_whole_months_are_measured_over_the_month():
     uneven = np.array([1.0, 1.0, 2.5, 2.5, 7.1, 7.1])
     np.testing.assert_array_equal(interval_starts("interval", uneven, np.ones(6, bool), 20), [0, 0, 1, 1, 2.5, 2.5])
     assert interval_starts("auto", rng.exponential(size=500), np.ones(500, bool), 20) is None
+
+
+def test_refit_learns_from_all_rows():
+    path = SurvivalPath((0.0, 10.0), 2, hidden=(8,), epochs=30, learning_rate=1e-2).fit(DATA.x, DATA.y)
+    chosen, again = path.select(), path.refit(DATA.x, DATA.y)
+    epochs = round(np.mean(chosen.best_epoch_ + 1))
+    assert again.history_.total.shape == (epochs, 2)
+    assert again.get_params() == chosen.get_params()
+    np.testing.assert_allclose(again.fitted_.members[0].standardizer.mean, DATA.x.mean(0))  # of all 300 rows
+    assert not np.allclose(chosen.fitted_.members[0].standardizer.mean, DATA.x.mean(0))
+    assert again.score(TEST.x, TEST.y) > 0.7

@@ -1,10 +1,13 @@
 """Shapes, sizes as in the paper, independence of towers, and errors."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower
+from xcal.distributions import family
+from xcal.metrics import kaplan_meier
+from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower, start_near
 
 SHARED = MLP(3, 1)
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -161,10 +164,6 @@ def test_towers_that_cannot_run_at_once():
 
 
 def test_start_near_is_the_kaplan_meier_curve():
-    from xcal.distributions import family
-    from xcal.metrics import kaplan_meier
-    from xcal.networks import start_near
-
     rng = np.random.default_rng(0)
     time, event = rng.exponential(size=400), rng.random(400) < 0.7
     edges = np.quantile(time, np.linspace(0, 1, 21))

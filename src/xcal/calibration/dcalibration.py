@@ -149,7 +149,7 @@ def d_calibration(
     g = None
     if censoring_survival is not None:
         g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
-    labels = None if groups is None else _as_labels(groups, u.size)
+    labels = None if groups is None else as_labels(groups, u.size)
     if cdf_before is not None:
         u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
     elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
@@ -215,7 +215,7 @@ def _by_group(
     return results
 
 
-def _as_labels(groups: Any, n: int) -> Array:
+def as_labels(groups: Any, n: int, *, reference: str = "cdf") -> Array:
     """One label per row: numbers, strings or dates, none missing."""
     refuse_masked("groups", groups)
     labels: Any = groups.detach().cpu().numpy() if hasattr(groups, "detach") else groups
@@ -237,7 +237,7 @@ def _as_labels(groups: Any, n: int) -> Array:
             fail("groups", one_each, "rows of different lengths")
     if labels.ndim != 1:
         fail("groups", one_each, f"shape {labels.shape}")
-    check_same_length("groups", labels, "cdf", n)
+    check_same_length("groups", labels, reference, n)
     return np.asarray(labels)
 
 

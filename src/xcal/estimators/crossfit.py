@@ -1,4 +1,4 @@
-"""A map of F from all rows: every row's F by networks that have not seen it."""
+"""Networks trained once more, as long as those of a path were: on all rows, or for a map of F from all rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,17 +23,24 @@ def cross_fitted_map(
     same way from nearly as many rows.
     """
     rows = joined(path.train, path.validation)
-    # The epochs are known, so that no rows are needed to stop by.
-    fixed = replace(settings, epochs=max(1, round(np.mean([m.best_epoch + 1 for m in members]))), patience=None)
-    seeds = [member.seed for member in members]
     cdf = np.empty(rows.n)
     for fold in rows.folds(n_folds, seed=0):
-        part, rest = rows[fold.train], rows[fold.test]
-        result, models = train_on(part, part, fixed, lambdas=(members[0].lam,), seeds=seeds, progress=False)
-        if result.interrupted or not trained(models):
+        rest = rows[fold.test]
+        models = trained_as(members, rows[fold.train], settings)
+        if not models:
             return None
-        cdf[fold.test] = combined(trained(models)).cdf_at_own(rest.x, rest.time)
+        cdf[fold.test] = combined(models).cdf_at_own(rest.x, rest.time)
     return KaplanMeierRecalibration.fit(cdf, rows.event)
+
+
+def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Settings) -> tuple[FittedModel, ...]:
+    """Train the same seeds on other rows, for as many epochs as they took; nothing if it was interrupted."""
+    # The epochs are known, so that no rows are needed to stop by: the rows to train on stand in for them.
+    epochs = max(1, round(float(np.mean([member.best_epoch + 1 for member in members]))))
+    fixed = replace(settings, epochs=epochs, patience=None)
+    seeds = [member.seed for member in members]
+    result, models = train_on(rows, rows, fixed, lambdas=(members[0].lam,), seeds=seeds, progress=False)
+    return () if result.interrupted else trained(models)
 
 
 def joined(one: SurvivalData, other: SurvivalData) -> SurvivalData:

@@ -178,7 +178,8 @@ def warn_of_few_events(table: SurvivalData) -> None:
         told = f"{events.size} events among {table.n} rows are too few to learn from: predictions will be near chance"
         warnings.warn(told, UserWarning, stacklevel=5)
     at_zero = int(np.count_nonzero(events <= 0))
-    if at_zero >= _MANY_AT_ZERO * events.size:
+    # All of them at zero is an error, said later.
+    if _MANY_AT_ZERO * events.size <= at_zero < events.size:
         warnings.warn(
             f"{at_zero} of {events.size} events are at time 0, and are read as events within the first time bin. If "
             "times are rounded down, add half a unit to all of them; if the event was there at the start, leave such "
@@ -233,6 +234,8 @@ def _check_columns(X: Any) -> None:
     columns, dtypes = getattr(X, "columns", None), getattr(X, "dtypes", None)
     if columns is None or dtypes is None:
         return
+    if len(columns) == 0:
+        fail("X", "at least one column", "a data frame without any")
     for name, dtype in zip(columns, dtypes, strict=True):
         # A polars type knows what it is; a numpy or pandas type has a one-letter kind.
         kind = getattr(dtype, "kind", None)

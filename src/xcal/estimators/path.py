@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import as_count, fail
 from xcal.estimators.candidates import Maps, candidates
-from xcal.estimators.crossfit import cross_fitted_map
+from xcal.estimators.crossfit import cross_fitted_map, trained_as
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import fit_models
+from xcal.estimators.inputs import read_table
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.plotting import plot_frontier
@@ -251,6 +252,20 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
             known = ", ".join(f"{value:g}" for value in sorted(self._maps)) or "none: too few events to validate on"
             fail("recalibrated", f"a weight with a map of its own, all seeds together ({known})", f"{lam}, seed {seed}")
         return self._as_model(members, self._maps[lam])
+
+    def refit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SurvivalModel:
+        """Train what ``select()`` chose once more, on all these rows, for as many epochs as it took on a part of them.
+
+        Give it the rows of `fit`: those that were held out then are learnt from too. The map of F, if one was chosen,
+        is kept. Nothing is left to judge the model by; the values of `candidates_` are those of the model before.
+        """
+        check_is_fitted(self)
+        members, recalibration = self._selected()
+        model = self._as_model(members, recalibration)
+        models = trained_as(members, read_table(model, X, y, sample_weight), Settings.of(self))
+        if not models:
+            raise KeyboardInterrupt("training was interrupted: there is no model of all rows")
+        return model._adopt(combined(models, recalibration))
 
     def summary(self) -> pd.DataFrame:
         """Means over seeds of the frontier's values, and their standard deviations, by lambda."""

@@ -1,13 +1,14 @@
 """Everything that can be said about a model's predictions, in one table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from xcal._checks import as_number, fail
 from xcal._kaplan_meier import KaplanMeier
+from xcal.calibration.dcalibration import as_labels
 from xcal.calibration.results import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import as_choice, as_count
@@ -45,6 +46,8 @@ class Evaluation:
         Coverage of the bootstrap intervals.
     n_bootstrap : int
         Resamples behind them; 0 when there are none.
+    groups : mapping of label to Evaluation
+        The same within each group; empty unless groups were given.
     """
 
     scores: tuple[Score, ...]
@@ -54,6 +57,7 @@ class Evaluation:
     at: float
     level: float
     n_bootstrap: int
+    groups: Mapping[Any, "Evaluation"] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
         name = present_name(name, stacklevel=2)
@@ -89,6 +93,8 @@ class Evaluation:
         for needed in sorted(set(self.skipped.values())):
             names = [name for name, lacks in self.skipped.items() if lacks == needed]
             lines.append(f"not computed without {needed}: {', '.join(names)}")
+        for label, own in self.groups.items():
+            lines += ["", f"group {label}: {own!r}"]
         return "\n".join(lines)
 
 
@@ -117,6 +123,7 @@ def evaluate(
     n_bootstrap: int = 0,
     level: float = 0.95,
     generator: np.random.Generator | None = None,
+    groups: Any = None,
 ) -> Evaluation:
     """Compute every metric that the given predictions allow.
 
@@ -159,6 +166,9 @@ def evaluate(
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
         Source of the resamples; needed with `n_bootstrap`.
+    groups : array-like, shape (n,), optional
+        One label per row: everything also within each group, with the censoring curve of its own rows unless
+        `censoring` is given, and at the same time `at`.
 
     Returns
     -------
@@ -192,10 +202,21 @@ def evaluate(
     chosen = _chosen(metrics)
     _check_bootstrap(n_bootstrap, level, generator)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
-    computed = [name for name in chosen if name not in skipped]
-    scores = _scores(computed, predictions, _resamples(predictions, n_bootstrap, generator), level)
-    n_events = int(np.count_nonzero(predictions.event))
-    return Evaluation(scores, skipped, predictions.time.size, n_events, predictions.at, level, n_bootstrap)
+    labels = None if groups is None else as_labels(groups, predictions.time.size, reference="time")
+
+    def measured(rows: Predictions) -> Evaluation:
+        computed = [name for name in chosen if name not in skipped]
+        scores = _scores(computed, rows, _resamples(rows, n_bootstrap, generator), level)
+        n_events = int(np.count_nonzero(rows.event))
+        return Evaluation(scores, skipped, rows.time.size, n_events, rows.at, level, n_bootstrap)
+
+    whole = measured(predictions)
+    if labels is None:
+        return whole
+    known = np.unique(labels)
+    return replace(
+        whole, groups={label.item(): measured(predictions.take(np.flatnonzero(labels == label))) for label in known}
+    )
 
 
 def _scores(

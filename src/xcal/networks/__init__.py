@@ -5,4 +5,4 @@ from xcal.networks.dense import MLP, Linear
 from xcal.networks.start import start_near
 from xcal.networks.towers import TwoTower
 
-__all__ = ["Linear", "MLP", "PaperCNN", "PublishedCNN", "TwoTower", "start_near"]
+__all__ = ["MLP", "Linear", "PaperCNN", "PublishedCNN", "TwoTower", "start_near"]

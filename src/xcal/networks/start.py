@@ -10,9 +10,9 @@ from xcal._checks import as_number, fail
 def start_near(layer: nn.Linear, outputs: Tensor, *, spread: float = 0.1) -> None:
     """Set a network's last layer so that its first predictions are near given raw outputs, for every row.
 
-    With ``family.initial(time, event)`` they are near the Kaplan-Meier curve of the training rows. A calibration penalty
-    with a large weight finds its way from there; from random predictions it may settle on ones that are calibrated and
-    tell no rows apart.
+    With ``family.initial(time, event)`` they are near the Kaplan-Meier curve of the training rows. From there a large
+    weight of the calibration penalty finds its way; from random predictions it may settle on ones that are calibrated
+    and tell no rows apart.
 
     Parameters
     ----------
