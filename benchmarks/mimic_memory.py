@@ -1,7 +1,8 @@
 """Loading and training on a prepared MIMIC-III folder whose features are larger than the memory allowed.
 
 Claim: `load_mimic_los`, `fit_path` and `SurvivalPath` never hold the matrix. The process may take no more private
-memory (RLIMIT_DATA) than a fraction of it; pages of the mapped file are the system's, and given back when others need them.
+memory (RLIMIT_DATA) than a fraction of it; pages of the mapped file are the system's, and given back when others need
+them.
 """
 
 import argparse

@@ -15,7 +15,9 @@ from xcal._checks import (
     as_event,
     as_probability,
     as_time,
+    check_same_length,
     fail,
+    first_row,
 )
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.clusters import Clusters, as_clusters, sum_of_squares
@@ -42,6 +44,7 @@ def d_calibration(
     p_value: PValue | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
+    cdf_before: Any = ...,
     groups: None = ...,
     clusters: Any = ...,
     n_simulations: int = ...,
@@ -60,6 +63,7 @@ def d_calibration(
     p_value: PValue | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
+    cdf_before: Any = ...,
     groups: Any,
     clusters: Any = ...,
     n_simulations: int = ...,
@@ -77,6 +81,7 @@ def d_calibration(
     p_value: PValue | None = "akritas",
     time: Any = None,
     censoring_survival: Any = None,
+    cdf_before: Any = None,
     groups: Any = None,
     clusters: Any = None,
     n_simulations: int = 999,
@@ -108,6 +113,12 @@ def d_calibration(
         For "ipcw": the probability of being uncensored just before each row's time, in (0, 1], by the user's own model.
         Give `time` as well where follow-up ends before everybody has had the event: rows that outlast the last event
         then count too, and what is beyond it is not lost.
+    cdf_before : array-like of shape (n,), optional
+        For times of few distinct values, whole months say: F at the start of the interval that each row's time stands
+        for, such as F(t - 1 month), where `cdf` is F at its end. All events of a month share one value of `cdf`, so
+        that without it even a true model looks uneven. With it each event gets a value drawn evenly between the two
+        (the randomised probability integral transform), of which those of a true model are uniform: value, floor and
+        tests hold as for continuous times. A censored row keeps `cdf`: it has outlived its interval.
     groups : array-like of shape (n,), optional
         One label per row: one result per group and one for the whole.
     clusters : array-like of shape (n,), optional
@@ -116,7 +127,7 @@ def d_calibration(
         whole clusters change their sign: both hold for any dependence within clusters. The other tests suppose
         independent rows and are refused. For an interval by drawing whole clusters see `xcal.evaluate`.
     n_simulations, seed : int
-        For "simulated", and for "akritas" with `clusters`.
+        For "simulated", and for "akritas" with `clusters`; the seed also for `cdf_before`.
 
     Returns
     -------
@@ -146,6 +157,10 @@ def d_calibration(
     labels = None if groups is None else as_labels("groups", groups, u.size)
     chosen = None if clusters is None else as_clusters(clusters, u.size)
     check_clusters(p_value, chosen)
+    if cdf_before is not None:
+        u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
+    elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
+        warnings.warn(caution, stacklevel=2)
     rows = _Rows(u, happened, t, g, chosen)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(rows)
@@ -176,6 +191,35 @@ class _Rows:
         t, g = (None if values is None else values[chosen] for values in (self.time, self.censoring_survival))
         clusters = None if self.clusters is None else self.clusters.of_rows(chosen)
         return _Rows(self.cdf[chosen], self.event[chosen], t, g, clusters)
+
+
+def within_interval(u: Array, before: Array, event: npt.NDArray[np.bool_], seed: int) -> Array:
+    """Draw the F of each event evenly from the interval that its time stands for; censored rows keep its end."""
+    check_same_length("cdf_before", before, "cdf", u.size)
+    wrong = before > u
+    if wrong.any():
+        row = first_row(wrong)
+        fail("cdf_before", f"at most cdf, {u[row]}", before[row], row)
+    # From one source for all rows, whatever else is drawn later: "simulated" starts its own from the same seed.
+    share = np.random.default_rng([seed, 1]).random(u.size)
+    return np.where(event, before + share * (u - before), u)
+
+
+def ties_caution(time: Array, event: npt.NDArray[np.bool_], edges: Edges) -> str | None:
+    """Return what to tell a user whose times take so few values that even a true model looks uneven; None if not.
+
+    So it is if most events share their time with another one, and the most common time holds the mass of half a bin.
+    """
+    distinct, counts = np.unique(time[event], return_counts=True)
+    if counts.size == 0 or 2 * counts[counts > 1].sum() < counts.sum():
+        return None
+    if counts.max() / time.size < np.diff(edges).min() / 2:
+        return None
+    return (
+        f"the {counts.sum()} events have {distinct.size} distinct times only: tied events share one value of F, so "
+        "that even a true model looks uneven and is rejected. Give cdf_before, F at the start of the interval that "
+        "each time stands for (F at the month before, say)"
+    )
 
 
 def _by_group(

@@ -11,6 +11,8 @@ from xcal.calibration.histogram import Floats
 
 Method = Literal["uniform", "ipcw", "km"]
 PValue = Literal["akritas", "simulated", "pearson"]
+# A p-value below this is called a disagreement with a value that looks like noise.
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,24 @@ class DCalibrationResult:
         bars = "".join(
             "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
         )
-        return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"
+        told = [head, f"{rows}{tested}", f"mass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"]
+        return "\n".join(told + ([self.disagreement] if self.disagreement else []))
+
+    @property
+    def disagreement(self) -> str | None:
+        """Say why value and test disagree, where they do: they answer two questions. None where they agree.
+
+        The value asks how uneven the bins are, with censored rows spread out as `method` says; "uniform" spreads them
+        evenly, so that they always look calibrated. Akritas' test asks whether as many events happened in each bin as
+        the model expects, which no spreading can hide.
+        """
+        if self.p_value is None or self.test != "akritas" or not (self.p_value < _LEVEL and self.value <= self.floor):
+            return None
+        advice = "look at method='km'" if self.method == "uniform" else "trust the test"
+        return (
+            f"value and test disagree: the bins, with {self.n_censored / self.n:.0%} of the rows spread over them, are "
+            f"no more uneven than noise,\nbut the events among them are not as many as the model expects; {advice}"
+        )
 
 
 def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:

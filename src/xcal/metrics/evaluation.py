@@ -1,13 +1,14 @@
 """Everything that can be said about a model's predictions, in one table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from xcal._checks import as_number, fail
 from xcal._kaplan_meier import KaplanMeier
+from xcal.calibration.labels import as_labels
 from xcal.calibration.results import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import as_choice, as_count
@@ -47,6 +48,8 @@ class Evaluation:
         Resamples behind them; 0 when there are none.
     n_clusters : int or None
         Clusters, where they were given.
+    groups : mapping of label to Evaluation
+        The same within each group; empty unless groups were given.
     """
 
     scores: tuple[Score, ...]
@@ -57,6 +60,7 @@ class Evaluation:
     level: float
     n_bootstrap: int
     n_clusters: int | None = None
+    groups: Mapping[Any, "Evaluation"] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
         name = present_name(name, stacklevel=2)
@@ -93,6 +97,8 @@ class Evaluation:
         for needed in sorted(set(self.skipped.values())):
             names = [name for name, lacks in self.skipped.items() if lacks == needed]
             lines.append(f"not computed without {needed}: {', '.join(names)}")
+        for label, own in self.groups.items():
+            lines += ["", f"group {label}: {own!r}"]
         return "\n".join(lines)
 
 
@@ -122,6 +128,7 @@ def evaluate(
     level: float = 0.95,
     generator: np.random.Generator | None = None,
     clusters: Any = None,
+    groups: Any = None,
 ) -> Evaluation:
     """Compute every metric that the given predictions allow.
 
@@ -168,6 +175,9 @@ def evaluate(
         One label per row, such as a subject's number, where the rows of one subject depend on each other. Resamples
         are then of whole clusters. The floor of D-calibration and its p-value are those of dependent rows (see
         `xcal.d_calibration`), and a p-value that counts rows as independent (one-calibration) is refused.
+    groups : array-like, shape (n,), optional
+        One label per row: everything also within each group, with the censoring curve of its own rows unless
+        `censoring` is given, and at the same time `at`.
 
     Returns
     -------
@@ -203,11 +213,22 @@ def evaluate(
     _check_bootstrap(n_bootstrap, level, generator)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
     skipped |= _naive(chosen, predictions, asked=metrics is not None)
-    computed = [name for name in chosen if name not in skipped]
-    scores = _scores(computed, predictions, _resamples(predictions, n_bootstrap, generator), level)
-    n_events = int(np.count_nonzero(predictions.event))
-    n, n_clusters = predictions.time.size, None if predictions.clusters is None else predictions.clusters.count
-    return Evaluation(scores, skipped, n, n_events, predictions.at, level, n_bootstrap, n_clusters)
+    labels = None if groups is None else as_labels("groups", groups, predictions.time.size, reference="time")
+
+    def measured(rows: Predictions) -> Evaluation:
+        computed = [name for name in chosen if name not in skipped]
+        scores = _scores(computed, rows, _resamples(rows, n_bootstrap, generator), level)
+        n_events = int(np.count_nonzero(rows.event))
+        n_clusters = None if rows.clusters is None else rows.clusters.count
+        return Evaluation(scores, skipped, rows.time.size, n_events, rows.at, level, n_bootstrap, n_clusters)
+
+    whole = measured(predictions)
+    if labels is None:
+        return whole
+    known = np.unique(labels)
+    return replace(
+        whole, groups={label.item(): measured(predictions.take(np.flatnonzero(labels == label))) for label in known}
+    )
 
 
 def _scores(
