@@ -7,7 +7,7 @@ The public benchmark's own code is not run: its documented steps are written her
 file per patient and one call of a function per statistic. Its statistics are timed on some instances and scaled up.
 
     python -m benchmarks.mimic                       1 and 10 times the demo, and the demo itself if it is there
-    python -m benchmarks.mimic --scales 1 10 100     some 15 GB of disk in --folder
+    python -m benchmarks.mimic --scales 1 10 100     some 5 GB of disk
 """
 
 import argparse
@@ -87,7 +87,6 @@ def growth(scales: list[float], folder: Path, memory: str) -> None:
         print("        until: " + ", ".join(f"{name} {at:.0f} s" for name, at in steps.items()), flush=True)
         before = (rows, seconds, busy)
         shutil.rmtree(out)
-        shutil.rmtree(raw)
 
 
 def beside_the_usual_way(data: Path, folder: Path, memory: str, sample: int) -> None:
@@ -315,16 +314,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scales", type=float, nargs="*", default=[1, 10])
     parser.add_argument("--memory", default="4GB", help="what `prepare` is to keep to")
-    parser.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
-    parser.add_argument("--sample", type=int, default=200, help="instances to time the usual features on")
+    parser.add_argument("--folder", type=Path, help="keep made-up folders here, and use those that are there")
+    parser.add_argument("--sample", type=int, default=200, help="instances to time the usual features on; 0: none")
     options, _ = parser.parse_known_args()
     data = Path(os.environ.get("XCAL_DATA") or Path(__file__).parents[2] / "shared" / "data") / "mimic3"
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        if (data / "demo").is_dir():
-            beside_the_usual_way(data, Path(folder), options.memory, options.sample)
+    with tempfile.TemporaryDirectory() as temporary:
+        if options.sample == 0:
+            print("the usual way is left out (--sample 0)")
+        elif (data / "demo").is_dir():
+            beside_the_usual_way(data, Path(temporary), options.memory, options.sample)
         else:
             print(f"no demo in {data}: set XCAL_DATA to a folder that has mimic3/demo")
-        growth(options.scales, Path(folder), options.memory)
+        growth(options.scales, options.folder or Path(temporary), options.memory)
 
 
 if __name__ == "__main__":

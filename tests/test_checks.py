@@ -5,11 +5,12 @@ import math
 from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import xcal
-from xcal._checks import as_choice, as_count, as_number
+from xcal._checks import as_choice, as_count, as_event, as_number
 from xcal.calibration import DCalibration, SoftBins, bin_edges, d_calibration, xcal_penalty
 from xcal.datasets import load_gamma
 from xcal.distributions import quantile_edges
@@ -123,3 +124,18 @@ def test_settings_from_numpy_can_be_written_as_json():
     config = TrainingConfig(epochs=np.int64(3), warm_up=np.int32(1), learning_rate=np.float32(0.5), patience=np.int8(2))
     assert json.loads(json.dumps(asdict(config)))["epochs"] == 3
     assert json.loads(json.dumps(asdict(SoftBins(temperature=np.float32(0.25)))))["temperature"] == 0.25
+
+
+def test_events_that_are_words():
+    expected = r"event: expected True/False or 0/1: say which word is the event, as in status == 'alive', got the words"
+    for words in (["dead", "alive"], np.array(["dead", "alive"]), pd.Series(["dead", "alive"], dtype="category")):
+        with pytest.raises(ValueError, match=expected + " 'alive', 'dead'"):
+            as_event(words, 2)
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+def test_an_event_that_is_missing_names_its_row(gap):
+    with pytest.raises(ValueError, match=r"event: expected .* in every row, got a missing value .* at row 1"):
+        as_event(pd.Series([True, gap, False], dtype=object), 3)
+    with pytest.raises(ValueError, match=r"event: expected .* in every row, got a missing value .* at row 1"):
+        as_event(pd.array([True, pd.NA, False], dtype="boolean"), 3)

@@ -172,6 +172,7 @@ def check_same_length(name: str, array: npt.NDArray[Any], reference_name: str, n
 
 def as_event(event: Any, n: int, *, reference: str = "cdf", name: str = "event") -> BoolArray:
     """Event indicators as booleans: bool or 0/1, True means that the event happened."""
+    _refuse_words_and_gaps(name, event)
     array = as_vector(name, event)
     check_same_length(name, array, reference, n)
     if array.dtype == np.bool_:
@@ -181,6 +182,31 @@ def as_event(event: Any, n: int, *, reference: str = "cdf", name: str = "event")
         row = first_row(bad)
         fail(name, "True/False or 0/1, 1 meaning that the event happened", array[row], row)
     return array.astype(np.bool_)
+
+
+def _refuse_words_and_gaps(name: str, event: Any) -> None:
+    """Refuse events that are words, and ones that are missing in a column of objects or of pandas' own types."""
+    # A tensor has neither; an array of numbers is looked at by its numbers.
+    if hasattr(event, "detach") or getattr(getattr(event, "dtype", None), "kind", "O") in "iuf":
+        return
+    try:
+        values = np.asarray(event)
+    except ValueError:  # of no rectangle: said by as_vector
+        return
+    if values.ndim != 1 or values.dtype.kind not in "OUST":
+        return
+    listed = values.tolist()
+    words = sorted({value for value in listed if isinstance(value, str)})
+    if words:
+        shown = ", ".join(map(repr, words[:4])) + (", ..." if len(words) > 4 else "")
+        fail(
+            name, f"True/False or 0/1: say which word is the event, as in status == {words[0]!r}", f"the words {shown}"
+        )
+    # None, NaN and pandas' NA, whose comparison with itself has no truth value.
+    missing = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in listed])  # noqa: PLR0124
+    if missing.any():
+        row = first_row(missing)
+        fail(name, "True/False or 0/1 in every row", f"a missing value ({listed[row]})", row)
 
 
 def as_probability(name: str, values: Any) -> FloatArray:

@@ -11,7 +11,7 @@ from xcal.calibration import SoftBins, d_calibration, soft_membership
 from xcal.calibration.censored import rest, share_of_bin
 from xcal.calibration.histogram import BinSums, locate, redistributed
 from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
-from xcal.calibration.ipcw import inverse_weights
+from xcal.calibration.inverse_weights import inverse_weights
 from xcal.calibration.redistribution import redistributed_counts
 from xcal.calibration.small_batch import small_default
 from xcal.calibration.tally import Tally

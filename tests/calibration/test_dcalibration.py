@@ -457,3 +457,13 @@ def test_rounding_does_not_decide_where_redistribution_stops(n):
     expected = redistributed_in_fractions(u, event, edges)
     result = d_calibration([float(x) for x in u], event, n_bins=4, method="km")
     np.testing.assert_allclose(result.histogram, expected, rtol=0, atol=1e-12)
+
+
+def test_value_and_test_that_disagree_say_why():
+    calibrated = d_calibration((np.arange(100) + 0.5) / 100, np.ones(100))
+    assert calibrated.disagreement is None
+    assert "disagree" not in repr(calibrated)
+    off = dataclasses.replace(calibrated, value=0.00578, floor=0.00595, p_value=0.0003)
+    assert "value and test disagree" in repr(off)
+    assert "method='km'" in repr(off)
+    assert dataclasses.replace(off, test="simulated").disagreement is None

@@ -483,3 +483,13 @@ def test_weights_of_usual_size_are_used_to_the_last_bit():
     u, event, weights = torch.rand(50), torch.rand(50) < 0.5, torch.rand(50)
     for power in (-3.0, 7.0, 20.0):
         assert torch.equal(xcal_penalty(u, event, weights=weights), xcal_penalty(u, event, weights=weights * 2**power))
+
+
+@pytest.mark.parametrize("call", [XCALLoss(), xcal_penalty], ids=["module", "function"])
+def test_a_column_is_not_many_models_of_one_row(call):
+    cdf, event = torch.rand(50, 1), torch.ones(50, 1)
+    with pytest.raises(ValueError, match=r"cdf: expected rows in the last dimension: .*squeeze.*50 models of one row"):
+        call(cdf, event)
+    # One row for each of several models, of which all see the same event, is what it says.
+    assert call(cdf, torch.ones(1)).shape == (50,)
+    assert call(cdf.squeeze(-1), event.squeeze(-1)).shape == ()

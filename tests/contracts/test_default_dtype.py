@@ -56,7 +56,7 @@ def test_distributions(case: Case, dtype: torch.dtype, at: float) -> None:
 def test_families(name: str) -> None:
     rng = np.random.default_rng(0)
     time, event = rng.exponential(size=60), rng.random(60) < 0.6
-    edges = {"edges": quantile_edges(time, event, 5)} if name in ("categorical", "mtlr") else {}
+    edges = {"edges": quantile_edges(time, event, 5)} if name in ("categorical", "mtlr", "logistic-hazard") else {}
     by_both_defaults(lambda: family(name, **edges).initial(time, event))
     by_both_defaults(lambda: family(name, **edges).initial(time.tolist(), event.tolist()))
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from xcal.distributions import (
     MTLR,
     Categorical,
+    LogisticHazard,
     LogLogistic,
     LogNormal,
     SurvivalDistribution,
@@ -96,6 +97,13 @@ def mtlr_mass(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.stack([*(w / total for w in weights), 1.0 / total], axis=-1)
 
 
+def hazard_mass(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Reach a bin, and have the event in it: a product for each bin."""
+    hazard = special.expit(logits)
+    reached = [np.prod(1 - hazard[..., :k], axis=-1) for k in range(hazard.shape[-1] + 1)]
+    return np.stack([*(reached[k] * hazard[..., k] for k in range(hazard.shape[-1])), reached[-1]], axis=-1)
+
+
 def _histograms(mass: npt.NDArray[np.float64]) -> tuple[object, ...]:
     return tuple(stats.rv_histogram((row, EDGES.numpy()), density=False) for row in mass)
 
@@ -111,6 +119,7 @@ _SHARP_LOGITS = 1e4 * torch.eye(N_BINS, dtype=torch.float64)[[0, N_BINS - 1, 2]]
 _SHARP_SCORES = 1e4 * torch.tensor([[1.0] * (N_BINS - 1), [-1.0] * (N_BINS - 1), [-1.0, -1.0, 1.0, 1.0]]).double()
 _CATEGORICAL_MASS = special.softmax(_LOGITS.numpy(), axis=-1)
 _MTLR_MASS = mtlr_mass(_SCORES.numpy())
+_HAZARD_MASS = hazard_mass(_SCORES.numpy())
 
 CASES = (
     Case(
@@ -158,6 +167,21 @@ CASES = (
         lambda scores: MTLR(scores, EDGES, "linear"),
         (_SCORES,),
         _histograms(_MTLR_MASS),
+        sharp=(_SHARP_SCORES,),
+    ),
+    Case(
+        "logistic-hazard-linear",
+        lambda logits: LogisticHazard(logits, EDGES, "linear"),
+        (_SCORES,),
+        _histograms(_HAZARD_MASS),
+        sharp=(_SHARP_SCORES,),
+    ),
+    Case(
+        "logistic-hazard-step",
+        lambda logits: LogisticHazard(logits, EDGES, "step"),
+        (_SCORES,),
+        _steps(_HAZARD_MASS),
+        smooth=False,
         sharp=(_SHARP_SCORES,),
     ),
     Case(

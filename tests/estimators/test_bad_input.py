@@ -147,6 +147,7 @@ def test_objects_that_are_no_numbers(kind):
         new(kind).fit(np.full((60, 3), {}, dtype=object), DATA.y)
 
 
+@pytest.mark.filterwarnings("ignore:.*are too few to learn from")
 @both
 @pytest.mark.parametrize(("distribution", "to_train"), [("mtlr", 2), ("weibull", 1)])
 def test_as_many_events_as_are_needed_are_enough(kind, distribution, to_train):
@@ -164,7 +165,7 @@ def test_as_many_events_as_are_needed_are_enough(kind, distribution, to_train):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"distribution": "gamma"}, "one of 'mtlr', 'categorical', 'lognormal', 'weibull', 'loglogistic', got 'gamma'"),
+        ({"distribution": "gamma"}, "one of 'mtlr', 'categorical', 'logistic-hazard', 'lognormal', .*got 'gamma'"),
         ({"objective": "brier"}, "objective: expected one of 'nll', 'scrps', got 'brier'"),
         ({"interpolation": "cubic"}, "interpolation: expected one of 'step', 'linear', got 'cubic'"),
         ({"hidden": 8}, "hidden: expected a sequence of layer sizes, got 8"),
@@ -305,3 +306,38 @@ def test_a_path_of_which_some_models_fail_says_so():
         path = steep.fit(DATA.x, DATA.y)
     assert path.select().xcal_lambda == 0
     assert np.isfinite(path.predict(DATA.x)).all()
+
+
+@both
+def test_few_events_and_times_at_zero_get_a_word(kind):
+    for n in (3, 10):
+        y = Surv(time=TIME[:n], event=np.ones(n))
+        if n == 10:
+            y["event"][:2] = False
+        with pytest.warns(
+            UserWarning, match=rf"{n - 2 * (n > 3)} events among {n} rows are too few to learn from"
+        ) as told:
+            new(kind, calibration_bins=2).fit(DATA.x[:n], y)
+        assert told[0].filename == __file__
+    halves = Surv(time=np.where(np.arange(60) % 2, TIME, 0.0), event=np.ones(60))
+    with pytest.warns(UserWarning, match=r"30 of 60 events are at time 0, .* add half a unit to all of them"):
+        new(kind).fit(DATA.x, halves)
+
+
+@both
+def test_a_path_to_a_file_and_no_columns(kind):
+    with pytest.raises(
+        ValueError, match=r"X: expected a table, or for fit the path of a parquet file .*got 'rows.csv'"
+    ):
+        new(kind).fit("rows.csv", DATA.y)
+    for nothing in (np.empty((60, 0)), pd.DataFrame(index=range(60))):
+        with pytest.raises(ValueError, match=r"0 feature\(s\) .*while a minimum of 1 is required|at least one column"):
+            new(kind).fit(nothing, DATA.y)
+
+
+def test_events_in_words():
+    y = {"time": TIME, "event": np.where(EVENT, "dead", "alive")}
+    with pytest.raises(
+        ValueError, match=r"y\['event'\]: expected .* as in status == 'alive', got the words 'alive', 'dead'"
+    ):
+        new(SurvivalModel).fit(DATA.x, y)

@@ -1,11 +1,14 @@
 """The path: its models are those that one would fit alone, and the rules choose what they say."""
 
+from itertools import combinations
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from scipy.stats import chi2
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from tests.estimators.simulate import survival_rows
@@ -86,10 +89,37 @@ def test_a_larger_weight_buys_calibration_for_likelihood(path):
     assert summary.loc[1000, "nll"] > summary.loc[0, "nll"]
 
 
-def test_the_seed_with_the_lowest_total_stands_for_its_weight(path):
+def test_a_weight_is_the_mixture_of_its_seeds(path):
+    time = torch.from_numpy(TEST.y["time"].copy())
     for lam in LAMBDAS:
+        model = path.model(lam)
+        assert (model.xcal_lambda, model.seeds) == (lam, (0, 1))
+        alone = [path.model(lam, seed).predict_distribution(TEST.x) for seed in (0, 1)]
+        cdf, density = (torch.stack([getattr(one, name)(time) for one in alone]) for name in ("cdf", "log_density"))
+        mixed = model.predict_distribution(TEST.x)
+        torch.testing.assert_close(mixed.cdf(time), cdf.mean(0))
+        torch.testing.assert_close(mixed.log_density(time).exp(), density.exp().mean(0))
+        middle = mixed.cdf(torch.from_numpy(model.predict_median(TEST.x, extrapolate=True)))
+        np.testing.assert_allclose(middle, 0.5, atol=1e-8)
+
+
+def test_the_seed_with_the_lowest_total_stands_for_its_weight_if_seeds_are_not_averaged():
+    path = SurvivalPath((0.0, 10.0), 2, average=False, hidden=(4,), epochs=2).fit(DATA.x, DATA.y)
+    for lam in (0.0, 10.0):
         rows = path.frontier_[path.frontier_["lambda"] == lam]
-        assert path.model(lam).random_state == rows.loc[rows["total"].idxmin(), "seed"]
+        model = path.model(lam)
+        assert model.random_state == rows.loc[rows["total"].idxmin(), "seed"]
+        assert model.seeds == 1
+
+
+def test_a_mixture_fitted_anew_is_the_same_model():
+    # The same split of the rows, the same seeds: the parameters of what was chosen say all of it.
+    path = SurvivalPath((0.0, 10.0), 2, hidden=(4,), epochs=3).fit(DATA.x, DATA.y)
+    chosen = path.model(10.0)
+    again = clone(chosen).fit(DATA.x, DATA.y)
+    np.testing.assert_allclose(again.predict(TEST.x), chosen.predict(TEST.x), rtol=1e-4)  # stacked as one or four
+    assert again.best_epoch_.shape == (2,)
+    assert again.history_.total.shape[1] == 2
 
 
 def test_validation_rows_of_which_no_two_can_be_compared():
@@ -106,8 +136,10 @@ def test_validation_rows_of_which_no_two_can_be_compared():
 def test_select_gives_a_fitted_model(path):
     model = path.select(max_concordance_drop=1.0)
     assert isinstance(model, SurvivalModel)
-    assert model.xcal_lambda == path.summary()["dcal"].idxmin()
-    np.testing.assert_array_equal(model.predict(TEST.x), path.model(model.xcal_lambda).predict(TEST.x))
+    lowest = path.candidates_.loc[path.candidates_["dcal"].idxmin()]
+    assert model.xcal_lambda == lowest["lambda"]
+    again = path.model(model.xcal_lambda, recalibrated=bool(lowest["recalibrated"]))
+    np.testing.assert_array_equal(model.predict(TEST.x), again.predict(TEST.x))
 
 
 def test_the_path_predicts_with_the_default_selection(path):
@@ -161,7 +193,12 @@ def test_plot(path, lambdas, seeds):
     shown = path if seeds == 2 else SurvivalPath(lambdas, seeds, hidden=(4,), epochs=1).fit(DATA.x, DATA.y)
     ax = shown.plot()
     labels = [text.get_text() for text in ax.texts]
-    assert [f"λ = {lam:g}" for lam in shown.summary().index] == [label for label in labels if label.startswith("λ")]
+    mapped = shown.candidates_[shown.candidates_["recalibrated"]]
+    expected = [f"λ = {lam:g}" for lam in shown.summary().index]
+    expected += [f"λ = {lam:g}, recalibrated" for lam in mapped["lambda"][:1]]
+    assert expected == [label for label in labels if label.startswith("λ")]
+    boxes = [text.get_window_extent() for text in ax.texts if text.get_text().startswith("λ")]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     assert ax.get_xscale() == "log"
     points = ax.lines[0].get_xydata()
     np.testing.assert_allclose(points, shown.summary()[["dcal", "concordance"]].to_numpy())
@@ -187,11 +224,18 @@ class TestTarget:
         assert targeted.select().d_calibration(HELD_OUT.x, HELD_OUT.y).value <= 0.006 * (1 + 1e-4)
 
     def test_if_no_seed_reaches_it_a_warning_says_how_close_one_came(self):
-        impossible = SurvivalPath(seeds=2, target_dcal=1e-6, hidden=(4,), epochs=2)
-        with pytest.warns(ConvergenceWarning, match="no seed reached target_dcal=1e-06: the lowest .* is 0") as told:
-            impossible.fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
+        impossible = SurvivalPath(seeds=2, target_dcal=0.006, hidden=(4,), epochs=1)
+        slower = Surv(time=5 * HELD_OUT.y["time"], event=HELD_OUT.y["event"])  # not the rows that it learns from
+        with pytest.warns(ConvergenceWarning, match="no seed reached target_dcal=0.006: the lowest .* is 0") as told:
+            impossible.fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, slower))
         assert f"is {impossible.frontier_['dcal'].min():.3g}." in str(told[0].message)
         assert told[0].filename == __file__
+
+    def test_a_target_below_the_floor_is_refused(self):
+        path = SurvivalPath(seeds=1, target_dcal=1e-5, hidden=(4,), epochs=1)
+        expected = "target_dcal: expected at least 0.0033, what a perfect model scores .* 200 validation rows .*1e-05"
+        with pytest.raises(ValueError, match=expected):
+            path.fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
 
     def test_of_the_seeds_that_reached_it_the_most_likely_is_selected(self, targeted):
         assert targeted.selected_ == targeted.frontier_["nll"].idxmin()

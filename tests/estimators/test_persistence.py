@@ -37,11 +37,13 @@ def assert_same(one, other):
     assert type(one) is type(other)
     assert other.get_params() == one.get_params()
     assert other.n_features_in_ == one.n_features_in_
-    for method in ("predict", "predict_median"):
-        np.testing.assert_array_equal(getattr(other, method)(FRAME), getattr(one, method)(FRAME))
+    np.testing.assert_array_equal(other.predict(FRAME), one.predict(FRAME))
+    for p in (0.5, [0.1, 0.9]):
+        expected = one.predict_quantile(FRAME, p, extrapolate=True)
+        np.testing.assert_array_equal(other.predict_quantile(FRAME, p, extrapolate=True), expected)
     for method in ("predict_survival_function", "predict_cdf"):
-        np.testing.assert_array_equal(getattr(other, method)(FRAME, TIMES), getattr(one, method)(FRAME, TIMES))
-    np.testing.assert_array_equal(other.predict_quantile(FRAME, [0.1, 0.9]), one.predict_quantile(FRAME, [0.1, 0.9]))
+        expected = getattr(one, method)(FRAME, TIMES, extrapolate=True)
+        np.testing.assert_array_equal(getattr(other, method)(FRAME, TIMES, extrapolate=True), expected)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
+from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, load
 from xcal.estimators.persistence import write_estimator
-from xcal.estimators.selection import choose, summarise, when_needed
+from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
+from xcal.recalibration import KaplanMeierRecalibration
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
 SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
@@ -36,22 +39,38 @@ TABLE = table_of([1.00, 0.995, 1.004, 1.2], DCAL, [0.70, 0.71, 0.69, 0.60])
         ({"max_concordance_drop": 0.0}, 1.0),
         ({"max_concordance_drop": 0.0201}, 10.0),
         ({"max_concordance_drop": 1.0}, 100.0),
-        (RULE, 10.0),  # 1.004 is less than 0.995 + 0.01, 1.2 is not
     ],
 )
 def test_rules(rule, lam):
-    assert choose(TABLE, **rule) == lam
+    assert choose(as_candidates(TABLE), **rule) == (lam, False)
+
+
+def test_one_standard_error():
+    assert largest_within_one_error(TABLE) == 10.0  # 1.004 is less than 0.995 + 0.01, 1.2 is not
+
+
+def test_the_limits_take_a_recalibrated_model_too():
+    plain = as_candidates(TABLE)
+    mapped = plain.assign(recalibrated=True, dcal=0.002, nll=plain["nll"] + 0.001)
+    both = pd.concat([plain, mapped], ignore_index=True)
+    assert choose(both, max_dcal=0.02) == (1.0, False)
+    assert choose(both, max_dcal=0.003) == (1.0, True)
+    assert choose(both, max_concordance_drop=0.0) == (1.0, True)
+    with pytest.raises(ValueError, match=r"max_dcal: expected at least 0.001, which lambda 100 reaches"):
+        choose(both, max_dcal=1e-4)
+    with pytest.raises(ValueError, match=r"max_dcal: expected at least 0.002, which lambda 0, recalibrated reaches"):
+        choose(mapped, max_dcal=1e-4)
 
 
 def test_a_standard_error_of_zero_chooses_the_best():
-    assert choose(table_of([1.0, 0.9, 1.1, 1.2], [0.1] * 4, se=0.0), **RULE) == 1.0
+    assert largest_within_one_error(table_of([1.0, 0.9, 1.1, 1.2], [0.1] * 4, se=0.0)) == 1.0
 
 
 def test_a_weight_is_judged_by_the_mean_over_its_seeds():
     worse = TABLE.assign(seed=1, dcal=[0.02, 0.01, 0.008, 0.004])
     both = pd.concat([TABLE, worse], ignore_index=True)
-    assert choose(TABLE, max_dcal=0.005) == 10.0
-    assert choose(both, max_dcal=0.005) == 100.0
+    assert choose(as_candidates(TABLE), max_dcal=0.005) == (10.0, False)
+    assert choose(as_candidates(both), max_dcal=0.005) == (100.0, False)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +87,7 @@ def test_a_weight_is_judged_by_the_mean_over_its_seeds():
 )
 def test_rules_that_choose_nothing(rule, message):
     with pytest.raises(ValueError, match=message):
-        choose(TABLE, **rule)
+        choose(as_candidates(TABLE), **rule)
 
 
 SAME = [1.0, 1.0, 1.0, 1.0]  # no loss of likelihood at all
@@ -78,32 +97,36 @@ SAME = [1.0, 1.0, 1.0, 1.0]  # no loss of likelihood at all
     ("table", "lam", "reason"),
     [
         # The smallest weight that the test no longer finds off, though a larger one scores lower.
-        (table_of(SAME, DCAL), 10.0, "is the smallest weight that the test does not find off"),
+        (table_of(SAME, DCAL), 10.0, "is the smallest step that the test does not find off"),
         # All of them off: the lowest D-calibration.
         (table_of(SAME, DCAL, p=1e-3), 100.0, "has the lowest D-calibration"),
         # That one costs too much likelihood, so the next.
         (table_of([1, 1, 1, 1.2], DCAL, p=1e-3), 10.0, "has the lowest D-calibration"),
-        (table_of(SAME, DCAL, p=0.06), 0.0, "do not show that it is off"),
-        (table_of(SAME, DCAL, p=np.nan), 0.0, "do not show that it is off"),
+        (table_of(SAME, DCAL, p=0.06), 0.0, "at its floor, as far as the validation rows can tell: nothing to correct"),
+        (
+            table_of(SAME, DCAL, p=np.nan),
+            0.0,
+            "at its floor, as far as the validation rows can tell: nothing to correct",
+        ),
         # 0.019 above the lowest of the others, but with an error of 0.01.
-        (table_of(SAME, DCAL, dcal_se=0.01), 0.0, "no larger weight is less so by more than chance"),
-        (table_of(SAME, [0.02, 0.03, 0.03, 0.03]), 0.0, "no larger weight is less so by more than chance"),
+        (table_of(SAME, DCAL, dcal_se=0.01), 0.0, "nothing else is less so by more than chance"),
+        (table_of(SAME, [0.02, 0.03, 0.03, 0.03]), 0.0, "nothing else is less so by more than chance"),
         (table_of([1, 1.2, 1.2, 1.2], DCAL), 0.0, "costs more than one standard error of NLL"),
         # The others were not trained to the end.
-        (table_of([1, np.nan, np.nan, np.nan], DCAL), 0.0, "no other weight to choose from"),
+        (table_of([1, np.nan, np.nan, np.nan], DCAL), 0.0, "nothing else to choose from"),
         # Lambda 0 was not trained to the end, so that the next is the smallest.
         (table_of([np.nan, 1, 1, 1], DCAL), 10.0, "lambda 1 is off"),
     ],
 )
 def test_a_weight_only_when_it_is_needed(table, lam, reason):
-    selection = when_needed(table)
+    selection = when_needed(table.assign(recalibrated=False))
     assert (selection.lam, selection.rule) == (lam, "when_needed")
     assert reason in selection.reason
     assert selection.reason.startswith(f"lambda {lam:g}: ")
 
 
 def test_a_doubt_keeps_the_smallest_weight():
-    selection = when_needed(table_of(SAME, DCAL), "too few rows")
+    selection = when_needed(table_of(SAME, DCAL).assign(recalibrated=False), "too few rows")
     assert (selection.lam, selection.reason) == (0.0, "lambda 0: too few rows")
 
 
@@ -120,7 +143,7 @@ def test_a_doubt_keeps_the_smallest_weight():
 )
 def test_one_unlucky_seed_does_not_make_a_weight_off(p_values, off):
     seeds = [table_of(SAME, DCAL, p=[p, 0.5, 0.5, 0.5]).assign(seed=seed) for seed, p in enumerate(p_values)]
-    assert (when_needed(pd.concat(seeds, ignore_index=True)).lam > 0) == off
+    assert (when_needed(as_candidates(pd.concat(seeds, ignore_index=True))).lam > 0) == off
 
 
 def test_several_dependent_seeds_hold_the_level():
@@ -197,10 +220,43 @@ def mixed_times(n, seed):
 def test_a_model_that_is_off_gets_a_weight(skewed):
     path, _ = skewed
     new = mixed_times(3000, 2)
-    assert path.selection_.lam == 5
-    assert path.select().d_calibration(*new).value < path.model(0).d_calibration(*new).value
-    assert path.select(rule="when_needed").xcal_lambda == 5
-    np.testing.assert_allclose(path.predict(new[0]), path.model(5).predict(new[0]))
+    # The map of F leaves the networks as they are: a smaller step than a weight.
+    assert (path.selection_.lam, path.selection_.recalibrated) == (0, True)
+    assert path.selection_.reason.startswith("lambda 0, recalibrated: lambda 0 is off (")
+    chosen = path.select(rule="when_needed")
+    assert chosen.xcal_lambda == 0
+    assert chosen.fitted_.recalibration is not None
+    assert chosen.d_calibration(*new).value < path.model(0).d_calibration(*new).value / 2
+    np.testing.assert_array_equal(path.predict(new[0]), path.model(0, recalibrated=True).predict(new[0]))
+
+
+def test_recalibrated_candidates_are_measured_by_cross_fitting(skewed):
+    """By hand: ten folds, each row's F through a map of the other nine."""
+    path, (x, y) = skewed
+    time, event = y["time"].copy(), y["event"].copy()
+    distribution = path.model(0).predict_distribution(x)
+    cdf = distribution.cdf(torch.from_numpy(time)).numpy()
+    mapped = np.empty_like(cdf)
+    for fold in SurvivalData(x, time=time, event=event).folds(10, seed=0):
+        own = KaplanMeierRecalibration.fit(cdf[fold.train], event[fold.train])
+        mapped[fold.test] = own.cdf(cdf[fold.test])
+    table = path.candidates_.set_index(["lambda", "recalibrated"])
+    for recalibrated, values in ((False, cdf), (True, mapped)):
+        result = d_calibration(values, event, n_bins=20)
+        line = table.loc[(0.0, recalibrated)]
+        np.testing.assert_allclose(line[["dcal", "dcal_floor", "dcal_p"]], [result.value, result.floor, result.p_value])
+
+
+def test_a_model_that_is_off_on_many_rows_gets_a_map_of_all_rows():
+    rows, new = mixed_times(1500, 0), mixed_times(3000, 2)
+    settings = {"distribution": "lognormal", "hidden": (8,), "epochs": 15, "learning_rate": 1e-2}
+    paths = [SurvivalPath((0.0, 5.0), 1, cross_fit=folds, **settings).fit(*rows) for folds in (0, 3)]
+    few, all_rows = (path.select() for path in paths)
+    assert all(path.selection_.recalibrated for path in paths)
+    assert (few.fitted_.recalibration.n, all_rows.fitted_.recalibration.n) == (300, 1500)
+    assert all_rows.d_calibration(*new).value < few.d_calibration(*new).value
+    with pytest.raises(ValueError, match="cross_fit: expected 0, or 2 or more folds, got 1"):
+        SurvivalPath(cross_fit=1).fit(*rows)
 
 
 def test_the_error_of_a_gain_is_that_of_the_jackknife(skewed):
@@ -253,8 +309,9 @@ def test_a_target_says_how_close_it_came():
     assert "of those that reached the target of 0.05" in path.selection_.reason
     with pytest.raises(ValueError, match=r"rule: expected one_standard_error \(this path has a target"):
         path.select(rule="when_needed")
+    slower = Surv(time=5 * HELD_OUT.y["time"], event=HELD_OUT.y["event"])
     with pytest.warns(ConvergenceWarning):
-        path = SurvivalPath(seeds=1, target_dcal=1e-6, hidden=(4,), epochs=2).fit(
-            DATA.x, DATA.y, validation_data=held_out
+        path = SurvivalPath(seeds=1, target_dcal=0.006, hidden=(4,), epochs=1).fit(
+            DATA.x, DATA.y, validation_data=(HELD_OUT.x, slower)
         )
-    assert "the seed closest to the target of 1e-06" in path.selection_.reason
+    assert "the seed closest to the target of 0.006" in path.selection_.reason

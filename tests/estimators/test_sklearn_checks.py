@@ -61,6 +61,7 @@ EXCLUDED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*are too few to learn from")
 @parametrize_with_checks(MODELS, expected_failed_checks=lambda _: EXCLUDED, xfail_strict=True)
 def test_checks(estimator, check):
     if check.func.__name__ == "check_array_api_input":

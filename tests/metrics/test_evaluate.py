@@ -350,3 +350,30 @@ def test_importing_the_metrics_pulls_in_only_the_core():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def values_of(evaluation):
+    return {score.name: score.value for score in evaluation.scores}
+
+
+def test_groups_are_evaluated_as_if_alone():
+    rng = np.random.default_rng(0)
+    n = 400
+    rate, label = rng.uniform(0.5, 2, n), np.array(["a", "b"])[rng.integers(0, 2, n)]
+    happens, leaves = rng.exponential(1 / rate), rng.exponential(2.0, n)
+    time, event = np.minimum(happens, leaves), happens <= leaves
+    times = np.linspace(0.1, 1.5, 8)
+    survival = np.exp(-rate[:, None] * times)
+    result = evaluate(time=time, event=event, survival=survival, times=times, at=0.8, groups=label)
+    assert list(result.groups) == ["a", "b"]
+    for name, own in result.groups.items():
+        rows = label == name
+        alone = evaluate(time=time[rows], event=event[rows], survival=survival[rows], times=times, at=0.8)
+        assert values_of(own) == values_of(alone)
+        assert (own.n, own.n_events) == (rows.sum(), event[rows].sum())
+        assert f"group {name}: {alone!r}" in repr(result)
+    whole = evaluate(time=time, event=event, survival=survival, times=times, at=0.8)
+    assert values_of(result) == values_of(whole)
+    assert whole.groups == {}
+    with pytest.raises(ValueError, match="groups: expected 400 rows, as many as time has, got 3"):
+        evaluate(time=time, event=event, survival=survival, times=times, groups=["a", "b", "a"])

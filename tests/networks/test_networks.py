@@ -1,10 +1,13 @@
 """Shapes, sizes as in the paper, independence of towers, and errors."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower
+from xcal.distributions import family
+from xcal.metrics import kaplan_meier
+from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower, start_near
 
 SHARED = MLP(3, 1)
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -158,3 +161,24 @@ def test_towers_that_cannot_run_at_once():
     sizes = iter([(4,), (5,)])
     assert not TwoTower(lambda: MLP(3, 1, hidden=next(sizes)))._alike()
     assert not TwoTower(lambda: PaperCNN(1, head=()))._alike()
+
+
+def test_start_near_is_the_kaplan_meier_curve():
+    rng = np.random.default_rng(0)
+    time, event = rng.exponential(size=400), rng.random(400) < 0.7
+    edges = np.quantile(time, np.linspace(0, 1, 21))
+    edges[0] = 0
+    x = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    for name in ("logistic-hazard", "mtlr", "categorical"):
+        made = family(name, edges=edges)
+        torch.manual_seed(0)
+        network = MLP(4, made.n_outputs, hidden=(8,))
+        start_near(network.output, made.initial(time, event))
+        predicted = made.distribution(network(x)).cdf(torch.tensor(edges[5:15:3]).float().unsqueeze(-1)).detach()
+        expected = 1 - kaplan_meier(time=time, event=event).at(edges[5:15:3])
+        # A spread of a tenth lets rows differ by some hundredths.
+        np.testing.assert_allclose(predicted.mean(-1), expected, atol=0.03)
+    with pytest.raises(ValueError, match=r"outputs: expected 20 numbers, one for each output of the layer, got \(3,\)"):
+        start_near(network.output, torch.zeros(3))
+    with pytest.raises(ValueError, match="layer: expected a linear layer with a bias"):
+        start_near(nn.Linear(2, 3, bias=False), torch.zeros(3))

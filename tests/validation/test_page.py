@@ -4,8 +4,9 @@ import base64
 import csv
 import io
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
 from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
@@ -296,6 +297,54 @@ def test_without_intervals_and_groups_the_checklist_says_so():
     items = {item.number: item.answered for item in page.sections[-1].blocks[0].items}
     assert (items["14"], items["23a"], items["12e"]) == ("no", "no", "yes")
     assert "resamples" not in page.sections[-3].blocks[0].caption
+
+
+def blank(item):
+    """The same curve with NaN for every number that may be missing."""
+    kept = ("horizon", "group", "edges", "risk_edges", "times", "threshold", "predicted", "method", "at_risk")
+    new = {}
+    for field in fields(item):
+        value = getattr(item, field.name)
+        if field.name not in kept and isinstance(value, np.ndarray) and value.dtype == np.float64:
+            new[field.name] = np.full_like(value, np.nan)
+    return replace(item, **new)
+
+
+def test_a_result_without_numbers_still_makes_a_page(folder, visit):
+    measured = made_result().measured
+    empty = replace(
+        measured,
+        values=tuple(replace(value, value=NAN, lower=NAN, upper=NAN) for value in measured.values),
+        calibration=tuple(map(blank, measured.calibration)),
+        decision=tuple(map(blank, measured.decision)),
+        risks=tuple(map(blank, measured.risks)),
+        pit=tuple(map(blank, measured.pit)),
+        pp=blank(measured.pp),
+        over_time=blank(measured.over_time),
+    )
+    data = replace(made_result().data, median_follow_up=NAN, concerns=())
+    result = replace(made_result(), measured=empty, data=data, time_unit="")
+    tab = visit(write_report(result, folder / "empty.html"))
+    assert (tab.problems, tab.requests) == ([], [])
+    assert not re.search(r"\b(nan|NaN|undefined|null)\b", tab.locator("main").inner_text())
+    assert tab.get_by_text("time 3", exact=True).count() > 0
+
+
+def test_many_groups_and_horizons_stay_under_five_megabytes(folder):
+    measured = made_result().measured
+    groups = tuple(f"site = {k}" for k in range(40))
+    horizons = tuple(float(k) for k in range(1, 7))
+    (curve,) = (c for c in measured.calibration if (c.horizon, c.group) == (MIDDLE, None))
+    pit = measured.pit[0]
+    values = [v for v in measured.values if v.horizon == MIDDLE and v.group is None]
+    many = replace(
+        measured,
+        values=tuple(replace(v, horizon=t, group=g) for v in values for t in horizons for g in (None, *groups)),
+        calibration=tuple(replace(curve, horizon=t, group=g) for t in horizons for g in (None, *groups)),
+        pit=tuple(replace(pit, group=g) for g in (None, *groups)),
+    )
+    path = write_report(replace(made_result(), horizons=horizons, groups=groups, measured=many), folder / "many.html")
+    assert path.stat().st_size < 5e6
 
 
 def test_the_csv_of_two_models_names_them():

@@ -2,19 +2,35 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_choice, as_count, as_event, as_probability, as_time, fail
+from xcal._checks import (
+    as_choice,
+    as_count,
+    as_event,
+    as_probability,
+    as_time,
+    check_same_length,
+    fail,
+    first_row,
+)
 from xcal.calibration.bins import Edges, bin_edges
-from xcal.calibration.histogram import Array, BinSums, Floats, Masses, redistributed, weighted
-from xcal.calibration.ipcw import as_censoring_survival, inverse_weights, lost_mass_caution
+from xcal.calibration.clusters import Clusters, as_clusters, sum_of_squares
+from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses, redistributed, weighted
+from xcal.calibration.inverse_weights import (
+    as_censoring_survival,
+    clustered_floor,
+    inverse_weights,
+    lost_mass_caution,
+)
 from xcal.calibration.labels import as_labels
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration, Method, PValue
-from xcal.calibration.significance import Test, akritas, pearson, simulated
+from xcal.calibration.significance import Test, akritas, akritas_of_clusters, pearson, simulated
 
 
 @overload
@@ -28,7 +44,9 @@ def d_calibration(
     p_value: PValue | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
+    cdf_before: Any = ...,
     groups: None = ...,
+    clusters: Any = ...,
     n_simulations: int = ...,
     seed: int = ...,
 ) -> DCalibrationResult: ...
@@ -45,7 +63,9 @@ def d_calibration(
     p_value: PValue | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
+    cdf_before: Any = ...,
     groups: Any,
+    clusters: Any = ...,
     n_simulations: int = ...,
     seed: int = ...,
 ) -> GroupedDCalibration: ...
@@ -61,7 +81,9 @@ def d_calibration(
     p_value: PValue | None = "akritas",
     time: Any = None,
     censoring_survival: Any = None,
+    cdf_before: Any = None,
     groups: Any = None,
+    clusters: Any = None,
     n_simulations: int = 999,
     seed: int = 0,
 ) -> DCalibrationResult | GroupedDCalibration:
@@ -91,10 +113,21 @@ def d_calibration(
         For "ipcw": the probability of being uncensored just before each row's time, in (0, 1], by the user's own model.
         Give `time` as well where follow-up ends before everybody has had the event: rows that outlast the last event
         then count too, and what is beyond it is not lost.
+    cdf_before : array-like of shape (n,), optional
+        For times of few distinct values, whole months say: F at the start of the interval that each row's time stands
+        for, such as F(t - 1 month), where `cdf` is F at its end. All events of a month share one value of `cdf`, so
+        that without it even a true model looks uneven. With it each event gets a value drawn evenly between the two
+        (the randomised probability integral transform), of which those of a true model are uniform: value, floor and
+        tests hold as for continuous times. A censored row keeps `cdf`: it has outlived its interval.
     groups : array-like of shape (n,), optional
         One label per row: one result per group and one for the whole.
+    clusters : array-like of shape (n,), optional
+        One label per row, such as a subject's number, where the rows of one subject depend on each other (subjects
+        must not). The floor is then that of cluster sums, and "akritas" compares its statistic with draws in which
+        whole clusters change their sign: both hold for any dependence within clusters. The other tests suppose
+        independent rows and are refused. For an interval by drawing whole clusters see `xcal.evaluate`.
     n_simulations, seed : int
-        For "simulated".
+        For "simulated", and for "akritas" with `clusters`; the seed also for `cdf_before`.
 
     Returns
     -------
@@ -122,35 +155,85 @@ def d_calibration(
     if censoring_survival is not None:
         g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
     labels = None if groups is None else as_labels("groups", groups, u.size)
+    chosen = None if clusters is None else as_clusters(clusters, u.size)
+    check_clusters(p_value, chosen)
+    if cdf_before is not None:
+        u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
+    elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
+        warnings.warn(caution, stacklevel=2)
+    rows = _Rows(u, happened, t, g, chosen)
     measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
-    whole = measure(u, happened, t, g)
+    whole = measure(rows)
     if g is not None and t is None:
         inverse = 1 / g[happened]
-        if caution := lost_mass_caution(inverse.sum(), np.square(inverse).sum(), u.size):
+        squares = sum_of_squares(inverse, None if chosen is None else chosen.of_rows(happened))
+        if caution := lost_mass_caution(inverse.sum(), squares, u.size):
             warnings.warn(caution, stacklevel=2)
     if p_value == "pearson" and (caution := pearson_caution(whole.n, whole.n_censored)):
         warnings.warn(caution, stacklevel=2)
     if labels is None:
         return whole
-    return GroupedDCalibration(whole, _by_group(measure, labels, u, happened, t, g))
+    return GroupedDCalibration(whole, _by_group(measure, labels, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Checked rows, and what was given beside them."""
+
+    cdf: Array
+    event: npt.NDArray[np.bool_]
+    time: Array | None
+    censoring_survival: Array | None
+    clusters: Clusters | None
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> "_Rows":
+        """Rows of a mask."""
+        t, g = (None if values is None else values[chosen] for values in (self.time, self.censoring_survival))
+        clusters = None if self.clusters is None else self.clusters.of_rows(chosen)
+        return _Rows(self.cdf[chosen], self.event[chosen], t, g, clusters)
+
+
+def within_interval(u: Array, before: Array, event: npt.NDArray[np.bool_], seed: int) -> Array:
+    """Draw the F of each event evenly from the interval that its time stands for; censored rows keep its end."""
+    check_same_length("cdf_before", before, "cdf", u.size)
+    wrong = before > u
+    if wrong.any():
+        row = first_row(wrong)
+        fail("cdf_before", f"at most cdf, {u[row]}", before[row], row)
+    # From one source for all rows, whatever else is drawn later: "simulated" starts its own from the same seed.
+    share = np.random.default_rng([seed, 1]).random(u.size)
+    return np.where(event, before + share * (u - before), u)
+
+
+def ties_caution(time: Array, event: npt.NDArray[np.bool_], edges: Edges) -> str | None:
+    """Return what to tell a user whose times take so few values that even a true model looks uneven; None if not.
+
+    So it is if most events share their time with another one, and the most common time holds the mass of half a bin.
+    """
+    distinct, counts = np.unique(time[event], return_counts=True)
+    if counts.size == 0 or 2 * counts[counts > 1].sum() < counts.sum():
+        return None
+    if counts.max() / time.size < np.diff(edges).min() / 2:
+        return None
+    return (
+        f"the {counts.sum()} events have {distinct.size} distinct times only: tied events share one value of F, so "
+        "that even a true model looks uneven and is rejected. Give cdf_before, F at the start of the interval that "
+        "each time stands for (F at the month before, say)"
+    )
 
 
 def _by_group(
-    measure: Callable[..., DCalibrationResult],
-    labels: Array,
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    time: Array | None,
-    censoring_survival: Array | None,
+    measure: Callable[[_Rows], DCalibrationResult], labels: Array, rows: _Rows
 ) -> dict[Any, DCalibrationResult]:
     """One result for each label, in the order of the labels."""
     results = {}
     for label in np.unique(labels):
-        own = labels == label
-        if censoring_survival is not None and not event[own].any():
+        own = rows.only(labels == label)
+        if own.censoring_survival is not None and not own.event.any():
             fail("groups", "an event in every group, as method='ipcw' uses events only", f"none in group {label}")
-        t, g = (None if values is None else values[own] for values in (time, censoring_survival))
-        results[label.item() if labels.dtype.kind in "biufU" else label] = measure(u[own], event[own], t, g)
+        if own.clusters is not None and own.clusters.count < 2:
+            fail("clusters", "at least two clusters in every group", f"one in group {label}")
+        results[label.item() if labels.dtype.kind in "biufU" else label] = measure(own)
     return results
 
 
@@ -167,6 +250,13 @@ def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_su
         fail("p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value))
 
 
+def check_clusters(p_value: PValue | None, clusters: Clusters | None) -> None:
+    """Refuse tests that take the rows of a cluster for independent ones."""
+    if clusters is not None and p_value in {"pearson", "simulated"}:
+        expected = "'akritas' or None with clusters, whose rows are not independent"
+        fail("p_value", expected, f"{p_value!r}, which would count {clusters.codes.size} rows as so many observations")
+
+
 def pearson_caution(n: int, n_censored: int) -> str | None:
     """Return what to tell a user where Pearson's test has lost its meaning."""
     if n_censored <= n / 2:
@@ -178,45 +268,47 @@ def pearson_caution(n: int, n_censored: int) -> str | None:
 
 
 def _measure(
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    time: Array | None,
-    censoring_survival: Array | None,
-    *,
-    edges: Edges,
-    method: Method,
-    p_value: PValue | None,
-    n_simulations: int,
-    seed: int,
+    rows: _Rows, *, edges: Edges, method: Method, p_value: PValue | None, n_simulations: int, seed: int
 ) -> DCalibrationResult:
     """Masses and test of one set of rows."""
-    sums = None
+    u, event, clusters = rows.cdf, rows.event, rows.clusters
+    sums, by_cluster = None, None
     if method == "uniform" or p_value == "akritas":
         sums = BinSums(edges)
         sums.add(u, event, hazard=p_value == "akritas")
-    if method == "uniform":
-        assert sums is not None
-        masses = sums.uniform()
-    elif method == "km":
-        masses = redistributed(u, event, u, edges)
-    elif censoring_survival is None:
-        assert time is not None
-        masses = redistributed(u, event, time, edges)
-    else:
-        masses = weighted(*inverse_weights(u, event, censoring_survival, edges, time), edges)
+        by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges)
+    masses = _masses(rows, edges, method, sums, by_cluster)
 
     n, n_censored = u.size, int(u.size - np.count_nonzero(event))
     test: Test | None = None
+    rng = np.random.default_rng(seed)
     if p_value == "akritas":
         assert sums is not None
-        test = akritas(sums)
+        test = akritas(sums) if by_cluster is None else akritas_of_clusters(by_cluster, n_simulations, rng)
     elif p_value == "pearson":
         test = pearson(masses.histogram, n, edges)
     elif p_value == "simulated":
-        rng = np.random.default_rng(seed)
         estimate, scale_free = _estimator(method, edges), method == "uniform"
         test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
-    return result(masses, edges, test, n, n_censored, method, p_value)
+    measured = result(masses, edges, test, n, n_censored, method, p_value)
+    return measured if clusters is None else replace(measured, n_clusters=clusters.count)
+
+
+def _masses(rows: _Rows, edges: Edges, method: Method, sums: BinSums | None, by_cluster: ClusterSums | None) -> Masses:
+    """Masses by a method, with the floor of rows or of clusters."""
+    u, event, time, clusters = rows.cdf, rows.event, rows.time, rows.clusters
+    if method == "uniform":
+        assert sums is not None
+        masses = sums.uniform()
+        return masses if by_cluster is None else replace(masses, floor=by_cluster.uniform_floor())
+    if method == "km":
+        return redistributed(u, event, u, edges, clusters=clusters)
+    if rows.censoring_survival is None:
+        assert time is not None
+        return redistributed(u, event, time, edges, clusters=clusters)
+    given = (u, event, rows.censoring_survival, edges, time)
+    masses = weighted(*inverse_weights(*given), edges)
+    return masses if clusters is None else replace(masses, floor=clustered_floor(*given, clusters))
 
 
 def result(

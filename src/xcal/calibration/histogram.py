@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from xcal.calibration.bins import Edges
 from xcal.calibration.censored import mass_of_bins, rest, share_of_bin
+from xcal.calibration.clusters import Clusters, sum_of_squares
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -154,6 +155,54 @@ class BinSums:
         return Masses(mass / self.n, max(0.0, float(floor)))
 
 
+@dataclass(frozen=True, eq=False)
+class ClusterSums:
+    """What `BinSums` holds, cluster by cluster: each ``(clusters, bins)``.
+
+    Attributes
+    ----------
+    happened, censored
+        Number of events, and of censored rows.
+    inverse
+        Sum of 1 / (1 - F) over censored rows.
+    hazard
+        Sum of -log(1 - F) over all rows.
+    """
+
+    edges: Edges
+    happened: Floats
+    censored: Floats
+    inverse: Floats
+    hazard: Floats
+
+    @classmethod
+    def of(cls, cdf: Array, event: npt.NDArray[np.bool_], clusters: Clusters, edges: Edges) -> "ClusterSums":
+        """Add up these rows."""
+        own_edges, n_bins = edges_like(edges, cdf), edges.size - 1
+        u = cdf.astype(np.float64, copy=False)
+        bins = locate(u, own_edges)
+        inverse = np.where(event, 0.0, 1 / rest(u, own_edges))
+        return cls(
+            edges,
+            clusters.bin_sums(bins, event, n_bins),
+            clusters.bin_sums(bins, ~event, n_bins),
+            clusters.bin_sums(bins, inverse, n_bins),
+            clusters.bin_sums(bins, cumulative_hazard(cdf), n_bins),
+        )
+
+    def uniform_floor(self) -> float:
+        """Return the expected D-calibration of a perfect model by the uniform estimator.
+
+        With it every row's share of a bin has the bin's width as its mean. So what a cluster adds to the deviation of
+        the mass from the width has mean zero, and the square of a sum of such terms is, on average, the sum of their
+        squares.
+        """
+        earlier = np.cumsum(self.inverse, axis=1) - self.inverse
+        mass = mass_of_bins(self.happened, self.censored, self.inverse, earlier, self.edges)
+        rows = (self.happened + self.censored).sum(axis=1, keepdims=True)
+        return float(np.square((mass - rows * np.diff(self.edges)) / rows.sum()).sum())
+
+
 def weighted(sums: Floats, squares: Floats, edges: Edges) -> Masses:
     """Inverse-probability masses from the sums per bin of the weights 1 / G of events, and of their squares.
 
@@ -186,7 +235,13 @@ def horizon(happened: npt.NDArray[np.bool_], weight: Floats) -> int:
 
 
 def redistributed(
-    cdf: Array, event: npt.NDArray[np.bool_], scale: Array, edges: Edges, *, floor: bool = True
+    cdf: Array,
+    event: npt.NDArray[np.bool_],
+    scale: Array,
+    edges: Edges,
+    *,
+    floor: bool = True,
+    clusters: Clusters | None = None,
 ) -> Masses:
     """Kaplan-Meier masses: in the order of `scale` each censored row hands its mass evenly to the rows after it.
 
@@ -195,10 +250,12 @@ def redistributed(
     censoring. Rows from the `horizon` on share what is left evenly; events among them stay in their bin, and censored
     ones spread over [F, 1] as in the uniform estimator. Masses sum to one.
 
-    The noise is the variance of the influence function, the part due to estimating G included.
+    The noise is the variance of the influence function, the part due to estimating G included; with `clusters`, that of
+    its sums over clusters.
     """
     n = cdf.size
     order = np.lexsort((~event, scale))
+    ordered = None if clusters is None else Clusters(clusters.codes[order], clusters.count)
     u, happened, scale = cdf[order].astype(np.float64), event[order], scale[order]
     at_risk = n - np.arange(n, dtype=np.float64)
     # Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(scale, event, "censoring")`, its twin; held together
@@ -225,5 +282,5 @@ def redistributed(
             follows = share[::-1].cumsum()[::-1] - share
             jump = np.where(leaves, follows / at_risk, 0.0)
             influence = share - (b - a) / n + jump - np.cumsum(jump / at_risk)
-            noise += float(np.square(influence).sum())
+            noise += sum_of_squares(influence, ordered)
     return Masses(histogram, noise)

@@ -1,4 +1,4 @@
-"""Labels that say which group each row belongs to."""
+"""Labels of rows, such as groups and clusters: numbers, strings or dates, none missing."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,8 +9,14 @@ import numpy.typing as npt
 from xcal._checks import check_same_length, fail, first_row, refuse_masked
 
 
-def as_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
-    """One label per row: numbers, strings or dates, none missing."""
+def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
+    """One label per row, as an array that can be sorted.
+
+    Examples
+    --------
+    >>> as_labels("groups", ["a", "b", "a"], 3)
+    array(['a', 'b', 'a'], dtype='<U1')
+    """
     refuse_masked(name, values)
     labels: Any = values.detach().cpu().numpy() if hasattr(values, "detach") else values
     one_each = "a one-dimensional array, one label per row"
@@ -31,7 +37,7 @@ def as_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
             fail(name, one_each, "rows of different lengths")
     if labels.ndim != 1:
         fail(name, one_each, f"shape {labels.shape}")
-    check_same_length(name, labels, "cdf", n)
+    check_same_length(name, labels, reference, n)
     return np.asarray(labels)
 
 

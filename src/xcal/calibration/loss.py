@@ -71,6 +71,10 @@ def _check_shapes(cdf: Tensor, rows: dict[str, Tensor | None]) -> None:
             fail("cdf", f"rows in the last dimension, as {name} has them: cdf.squeeze(-1)?", f"shape {wanted}")
         if shape not in {wanted, wanted[-1:]}:
             fail(name, f"shape {wanted[-1:]}" + (f" or {wanted}" if cdf.ndim > 1 else ""), f"shape {shape}")
+        # One penalty for each row: nobody wants n models of a single row that have events of their own.
+        if name == "event" and wanted[-1:] == (1,) and max(shape) > 1:
+            expected = "rows in the last dimension: cdf.squeeze(-1) and event.squeeze(-1)?"
+            fail("cdf", expected, f"shape {wanted}, which is {cdf.numel()} models of one row")
 
 
 def _checked(

@@ -11,6 +11,8 @@ from xcal.calibration.histogram import Floats
 
 Method = Literal["uniform", "ipcw", "km"]
 PValue = Literal["akritas", "simulated", "pearson"]
+# A p-value below this is called a disagreement with a value that looks like noise.
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,8 @@ class DCalibrationResult:
     error_bound : float
         Largest possible difference of `value` from that of the rows themselves, up to rounding; above zero only where a
         fine grid stood in for them (`DCalibration` with ``method="km"`` and many rows).
+    n_clusters : int or None
+        Number of clusters, where `clusters` were given: `floor` and `p_value` are then those of dependent rows.
     """
 
     value: float
@@ -50,11 +54,13 @@ class DCalibrationResult:
     method: Method
     test: PValue | None
     error_bound: float = 0.0
+    n_clusters: int | None = None
 
     def __repr__(self) -> str:
         head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
         censored = f"{self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
-        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}, {censored}"
+        within = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
+        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}{within}, {censored}"
         tested = ""
         if self.p_value is not None:
             # Smaller than the smallest number there is: not zero.
@@ -63,7 +69,24 @@ class DCalibrationResult:
         bars = "".join(
             "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
         )
-        return f"{head}\n{rows}{tested}\nmass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"
+        told = [head, f"{rows}{tested}", f"mass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"]
+        return "\n".join(told + ([self.disagreement] if self.disagreement else []))
+
+    @property
+    def disagreement(self) -> str | None:
+        """Say why value and test disagree, where they do: they answer two questions. None where they agree.
+
+        The value asks how uneven the bins are, with censored rows spread out as `method` says; "uniform" spreads them
+        evenly, so that they always look calibrated. Akritas' test asks whether as many events happened in each bin as
+        the model expects, which no spreading can hide.
+        """
+        if self.p_value is None or self.test != "akritas" or not (self.p_value < _LEVEL and self.value <= self.floor):
+            return None
+        advice = "look at method='km'" if self.method == "uniform" else "trust the test"
+        return (
+            f"value and test disagree: the bins, with {self.n_censored / self.n:.0%} of the rows spread over them, are "
+            f"no more uneven than noise,\nbut the events among them are not as many as the model expects; {advice}"
+        )
 
 
 def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:

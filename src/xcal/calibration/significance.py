@@ -9,17 +9,20 @@ simulated  the same, against draws from a perfect model with the     right
            censoring seen in the data
 akritas    events minus the events a perfect model expects, a bin    right, and it keeps its power
 ========== ========================================================= ========================================
+
+All three suppose independent rows. `akritas_of_clusters` is Akritas' statistic for rows in clusters.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc  # the chi-squared survival function, without importing all of scipy.stats
 
 from xcal.calibration.bins import Edges
-from xcal.calibration.histogram import Array, BinSums, Floats, Masses
+from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses
 
 # With the uniform estimator n x D-calibration is a sum of means; its distribution has stopped changing by this many
 # rows. Redistribution goes deeper into the tail the more rows there are, so there a draw has as many rows as the data.
@@ -27,6 +30,8 @@ _ENOUGH_ROWS = 5_000
 # Statistics closer than this, relative to one plus their size, are equal: few rows have few possible values, many draws
 # are as uneven as the data, and rounding must not decide those ties. Different values of counts are much further apart.
 _SAME = 1e-9
+# Signs drawn in one go, so that many clusters need little memory.
+_SIGNS = 1 << 22
 # Cells with fewer expected events than this are joined with a neighbour, as for every chi-squared test.
 _MIN_EXPECTED = 5.0
 
@@ -62,36 +67,74 @@ def akritas(sums: BinSums) -> Test:
     martingale increments: uncorrelated between bins, with variance the expected number. The sum of squares over that
     variance is chi-squared with as many degrees of freedom as there are cells.
     """
-    rows = sums.happened + sums.censored
-    below = -np.log1p(-sums.edges[:-1])
-    whole = np.append(np.diff(below), 0.0)
-    reached_later = np.append(rows[::-1].cumsum()[::-1][1:], 0.0)
-    expected = sums.hazard - rows * below + reached_later * whole
-    observed, expected = _joined(sums.happened, expected)
+    expected = expected_events(sums)
+    starts = _cell_starts(expected)
+    observed, expected = (np.add.reduceat(counts, starts) for counts in (sums.happened, expected))
     df = expected.size
-    if expected.sum() > 0:
-        statistic = float((np.square(observed - expected) / expected).sum())
-    else:
-        # Every F is zero: the model expects no event at all, and a single one refutes it.
-        statistic = np.inf if observed.any() else 0.0
+    statistic = float(_distance(observed - expected, expected))
     return Test(statistic, float(chdtrc(df, statistic)), df)
 
 
-def _joined(observed: Floats, expected: Floats) -> tuple[Floats, Floats]:
-    """Join neighbouring cells, from the left, until each expects at least `_MIN_EXPECTED` events."""
-    cells: list[list[float]] = []
-    open_cell = [0.0, 0.0]
-    for o, e in zip(observed, expected, strict=True):
-        open_cell = [open_cell[0] + o, open_cell[1] + e]
-        if open_cell[1] >= _MIN_EXPECTED:
-            cells.append(open_cell)
-            open_cell = [0.0, 0.0]
-    if open_cell[1] > 0 and cells:
-        cells[-1] = [cells[-1][0] + open_cell[0], cells[-1][1] + open_cell[1]]
-    elif not cells:
-        cells = [open_cell]
-    joined = np.array(cells)
-    return joined[:, 0], joined[:, 1]
+def akritas_of_clusters(sums: ClusterSums, n_simulations: int, rng: np.random.Generator) -> Test:
+    """Akritas' statistic for rows in clusters, against the same statistic with the signs of clusters drawn at random.
+
+    Observed minus expected events of a row have mean zero with a perfect model, whatever the other rows do. So have
+    their sums over a cluster, and these are independent of each other. A sum of them with random signs (Rademacher
+    multipliers, the wild bootstrap of clusters) has the same mean and the same covariances, however the rows of a
+    cluster depend on each other. No number of rows enters, and no model of their dependence.
+
+    With k clusters there are 2^(k - 1) different draws, and no p-value is smaller than one over that.
+    """
+    expected = expected_events(sums)
+    starts = _cell_starts(expected.sum(axis=0))
+    excess = np.add.reduceat(sums.happened - expected, starts, axis=1)
+    variance = np.add.reduceat(expected.sum(axis=0), starts)
+    statistic = float(_distance(excess.sum(axis=0), variance))
+    if np.isinf(statistic):
+        return Test(statistic, 0.0, None)
+    limit = statistic - _SAME * (1 + statistic)
+    as_large, step = 0, max(1, _SIGNS // len(excess))
+    for start in range(0, n_simulations, step):
+        draws = min(step, n_simulations - start)
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(draws, len(excess)))
+        as_large += int(np.count_nonzero(_distance(signs @ excess, variance) >= limit))
+    return Test(statistic, (1 + as_large) / (1 + n_simulations), None)
+
+
+def expected_events(sums: BinSums | ClusterSums) -> Floats:
+    """Events that a perfect model expects in each bin, ``(..., bins)``, from the sums of rows."""
+    rows = sums.happened + sums.censored
+    below = -np.log1p(-sums.edges[:-1])
+    whole = np.append(np.diff(below), 0.0)
+    reached_later = rows[..., ::-1].cumsum(axis=-1)[..., ::-1] - rows
+    expected: Floats = sums.hazard - rows * below + reached_later * whole
+    return expected
+
+
+def _distance(excess: Floats, variance: Floats) -> Any:
+    """Sum over cells of squared excess over variance, ``(...)``.
+
+    Where no event is expected at all, because every F is zero, a single one refutes the model.
+    """
+    if variance.sum() > 0:
+        return (np.square(excess) / variance).sum(axis=-1)
+    return np.where(excess.any(axis=-1), np.inf, 0.0)
+
+
+def _cell_starts(expected: Floats) -> list[int]:
+    """First bins of cells: neighbours are joined, from the left, until each cell expects `_MIN_EXPECTED` events.
+
+    What is left at the end belongs to the last cell.
+    """
+    starts, held = [0], 0.0
+    for j, events in enumerate(expected):
+        held += events
+        if held >= _MIN_EXPECTED and j + 1 < expected.size:
+            starts.append(j + 1)
+            held = 0.0
+    if len(starts) > 1 and held < _MIN_EXPECTED:
+        starts.pop()
+    return starts
 
 
 def simulated(

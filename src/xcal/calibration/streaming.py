@@ -10,7 +10,7 @@ from xcal._checks import as_choice, as_count, as_event, as_numpy, as_probability
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution, result
 from xcal.calibration.histogram import BinSums, weighted
-from xcal.calibration.ipcw import as_censoring_survival, inverse_weights, lost_mass_caution
+from xcal.calibration.inverse_weights import as_censoring_survival, inverse_weights, lost_mass_caution
 from xcal.calibration.redistribution import redistributed_counts, value_range
 from xcal.calibration.results import DCalibrationResult, Method, PValue
 from xcal.calibration.significance import akritas, pearson

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xcal.cli.options import TABLES, Epochs, Penalty, Results, Variant
+from xcal.cli.options import TABLES, Death, Epochs, Penalty, Results, Variant, by_death
 
 if TYPE_CHECKING:  # torch takes a second to import, and --help should not
     from xcal.experiments import Comparison
@@ -23,6 +23,10 @@ EqualDcal = Annotated[
 Markdown = Annotated[Path | None, typer.Option(help="Write the table to this file as Markdown.")]
 Csv = Annotated[Path | None, typer.Option(help="Write the table to this file as CSV, one line per cell.")]
 Picture = Annotated[Path | None, typer.Option(help="Draw the frontier of every model to this file (png, svg or pdf).")]
+Part = Annotated[
+    str,
+    typer.Option(help="For mimic-los: demo, records of the open demo; other, of other data of the shape of MIMIC-III."),
+]
 Of = Annotated[str, typer.Option(help="What the picture shows on its vertical axis: concordance, nll or dcal_within.")]
 
 
@@ -38,6 +42,8 @@ def compare(
     csv: Csv = None,
     picture: Picture = None,
     of: Of = "concordance",
+    death: Death = None,
+    part: Part = "",
 ) -> None:
     """Compare the records of a table with the paper's values.
 
@@ -55,17 +61,25 @@ def compare(
       xcal compare gamma-censored --picture within.png --of dcal_within
       xcal compare gamma-censored --equal-dcal
       xcal compare mnist-dense --equal-dcal --penalty annealed
+      xcal compare mimic-los --part demo --epochs 20
     """
     from xcal import report
     from xcal.experiments import compare as compare_with_paper
 
-    found = compare_with_paper(table, variant=variant, penalty=penalty, epochs=epochs, results=results)
+    table = by_death(table, death)
+    if equal_dcal and part:
+        raise ValueError(
+            f"part: expected nothing with --equal-dcal, which compares penalties on the paper's data, got {part!r}"
+        )
+    found = compare_with_paper(table, variant=variant, penalty=penalty, epochs=epochs, results=results, part=part)
     for line in found.corrupt:
         typer.secho(f"corrupt record: {line}", fg="yellow", err=True)
     _check_records(found, epochs, results)
     _write_files(found, markdown, csv)
     if picture is not None:
-        report.draw_frontier(table, picture, of=of, variant=variant, penalty=penalty, epochs=epochs, results=results)
+        report.draw_frontier(
+            table, picture, of=of, variant=variant, penalty=penalty, epochs=epochs, results=results, part=part
+        )
         typer.echo(f"wrote {picture}", err=True)
     if equal_dcal:
         _print_penalties(table, found, penalty or "ours", epochs, results, as_json=as_json)
@@ -104,10 +118,13 @@ def _check_records(found: "Comparison", epochs: int | None, results: Path) -> No
     if found.records:
         return
     table = found.spec.table
-    trials = sorted((results / table / "trial").glob("*.jsonl"))
+    trials = sorted((results / table / found.part / "trial").glob("*.jsonl"))
     asked = f"{table}, {found.variant}, penalty {found.penalty}" + ("" if epochs is None else f", {epochs} epochs")
     trial = "" if epochs is None else f" --epochs {epochs}"
     hint = f"xcal reproduce {table} --variant {found.variant} --penalty {found.penalty}{trial} makes them"
     if trials and epochs is None:
         hint += f"; {trials[0].parent} holds trials with other epochs, which --epochs shows"
+    demo = sorted((results / table / "demo").rglob("*.jsonl"))
+    if demo and not found.part:
+        hint += f"; {demo[0].parent} holds records of the demo, which --part demo shows"
     raise ValueError(f"results: expected records of {asked} in {results}, got none ({hint})")

@@ -11,7 +11,7 @@ _Item = TypeVar("_Item")
 # Written out, and held to the specs by a test: to read the specs takes a second, and --help should not.
 TABLES = (
     "gamma-censored, gamma-uncensored, mnist-censored, mnist-uncensored, mnist-censored-code, mnist-uncensored-code, "
-    "mnist-dense, glioma, gamma-choice, jensen-slack"
+    "mnist-dense, glioma, mimic-los, mimic-los-death-censored, gamma-choice, jensen-slack"
 )
 
 Variant = Annotated[
@@ -32,7 +32,26 @@ Epochs = Annotated[
     int | None,
     typer.Option(help="Another number of epochs than the table's. Such a trial has its own file of records."),
 ]
+Death = Annotated[
+    str | None,
+    typer.Option(
+        help="For mimic-los: event (as in the paper) or censor, a death in the unit as a censored stay. mimic-los with "
+        "censor is the table mimic-los-death-censored."
+    ),
+]
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
+
+
+def by_death(table: str, death: str | None) -> str:
+    """Return the table for a treatment of deaths; other tables than mimic-los have none."""
+    tables = {"event": "mimic-los", "censor": "mimic-los-death-censored"}
+    if death is None:
+        return table
+    if death not in tables:
+        raise ValueError(f"death: expected event or censor, got {death!r}")
+    if table not in tables.values():
+        raise ValueError(f"death: expected nothing for {table}, which has no deaths in the unit, got {death!r}")
+    return tables[death]
 
 
 def listed(name: str, text: str | None, make: Callable[[str], _Item], kind: str) -> list[_Item] | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import TABLES, Epochs, Penalty, Results, Variant, listed
+from xcal.cli.options import TABLES, Death, Epochs, Penalty, Results, Variant, by_death, listed
 
 if TYPE_CHECKING:  # torch takes a second to import, and --help should not
     from xcal.experiments import Summary
@@ -23,7 +23,13 @@ Models = Annotated[
 Lambdas = Annotated[str | None, typer.Option(help="Only these lambdas of the table, with commas: 0,10,100")]
 Seeds = Annotated[str | None, typer.Option(help="These seeds instead of the table's, with commas: 0,1,2")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda. By default the GPU if there is one.")]
-Data = Annotated[Path | None, typer.Option(help="Folder of the data files. By default $XCAL_DATA.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data files. By default $XCAL_DATA. For mimic-los, the folder that xcal mimic prepare has "
+        "made; the records of its demo have a folder of their own."
+    ),
+]
 
 
 def reproduce(
@@ -37,6 +43,7 @@ def reproduce(
     device: Device = None,
     results: Results = Path("results"),
     data: Data = None,
+    death: Death = None,
 ) -> None:
     """Train and measure what is missing of the paper's tables.
 
@@ -54,6 +61,10 @@ def reproduce(
       xcal reproduce gamma-censored gamma-uncensored
       xcal reproduce gamma-censored gamma-uncensored --penalty ours
       xcal reproduce gamma-censored --variant corrected
+
+    The length of stay, from a folder of xcal mimic prepare:
+      xcal reproduce mimic-los --data los
+      xcal reproduce mimic-los --data los-censored --death censor
     """
     from xcal.experiments import load_spec
     from xcal.experiments import reproduce as run
@@ -63,6 +74,7 @@ def reproduce(
         "lambdas": listed("lambdas", lambdas, float, "numbers"),
         "seeds": listed("seeds", seeds, int, "whole numbers"),
     }
+    tables = [by_death(table, death) for table in tables]
     for table in tables:  # a mistake in the last table should show before the first one is trained
         spec = load_spec(table)
         spec.narrowed(**chosen, epochs=epochs)

@@ -1,6 +1,6 @@
 """The features of survival data: an array, a tensor, or a file that is read some rows at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +16,24 @@ _DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.floa
 _CHUNK = 1 << 24  # numbers looked at in one go, so that a check needs little memory and a file is never read whole
 
 
+RowChange = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+
+
+def with_masks(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values ``(m, d)`` that may be missing (NaN) as ``(m, 2 d)``: 0 for a missing one, then 1 where it is there.
+
+    Examples
+    --------
+    >>> with_masks(np.array([[1.5, np.nan]]))
+    array([[1.5, 0. , 1. , 0. ]])
+    """
+    missing = np.isnan(values)
+    both = np.empty((len(values), 2 * values.shape[1]), values.dtype)
+    both[:, : values.shape[1]] = np.where(missing, 0, values)
+    both[:, values.shape[1] :] = ~missing
+    return both
+
+
 class MappedFeatures:
     """Some rows of a memory-mapped array ``(n, ...)``, read when they are asked for.
 
@@ -27,12 +45,19 @@ class MappedFeatures:
         Where rows go that are read, as tensors. None: they are numpy arrays.
     kept
         Row numbers of the array, where not all are used.
+    change
+        What is done to rows ``(m, ...)`` when they are read, such as `with_masks`. It gives as many rows, of float32 or
+        float64 numbers, and never sees the whole file.
     """
 
-    def __init__(self, array: Any, device: torch.device | None = None, kept: Any = None) -> None:
-        self.array, self.device, self.kept = array, device, kept
-        self.shape = torch.Size((array.shape[0] if kept is None else len(kept), *array.shape[1:]))
-        self.dtype = array.dtype if device is None else _DTYPES[array.dtype]
+    def __init__(
+        self, array: Any, device: torch.device | None = None, kept: Any = None, change: RowChange | None = None
+    ) -> None:
+        self.array, self.device, self.kept, self.change = array, device, kept, change
+        example = array[:0] if change is None else change(np.zeros((1, *array.shape[1:]), array.dtype))
+        self.shape = torch.Size((array.shape[0] if kept is None else len(kept), *example.shape[1:]))
+        self.numpy_dtype: np.dtype[Any] = example.dtype
+        self.dtype = example.dtype if device is None else _DTYPES[example.dtype]
 
     @property
     def ndim(self) -> int:
@@ -50,17 +75,24 @@ class MappedFeatures:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("rows of a file cannot be an array without a copy")
-        return self._read(slice(None)).astype(self.array.dtype if dtype is None else dtype, copy=False)
+        return self._read(slice(None)).astype(self.numpy_dtype if dtype is None else dtype, copy=False)
 
     def only(self, rows: Any) -> "MappedFeatures":
         """Keep some rows, given as a numpy array of numbers or a slice; nothing is read."""
         if self.kept is None and isinstance(rows, slice):
-            return MappedFeatures(self.array[rows], self.device)
-        return MappedFeatures(self.array, self.device, rows if self.kept is None else self.kept[rows])
+            return MappedFeatures(self.array[rows], self.device, change=self.change)
+        kept = rows if self.kept is None else self.kept[rows]
+        return MappedFeatures(self.array, self.device, kept, self.change)
 
     def to(self, device: torch.device) -> "MappedFeatures":
         """Send rows to a device when they are read; nothing is read now."""
-        return MappedFeatures(self.array, device, self.kept)
+        return MappedFeatures(self.array, device, self.kept, self.change)
+
+    def changed(self, change: RowChange) -> "MappedFeatures":
+        """Change rows once more when they are read; nothing is read now."""
+        before = self.change
+        both = change if before is None else lambda rows: change(before(rows))
+        return MappedFeatures(self.array, self.device, self.kept, both)
 
     def select(self, index: Tensor) -> Tensor:
         """Read the rows of an index ``(S, b)``, in page-locked memory where they go to a GPU."""
@@ -80,6 +112,8 @@ class MappedFeatures:
 
     def _read(self, rows: Any) -> npt.NDArray[Any]:
         found = self.array[rows if self.kept is None else self.kept[rows]]
+        if self.change is not None:
+            return np.ascontiguousarray(self.change(np.asarray(found)))
         # A slice of a memory map is a window on the file; row numbers have made a copy already.
         return np.array(found) if isinstance(rows, slice) and self.kept is None else np.asarray(found)
 

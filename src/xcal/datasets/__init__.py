@@ -1,7 +1,8 @@
 """The data sets of the paper and two well-known benchmark tables, as `xcal.data.SurvivalData`.
 
-`load_gamma` needs nothing. The others read files from a data directory: the argument `data_dir`, else the environment
-variable ``XCAL_DATA``, else a cache folder of the user. Importing this package reads no file.
+`load_gamma` needs nothing, and `load_mimic_los` the folder that ``xcal mimic prepare`` has made. The others read files
+from a data directory: the argument `data_dir`, else the environment variable ``XCAL_DATA``, else a cache folder of the
+user. Importing this package reads no file.
 """
 
 from xcal._deprecation import deprecated_names
@@ -10,6 +11,7 @@ from xcal.datasets.benchmarks import load_metabric, load_support
 from xcal.datasets.files import data_directory
 from xcal.datasets.gamma import load_gamma
 from xcal.datasets.glioma import load_glioma
+from xcal.datasets.mimic3 import load_mimic_los
 from xcal.datasets.mnist import load_survival_mnist
 from xcal.datasets.rows import SurvivalDataset
 
@@ -20,6 +22,7 @@ __all__ = [
     "load_gamma",
     "load_glioma",
     "load_metabric",
+    "load_mimic_los",
     "load_support",
     "load_survival_mnist",
 ]

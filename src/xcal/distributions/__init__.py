@@ -6,9 +6,12 @@ from xcal.distributions.categorical import Categorical
 from xcal.distributions.discrete import DiscreteDistribution
 from xcal.distributions.edges import as_edges, quantile_edges
 from xcal.distributions.families import FAMILIES, Family, family
+from xcal.distributions.logistic_hazard import LogisticHazard
 from xcal.distributions.loglogistic import LogLogistic
 from xcal.distributions.lognormal import LogNormal
+from xcal.distributions.mixture import Mixture, mixture
 from xcal.distributions.mtlr import MTLR
+from xcal.distributions.recalibrated import RecalibratedDistribution
 from xcal.distributions.weibull import Weibull
 
 __all__ = [
@@ -19,10 +22,14 @@ __all__ = [
     "Family",
     "LogLogistic",
     "LogNormal",
+    "LogisticHazard",
+    "Mixture",
+    "RecalibratedDistribution",
     "SurvivalDistribution",
     "Weibull",
     "as_edges",
     "family",
+    "mixture",
     "quantile_edges",
 ]
 

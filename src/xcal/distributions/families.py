@@ -23,6 +23,7 @@ from xcal.distributions._readings import READINGS
 from xcal.distributions.base import SurvivalDistribution, as_parameter
 from xcal.distributions.categorical import Categorical
 from xcal.distributions.edges import as_edges
+from xcal.distributions.logistic_hazard import LogisticHazard
 from xcal.distributions.loglogistic import LogLogistic
 from xcal.distributions.lognormal import LogNormal
 from xcal.distributions.mtlr import MTLR
@@ -218,7 +219,43 @@ class MTLRFamily(Family):
         return replace(self, edges=self.edges * factor).distribution(raw)
 
 
-Discrete = TypeVar("Discrete", CategoricalFamily, MTLRFamily)
+@final
+@dataclass(frozen=True, eq=False)
+class LogisticHazardFamily(Family):
+    """One logit of the hazard for each bin between `edges` but the last."""
+
+    edges: Tensor
+    interpolation: str = "linear"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", _checked_grid(self.edges, self.interpolation))
+        if self.n_outputs < 1:
+            fail("edges", "three or more edges: logistic hazards need two bins", f"{self.edges.shape[0]}")
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of bins, less one."""
+        return self.edges.shape[0] - 2
+
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        return LogisticHazard(raw, self.edges, self.interpolation)
+
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Logits of the Kaplan-Meier share of each bin among those who reach it."""
+        share = np.exp(bin_logits(time, event, as_numpy("edges", self.edges)))
+        later = share[::-1].cumsum()[::-1][1:]
+        return torch.from_numpy(np.log(share[:-1] / later))
+
+    def to(self, device: torch.device | str) -> "LogisticHazardFamily":
+        """Put the edges on a device."""
+        return _with_edges(self, self.edges.to(device))
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the same masses between other edges."""
+        return replace(self, edges=self.edges * factor).distribution(raw)
+
+
+Discrete = TypeVar("Discrete", CategoricalFamily, MTLRFamily, LogisticHazardFamily)
 
 
 def _published_lognormal() -> Family:
@@ -242,6 +279,7 @@ FAMILIES: dict[str, Callable[..., Family]] = {
     "loglogistic": LogLogisticFamily,
     "categorical": CategoricalFamily,
     "mtlr": MTLRFamily,
+    "logistic-hazard": LogisticHazardFamily,
 }
 
 
@@ -266,7 +304,7 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
     """
     as_choice("name", name, FAMILIES)
     kind = FAMILIES[name]
-    if kind is CategoricalFamily or kind is MTLRFamily:
+    if kind in (CategoricalFamily, MTLRFamily, LogisticHazardFamily):
         if edges is None:
             fail("edges", f"time edges, which the {name} family needs (see quantile_edges)", None)
         return kind(edges, "linear" if interpolation is None else interpolation)

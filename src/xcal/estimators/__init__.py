@@ -4,6 +4,15 @@ from xcal.estimators.curves import SurvivalCurve
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.path import SurvivalPath
 from xcal.estimators.persistence import load
+from xcal.estimators.pipeline import SurvivalPipeline, make_survival_pipeline
 from xcal.estimators.selection import Selection
 
-__all__ = ["Selection", "SurvivalCurve", "SurvivalModel", "SurvivalPath", "load"]
+__all__ = [
+    "Selection",
+    "SurvivalCurve",
+    "SurvivalModel",
+    "SurvivalPath",
+    "SurvivalPipeline",
+    "load",
+    "make_survival_pipeline",
+]

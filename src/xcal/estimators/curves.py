@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xcal.estimators.fitted import PredictingModel
 from xcal.estimators.inputs import Floats, read_times
-from xcal.estimators.scaling import Outputs
+from xcal.estimators.past_the_end import unseen_as_nan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,18 +26,24 @@ class SurvivalCurve:
     x: Floats
     y: Floats
     _raw: Tensor = field(repr=False)
-    _outputs: Outputs = field(repr=False)
+    _model: PredictingModel = field(repr=False)
 
     @property
     def domain(self) -> tuple[float, float]:
-        """Times that the data covered; a call outside of it extrapolates."""
+        """Times that the data covered; a call after them gives NaN, or extrapolates if it is asked to."""
         return float(self.x[0]), float(self.x[-1])
 
-    def __call__(self, times: Any) -> Any:
-        """S at `times`; a number for a number, an array for an array."""
+    def __call__(self, times: Any, *, extrapolate: bool = False) -> Any:
+        """S at `times`; a number for a number, an array for an array.
+
+        After the last time seen in training it is NaN, with a warning, unless it is to `extrapolate`.
+        """
         asked = read_times(times)
-        distribution = self._outputs.read(self._raw.expand(asked.size, -1))
+        raw = self._raw.unsqueeze(-2)
+        distribution = self._model.read(raw.expand(*raw.shape[:-2], asked.size, -1))
         survival = distribution.survival(torch.from_numpy(asked)).numpy()
+        if not extrapolate:
+            survival = unseen_as_nan(survival, asked, self.domain[1], stacklevel=3)
         return float(survival[0]) if np.ndim(times) == 0 else survival
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
-"""One trained model: everything that a prediction needs, in arrays and one torch module."""
+"""Trained models: everything that a prediction needs, in arrays and torch modules."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from xcal._threads import Workers
-from xcal.distributions import SurvivalDistribution
+from xcal.distributions import RecalibratedDistribution, SurvivalDistribution, mixture
 from xcal.estimators.inputs import Floats
 from xcal.estimators.scaling import Outputs, Standardizer
+from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import History
 
 # Values computed at a time, rows times points of a curve: they stay in a core's cache.
@@ -27,46 +29,41 @@ def in_own_memory(values: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(values).clone()
 
 
-@dataclass(frozen=True, eq=False)
-class FittedModel:
-    """A network at its best epoch, with the scaling of its inputs and the meaning of its outputs.
+class PredictingModel(ABC):
+    """What an estimator predicts with: one network, or several that are averaged, with or without a map of F.
 
     Predictions are made in float64, from the float32 weights of training: a row's prediction does not depend on the
     rows beside it, up to rounding. The same rows give the same bits.
 
     Attributes
     ----------
-    standardizer : Standardizer
     outputs : Outputs
-    network : Module
-        In float64 and evaluation mode.
-    lam : float
-        Weight of the penalty.
-    seed : int
-        Of the initial weights, batches and dropout.
-    best_epoch : int
-        Epoch, from 0, whose weights these are.
-    history : History
-        Validation values of every epoch, ``(epochs, 1)``.
+        The meaning of the raw outputs.
     """
 
-    standardizer: Standardizer
     outputs: Outputs
-    network: nn.Module
-    lam: float
-    seed: int
-    best_epoch: int
-    history: History
 
-    @torch.no_grad()
+    @property
+    @abstractmethod
+    def members(self) -> "tuple[FittedModel, ...]":
+        """The networks; all were trained on the same rows, with the same scaling and meaning of their outputs."""
+
+    @property
+    def recalibration(self) -> KaplanMeierRecalibration | None:
+        """The map of F that was fitted after training; None without one."""
+        return None
+
+    @abstractmethod
     def raw(self, x: Floats) -> Tensor:
-        """Raw outputs of rows ``(n, d)``."""
-        result: Tensor = self.network(in_own_memory(self.standardizer(x)))
-        return result
+        """Raw outputs of rows ``(n, d)``, of shape ``(..., n, outputs)``."""
+
+    @abstractmethod
+    def read(self, raw: Tensor) -> SurvivalDistribution:
+        """Turn raw outputs into the distribution of each row, in the user's unit of time."""
 
     def distribution(self, x: Floats) -> SurvivalDistribution:
         """Distribution of each row, in the user's unit of time."""
-        return self.outputs.read(self.raw(x))
+        return self.read(self.raw(x))
 
     def survival(self, x: Floats, times: Floats) -> Floats:
         """S of each row at each time, ``(n, m)``."""
@@ -74,7 +71,7 @@ class FittedModel:
 
     def survival_of(self, raw: Tensor, times: Floats) -> Floats:
         """S at each time, ``(n, m)``, of rows whose raw outputs are known already."""
-        return self._curves(len(raw), times, lambda part: self.outputs.read(raw[part]), _survival)
+        return self._curves(raw.shape[-2], times, lambda part: self.read(raw[..., part, :]), _survival)
 
     def cdf(self, x: Floats, times: Floats) -> Floats:
         """F of each row at each time, ``(n, m)``."""
@@ -122,6 +119,90 @@ class FittedModel:
         bins = 1 if self.outputs.edges is None else self.outputs.edges.size
         step = max(1, _CHUNK // max(points, bins))
         return (slice(start, start + step) for start in range(0, n, step))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel(PredictingModel):
+    """A network at its best epoch, with the scaling of its inputs and the meaning of its outputs.
+
+    Attributes
+    ----------
+    standardizer : Standardizer
+    outputs : Outputs
+    network : Module
+        In float64 and evaluation mode.
+    lam : float
+        Weight of the penalty.
+    seed : int
+        Of the initial weights, batches and dropout.
+    best_epoch : int
+        Epoch, from 0, whose weights these are.
+    history : History
+        Validation values of every epoch, ``(epochs, 1)``.
+    """
+
+    standardizer: Standardizer
+    outputs: Outputs
+    network: nn.Module
+    lam: float
+    seed: int
+    best_epoch: int
+    history: History
+
+    @torch.no_grad()
+    def raw(self, x: Floats) -> Tensor:
+        """Raw outputs of rows ``(n, d)``."""
+        result: Tensor = self.network(in_own_memory(self.standardizer(x)))
+        return result
+
+    def read(self, raw: Tensor) -> SurvivalDistribution:
+        """Read the raw outputs as they are meant."""
+        return self.outputs.read(raw)
+
+    @property
+    def members(self) -> "tuple[FittedModel, ...]":
+        """The model itself."""
+        return (self,)
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedModel(PredictingModel):
+    """Several networks in equal parts, or a map of F after one or more of them. Make it with `combined`."""
+
+    parts: tuple[FittedModel, ...]
+    fitted_map: KaplanMeierRecalibration | None = None
+    outputs: Outputs = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outputs", self.parts[0].outputs)
+
+    @property
+    def members(self) -> tuple[FittedModel, ...]:
+        """The networks."""
+        return self.parts
+
+    @property
+    def recalibration(self) -> KaplanMeierRecalibration | None:
+        """The map of F, if there is one."""
+        return self.fitted_map
+
+    def raw(self, x: Floats) -> Tensor:
+        """Raw outputs of every member, ``(members, n, outputs)``."""
+        return torch.stack([member.raw(x) for member in self.parts])
+
+    def read(self, raw: Tensor) -> SurvivalDistribution:
+        """Mix the members, then map F."""
+        mixed = mixture([self.outputs.read(own) for own in raw])
+        if self.fitted_map is None:
+            return mixed
+        return RecalibratedDistribution(mixed, self.fitted_map.knots, self.fitted_map.levels)
+
+
+def combined(members: Sequence[FittedModel], recalibration: KaplanMeierRecalibration | None = None) -> PredictingModel:
+    """Average models and recalibrate them; one model without a map is itself."""
+    if len(members) == 1 and recalibration is None:
+        return members[0]
+    return CombinedModel(tuple(members), recalibration)
 
 
 def _survival(distribution: SurvivalDistribution, time: Tensor) -> Tensor:

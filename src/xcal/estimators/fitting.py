@@ -13,27 +13,34 @@ from sklearn.exceptions import ConvergenceWarning
 from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
+from xcal.data.features import MappedFeatures, pieces
 from xcal.estimators.fitted import FittedModel, in_own_memory
 from xcal.estimators.inputs import (
     check_events,
     check_no_event_at_zero,
     read_table,
     read_validation,
+    warn_of_few_events,
 )
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.estimators.settings import OBJECTIVES, Settings
 from xcal.metrics import kaplan_meier
-from xcal.networks import MLP
+from xcal.networks import MLP, start_near
 from xcal.training import History, PathResult, fit_path
 from xcal.training.stack import MakeNetwork
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedPath:
-    """Models of all lambdas and seeds, the rows that they were validated on, and whether training was interrupted."""
+    """Models of all lambdas and seeds, the rows that they saw, and whether training was interrupted.
+
+    `split` says whether the validation rows were drawn from those given to `fit`.
+    """
 
     models: tuple[FittedModel, ...]
+    train: SurvivalData
     validation: SurvivalData
+    split: bool
     interrupted: bool
 
     def pass_interrupt_on(self) -> None:
@@ -64,28 +71,40 @@ def fit_models(
     penalised = target_dcal is not None or max(lambdas) > 0
     if penalised and train.n < settings.calibration_bins:
         fail("calibration_bins", f"at most {train.n}, the number of rows to train on", settings.calibration_bins)
+    floor = _floor(validation, settings.calibration_bins, penalised=penalised)
+    if target_dcal is not None:
+        _check_target(target_dcal, floor.mean, validation.n)
+    options: dict[str, Any] = {"lambdas": lambdas} if target_dcal is None else {"target_dcal": target_dcal}
+    result, models = train_on(train, validation, settings, seeds=seeds, dcal_floor=floor.upper, **options)
+    _report(result, target_dcal)
+    return TrainedPath(models, train, validation, validation_data is None, result.interrupted)
+
+
+def train_on(
+    train: SurvivalData, validation: SurvivalData, settings: Settings, **options: Any
+) -> tuple[PathResult, tuple[FittedModel, ...]]:
+    """Scale checked rows by those to train on, and train; `options` are those of `fit_path`."""
     standardizer, outputs = Standardizer.of(train), Outputs.of(train, settings)
     rows = [_scaled(part, standardizer, outputs) for part in (train, validation)]
     family = outputs.family()
     start = family.initial(rows[0].time, rows[0].event)
     make_network = network_maker(settings, train.x.shape[1], family.n_outputs, start)
-    options: dict[str, Any] = {"lambdas": lambdas} if target_dcal is None else {"target_dcal": target_dcal}
+    fixed: dict[str, Any] = {"config": settings.training_config(), "progress": settings.progress}
     result = fit_path(
         make_network,
         family,
         *rows,
-        seeds=seeds,
         objective=OBJECTIVES[settings.objective],
         calibration_bins=settings.calibration_bins,
-        config=settings.training_config(),
         device=settings.where(),
-        progress=settings.progress,
-        dcal_floor=_floor(validation, settings.calibration_bins, penalised=penalised),
-        **options,
+        **(fixed | options),
     )
-    _report(result, target_dcal)
-    models = tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
-    return TrainedPath(models, validation, result.interrupted)
+    return result, tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
+
+
+def trained(models: Sequence[FittedModel]) -> tuple[FittedModel, ...]:
+    """Models with a finished epoch, of which there is at least one: only they are averaged."""
+    return tuple(model for model in models if model.best_epoch >= 0)
 
 
 def _parts(
@@ -94,6 +113,7 @@ def _parts(
     """Read and check the rows to train on and those to validate on."""
     table = read_table(estimator, X, y, sample_weight)
     check_events(table, discrete=settings.discrete, split=validation_data is None)
+    warn_of_few_events(table)
     if not settings.discrete:
         check_no_event_at_zero(table, "y")
     if validation_data is None:
@@ -112,8 +132,16 @@ def _parts(
 _MOST_BY_TIES = 10.0
 
 
-def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> float:
-    """Upper end of the D-calibration that a perfect model scores on the validation rows; differences below are noise.
+@dataclass(frozen=True)
+class _Floor:
+    """D-calibration that a perfect model scores on some rows: its mean, and two standard deviations above it."""
+
+    mean: float
+    upper: float
+
+
+def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
+    """D-calibration that a perfect model scores on the validation rows; differences below its upper end are noise.
 
     Without covariates the Kaplan-Meier curve is such a model. The score is about a chi-squared variable with n_bins - 1
     degrees of freedom, scaled to have the floor as its mean. Two standard deviations are added: the lowest of many
@@ -131,7 +159,15 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> float:
             UserWarning,
             stacklevel=4,
         )
-    return measured.floor * validation.design_effect * (1 + 2 * math.sqrt(2 / (n_bins - 1)))
+    mean = measured.floor * validation.design_effect
+    return _Floor(mean, mean * (1 + 2 * math.sqrt(2 / (n_bins - 1))))
+
+
+def _check_target(target: float, floor: float, n: int) -> None:
+    """Refuse a target that only luck can reach: the weight would grow without end, and the model with it be ruined."""
+    if target < floor:
+        expected = f"at least {floor:.2g}, what a perfect model scores on average on the {n} validation rows"
+        fail("target_dcal", f"{expected} (give more rows, or fewer calibration_bins)", f"{target:g}")
 
 
 def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torch.Tensor) -> MakeNetwork:
@@ -140,10 +176,7 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
     def make() -> MLP:
         # In the type of the rows: torch's default type, which a program may have changed, would draw other weights.
         network = MLP(n_inputs, n_outputs, hidden=settings.hidden, dropout=settings.dropout, dtype=torch.float32)
-        with torch.no_grad():
-            network.output.bias.copy_(start)
-            # Start near the distribution of the times as a whole, with small differences between rows.
-            network.output.weight.mul_(0.1)
+        start_near(network.output, start)
         return network
 
     return make
@@ -151,16 +184,23 @@ def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torc
 
 def _scaled(table: SurvivalData, standardizer: Standardizer, outputs: Outputs) -> SurvivalData:
     """Rows in the units of the network. They were checked before; only the range of float32 may be left now."""
+
+    def in_scale(rows: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return standardizer(rows).astype(np.float32)
+
+    in_file = isinstance(table.x, MappedFeatures)
+    x, time = table.x.changed(in_scale) if in_file else in_scale(table.x), table.time / outputs.time_scale
     with np.errstate(over="ignore"):
-        x, time = standardizer(table.x).astype(np.float32), table.time / outputs.time_scale
-        bad = {"X": ~np.isfinite(x).all(1), "y": ~np.isfinite(time.astype(np.float32))}
+        infinite = np.concatenate([~np.isfinite(piece).all(1) for piece in (pieces(x) if in_file else (x,))])
+        bad = {"X": infinite, "y": ~np.isfinite(time.astype(np.float32))}
     for name, rows in bad.items():
         if rows.any():
             values = "features" if name == "X" else "times"
             fail(
                 name, f"{values} within the range of float32 in the scale of the training rows", "more", first_row(rows)
             )
-    return table.replaced(x=in_own_memory(x), time=time)
+    return table.replaced(x=x if in_file else in_own_memory(x), time=time)
 
 
 def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs: Outputs) -> FittedModel:

@@ -4,6 +4,7 @@ A file may come from a stranger, with a digest that is right. Nothing of its hea
 tensors for it: sizes are compared with shapes, and shapes are bounded by the size of the file.
 """
 
+import datetime
 import json
 import math
 import reprlib
@@ -13,12 +14,15 @@ from typing import Any
 
 from xcal._checks import fail
 from xcal.distributions._readings import READINGS
-from xcal.estimators.settings import CONTINUOUS, DISCRETE
+from xcal.estimators.settings import CONTINUOUS, DISCRETE, KINDS
 
 # Columns that the rules of `SurvivalPath.select` read; a frontier may have more.
 FRONTIER = (
     *("lambda", "seed", "best_epoch", "nll", "nll_gap_se", "nll_sd", "dcal", "dcal_floor", "dcal_sd"),
     *("concordance", "concordance_sd", "total"),
+)
+CANDIDATES = (
+    *("lambda", "recalibrated", "nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p", "concordance"),
 )
 _KEYS = ("class", "parameters", "n_features", "feature_names", "outputs", "network", "models", "extra")
 # Parameters are numbers, words and lists of them.
@@ -76,7 +80,7 @@ def read_header(text: str, shapes: Shapes, known: Mapping[str, Sequence[str]]) -
         hidden,
         dropout,
         models,
-        _extra(content["extra"], kind, models),
+        _extra(content["extra"], kind, models, shapes),
     )
 
 
@@ -141,9 +145,11 @@ def _network(value: Any, shapes: Shapes) -> tuple[tuple[int, ...], float]:
 
 def _models(value: Any, kind: str, shapes: Shapes) -> tuple[tuple[float, int, int], ...]:
     count = sum(name.startswith("history.") for name in shapes)
-    wanted = 1 if kind == "SurvivalModel" else count
-    if not isinstance(value, list) or not 1 <= len(value) == count == wanted:
-        fail("models", f"{wanted} models, as the file has the histories of", shown(value))
+    if not isinstance(value, list) or not 1 <= len(value) == count:
+        fail("models", f"{count} models, as the file has the histories of", shown(value))
+    # The networks of one model are its seeds: all have one lambda.
+    if kind == "SurvivalModel" and len({shown(model[:1]) for model in value if isinstance(model, list)}) > 1:
+        fail("models", "one lambda, as a SurvivalModel has", shown(value))
     for index, model in enumerate(value):
         if not isinstance(model, list) or len(model) != 3:
             fail(f"models[{index}]", "lambda, seed and best epoch", shown(model))
@@ -176,30 +182,104 @@ def _restored(name: str, value: Any, depth: int) -> Any:
     return value
 
 
-def _extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]]) -> dict[str, Any]:
+def _extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]], shapes: Shapes) -> dict[str, Any]:
     path = kind == "SurvivalPath"
-    # Files of an earlier version have no selection.
-    known = [{"frontier"}, {"frontier", "selection"}] if path else [set()]
-    if not isinstance(value, dict) or set(value) not in known:
-        fail("extra", "a frontier and a selection for a path, nothing for a model", shown(value))
+    # Files of an earlier version have no selection, and no candidates.
+    needed, known = ({"frontier"}, {"frontier", "selection", "candidates"}) if path else (set(), set())
+    if not isinstance(value, dict) or not needed <= set(value) <= known | {"maps", "encoding"}:
+        fail(
+            "extra", "a frontier and a selection for a path, nothing but maps and an encoding for a model", shown(value)
+        )
+    lambdas = [model[0] for model in models]
+    _check_maps(value.get("maps", []), lambdas, shapes)
+    if "encoding" in value:
+        _check_encoding(value["encoding"], shapes)
     if not path:
         return value
     if "selection" in value:
-        _check_selection(value["selection"], [model[0] for model in models])
+        _check_selection(value["selection"], lambdas)
+        mapped = {line[0] for line in value.get("maps", [])}
+        if value["selection"].get("recalibrated") and value["selection"]["lam"] not in mapped:
+            fail("selection", "a lambda with a map, as it is recalibrated", shown(value["selection"]))
     frontier = value["frontier"]
-    if not isinstance(frontier, dict) or not set(FRONTIER) <= set(frontier):
-        fail("frontier", f"the columns {', '.join(FRONTIER)}", shown(frontier))
-    for name, column in frontier.items():
-        if not isinstance(column, list) or len(column) != len(models) or not all(map(_number, column)):
-            fail("frontier", f"{len(models)} numbers in the column {shown(name)}", shown(column))
+    _check_columns("frontier", frontier, FRONTIER, len(models))
     if any(line[:2] != model[:2] for line, model in zip(_lines(frontier), models, strict=True)):
         fail("frontier", "the lambdas and seeds of the models", shown(frontier))
+    if "candidates" in value:
+        table = value["candidates"]
+        if not isinstance(table, dict) or not isinstance(table.get("lambda"), list):
+            fail("candidates", f"the columns {', '.join(CANDIDATES)}", shown(table))
+        _check_columns("candidates", table, CANDIDATES, len(table["lambda"]))
+        if not set(table["lambda"]) <= set(lambdas):
+            fail("candidates", "the lambdas of the models", shown(table["lambda"]))
     return value
 
 
+def _check_columns(name: str, table: Any, wanted: Sequence[str], n: int) -> None:
+    if not isinstance(table, dict) or not set(wanted) <= set(table):
+        fail(name, f"the columns {', '.join(wanted)}", shown(table))
+    for key, column in table.items():
+        fits = isinstance(column, list) and len(column) == n
+        if not fits or not all(isinstance(item, bool) if key == "recalibrated" else _number(item) for item in column):
+            fail(name, f"{n} numbers in the column {shown(key)}", shown(column))
+
+
+def _check_encoding(value: Any, shapes: Shapes) -> None:
+    """Check the columns before the encoding: together as wide as what the networks see."""
+    keys = {"name", "kind", "fill", "has_missing", "categories", "origin"}
+    if not isinstance(value, list) or not value:
+        fail("encoding", "a list of columns", shown(value))
+    width = 0
+    for column in value:
+        if not isinstance(column, dict) or set(column) != keys:
+            fail("encoding", f"columns with the keys {', '.join(sorted(keys))}", shown(column))
+        words = [
+            column["name"],
+            column["origin"],
+            *(column["categories"] if _is_list(column["categories"]) else [None]),
+        ]
+        if not all(isinstance(word, str) for word in words) or column["kind"] not in KINDS:
+            fail("encoding", "words for name, origin, categories and kind", shown(column))
+        if not isinstance(column["has_missing"], bool) or not _number(column["fill"]):
+            fail("encoding", "a number for fill, true or false for has_missing", shown(column))
+        if column["kind"] == "date" and not _is_date(column["origin"]):
+            fail("encoding", "a date for the origin of a date", shown(column["origin"]))
+        width += (len(column["categories"]) if column["kind"] == "category" else 1) + column["has_missing"]
+    _check_shape("mean", shapes, (width,))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_maps(value: Any, lambdas: Sequence[float], shapes: Shapes) -> None:
+    count = sum(name.startswith("map.") for name in shapes)
+    if not isinstance(value, list) or len(value) != count:
+        fail("maps", f"{count} maps, as the file has the knots of", shown(value))
+    for index, line in enumerate(value):
+        if not isinstance(line, list) or len(line) != 3 or line[0] not in lambdas:
+            fail(f"maps[{index}]", "the lambda of a model, rows and events", shown(line))
+        if not _whole(line[1]) or not _whole(line[2]) or not 1 <= line[2] <= line[1]:
+            fail(f"maps[{index}]", "numbers of rows and of events among them", shown(line))
+        shape = _check_shape(f"map.{index}", shapes, (2, None))
+        if shape[1] < 2:
+            fail(f"map.{index}", "two or more knots", shape)
+
+
 def _check_selection(value: Any, lambdas: Sequence[float]) -> None:
-    if not isinstance(value, dict) or set(value) != {"lam", "rule", "reason"}:
-        fail("selection", "the keys lam, rule and reason", shown(value))
+    needed = {"lam", "rule", "reason"}
+    if not isinstance(value, dict) or not needed <= set(value) <= needed | {"recalibrated"}:
+        fail("selection", "the keys lam, rule, reason and recalibrated", shown(value))
+    if not isinstance(value.get("recalibrated", False), bool):
+        fail("selection", "true or false for recalibrated", shown(value))
     if value["lam"] not in lambdas:
         fail("selection", "the lambda of a model", shown(value["lam"]))
     if not isinstance(value["rule"], str) or not isinstance(value["reason"], str):

@@ -1,17 +1,23 @@
 """What the estimators accept as X, y and weights, checked once."""
 
 import datetime
+import tempfile
+import warnings
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from xcal._checks import BoolArray, as_floats, as_numpy, check_same_length, fail, first_row
 from xcal.data import SurvivalData, time_and_event
 from xcal.data.columns import read_weights
-from xcal.data.features import loaded_features
+from xcal.data.features import MappedFeatures, loaded_features
+from xcal.data.parquet import map_parquet
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,10 +29,18 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
     """
     if isinstance(X, SurvivalData):
         X = _frame(X)
+    if isinstance(X, str | PathLike):
+        expected = "a table, or for fit the path of a parquet file (pandas.read_csv reads a CSV file)"
+        fail("X", expected, repr(str(X)))
     if type(X).__name__ == "LazyFrame":
         fail("X", "a data frame with its rows", "a LazyFrame: call .collect() first")
+    encoded = _encoded(estimator, X, reset=reset)
+    if encoded is not None:
+        return encoded
     _check_columns(X)
     X = _as_numbers(np.asarray(X) if isinstance(X, list | tuple) else X)
+    if issparse(X):
+        X = X.toarray()  # one-hot encoded columns, as OneHotEncoder gives them
     # One layout in memory, so that a frame and an array with the same numbers give the same bits.
     x: Floats = validate_data(
         estimator,
@@ -48,6 +62,40 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
     return x
 
 
+def read_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Features that can be read some rows at a time: an array, or for `SurvivalData` in a file what reads from it.
+
+    Rows of a file were checked when the data was made. Of these only names and number of the columns are learnt or
+    compared; nothing else is read.
+    """
+    if not isinstance(X, SurvivalData) or not isinstance(X.x, np.memmap | MappedFeatures) or X.x.ndim != 2:
+        return read_features(estimator, X, reset=reset)
+    if reset and X.n < 2:
+        fail("X", "at least two rows to train on", X.n)
+    first = X[:1]
+    read_features(estimator, first.replaced(x=np.repeat(np.asarray(first.x), 2, axis=0)), reset=reset)
+    return X.x if isinstance(X.x, MappedFeatures) else MappedFeatures(X.x)
+
+
+def _encoded(estimator: Any, X: Any, *, reset: bool) -> Floats | None:
+    """Numbers of a data frame by the estimator's encoding; None if it has none and shall have none."""
+    from xcal.estimators.encoding import Encoding  # which needs this module's types
+
+    is_frame = hasattr(X, "columns")
+    if reset and hasattr(estimator, "encoding_"):
+        del estimator.encoding_
+    if reset and estimator.encode == "auto" and is_frame:
+        estimator.encoding_ = Encoding.of(X)
+    if not hasattr(estimator, "encoding_"):
+        return None
+    if not is_frame:
+        names = ", ".join(column.name for column in estimator.encoding_.columns)
+        fail("X", f"a data frame with the columns {names}, as in fit", type(X).__name__)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    encoded: Floats = estimator.encoding_(X)
+    return encoded
+
+
 def read_target(y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
     """Check times and events of the `n` rows of X."""
     if y is None:
@@ -65,12 +113,28 @@ def read_target(y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
 
 def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
     """Rows to fit on, without those of weight zero."""
+    if isinstance(X, str | PathLike) and Path(X).suffix == ".parquet":
+        X, y = _from_parquet(Path(X), y), None
     if isinstance(X, SurvivalData):
         _check_nothing_beside(X, {"y": y, "sample_weight": weights})
         return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
     time, event = read_target(y, x.shape[0])
     return _weighted(x, time, event, _read_weights(weights, x.shape[0], "sample_weight"))
+
+
+def _from_parquet(path: Path, y: Any) -> SurvivalData:
+    """Rows of a parquet file whose columns `y` names; they are read piece by piece, and held in memory then."""
+    known = ("time", "event", "weights")
+    if (
+        not isinstance(y, dict)
+        or not {"time", "event"} <= set(y) <= set(known)
+        or not all(isinstance(name, str) for name in y.values())
+    ):
+        fail("y", "the names of columns of the file, such as {'time': 'months', 'event': 'died'}", repr(y)[:80])
+    with tempfile.TemporaryDirectory() as folder:
+        data = map_parquet(path, into=Path(folder) / "features.npy", **y)
+        return data.replaced(x=loaded_features(data.x))
 
 
 def read_validation(estimator: Any, data: Any) -> SurvivalData:
@@ -98,8 +162,11 @@ def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:
 
 
 def _as_table(estimator: Any, data: SurvivalData, *, reset: bool) -> SurvivalData:
-    """Rows of an estimator, features and times in float64, from data that was checked when it was made."""
-    x = read_features(estimator, data, reset=reset)
+    """Rows of an estimator, features and times in float64, from data that was checked when it was made.
+
+    Features in a file stay there, in their own type.
+    """
+    x = read_rows(estimator, data, reset=reset)
     weights = None if data.weights is None else as_numpy("weights", data.weights)
     return _weighted(x, as_numpy("time", data.time).astype(np.float64), as_numpy("event", data.event), weights)
 
@@ -120,6 +187,29 @@ def check_events(table: SurvivalData, *, discrete: bool, split: bool) -> None:
         why = f", {to_train} to train on and 1 to validate on (or give validation_data)" if split else " to train on"
         expected = f"at least {needed} event{'s' if needed > 1 else ''}{why}"
         fail("y", expected, f"{found} among n_samples = {table.n} rows")
+
+
+def warn_of_few_events(table: SurvivalData) -> None:
+    """Warn the caller of `fit` if there are so few events that nothing can be learnt, or many at time zero."""
+    events = table.time[table.event]
+    if events.size < FEW_EVENTS:
+        told = f"{events.size} events among {table.n} rows are too few to learn from: predictions will be near chance"
+        warnings.warn(told, UserWarning, stacklevel=5)
+    at_zero = int(np.count_nonzero(events <= 0))
+    # All of them at zero is an error, said later.
+    if _MANY_AT_ZERO * events.size <= at_zero < events.size:
+        warnings.warn(
+            f"{at_zero} of {events.size} events are at time 0, and are read as events within the first time bin. If "
+            "times are rounded down, add half a unit to all of them; if the event was there at the start, leave such "
+            "rows out",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+# With fewer events `fit` warns; a tenth of them at time zero is no accident.
+FEW_EVENTS = 10
+_MANY_AT_ZERO = 0.1
 
 
 def check_no_event_at_zero(table: SurvivalData, name: str) -> None:
@@ -143,9 +233,12 @@ def read_times(times: Any) -> Floats:
     return values
 
 
-_ENCODE = "encode categories in the pipeline before this estimator, with OneHotEncoder for instance"
-_DATES = "turn dates and durations into numbers before, days since a fixed date for instance"
-_IMPUTE = "impute them in the pipeline before this estimator, with SimpleImputer for instance"
+_ENCODE = (
+    "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("
+    "make_column_transformer((OneHotEncoder(), [names]), remainder='passthrough'), SurvivalModel()); or encode='auto'"
+)
+_DATES = "turn dates and durations into numbers before, days since a fixed date for instance; or encode='auto'"
+_IMPUTE = "impute them in the pipeline before this estimator, with SimpleImputer for instance; or encode='auto'"
 
 
 def _frame(data: SurvivalData) -> Any:
@@ -159,6 +252,8 @@ def _check_columns(X: Any) -> None:
     columns, dtypes = getattr(X, "columns", None), getattr(X, "dtypes", None)
     if columns is None or dtypes is None:
         return
+    if len(columns) == 0:
+        fail("X", "at least one column", "a data frame without any")
     for name, dtype in zip(columns, dtypes, strict=True):
         # A polars type knows what it is; a numpy or pandas type has a one-letter kind.
         kind = getattr(dtype, "kind", None)
@@ -196,7 +291,7 @@ def _read_weights(weights: Any, n: int, name: str) -> Floats | None:
     return read_weights(name, weights, n, reference="X")
 
 
-def _weighted(x: Floats, time: Floats, event: BoolArray, weights: Floats | None) -> SurvivalData:
+def _weighted(x: Any, time: Floats, event: BoolArray, weights: Floats | None) -> SurvivalData:
     """Put checked rows together, without those of weight zero."""
     table = SurvivalData.trusted(x, time, event, weights)
     return table if weights is None else table[np.flatnonzero(weights > 0)]

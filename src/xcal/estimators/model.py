@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self
 
-from xcal.estimators.fitted import FittedModel
-from xcal.estimators.fitting import fit_models
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from xcal.estimators.fitted import PredictingModel, combined
+from xcal.estimators.fitting import fit_models, trained
+from xcal.estimators.inputs import read_outcome
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.prediction import SurvivalPredictor
-from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda
+from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds
+from xcal.recalibration import KaplanMeierRecalibration
+from xcal.training import History
 from xcal.training.progress import Progress
 
 
@@ -31,6 +37,9 @@ class SurvivalModel(SurvivalPredictor):
         Negative log-likelihood or survival CRPS.
     xcal_lambda : float
         Weight of the calibration penalty; 0 trains without it. `SurvivalPath` helps to choose it.
+    seeds : int or sequence of int
+        Networks to train, so many seeds counted from `random_state`, or these. The model is their mixture in equal
+        parts: its F is the mean of theirs.
     interpolation : {"linear", "step"}
         How a discrete distribution is read within a time bin; the others do not use it.
     n_time_bins : int, optional
@@ -48,6 +57,10 @@ class SurvivalModel(SurvivalPredictor):
         Stop after this many epochs without improvement; None never stops early.
     validation_fraction : float
         Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
+    encode : {"auto"}, optional
+        "auto": encode a data frame as it comes. Categories and text become columns of 0 and 1, dates days, missing
+        numbers the median, with a column that says where they were missing. The encoding is learnt in `fit` and saved
+        with the model. By default columns must be numbers, and the error shows the pipeline to write.
     random_state : int, RandomState or None
         Seed of the split, the initial weights, the batches and dropout. None: a new random seed for every fit.
     device : str
@@ -60,12 +73,12 @@ class SurvivalModel(SurvivalPredictor):
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only if `fit` saw a data frame; later frames must have the same columns.
-    fitted_ : FittedModel
-        Network, scaling and time edges.
-    best_epoch_ : int
+    fitted_ : PredictingModel
+        Networks (`members`), scaling, time edges, and the map of F if there is one (`recalibration`).
+    best_epoch_ : int, or ndarray of shape (seeds,)
         Epoch, from 0, whose weights are kept.
     history_ : History
-        Validation objective, D-calibration and total by epoch, ``(epochs, 1)`` each. The total is the objective +
+        Validation objective, D-calibration and total by epoch, ``(epochs, seeds)`` each. The total is the objective +
         `xcal_lambda` times the amount by which D-calibration exceeds its noise: the mean of what a perfect model scores
         on these rows and two standard deviations. Objective and total are in the network's unit of time, the median
         event time.
@@ -93,6 +106,7 @@ class SurvivalModel(SurvivalPredictor):
         dropout: float = DEFAULTS.dropout,
         objective: str = DEFAULTS.objective,
         xcal_lambda: float = 0.0,
+        seeds: int | Sequence[int] = 1,
         interpolation: str = DEFAULTS.interpolation,
         n_time_bins: int | None = DEFAULTS.n_time_bins,
         calibration_bins: int = DEFAULTS.calibration_bins,
@@ -102,6 +116,7 @@ class SurvivalModel(SurvivalPredictor):
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
         validation_fraction: float = DEFAULTS.validation_fraction,
+        encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
         progress: Progress = DEFAULTS.progress,
@@ -111,6 +126,7 @@ class SurvivalModel(SurvivalPredictor):
         self.dropout = dropout
         self.objective = objective
         self.xcal_lambda = xcal_lambda
+        self.seeds = seeds
         self.interpolation = interpolation
         self.n_time_bins = n_time_bins
         self.calibration_bins = calibration_bins
@@ -120,6 +136,7 @@ class SurvivalModel(SurvivalPredictor):
         self.weight_decay = weight_decay
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.encode = encode
         self.random_state = random_state
         self.device = device
         self.progress = progress
@@ -130,7 +147,9 @@ class SurvivalModel(SurvivalPredictor):
         Parameters
         ----------
         X : array-like or data frame of shape (n, d), or SurvivalData
-            Numbers without missing values. `SurvivalData` brings times, events and weights along: ``fit(data)``.
+            Numbers without missing values, or with ``encode="auto"`` a data frame as it comes. `SurvivalData` brings
+            times, events and weights along: ``fit(data)``. Also the path of a parquet file, with its columns named in
+            `y`: ``fit("cohort.parquet", {"time": "months", "event": "died"})``.
         y : structured array, data frame or mapping
             ``Surv(time=..., event=...)``, a structured array as scikit-survival makes it, or a data frame with the
             columns ``time`` and ``event``.
@@ -149,32 +168,66 @@ class SurvivalModel(SurvivalPredictor):
             validation_data,
             settings=settings,
             lambdas=(checked_lambda(self.xcal_lambda),),
-            seeds=(settings.seed(),),
+            seeds=checked_seeds(self.seeds, settings.seed()),
         )
-        self._adopt(path.models[0])
+        self._adopt(combined(trained(path.models)))
         path.pass_interrupt_on()
         return self
+
+    def recalibrate(self, X: Any, y: Any = None, *, n_pieces: int | None = None) -> Self:
+        """Correct F after training by one increasing map for all rows, fitted to rows that did not train the model.
+
+        The map is the Kaplan-Meier curve of F at the rows' own times (`xcal.recalibration`). It calibrates the model
+        over all rows, not within subgroups, changes no order of risks at one level of F, and is saved with the model.
+        A map that was there before is replaced.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`: rows that the model has not seen, some hundred events or more.
+        n_pieces : int, optional
+            Straight lines that the map is made of, at most; by default by the number of events.
+
+        Returns
+        -------
+        SurvivalModel
+            The model itself.
+        """
+        _, x = self._read(X)
+        time, event = read_outcome(X, y, len(x))
+        members = self.fitted_.members
+        cdf = combined(members).cdf_at_own(x, time)
+        return self._adopt(combined(members, KaplanMeierRecalibration.fit(cdf, event, n_pieces=n_pieces)))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to one file, from which `xcal.load` makes it again, to the same bits.
 
         Tensors and JSON, nothing that could run. A `random_state` or `progress` that is an object is not kept.
         """
-        write_estimator(path, self, [self._predicting_model()] if hasattr(self, "fitted_") else [])
+        check_is_fitted(self)
+        found = self.fitted_.recalibration
+        maps = {} if found is None else {self.fitted_.members[0].lam: found}
+        write_estimator(path, self, self.fitted_.members, maps=maps)
 
     @classmethod
     def _from_saved(cls, saved: SavedEstimator) -> Self:
         model = cls(**saved.parameters)
         saved.set_features(model)
-        return model._adopt(saved.models[0])
+        return model._adopt(combined(saved.models, next(iter(saved.maps.values()), None)))
 
-    def _adopt(self, fitted: FittedModel) -> Self:
+    def _adopt(self, fitted: PredictingModel) -> Self:
         """Become the estimator of a trained model."""
+        members = fitted.members
         self.fitted_ = fitted
-        self.best_epoch_ = fitted.best_epoch
-        self.history_ = fitted.history
+        self.best_epoch_ = members[0].best_epoch if len(members) == 1 else np.array([m.best_epoch for m in members])
+        self.history_ = members[0].history if len(members) == 1 else _side_by_side([m.history for m in members])
         self.edges_ = fitted.outputs.edges
         return self
 
-    def _predicting_model(self) -> FittedModel:
+    def _predicting_model(self) -> PredictingModel:
         return self.fitted_
+
+
+def _side_by_side(histories: Sequence[History]) -> History:
+    columns = {name: np.hstack([getattr(one, name) for one in histories]) for name in ("objective", "dcal", "total")}
+    return History(**columns)

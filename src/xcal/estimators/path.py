@@ -10,15 +10,28 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import fail
-from xcal.estimators.fitted import FittedModel
+from xcal._checks import as_count, fail
+from xcal.estimators.candidates import Maps, candidates
+from xcal.estimators.crossfit import cross_fitted_map, trained_as
+from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import fit_models
+from xcal.estimators.inputs import read_table
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.plotting import plot_frontier
 from xcal.estimators.prediction import SurvivalPredictor
-from xcal.estimators.selection import Selection, cannot_judge, choose, frontier, summarise, when_needed
-from xcal.estimators.settings import DEFAULTS, LAMBDAS, SHARED, Settings, checked_seeds, checked_target
+from xcal.estimators.selection import (
+    Selection,
+    as_candidates,
+    cannot_judge,
+    choose,
+    frontier,
+    largest_within_one_error,
+    summarise,
+    when_needed,
+)
+from xcal.estimators.settings import AVERAGE, DEFAULTS, LAMBDAS, SHARED, Settings, checked_seeds, checked_target
+from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training.arguments import checked_lambdas
 from xcal.training.progress import Progress
 
@@ -35,10 +48,17 @@ class SurvivalPath(SurvivalPredictor):
         Weights of the calibration penalty.
     seeds : int or sequence of int
         Models for each weight: so many seeds counted from `random_state`, or these.
+    average : bool
+        Whether the model of a weight is the mixture of all its seeds, in equal parts, or the seed with the lowest
+        `total` alone.
+    cross_fit : int
+        Folds for the map of F if `select` chooses to recalibrate: its networks are then trained once more for each
+        fold, and the map is fitted to all rows, each by networks that have not seen it. 0: fitted to the validation
+        rows alone, whose noise it has; so it is with ``validation_data`` too.
     target_dcal : float, optional
         Instead of `lambdas`: the D-calibration to reach. Each seed finds its weight by dual ascent, in one run.
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
-learning_rate, weight_decay, patience, validation_fraction, random_state, device, progress
+learning_rate, weight_decay, patience, validation_fraction, encode, random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
 
     Attributes
@@ -55,12 +75,18 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         of the distance of its mean dcal to the smallest lambda's; and the standard deviations over seeds nll_sd,
         dcal_sd, concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little too good:
         judge the chosen model by `d_calibration` on fresh rows.
+    candidates_ : DataFrame
+        What `select` chooses among, measured on the validation rows as the model that it would return: one line for
+        each weight, seeds averaged (see `average`), and one for each weight after recalibration, whose map of F is
+        fitted to these rows and measured by cross-fitting. Columns lambda, recalibrated, nll, dcal, dcal_floor, dcal_p,
+        concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the distance to the
+        first line, the smallest weight as it is. Without enough events to judge by, nothing is recalibrated.
     fitted_ : tuple of FittedModel
         In the order of `frontier_`.
     selection_ : Selection
-        What ``select()`` chose, and why: `lam`, `rule` and `reason`, a sentence.
+        What ``select()`` chose, and why: `lam`, `recalibrated`, `rule` and `reason`, a sentence.
     selected_ : int
-        Line of the model that the path predicts with: the one that ``select()`` returns.
+        Line of `frontier_` of the chosen weight: its seed with the lowest total.
 
     Examples
     --------
@@ -81,6 +107,8 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         lambdas: Sequence[float] = LAMBDAS,
         seeds: int | Sequence[int] = 3,
         *,
+        average: bool = AVERAGE,
+        cross_fit: int = 5,
         target_dcal: float | None = None,
         distribution: str = DEFAULTS.distribution,
         hidden: Sequence[int] = DEFAULTS.hidden,
@@ -95,12 +123,15 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
         validation_fraction: float = DEFAULTS.validation_fraction,
+        encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
         self.lambdas = lambdas
         self.seeds = seeds
+        self.average = average
+        self.cross_fit = cross_fit
         self.target_dcal = target_dcal
         self.distribution = distribution
         self.hidden = hidden
@@ -115,6 +146,7 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         self.weight_decay = weight_decay
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.encode = encode
         self.random_state = random_state
         self.device = device
         self.progress = progress
@@ -125,6 +157,9 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         Warns if the validation rows cannot show whether the smallest weight is off, which is then kept.
         """
         settings = Settings.of(self)
+        folds = as_count("cross_fit", self.cross_fit, at_least=0)
+        if folds == 1:
+            fail("cross_fit", "0, or 2 or more folds", "1")
         lambdas, target = checked_lambdas(self.lambdas), None
         if len(set(lambdas)) < len(lambdas):
             fail("lambdas", "different weights", repr(lambdas))
@@ -143,12 +178,19 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
             seeds=checked_seeds(self.seeds, settings.seed()),
             target_dcal=target,
         )
-        table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
+        rows, n_bins = path.validation, settings.calibration_bins
+        table = frontier(path.models, rows, n_bins, one_group=target is not None)
         if target is None:
-            selection = _when_needed(table, cannot_judge(path.validation, settings.calibration_bins))
+            doubt = cannot_judge(rows, n_bins)
+            found = candidates(self._by_weight(path.models, table), rows, n_bins, recalibrate=doubt is None)
+            selection = _when_needed(found.table, doubt)
+            maps = dict(found.maps)
+            if selection.recalibrated and path.split and folds:
+                better = cross_fitted_map(path, found.members[selection.lam], settings, folds)
+                maps[selection.lam] = maps[selection.lam] if better is None else better
+            self._adopt(path.models, table, found.table, maps, selection)
         else:
-            selection = _by_target(table, target)
-        self._adopt(path.models, table, selection)
+            self._adopt(path.models, table, as_candidates(table), {}, _by_target(table, target))
         path.pass_interrupt_on()
         return self
 
@@ -159,44 +201,71 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         max_concordance_drop: float | None = None,
         rule: str | None = None,
     ) -> SurvivalModel:
-        """Return the model that one rule chooses, by means over the seeds on the validation rows.
+        """Return the model that one rule chooses by the values of `candidates_`: a weight, recalibrated or not.
 
-        Of the chosen lambda it is the seed with the lowest total: objective + lambda times the amount by which
-        D-calibration exceeds its noise level.
+        It is the mixture of all seeds of that weight, or with ``average=False`` the seed with the lowest total,
+        objective + lambda times the amount by which D-calibration exceeds its noise level.
 
         Parameters
         ----------
         max_dcal
-            Of the weights whose D-calibration is at most this, the one with the lowest NLL.
+            Of the candidates whose D-calibration is at most this, the one with the lowest NLL.
         max_concordance_drop
-            Of the weights whose concordance is at most this far below the best one, that with the lowest D-calibration.
+            Of the candidates whose concordance is at most this far below the best, that with the lowest D-calibration.
         rule : {"when_needed", "one_standard_error"}
             "when_needed", the default if nothing else is given: the smallest weight, 0 as a rule, unless the validation
-            rows show that it is off (Akritas' test, p < .05). Then, of the weights whose D-calibration is lower by more
-            than two standard errors and whose NLL is at most one standard error above the lowest, the smallest that the
-            same test does not find off; if it finds all of them off, the one with the lowest D-calibration.
-            `selection_` says in words what was decided. With `target_dcal` the default is the seed with the lowest NLL
-            among those that reached the target.
+            rows show that it is off (Akritas' test, p < .05). Then, of the candidates whose D-calibration is lower by
+            more than two standard errors and whose NLL is at most one standard error higher, the smallest step that the
+            same test does not find off: the recalibrated smallest weight, then the other weights in their order; if it
+            finds all of them off, the one with the lowest D-calibration. `selection_` says in words what was decided.
+            With `target_dcal` the default is the seed with the lowest NLL among those that reached the target.
 
-            "one_standard_error": the largest weight whose NLL is at most one standard error above the lowest, whether
-            the model needs it or not. The error is that of the difference over the validation rows. The fewer they are,
-            the larger it is, and the larger the weight: on few rows this rule costs concordance.
+            "one_standard_error": the largest weight whose NLL is at most one standard error above the lowest, by means
+            over seeds, whether the model needs it or not. The error is that of the difference over the validation rows.
+            The fewer they are, the larger it is, and the larger the weight: on few rows this rule costs concordance.
 
         Returns
         -------
         SurvivalModel
-            Fitted. Its `random_state` is the seed.
+            Fitted. Of one seed, its `random_state` is the seed; `seeds` has several.
         """
         check_is_fitted(self)
         if max_dcal is None and max_concordance_drop is None and rule in (None, self.selection_.rule):
-            return self._as_model(self.selected_)
-        lam = choose(self.frontier_, max_dcal=max_dcal, max_concordance_drop=max_concordance_drop, rule=rule)
-        return self.model(lam)
+            return self._as_model(*self._selected())
+        if max_dcal is None and max_concordance_drop is None and rule == "one_standard_error":
+            return self.model(largest_within_one_error(self.frontier_))
+        lam, recalibrated = choose(
+            self.candidates_, max_dcal=max_dcal, max_concordance_drop=max_concordance_drop, rule=rule
+        )
+        return self.model(lam, recalibrated=recalibrated)
 
-    def model(self, lam: float, seed: int | None = None) -> SurvivalModel:
-        """Return the fitted model of a weight, and of a seed or else the seed with the lowest total."""
+    def model(self, lam: float, seed: int | None = None, *, recalibrated: bool = False) -> SurvivalModel:
+        """Return the fitted model of a weight: of one seed if it is given, else of all (see `average`).
+
+        With `recalibrated` it has the map of F that was fitted to the validation rows; see `candidates_`.
+        """
         check_is_fitted(self)
-        return self._as_model(self._line(lam, seed))
+        members = self._members(lam) if seed is None else (self.fitted_[self._line(lam, seed)],)
+        if not recalibrated:
+            return self._as_model(members, None)
+        if seed is not None or lam not in self._maps:
+            known = ", ".join(f"{value:g}" for value in sorted(self._maps)) or "none: too few events to validate on"
+            fail("recalibrated", f"a weight with a map of its own, all seeds together ({known})", f"{lam}, seed {seed}")
+        return self._as_model(members, self._maps[lam])
+
+    def refit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SurvivalModel:
+        """Train what ``select()`` chose once more, on all these rows, for as many epochs as it took on a part of them.
+
+        Give it the rows of `fit`: those that were held out then are learnt from too. The map of F, if one was chosen,
+        is kept. Nothing is left to judge the model by; the values of `candidates_` are those of the model before.
+        """
+        check_is_fitted(self)
+        members, recalibration = self._selected()
+        model = self._as_model(members, recalibration)
+        models = trained_as(members, read_table(model, X, y, sample_weight), Settings.of(self))
+        if not models:
+            raise KeyboardInterrupt("training was interrupted: there is no model of all rows")
+        return model._adopt(combined(models, recalibration))
 
     def summary(self) -> pd.DataFrame:
         """Means over seeds of the frontier's values, and their standard deviations, by lambda."""
@@ -204,34 +273,72 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         return summarise(self.frontier_)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw D-calibration against concordance, one point per weight; returns the matplotlib axes."""
+        """Draw D-calibration against concordance, one point per weight, and one per weight after recalibration.
+
+        Returns the matplotlib axes.
+        """
         check_is_fitted(self)
-        return plot_frontier(self.frontier_, ax)
+        return plot_frontier(self.frontier_, self.candidates_, ax)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all models and the frontier to one file; see `SurvivalModel.save`."""
         check_is_fitted(self)
-        extra = {"frontier": self.frontier_.to_dict("list"), "selection": asdict(self.selection_)}
-        write_estimator(path, self, self.fitted_, extra)
+        extra = {
+            "frontier": self.frontier_.to_dict("list"),
+            "candidates": self.candidates_.to_dict("list"),
+            "selection": asdict(self.selection_),
+        }
+        write_estimator(path, self, self.fitted_, extra, self._maps)
 
     @classmethod
     def _from_saved(cls, saved: SavedEstimator) -> Self:
-        path = cls(**saved.parameters)
+        # Before there was a choice, a path predicted with one seed.
+        path = cls(**({"average": False} | saved.parameters))
         saved.set_features(path)
-        table = pd.DataFrame(saved.extra["frontier"])
-        known = saved.extra.get("selection")
+        table, known = pd.DataFrame(saved.extra["frontier"]), saved.extra.get("selection")
         selection = _as_before(path, table) if known is None else Selection(**known)
-        return path._adopt(saved.models, table, selection)
+        measured = saved.extra.get("candidates")
+        lines = as_candidates(table) if measured is None else pd.DataFrame(measured)
+        return path._adopt(saved.models, table, lines, saved.maps, selection)
 
-    def _adopt(self, models: tuple[FittedModel, ...], table: pd.DataFrame, selection: Selection) -> Self:
+    def _adopt(
+        self,
+        models: tuple[FittedModel, ...],
+        table: pd.DataFrame,
+        lines: pd.DataFrame,
+        maps: Maps,
+        selection: Selection,
+    ) -> Self:
         self.fitted_ = models
         self.frontier_ = table
+        self.candidates_ = lines
         self.selection_ = selection
+        self._maps = dict(maps)
         if self.target_dcal is None:
             self.selected_ = self._line(selection.lam)
         else:
             self.selected_ = _nearest_to(table, float(self.target_dcal))
         return self
+
+    def _by_weight(self, models: tuple[FittedModel, ...], table: pd.DataFrame) -> dict[float, tuple[FittedModel, ...]]:
+        """Networks of each weight that was trained: all seeds, or the one with the lowest total."""
+        found: dict[float, tuple[FittedModel, ...]] = {}
+        for lam, lines in table[table["best_epoch"] >= 0].groupby("lambda"):
+            chosen = lines.index if self.average else [lines["total"].idxmin()]
+            found[float(lam)] = tuple(models[line] for line in chosen)
+        return found
+
+    def _members(self, lam: float) -> tuple[FittedModel, ...]:
+        line = self._line(lam)
+        if self.target_dcal is not None:
+            return (self.fitted_[line],)
+        return self._by_weight(self.fitted_, self.frontier_).get(lam, (self.fitted_[line],))
+
+    def _selected(self) -> tuple[tuple[FittedModel, ...], KaplanMeierRecalibration | None]:
+        if self.target_dcal is not None:
+            return (self.fitted_[self.selected_],), None
+        chosen = self.selection_
+        return self._members(chosen.lam), self._maps[chosen.lam] if chosen.recalibrated else None
 
     def _line(self, lam: float, seed: int | None = None) -> int:
         table = self.frontier_
@@ -242,17 +349,27 @@ learning_rate, weight_decay, patience, validation_fraction, random_state, device
         totals = table["total"].to_numpy()[found]
         return int(found[0] if np.isnan(totals).all() else found[np.nanargmin(totals)])
 
-    def _as_model(self, line: int) -> SurvivalModel:
-        fitted = self.fitted_[line]
+    def _as_model(
+        self, members: tuple[FittedModel, ...], recalibration: KaplanMeierRecalibration | None
+    ) -> SurvivalModel:
         shared = {name: getattr(self, name) for name in SHARED if name != "random_state"}
-        model = SurvivalModel(**shared, xcal_lambda=fitted.lam, random_state=fitted.seed)
+        first = members[0]
+        if len(members) == 1:
+            own: dict[str, Any] = {"random_state": first.seed}
+        else:
+            # With these a model fitted anew has the split of the path, and its seeds.
+            split = self.random_state if isinstance(self.random_state, int | np.integer) else first.seed
+            own = {"random_state": split, "seeds": tuple(member.seed for member in members)}
+        model = SurvivalModel(**shared, xcal_lambda=first.lam, **own)
         model.n_features_in_ = self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
-        return model._adopt(fitted)
+        if hasattr(self, "encoding_"):
+            model.encoding_ = self.encoding_
+        return model._adopt(combined(members, recalibration))
 
-    def _predicting_model(self) -> FittedModel:
-        return self.fitted_[self.selected_]
+    def _predicting_model(self) -> PredictingModel:
+        return combined(*self._selected())
 
 
 def _when_needed(table: pd.DataFrame, doubt: str | None) -> Selection:
@@ -286,6 +403,6 @@ def _as_before(path: SurvivalPath, table: pd.DataFrame) -> Selection:
     table[["dcal_p", "dcal_gap_se"]] = np.nan
     if path.target_dcal is not None:
         return _by_target(table, float(path.target_dcal))
-    lam = choose(table, rule="one_standard_error")
+    lam = largest_within_one_error(table)
     reason = f"lambda {lam:g}: the largest whose NLL is at most one standard error above the lowest"
     return Selection(lam, "one_standard_error", reason)

@@ -7,7 +7,7 @@ model) and digest, the SHA-256 of the header and all tensors.
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -22,11 +22,14 @@ from torch import Tensor, nn
 
 from xcal._checks import fail
 from xcal._files import write_whole
+from xcal.estimators.encoding import Encoding
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.header import Header, read_header, shown
 from xcal.estimators.inputs import Floats
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.networks import MLP
+from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.saving import is_recalibrated, read_recalibrated
 from xcal.training import History
 
 FORMAT, VERSION = "xcal-estimator", 1
@@ -42,16 +45,26 @@ class SavedEstimator:
     feature_names: list[str] | None
     models: tuple[FittedModel, ...]
     extra: dict[str, Any]
+    maps: dict[float, KaplanMeierRecalibration]
 
     def set_features(self, estimator: Any) -> None:
         """Tell an estimator what its columns were."""
         estimator.n_features_in_ = self.n_features
         if self.feature_names is not None:
             estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)
+        if "encoding" in self.extra:
+            # The columns that an estimator is given are those before the encoding.
+            estimator.encoding_ = Encoding.from_json(self.extra["encoding"])
+            names = [column.name for column in estimator.encoding_.columns]
+            estimator.n_features_in_, estimator.feature_names_in_ = len(names), np.array(names, dtype=object)
 
 
 def write_estimator(
-    path: str | os.PathLike[str], estimator: Any, models: Sequence[FittedModel], extra: dict[str, Any] | None = None
+    path: str | os.PathLike[str],
+    estimator: Any,
+    models: Sequence[FittedModel],
+    extra: dict[str, Any] | None = None,
+    maps: Mapping[float, KaplanMeierRecalibration] | None = None,
 ) -> None:
     """Write a fitted estimator to a new file and move it into place: a reader sees the old file or the new one."""
     check_is_fitted(estimator)
@@ -61,26 +74,28 @@ def write_estimator(
             "save", f"a {' or '.join(_HOMES)} itself, as load makes no other class", f"the subclass {kind.__qualname__}"
         )
     first = models[0]
-    names = getattr(estimator, "feature_names_in_", None)
+    encoding = getattr(estimator, "encoding_", None)
+    names = None if encoding is not None else getattr(estimator, "feature_names_in_", None)
+    encoded = {} if encoding is None else {"encoding": encoding.as_json()}
     header = json.dumps(
         {
             "class": kind.__name__,
             "parameters": {name: _jsonable(value) for name, value in estimator.get_params(deep=False).items()},
-            "n_features": int(estimator.n_features_in_),
+            "n_features": int(first.standardizer.mean.size),
             "feature_names": None if names is None else [str(name) for name in names],
             "outputs": [first.outputs.distribution, first.outputs.interpolation, first.outputs.time_scale],
             "network": _architecture(first.network),
             "models": [[model.lam, model.seed, model.best_epoch] for model in models],
-            "extra": extra or {},
+            "extra": (extra or {}) | _maps_in_words(maps or {}) | encoded,
         }
     )
-    tensors = _tensors(models)
+    tensors = _tensors(models) | _maps_in_tensors(maps or {})
     metadata = {"format": FORMAT, "version": str(VERSION), "header": header, "digest": _digest(header, tensors)}
     write_whole(Path(path), save(tensors, metadata))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that `SurvivalModel.save` or `SurvivalPath.save` wrote.
+    """Read an estimator that `SurvivalModel.save`, `SurvivalPath.save` or `Recalibrated.save` wrote.
 
     Parameters
     ----------
@@ -91,7 +106,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    SurvivalModel or SurvivalPath
+    SurvivalModel, SurvivalPath or Recalibrated
         Fitted; its predictions are those of the saved one, to the bit.
 
     Examples
@@ -107,6 +122,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
+    # A recalibrated model is a file of its own kind, with the file of its model inside.
+    Path(path).open("rb").close()
+    if is_recalibrated(path):
+        return read_recalibrated(path, load)
     metadata, tensors = _read(Path(path))
     if metadata.get("format") != FORMAT:
         fail("path", _EXPECTED, f"{path}, a safetensors file of another kind")
@@ -130,7 +149,8 @@ def _estimator(text: str, tensors: dict[str, Tensor]) -> Any:
     known = {name: kind._get_param_names() for name, kind in kinds.items()}
     header = read_header(text, {name: tuple(values.shape) for name, values in tensors.items()}, known)
     models = _models(header, tensors)
-    saved = SavedEstimator(header.parameters, header.n_features, header.feature_names, models, header.extra)
+    maps = _maps(header, tensors)
+    saved = SavedEstimator(header.parameters, header.n_features, header.feature_names, models, header.extra, maps)
     return kinds[header.kind]._from_saved(saved)
 
 
@@ -161,7 +181,7 @@ def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ..
     with np.errstate(over="ignore", under="ignore"):
         # Edges that overflow in the network's unit are refused by the family.
         n_outputs = outputs.family().n_outputs
-    used: set[str] = set(array)
+    used: set[str] = {*array, *(name for name in tensors if name.startswith("map."))}
     models = []
     for index, (lam, seed, best_epoch) in enumerate(header.models):
         state = {n.removeprefix(f"model.{index}."): n for n in tensors if n.startswith(f"model.{index}.")}
@@ -173,6 +193,26 @@ def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ..
     if used != set(tensors):
         fail("tensors", "those of the models", f"others too: {shown(sorted(set(tensors) - used))}")
     return tuple(models)
+
+
+def _maps_in_words(maps: Mapping[float, KaplanMeierRecalibration]) -> dict[str, Any]:
+    return {"maps": [[lam, own.n, own.n_events] for lam, own in maps.items()]} if maps else {}
+
+
+def _maps_in_tensors(maps: Mapping[float, KaplanMeierRecalibration]) -> dict[str, Tensor]:
+    return {f"map.{i}": torch.from_numpy(np.stack([own.knots, own.levels])) for i, own in enumerate(maps.values())}
+
+
+def _maps(header: Header, tensors: dict[str, Tensor]) -> dict[float, KaplanMeierRecalibration]:
+    """Read the maps of F by lambda; the header has compared their number with the tensors."""
+    found = {}
+    for index, (lam, n, n_events) in enumerate(header.extra.get("maps", [])):
+        knots, levels = _finite(f"map.{index}", tensors[f"map.{index}"])
+        for values in (knots, levels):
+            if values[0] != 0 or values[-1] != 1 or (np.diff(values) <= 0).any():
+                fail(f"map.{index}", "numbers that increase from 0 to 1", shown(values.tolist()))
+        found[float(lam)] = KaplanMeierRecalibration(knots.copy(), levels.copy(), n, n_events)
+    return found
 
 
 def _network(header: Header, n_outputs: int, state: dict[str, Tensor]) -> nn.Module:

@@ -8,8 +8,11 @@ from xcal._frontier_axes import finish_frontier, horizontal_label, vertical_labe
 from xcal.estimators.selection import summarise
 
 
-def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
-    """Draw D-calibration (log scale) against concordance: means with their spread over seeds, one point per lambda."""
+def plot_frontier(table: pd.DataFrame, candidates: pd.DataFrame, ax: Any = None) -> Any:
+    """Draw D-calibration (log scale) against concordance: means with their spread over seeds, one point per lambda.
+
+    Recalibrated candidates are squares beside them.
+    """
     if ax is None:
         import matplotlib.pyplot as plt
 
@@ -37,36 +40,48 @@ def plot_frontier(table: pd.DataFrame, ax: Any = None) -> Any:
         capsize=2,
         zorder=2,
     )
+    mapped = candidates[candidates["recalibrated"].astype(bool)].dropna(subset=["dcal", "concordance"])
+    if len(mapped):
+        place = {"color": "#c46a1b", "markersize": 5, "zorder": 3, "linestyle": "none", "label": "recalibrated"}
+        ax.plot(mapped["dcal"].to_numpy(), mapped["concordance"].to_numpy(), marker="s", **place)
     ax.margins(x=0.15, y=0.12)
     finish_frontier(ax, of="concordance", floor=float(means["dcal_floor"].mean()))
-    _label(ax, means)
     ax.set_xlabel(horizontal_label("validation rows"))
     ax.set_ylabel(vertical_label("concordance", "validation rows"))
     ax.legend(frameon=False, fontsize=9)
+    named = means.reset_index().assign(label=lambda lines: [f"λ = {lam:g}" for lam in lines["lambda"]])
+    # Of the recalibrated ones only the first is labelled: they lie close together.
+    first = mapped.head(1).assign(label=lambda lines: [f"λ = {lam:g}, recalibrated" for lam in lines["lambda"]])
+    columns = ["dcal", "concordance", "label"]
+    _label(ax, pd.concat([named[columns], first[columns]], ignore_index=True))
     return ax
 
 
-def _label(ax: Any, means: pd.DataFrame) -> None:
-    """Write lambda beside each point, on the other side where the last label would be written over."""
-    places: list[tuple[float, float]] = []
-    sides: list[str] = []
-    for lam, row in means.iterrows():
-        place = ax.transData.transform((row["dcal"], row["concordance"]))
-        taken = {side for (x, y), side in zip(places, sides, strict=True) if _close(place, (x, y))}
-        side = "left" if "right" in taken else "right"
-        places.append((place[0], place[1]))
-        sides.append(side)
-        ax.annotate(
-            f"λ = {lam:g}",
-            (row["dcal"], row["concordance"]),
-            xytext=(7, 7) if side == "right" else (-7, 7),
-            ha="left" if side == "right" else "right",
-            textcoords="offset points",
-            fontsize=9,
-            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
-        )
+# Where a label may stand beside its point, in points: tried in this order.
+_PLACES = ((7, 7), (7, -14), (-7, 7), (-7, -14), (7, 21), (-7, 21), (7, -28), (-7, -28), (7, 35), (-7, 35))
 
 
-def _close(one: Any, other: Any) -> bool:
-    """Whether labels of two points, in pixels, would overlap."""
-    return bool(abs(one[0] - other[0]) < 60 and abs(one[1] - other[1]) < 20)
+def _label(ax: Any, points: pd.DataFrame) -> None:
+    """Write the lambda beside each point, in the first place where it covers no other label and no point."""
+    figure = ax.get_figure()
+    figure.draw_without_rendering()  # the limits and the layout are known from now on
+    pixels = ax.transData.transform(points[["dcal", "concordance"]].to_numpy(dtype=float))
+    taken: list[Any] = []
+    for place, (_, row) in enumerate(points.iterrows()):
+        for right, up in _PLACES:
+            text = ax.annotate(
+                row["label"],
+                (row["dcal"], row["concordance"]),
+                xytext=(right, up),
+                ha="left" if right > 0 else "right",
+                textcoords="offset points",
+                fontsize=9,
+                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
+            )
+            box = text.get_window_extent()
+            others = [point for index, point in enumerate(pixels) if index != place]
+            if not any(box.overlaps(other) for other in taken) and not any(box.contains(*point) for point in others):
+                break
+            if (right, up) != _PLACES[-1]:
+                text.remove()
+        taken.append(box)

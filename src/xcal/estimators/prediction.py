@@ -1,7 +1,7 @@
 """What both estimators predict, and how they are scored."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -9,13 +9,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import as_floats, fail, first_row
+from xcal._checks import as_choice, as_floats, fail, first_row
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.curves import SurvivalCurve
-from xcal.estimators.fitted import FittedModel
-from xcal.estimators.inputs import Floats, read_features, read_outcome, read_times
+from xcal.estimators.fitted import PredictingModel
+from xcal.estimators.inputs import Floats, read_outcome, read_rows, read_times
+from xcal.estimators.past_the_end import unseen_as_inf, unseen_as_nan
+from xcal.estimators.ties import Ties, interval_starts
 from xcal.metrics import concordance_index
 
 
@@ -23,7 +25,7 @@ class SurvivalPredictor(BaseEstimator):
     """Interface of a fitted survival estimator: everything follows from the one model that it predicts with."""
 
     @abstractmethod
-    def _predicting_model(self) -> FittedModel:
+    def _predicting_model(self) -> PredictingModel:
         """Return the model to predict with; called on fitted estimators only."""
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -33,6 +35,7 @@ class SurvivalPredictor(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.sparse = True
         return tags
 
     def predict(self, X: Any) -> Floats:
@@ -53,7 +56,7 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         return model.risk(x)
 
-    def predict_survival_function(self, X: Any, times: Any = None) -> npt.NDArray[Any]:
+    def predict_survival_function(self, X: Any, times: Any = None, *, extrapolate: bool = False) -> npt.NDArray[Any]:
         """Probability of no event until each of `times`.
 
         Parameters
@@ -61,6 +64,9 @@ class SurvivalPredictor(BaseEstimator):
         X : array-like or data frame of shape (n, d), or SurvivalData
         times : array-like of shape (m,), optional
             Zero or larger.
+        extrapolate : bool
+            What to say of times after the last one seen in training: by default NaN, with a warning; if True, what the
+            distribution says there, of which no row told anything.
 
         Returns
         -------
@@ -71,21 +77,24 @@ class SurvivalPredictor(BaseEstimator):
         if times is not None:
             asked = read_times(times)
             model, x = self._read(X)
-            return model.survival(x, asked)
+            return self._seen(model.survival(x, asked), asked, model, extrapolate)
         model, x = self._read(X)
         grid, raw = model.outputs.grid, model.raw(x)
         curves = np.empty(len(x), dtype=object)
         for row, values in enumerate(model.survival_of(raw, grid)):
-            curves[row] = SurvivalCurve(grid, values, raw[row], model.outputs)
+            curves[row] = SurvivalCurve(grid, values, raw[..., row, :], model)
         return curves
 
-    def predict_cdf(self, X: Any, times: Any) -> Floats:
-        """Probability of an event by each of `times`, ``(n, m)``."""
+    def predict_cdf(self, X: Any, times: Any, *, extrapolate: bool = False) -> Floats:
+        """Probability of an event by each of `times`, ``(n, m)``; NaN after the last time seen in training.
+
+        `extrapolate` as in `predict_survival_function`.
+        """
         asked = read_times(times)
         model, x = self._read(X)
-        return model.cdf(x, asked)
+        return self._seen(model.cdf(x, asked), asked, model, extrapolate)
 
-    def predict_quantile(self, X: Any, p: Any) -> Floats:
+    def predict_quantile(self, X: Any, p: Any, *, extrapolate: bool = False) -> Floats:
         """Time by which a share `p` of rows like these has had the event.
 
         Parameters
@@ -93,11 +102,13 @@ class SurvivalPredictor(BaseEstimator):
         X : array-like or data frame of shape (n, d), or SurvivalData
         p : float or array-like of shape (m,)
             Between 0 and 1.
+        extrapolate : bool
+            What to say of a time after the last one seen in training: by default infinity, "later than anybody was
+            seen", with a warning; if True, what the distribution says.
 
         Returns
         -------
         ndarray of shape (n,), or (n, m) if `p` is an array
-            Times after the last one seen in training are extrapolations.
         """
         levels = as_floats("p", np.atleast_1d(np.asarray(p))).astype(np.float64)
         bad = ~((levels > 0) & (levels < 1))
@@ -105,11 +116,15 @@ class SurvivalPredictor(BaseEstimator):
             fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
         model, x = self._read(X)
         values = model.quantile(x, levels)
+        if not extrapolate:
+            values = unseen_as_inf(values, float(model.outputs.grid[-1]), stacklevel=3)
         return values[:, 0] if np.ndim(p) == 0 else values
 
-    def predict_median(self, X: Any) -> Floats:
-        """Time by which half of rows like these have had the event, ``(n,)``."""
-        return self.predict_quantile(X, 0.5)
+    def predict_median(self, X: Any, *, extrapolate: bool = False) -> Floats:
+        """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen."""
+        model, x = self._read(X)
+        values = model.quantile(x, np.array([0.5]))[:, 0]
+        return values if extrapolate else unseen_as_inf(values, float(model.outputs.grid[-1]), stacklevel=3)
 
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
         """Distribution of each row's time in the unit of the training times, in torch's float64."""
@@ -126,7 +141,7 @@ class SurvivalPredictor(BaseEstimator):
         return concordance_index(time=time, event=event, risk=model.risk(x)).value
 
     def d_calibration(
-        self, X: Any, y: Any = None, *, n_bins: int | None = None, method: Method = "uniform"
+        self, X: Any, y: Any = None, *, n_bins: int | None = None, method: Method = "uniform", ties: Ties = "auto"
     ) -> DCalibrationResult:
         """D-calibration on rows that were not trained on, with its noise floor and a p-value.
 
@@ -140,12 +155,22 @@ class SurvivalPredictor(BaseEstimator):
             to compare with them.
         method : {"uniform", "km", "ipcw"}
             What a censored row contributes; see `xcal.d_calibration`.
+        ties : {"auto", "interval", "point"}
+            What a time stands for that many rows share: "interval", the time since the one before (a month, where times
+            are whole months), over which each event's F is drawn evenly; "point", itself. "auto" takes the interval if
+            most events share their time and a single time holds the mass of half a bin.
         """
         model, x = self._read(X)
         time, event = read_outcome(X, y, len(x))
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
-        return d_calibration(model.cdf_at_own(x, time), event, n_bins=bins, method=method, time=time)
+        starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, bins)
+        own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
+        seen = time if method == "ipcw" else None
+        return d_calibration(own, event, n_bins=bins, method=method, time=seen, cdf_before=before)
 
-    def _read(self, X: Any) -> tuple[FittedModel, Floats]:
+    def _seen(self, values: Floats, times: Floats, model: PredictingModel, extrapolate: bool) -> Floats:
+        return values if extrapolate else unseen_as_nan(values, times, float(model.outputs.grid[-1]), stacklevel=4)
+
+    def _read(self, X: Any) -> tuple[PredictingModel, Any]:
         check_is_fitted(self)
-        return self._predicting_model(), read_features(self, X, reset=False)
+        return self._predicting_model(), read_rows(self, X, reset=False)

@@ -2,14 +2,18 @@
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from xcal._checks import fail
 from xcal.data import SurvivalData
+from xcal.data.features import MappedFeatures, pieces
 from xcal.distributions import Family, SurvivalDistribution, family, quantile_edges
 from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
@@ -34,20 +38,49 @@ class Standardizer:
     @classmethod
     def of(cls, table: SurvivalData) -> "Standardizer":
         """Learn from the training rows, by weight."""
+        if isinstance(table.x, MappedFeatures):
+            return cls._of_file(table)
         mean = np.average(table.x, axis=0, weights=table.weights)
         with np.errstate(over="ignore"):
             variance = np.average(np.square(table.x - mean), axis=0, weights=table.weights)
+        return cls._from(mean, variance, np.ptp(table.x, axis=0))
+
+    @classmethod
+    def _of_file(cls, table: SurvivalData) -> "Standardizer":
+        """Learn from rows in a file, of which only some are in memory at a time: once for the mean, once around it."""
+        mean: Floats = np.zeros(table.x.shape[1])
+        low, high = np.full(mean.shape, np.inf), np.full(mean.shape, -np.inf)
+        for piece, share in _with_shares(table):
+            mean += share @ piece.astype(np.float64)
+            low, high = np.minimum(low, piece.min(axis=0)), np.maximum(high, piece.max(axis=0))
+        variance: Floats = np.zeros(mean.shape)
+        with np.errstate(over="ignore"):
+            for piece, share in _with_shares(table):
+                variance += share @ np.square(piece - mean)
+        return cls._from(mean, variance, high - low)
+
+    @classmethod
+    def _from(cls, mean: Floats, variance: Floats, span: Floats) -> "Standardizer":
         if not np.isfinite(variance).all():
             column = int(np.argmin(np.isfinite(variance)))
             fail("X", "features with a finite variance", f"{variance[column]} in column {column}")
         spread = np.sqrt(variance)
         # Also constant is what differs in its last digits only, as the results of one formula may.
-        varies = (np.ptp(table.x, axis=0) > 0) & (spread > 10 * np.finfo(np.float64).eps * np.abs(mean))
+        varies = (span > 0) & (spread > 10 * np.finfo(np.float64).eps * np.abs(mean))
         return cls(mean, np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0))
 
     def __call__(self, x: Floats) -> Floats:
         """Standardise rows ``(n, d)``."""
         return np.asarray((x - self.mean) * self.factor)
+
+
+def _with_shares(table: SurvivalData) -> Iterator[tuple[npt.NDArray[Any], Floats]]:
+    """Rows in a file, some at a time, and the share of each in the sum of all weights."""
+    weights = np.ones(table.n) if table.weights is None else np.asarray(table.weights)
+    shares, start = weights / weights.sum(), 0
+    for piece in pieces(table.x):
+        yield piece, shares[start : start + len(piece)]
+        start += len(piece)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The frontier of a path, and the rules that choose a weight from it."""
+"""The frontier of a path, and the rules that choose a model from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,9 @@ import torch
 
 from xcal._checks import as_choice, as_number, fail
 from xcal.calibration import d_calibration
-from xcal.calibration.bins import bin_edges
-from xcal.calibration.membership import bins_from_above, exact_above
 from xcal.data import SurvivalData
 from xcal.estimators.fitted import FittedModel
+from xcal.estimators.influence import dcal_influence, gap_error
 from xcal.estimators.inputs import Floats
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll
@@ -26,6 +25,8 @@ _LEVEL = 0.05
 # A larger weight must lower D-calibration by so many standard errors. Two and not one: its epoch was chosen on the same
 # rows, partly for a low D-calibration.
 _CLEAR = 2.0
+# Rows of a file that are read at a time.
+_ROWS = 1 << 14
 # With fewer validation events the test shows little: with 25 it finds hazards twice too high in six of ten samples,
 # with 8 in two of ten.
 FEWEST_EVENTS = 25
@@ -33,12 +34,14 @@ FEWEST_EVENTS = 25
 
 @dataclass(frozen=True)
 class Selection:
-    """The weight that a path chose by itself, and why.
+    """The model that a path chose by itself, and why.
 
     Attributes
     ----------
     lam : float
         The weight.
+    recalibrated : bool
+        Whether the Kaplan-Meier map of F was chosen with it.
     rule : str
         "when_needed" or "target_dcal"; "one_standard_error" for a path from a file of an earlier version.
     reason : str
@@ -48,6 +51,7 @@ class Selection:
     lam: float
     rule: str
     reason: str
+    recalibrated: bool = False
 
 
 def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
@@ -60,7 +64,7 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
     trained = np.isfinite(frame["nll"].to_numpy())
     by_row = _means_by_group(losses, groups, trained)
     frame["nll_gap_se"] = _gap_errors(by_row, groups, min(by_row, key=lambda group: float(by_row[group].mean())))
-    influence = _means_by_group(np.stack([_dcal_influence(u, rows, n_bins) for u in cdf]), groups, trained)
+    influence = _means_by_group(np.stack([dcal_influence(u, rows, n_bins) for u in cdf]), groups, trained)
     frame["dcal_gap_se"] = _gap_errors(influence, groups, min(influence))
     for name in _MEASURES:
         frame[f"{name}_sd"] = frame.groupby(groups)[name].transform("std")
@@ -91,70 +95,91 @@ def cannot_judge(rows: SurvivalData, n_bins: int) -> str | None:
     return None
 
 
-def when_needed(frame: pd.DataFrame, doubt: str | None = None) -> Selection:
-    """Choose by the default rule of `SurvivalPath.select`; `doubt` is the answer of `cannot_judge`."""
-    summary = summarise(_finished(frame))
-    first = float(summary.index.min())
+def when_needed(table: pd.DataFrame, doubt: str | None = None) -> Selection:
+    """Choose by the default rule of `SurvivalPath.select` from a table of `candidates`.
+
+    `doubt` is the answer of `cannot_judge`.
+    """
+    known = table.dropna(subset=["nll", "dcal"])
+    plain = known[~known["recalibrated"].astype(bool)]
+    own = plain.loc[plain["lambda"].idxmin()]
+    first, others = float(own["lambda"]), known.drop(index=own.name)
 
     def stay(reason: str) -> Selection:
         return Selection(first, "when_needed", f"lambda {first:g}: {reason}")
 
-    own, others = summary.loc[first], summary.drop(index=first)
     if others.empty:
-        return stay("no other weight to choose from")
+        return stay("nothing else to choose from")
     if doubt is not None:
         return stay(doubt)
     off = f"D-calibration {own['dcal']:.2g}, a perfect model scores {own['dcal_floor']:.2g}, p = {own['dcal_p']:.2g}"
     # Not `>=`: a p-value that is not known shows nothing.
     if not own["dcal_p"] < _LEVEL:
-        return stay(f"the validation rows do not show that it is off ({off})")
+        return stay(f"at its floor, as far as the validation rows can tell: nothing to correct ({off})")
     gain = (own["dcal"] - own["dcal_floor"]) - (others["dcal"] - others["dcal_floor"])
     better = others[gain > _CLEAR * others["dcal_gap_se"]]
     if better.empty:
-        return stay(f"it is off ({off}), but no larger weight is less so by more than chance")
-    allowed = better[better.index.isin(_within_one_error(summary))]
+        return stay(f"it is off ({off}), but nothing else is less so by more than chance")
+    allowed = better[better["nll"] - own["nll"] <= better["nll_gap_se"]]
     if allowed.empty:
-        return stay(f"it is off ({off}), but every weight that is less so costs more than one standard error of NLL")
+        return stay(f"it is off ({off}), but everything that is less so costs more than one standard error of NLL")
     calibrated = allowed[allowed["dcal_p"] >= _LEVEL]
     if calibrated.empty:
-        lam, what = float(allowed["dcal"].idxmin()), "has the lowest D-calibration"
+        chosen, what = allowed.loc[allowed["dcal"].idxmin()], "has the lowest D-calibration"
     else:
-        lam, what = float(calibrated.index.min()), "is the smallest weight that the test does not find off"
-    reason = f"lambda {first:g} is off ({off}), and of the weights without a visible loss of NLL this one {what}"
-    return Selection(lam, "when_needed", f"lambda {lam:g}: {reason} ({summary.loc[lam, 'dcal']:.2g})")
+        chosen, what = _smallest(calibrated), "is the smallest step that the test does not find off"
+    lam, recalibrated = float(chosen["lambda"]), bool(chosen["recalibrated"])
+    reason = f"lambda {first:g} is off ({off}), and of what comes without a visible loss of NLL this {what}"
+    told = f"{named(lam, recalibrated=recalibrated)}: {reason} ({chosen['dcal']:.2g})"
+    return Selection(lam, "when_needed", told, recalibrated)
 
 
-def choose(frame: pd.DataFrame, *, max_dcal: Any = None, max_concordance_drop: Any = None, rule: Any = None) -> float:
-    """Weight that a rule other than the default chooses; see `SurvivalPath.select`."""
+def _smallest(table: pd.DataFrame) -> "pd.Series[Any]":
+    """Smallest step away from the first model: a map that leaves the networks alone, then the smallest weight."""
+    return table.sort_values(["lambda", "recalibrated"], ascending=True).iloc[0]
+
+
+def named(lam: float, *, recalibrated: bool) -> str:
+    """Say which candidate it is."""
+    return f"lambda {lam:g}, recalibrated" if recalibrated else f"lambda {lam:g}"
+
+
+def as_candidates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds in the form of a table of candidates, for a path whose candidates were not measured."""
+    return summarise(_finished(frame)).reset_index().assign(recalibrated=False)
+
+
+def choose(
+    table: pd.DataFrame, *, max_dcal: Any = None, max_concordance_drop: Any = None, rule: Any = None
+) -> tuple[float, bool]:
+    """Weight that a rule other than the default chooses from a table of candidates, and whether recalibrated."""
     rules = {"max_dcal": max_dcal, "max_concordance_drop": max_concordance_drop, "rule": rule}
     given = [name for name, value in rules.items() if value is not None]
     if len(given) > 1:
         fail("select", "one rule at a time", " and ".join(given))
-    summary = summarise(_finished(frame))
     if max_dcal is not None:
         limit = _limit("max_dcal", max_dcal)
-        return _best(summary, summary["dcal"] <= limit, "nll", "max_dcal", summary["dcal"], limit)
+        return _best(table, table["dcal"] <= limit, "nll", "max_dcal", table["dcal"], limit)
     if max_concordance_drop is not None:
         limit = _limit("max_concordance_drop", max_concordance_drop)
-        drop = summary["concordance"].max() - summary["concordance"]
+        drop = table["concordance"].max() - table["concordance"]
         if drop.isna().all():
             fail("max_concordance_drop", "validation rows that can be compared in pairs", "none: too few events")
-        return _best(summary, drop <= limit, "dcal", "max_concordance_drop", drop, limit)
+        return _best(table, drop <= limit, "dcal", "max_concordance_drop", drop, limit)
     as_choice("rule", rule, RULES)
-    if rule == "when_needed":
-        expected = "one_standard_error (this path has a target, or comes from a file of an earlier version)"
-        fail("rule", expected, repr(rule))
-    return float(_within_one_error(summary).max())
+    expected = "one_standard_error (this path has a target, or comes from a file of an earlier version)"
+    fail("rule", expected, repr(rule))
+
+
+def largest_within_one_error(frame: pd.DataFrame) -> float:
+    """Weight that the rule "one_standard_error" chooses by means over the seeds; see `SurvivalPath.select`."""
+    summary = summarise(_finished(frame))
+    return float(summary.index[summary["nll"] - summary["nll"].min() <= summary["nll_gap_se"]].max())
 
 
 def _finished(frame: pd.DataFrame) -> pd.DataFrame:
     """Lines of the candidates: a model without a finished epoch has no values, and is none."""
     return frame.dropna(subset=["nll", "dcal"])
-
-
-def _within_one_error(summary: pd.DataFrame) -> "pd.Index[float]":
-    """Weights whose NLL is at most one standard error of the difference above the lowest."""
-    return summary.index[summary["nll"] - summary["nll"].min() <= summary["nll_gap_se"]]
 
 
 def _common_p_value(values: "pd.Series[float]") -> float:
@@ -168,24 +193,11 @@ def _common_p_value(values: "pd.Series[float]") -> float:
 
 def _losses(model: FittedModel, rows: SurvivalData) -> Floats:
     """Negative log-likelihood of each row, times its weight if there are weights (of mean one)."""
-    values = nll(model.distribution(rows.x), torch.from_numpy(rows.time), torch.from_numpy(rows.event)).numpy()
+    parts = rows.batches(rows.n if isinstance(rows.x, np.ndarray) else _ROWS)  # rows in a file are not read all at once
+    values = np.concatenate(
+        [nll(model.distribution(p.x), torch.from_numpy(p.time), torch.from_numpy(p.event)).numpy() for p in parts]
+    )
     return values if rows.weights is None else np.asarray(values * rows.weights / rows.weights.mean())
-
-
-def _dcal_influence(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
-    """First-order effect of each row on D-calibration, ``(n,)``: the spread of its mean is that of D-calibration.
-
-    With a row's deviations d_j = (its share of bin j) - width, D-calibration is the sum over j of mean(d_j)^2; its
-    derivative in the weight of a row is 2 sum mean(d_j) (d_j - mean(d_j)).
-    """
-    edges = torch.from_numpy(bin_edges(n_bins))
-    u, inner = torch.from_numpy(cdf), edges[1:-1]
-    happened = torch.from_numpy(rows.event).unsqueeze(-1)
-    above = torch.where(happened, (u.unsqueeze(-1) >= inner).double(), exact_above(u, edges))
-    deviation = bins_from_above(above - (1 - inner)).numpy()
-    weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
-    mean = weights @ deviation / rows.n
-    return np.asarray(2 * weights * ((deviation - mean) @ mean))
 
 
 def _means_by_group(values: Floats, groups: Floats, trained: npt.NDArray[np.bool_]) -> dict[float, Floats]:
@@ -195,13 +207,8 @@ def _means_by_group(values: Floats, groups: Floats, trained: npt.NDArray[np.bool
 
 
 def _gap_errors(by_row: dict[float, Floats], groups: Floats, reference: float) -> Floats:
-    """Estimate the error, over the rows, of how far each line's group is from the reference; 0 for the reference.
-
-    All models see the same rows, and most of what makes a row's value large or small is common to all of them. The
-    error of the difference is therefore far smaller than that of either value.
-    """
-    base = by_row[reference]
-    errors = {group: float(np.std(values - base) / np.sqrt(base.size)) for group, values in by_row.items()}
+    """Estimate the error, over the rows, of how far each line's group is from the reference; 0 for the reference."""
+    errors = {group: gap_error(values, by_row[reference]) for group, values in by_row.items()}
     return np.array([errors.get(float(group), np.nan) for group in groups])
 
 
@@ -222,13 +229,15 @@ def _line(model: FittedModel, losses: Floats, cdf: Floats, rows: SurvivalData, n
 
 
 def _best(
-    summary: pd.DataFrame, allowed: "pd.Series[bool]", by: str, name: str, value: "pd.Series[float]", limit: float
-) -> float:
-    """Of the weights that keep to the limit, the one with the lowest `by`."""
+    table: pd.DataFrame, allowed: "pd.Series[bool]", by: str, name: str, value: "pd.Series[float]", limit: float
+) -> tuple[float, bool]:
+    """Of the candidates that keep to the limit, the one with the lowest `by`."""
     if not allowed.any():
-        closest = value.idxmin()
-        fail(name, f"at least {value.min():.3g}, which lambda {closest:g} reaches", limit)
-    return float(summary.loc[allowed, by].idxmin())
+        closest = table.loc[value.idxmin()]
+        reached = named(float(closest["lambda"]), recalibrated=bool(closest["recalibrated"]))
+        fail(name, f"at least {value.min():.3g}, which {reached} reaches", limit)
+    line = table.loc[table.loc[allowed, by].idxmin()]
+    return float(line["lambda"]), bool(line["recalibrated"])
 
 
 def _limit(name: str, value: Any) -> float:

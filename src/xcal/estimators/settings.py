@@ -19,8 +19,12 @@ from xcal.training.progress import Progress
 
 # The published variants of the distributions have constants in units of time, which scaling would change.
 CONTINUOUS = ("lognormal", "weibull", "loglogistic")
-DISCRETE = ("mtlr", "categorical")
+DISCRETE = ("mtlr", "categorical", "logistic-hazard")
 OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
+# Kinds of column that encode="auto" tells apart.
+KINDS = ("number", "category", "date")
+# Whether a path predicts with the mixture of all seeds of a weight.
+AVERAGE = True
 LAMBDAS = (0.0, 1.0, 10.0, 100.0, 500.0, 1000.0)
 # Time bins, if their number is not given: the square root of the number of events, but no more than this.
 MOST_TIME_BINS = 50
@@ -43,6 +47,7 @@ class Settings:
     weight_decay: float = 0.01
     patience: int | None = 20
     validation_fraction: float = 0.2
+    encode: str | None = None
     random_state: Any = 0
     device: str = "cpu"
     progress: Progress = None
@@ -51,6 +56,7 @@ class Settings:
         as_choice("distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
         as_choice("objective", self.objective, tuple(OBJECTIVES))
         as_choice("interpolation", self.interpolation, tuple(READINGS))
+        as_choice("encode", self.encode, ("auto",), or_none=True)
         check_sizes("hidden", self.hidden)
         check_dropout(self.dropout)
         if self.n_time_bins is not None:

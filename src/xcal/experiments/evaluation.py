@@ -8,18 +8,22 @@ import torch
 from torch import Tensor
 
 from xcal.calibration import d_calibration
+from xcal.calibration.clusters import as_clusters
 from xcal.distributions import Family
-from xcal.experiments.data import TableData
+from xcal.experiments.data import Integers, TableData
 from xcal.experiments.models import likelihood, predicted_time
 from xcal.experiments.recalibrated_model import recalibrated_rows
 from xcal.experiments.records import Metrics
 from xcal.experiments.spec import Variant
-from xcal.metrics import concordance_index
+from xcal.metrics import concordance_index, evaluate
+from xcal.metrics.intervals import percentile_interval, resampled_rows
 from xcal.objectives import nll
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import PathResult
 
 Floats = npt.NDArray[np.float64]
+
+RESAMPLES = 200  # of the clusters, for intervals
 
 
 def test_metrics(
@@ -45,7 +49,7 @@ def test_metrics(
     """
     n_seeds, n_lambdas = path.shape
     sums = np.zeros((2, n_seeds, n_lambdas))
-    cdfs, times, kept = [], [], []
+    cdfs, times, kept, by_row = [], [], [], []
     objective = likelihood(variant)
     for raw, rows in path.outputs(data.test):
         distribution = path.family.distribution(raw)
@@ -54,6 +58,8 @@ def test_metrics(
             nll(distribution, rows.time, rows.event, density=True),
         )
         sums += torch.stack([loss.double().sum(-1) for loss in losses]).cpu().numpy()
+        if data.clusters is not None:
+            by_row.append(losses[0].double().cpu())
         cdfs.append(distribution.cdf(rows.time).cpu())
         times.append(predicted_time(distribution, variant).cpu())
         if unpenalised is not None:
@@ -65,6 +71,10 @@ def test_metrics(
         | shared_metrics(cdf[k], time[k], data, calibration_bins)
         for k in range(n_seeds * n_lambdas)
     ]
+    if data.clusters is not None:
+        losses_of_rows = torch.cat(by_row, dim=-1).flatten(0, 1).numpy()
+        for k, limits in enumerate(mean_intervals(losses_of_rows, data.clusters)):
+            metrics[k] |= {"nll_lower": limits[0], "nll_upper": limits[1]}
     if unpenalised is None:
         return metrics, {}
     maps = _recalibrations(path, data, unpenalised)
@@ -83,7 +93,9 @@ def shared_metrics(cdf: Any, predicted: Any, data: TableData, calibration_bins: 
         names = ("dcal", "dcal_floor", "dcal_within", "dcal_within_floor", "dcal_worst", "concordance")
         return dict.fromkeys(names, float("nan"))
     rows = data.test
-    grouped = d_calibration(cdf, rows.event, n_bins=calibration_bins, p_value=None, groups=rows.groups)
+    grouped = d_calibration(
+        cdf, rows.event, n_bins=calibration_bins, p_value=None, groups=rows.groups, clusters=data.clusters
+    )
     share = np.array([result.n for result in grouped.groups.values()]) / rows.n
     within = np.array([result.value for result in grouped.groups.values()])
     floors = np.array([result.floor for result in grouped.groups.values()])
@@ -95,7 +107,32 @@ def shared_metrics(cdf: Any, predicted: Any, data: TableData, calibration_bins: 
         "dcal_within_floor": float(share @ floors),
         "dcal_worst": float(within.max()),
         "concordance": float(concordance.value),
+        **({} if data.clusters is None else _intervals(cdf, predicted, data, calibration_bins)),
     }
+
+
+def _intervals(cdf: Any, predicted: Any, data: TableData, calibration_bins: int) -> Metrics:
+    """95 % intervals of D-calibration and concordance, by drawing whole clusters with replacement."""
+    measured = evaluate(
+        time=data.test.time,
+        event=data.test.event,
+        cdf=cdf,
+        predicted_time=predicted,
+        metrics=("d_calibration", "harrell"),
+        n_bins=calibration_bins,
+        n_bootstrap=RESAMPLES,
+        generator=np.random.default_rng(0),
+        clusters=data.clusters,
+    )
+    named = {"dcal": measured["d_calibration"], "concordance": measured["concordance_harrell"]}
+    return {f"{name}_{end}": getattr(score, end) for name, score in named.items() for end in ("lower", "upper")}
+
+
+def mean_intervals(values: Floats, clusters: Integers) -> list[tuple[float, float]]:
+    """95 % interval of the mean of each line of values ``(k, n)`` over n rows, by drawing whole clusters."""
+    drawn, generator = as_clusters(clusters, values.shape[1], reference="values"), np.random.default_rng(0)
+    draws = [values[:, resampled_rows(values.shape[1], drawn, generator)].mean(axis=1) for _ in range(RESAMPLES)]
+    return [percentile_interval(line, 0.95) for line in np.stack(draws, axis=1)]
 
 
 def _recalibrations(path: PathResult, data: TableData, unpenalised: int) -> list[KaplanMeierRecalibration]:

@@ -55,6 +55,7 @@ class JobRecords:
             "model": job.model.name,
             "spec_hash": spec_hash,
             "data_hash": data.hash,
+            "data": data.name,
             "epochs": self.spec.training.epochs,
             "versions": _versions(),
             "device": _device_name(self.device),

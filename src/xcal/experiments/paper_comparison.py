@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from xcal._checks import as_choice
 from xcal.experiments.data import PathLike
 from xcal.experiments.jobs import jobs_of
 from xcal.experiments.paper_values import paper_values
@@ -16,6 +17,9 @@ from xcal.experiments.spec import Kind, ModelSpec, Penalty, Spec, Variant
 from xcal.experiments.spec_file import load_spec
 
 Mark = Literal["matched", "better", "worse", "missing", "not in the paper"]
+
+# Data that records can be of: the table's own (""), or for MIMIC-III its demo, or anything else of its shape.
+PARTS = ("", "demo", "other")
 
 NLL_LIMIT, NLL_DEVIATIONS = 0.05, 3.0
 CONCORDANCE_LIMIT = 0.02
@@ -70,7 +74,8 @@ class Comparison:
     """A table: its cells in the order of models, metrics and lambdas, and the records behind them.
 
     `other_jobs` counts the records that come from another job than the table's: from a part of the table, or from other
-    seeds. Older records do not name their job and are not counted.
+    seeds. Older records do not name their job and are not counted. `part` names the part of the data that the records
+    are of, "demo" for the demo of MIMIC-III; empty for the table's own data.
     """
 
     spec: Spec
@@ -80,6 +85,7 @@ class Comparison:
     records: tuple[Record, ...]
     corrupt: tuple[Corrupt, ...]
     other_jobs: int = 0
+    part: str = ""
 
     @property
     def compared(self) -> list[Cell]:
@@ -151,16 +157,19 @@ def compare(
     penalty: str | None = None,
     epochs: int | None = None,
     results: PathLike = "results",
+    part: str = "",
 ) -> Comparison:
     """Compare the records of a table with the paper's values.
 
     Only records of the spec as it is now count. Records with another hash are left out. So are trials (runs with
-    another number of epochs), unless that number is given as `epochs`.
+    another number of epochs), unless that number is given as `epochs`, and runs on a part of the data or on other data
+    ("demo" or "other", for MIMIC-III), unless it is given as `part`.
     """
     full = load_spec(table)
+    as_choice("part", part, PARTS if full.data.name == "mimic" else ("",))
     spec = full.narrowed(epochs=epochs)
     chosen, soft = full.chosen_variant(variant, penalty)
-    file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training)
+    file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training, part=part)
     found, corrupt = file.read()
     hashes = {model.name: spec.hash(model, chosen, soft) for model in spec.models}
     kept = tuple(r for r in found.values() if hashes.get(r.model) == r.spec_hash)
@@ -170,7 +179,8 @@ def compare(
         for metric in METRICS[spec.kind]
         for lam in spec.lambdas
     )
-    return Comparison(spec, chosen, soft, cells, kept, tuple(corrupt), sum(_of_other_job(r, spec) for r in kept))
+    other_jobs = sum(_of_other_job(r, spec) for r in kept)
+    return Comparison(spec, chosen, soft, cells, kept, tuple(corrupt), other_jobs, part)
 
 
 def _of_other_job(record: Record, spec: Spec) -> bool:

@@ -35,8 +35,8 @@ _IN_PYTHON = {in_file: name for name, in_file in _IN_FILE.items()}
 _METRICS = ("metrics", "validation", "recalibrated")
 _WORDS = {"nan", "inf", "-inf"}
 # Fields that older records do not have; without a value they are left out of the line, so that old lines stay as they
-# are when a file is rewritten.
-_LATER = ("job_lambdas", "job_seeds")
+# are when a file is rewritten. Those of one group came together: a line has all of them or none.
+_LATER = (("job_lambdas", "job_seeds"), ("data",))
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ class Record:
         Lambdas and seeds of the runs that were trained together; ``group_lambdas`` and ``group_seeds`` in the file. A
         penalty as sharp as the paper's makes the metrics depend on them. Empty in records that were written before this
         was kept.
+    data : str
+        Name of the data, where a table can be made on several: the full MIMIC-III, its demo.
     """
 
     table: str
@@ -97,6 +99,7 @@ class Record:
     written: str = ""
     job_lambdas: tuple[float, ...] = ()
     job_seeds: tuple[int, ...] = ()
+    data: str = ""
 
     @property
     def key(self) -> Key:
@@ -108,7 +111,7 @@ class Record:
         content = {
             _IN_FILE.get(name, name): _as_json(value) if name in _METRICS else value
             for name, value in asdict(self).items()
-            if value or name not in _LATER
+            if value or all(name not in group for group in _LATER)
         }
         return json.dumps(content | {"check": _check(content)}, allow_nan=False)
 
@@ -132,9 +135,15 @@ class RecordFile:
     path: Path
 
     @classmethod
-    def of(cls, results: Path, spec: Spec, variant: Variant, penalty: Penalty, *, trial: bool) -> "RecordFile":
-        """Return the file of a table; runs with other epochs than the spec's are trials and have their own folder."""
-        folder = results / spec.table / "trial" if trial else results / spec.table
+    def of(
+        cls, results: Path, spec: Spec, variant: Variant, penalty: Penalty, *, trial: bool, part: str = ""
+    ) -> "RecordFile":
+        """Return the file of a table.
+
+        Runs with other epochs than the spec's are trials and have their own folder. So have runs on a part of the data
+        (see `xcal.experiments.data.data_part`).
+        """
+        folder = results / spec.table / part / ("trial" if trial else "")
         return cls(folder / f"{variant}.{penalty}.jsonl")
 
     def read(self) -> tuple[dict[Key, Record], list[Corrupt]]:
@@ -199,8 +208,12 @@ def _parse(line: bytes) -> Record:
         # A recursion error is JSON nested too deeply for anything that we wrote.
         reason = str(error) if isinstance(error, _NoRecordError) else "not a whole line of JSON"
         raise ValueError(reason) from error
-    known = {_IN_FILE.get(f.name, f.name) for f in fields(Record)}
-    if set(content) not in (known, known - {_IN_FILE[name] for name in _LATER}):
+    expected = {_IN_FILE.get(f.name, f.name) for f in fields(Record)}
+    for group in _LATER:
+        names = {_IN_FILE.get(name, name) for name in group}
+        if not names & set(content):
+            expected -= names
+    if set(content) != expected:
         raise ValueError("the record of another version")
     return Record(**{_in_python(name): _field(name, value) for name, value in content.items()})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from xcal._checks import fail
 from xcal._devices import as_device, best_device
-from xcal.experiments.data import PathLike, TableData, load_data
+from xcal.experiments.data import PathLike, TableData, data_part, load_data
 from xcal.experiments.job_records import JobRecords
 from xcal.experiments.jobs import unfinished_jobs
 from xcal.experiments.progress_bar import ProgressBar
@@ -96,7 +96,8 @@ def reproduce(
     results
         Folder of the records.
     data_dir
-        See `xcal.datasets.data_directory`.
+        See `xcal.datasets.data_directory`; for MIMIC-III the folder that ``xcal mimic prepare`` has made. Records of
+        its demo, or of other data of its shape, go to a folder of their own.
     progress
         True or False for a progress bar; by default one is shown on a terminal.
     rows
@@ -116,7 +117,8 @@ def reproduce(
     spec = full.narrowed(models=models, lambdas=lambdas, seeds=seeds, epochs=epochs)
     chosen, soft = full.chosen_variant(variant, penalty)
     where = best_device() if device is None else as_device(device)
-    file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training)
+    part = data_part(spec, data_dir)
+    file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training, part=part)
     return _Reproduction(spec, file, JobRecords(spec, chosen, soft, where), data_dir).run(progress)
 
 

@@ -33,14 +33,18 @@ _HASHED_AS = {"distribution": "model"}
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Which rows: `n` are the first rows of each split; with `per_seed` every seed has its own draw or split."""
+    """Which rows: `n` are the first rows of each split; with `per_seed` every seed has its own draw or split.
 
-    name: Literal["gamma", "mnist", "glioma"]
-    groups: Literal["mean-quartiles", "label", "age-halves"]
+    `death` says what a death in the unit is in the MIMIC-III data: the end of an ordinary stay, or a censored one.
+    """
+
+    name: Literal["gamma", "mnist", "glioma", "mimic"]
+    groups: Literal["mean-quartiles", "label", "age-halves", "first-day"]
     seed: int = 0
     censored: bool = True
     per_seed: bool = False
     n: tuple[int, ...] | None = None
+    death: Literal["event", "censor"] = "event"
 
     def __post_init__(self) -> None:
         if self.n is not None and (len(self.n) != 3 or min(self.n) < 1):

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 # The table's name is a folder of the results: one word, never a path out of it.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}(?<!\.)")
 # Subgroups and networks that fit each kind of data: images, or a row of numbers.
-_GROUPS = {"gamma": "mean-quartiles", "mnist": "label", "glioma": "age-halves"}
+_GROUPS = {"gamma": "mean-quartiles", "mnist": "label", "glioma": "age-halves", "mimic": "first-day"}
 _NETWORKS = {
     "gamma": ("mlp", "linear", "aft"),
     "glioma": ("mlp", "linear", "aft"),
+    "mimic": ("mlp", "linear"),
     "mnist": ("mlp", "cnn", "published-cnn"),
 }
 _MOST_BINS = 10_000
@@ -52,6 +53,18 @@ def _check_data(spec: "Spec") -> None:
         fail("data.groups", f"groups that these data have, {_GROUPS[data.name]!r}", f"{data.groups!r} for {data.name}")
     if data.name == "glioma" and not data.censored:
         fail("data.censored", "true: the glioma data are censored", "false")
+    if data.name == "mimic":
+        _check_mimic(spec)
+    elif data.death != "event":
+        fail("data.death", "nothing: only the mimic data have deaths in the unit", repr(data.death))
+
+
+def _check_mimic(spec: "Spec") -> None:
+    data = spec.data
+    if data.censored != (data.death == "censor"):
+        fail("data.censored", "true with death = 'censor' and false without", f"{data.censored} with {data.death!r}")
+    if data.seed or data.per_seed:
+        fail("data.seed, data.per_seed", "neither: the splits are those of the prepared folder", "one of them")
 
 
 def _check_model(where: str, model: "ModelSpec", spec: "Spec") -> None:

@@ -48,6 +48,13 @@ _built_in(
     "from_xcal",
 )
 _built_in(
+    "xcal, recalibrated",
+    "Recalibrated, over a model of any library here",
+    "what the model inside gives, recalibrated",
+    ("xcal.recalibration",),
+    "from_recalibrated",
+)
+_built_in(
     "lifelines",
     "CoxPHFitter, AFT fitters, every regression fitter",
     "Cox and Aalen: step curves at the model's times; parametric models: exact curves, exact F, likelihood",

@@ -1,17 +1,18 @@
 """Everything that can be said about a model's predictions, in one table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from xcal._checks import as_number, fail
 from xcal._kaplan_meier import KaplanMeier
+from xcal.calibration.labels import as_labels
 from xcal.calibration.results import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import as_choice, as_count
-from xcal.metrics.intervals import distance_interval, percentile_interval
+from xcal.metrics.intervals import distance_interval, percentile_interval, resampled_rows
 from xcal.metrics.predictions import Predictions, read_predictions
 from xcal.metrics.registry import ENTRIES, NAMES, Entry, compute, present_name
 
@@ -36,7 +37,7 @@ class Evaluation:
     scores : tuple of Score
         What could be computed; ``evaluation["ici"]`` picks one by name.
     skipped : mapping of str to str
-        What could not, and which prediction it lacked.
+        What could not, and what it lacked: a prediction, or independent rows.
     n, n_events : int
         Rows, and rows with an event.
     at : float
@@ -45,6 +46,10 @@ class Evaluation:
         Coverage of the bootstrap intervals.
     n_bootstrap : int
         Resamples behind them; 0 when there are none.
+    n_clusters : int or None
+        Clusters, where they were given.
+    groups : mapping of label to Evaluation
+        The same within each group; empty unless groups were given.
     """
 
     scores: tuple[Score, ...]
@@ -54,6 +59,8 @@ class Evaluation:
     at: float
     level: float
     n_bootstrap: int
+    n_clusters: int | None = None
+    groups: Mapping[Any, "Evaluation"] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
         name = present_name(name, stacklevel=2)
@@ -72,8 +79,9 @@ class Evaluation:
 
     def __repr__(self) -> str:
         share = self.n_events / self.n
+        within = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
         lines = [
-            f"{_count(self.n, 'row')}, {_count(self.n_events, 'event')} ({share:.0%}); "
+            f"{_count(self.n, 'row')}{within}, {_count(self.n_events, 'event')} ({share:.0%}); "
             f"single-time metrics at {self.at:.6g}",
             _line("metric", "value", f"{self.level:.0%} interval" if self.n_bootstrap else "", "ideal"),
         ]
@@ -89,6 +97,8 @@ class Evaluation:
         for needed in sorted(set(self.skipped.values())):
             names = [name for name, lacks in self.skipped.items() if lacks == needed]
             lines.append(f"not computed without {needed}: {', '.join(names)}")
+        for label, own in self.groups.items():
+            lines += ["", f"group {label}: {own!r}"]
         return "\n".join(lines)
 
 
@@ -117,6 +127,8 @@ def evaluate(
     n_bootstrap: int = 0,
     level: float = 0.95,
     generator: np.random.Generator | None = None,
+    clusters: Any = None,
+    groups: Any = None,
 ) -> Evaluation:
     """Compute every metric that the given predictions allow.
 
@@ -159,6 +171,13 @@ def evaluate(
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
         Source of the resamples; needed with `n_bootstrap`.
+    clusters : array-like, shape (n,), optional
+        One label per row, such as a subject's number, where the rows of one subject depend on each other. Resamples
+        are then of whole clusters. The floor of D-calibration and its p-value are those of dependent rows (see
+        `xcal.d_calibration`), and a p-value that counts rows as independent (one-calibration) is refused.
+    groups : array-like, shape (n,), optional
+        One label per row: everything also within each group, with the censoring curve of its own rows unless
+        `censoring` is given, and at the same time `at`.
 
     Returns
     -------
@@ -188,14 +207,28 @@ def evaluate(
         censoring=censoring,
         n_bins=n_bins,
         d_calibration_method=d_calibration_method,
+        clusters=clusters,
     )
     chosen = _chosen(metrics)
     _check_bootstrap(n_bootstrap, level, generator)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
-    computed = [name for name in chosen if name not in skipped]
-    scores = _scores(computed, predictions, _resamples(predictions, n_bootstrap, generator), level)
-    n_events = int(np.count_nonzero(predictions.event))
-    return Evaluation(scores, skipped, predictions.time.size, n_events, predictions.at, level, n_bootstrap)
+    skipped |= _naive(chosen, predictions, asked=metrics is not None)
+    labels = None if groups is None else as_labels("groups", groups, predictions.time.size, reference="time")
+
+    def measured(rows: Predictions) -> Evaluation:
+        computed = [name for name in chosen if name not in skipped]
+        scores = _scores(computed, rows, _resamples(rows, n_bootstrap, generator), level)
+        n_events = int(np.count_nonzero(rows.event))
+        n_clusters = None if rows.clusters is None else rows.clusters.count
+        return Evaluation(scores, skipped, rows.time.size, n_events, rows.at, level, n_bootstrap, n_clusters)
+
+    whole = measured(predictions)
+    if labels is None:
+        return whole
+    known = np.unique(labels)
+    return replace(
+        whole, groups={label.item(): measured(predictions.take(np.flatnonzero(labels == label))) for label in known}
+    )
 
 
 def _scores(
@@ -221,6 +254,15 @@ def _chosen(metrics: Any) -> tuple[str, ...]:
     return tuple(chosen)
 
 
+def _naive(names: Sequence[str], predictions: Predictions, *, asked: bool) -> dict[str, str]:
+    """Metrics that would take the rows of a cluster for independent ones; an error if they were asked for by name."""
+    naive = [] if predictions.clusters is None else [name for name in names if not ENTRIES[name].clustered]
+    if naive and asked:
+        expected = "metrics that hold for rows in clusters"
+        fail("metrics", expected, f"{naive[0]!r}, whose p-value counts every row as an independent observation")
+    return dict.fromkeys(naive, "independent rows")
+
+
 def _check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
     as_count("n_bootstrap", n_bootstrap, at_least=0)
     as_number("level", level, above=0, below=1)
@@ -229,11 +271,11 @@ def _check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
 
 
 def _resamples(predictions: Predictions, n_bootstrap: int, generator: np.random.Generator | None) -> list[Predictions]:
-    """Predictions of rows drawn with replacement, as many as there are."""
+    """Predictions of rows, or of whole clusters, drawn with replacement."""
     if generator is None:
         return []
-    n = predictions.time.size
-    return [predictions.take(generator.integers(n, size=n)) for _ in range(n_bootstrap)]
+    n, clusters = predictions.time.size, predictions.clusters
+    return [predictions.take(resampled_rows(n, clusters, generator)) for _ in range(n_bootstrap)]
 
 
 def _all_intervals(

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from xcal.calibration.clusters import Clusters
 from xcal.metrics.inputs import Vector
 
 
@@ -37,6 +39,25 @@ class Distance:
 def euclidean(deviations: Vector) -> float:
     """Root of the sum of squares."""
     return float(np.sqrt(np.square(deviations).sum()))
+
+
+def resampled_rows(n: int, clusters: Clusters | None, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw rows with replacement, as many as there are; or whole clusters with replacement, as many as there are.
+
+    Clusters are drawn by their place in the order of the labels. Clusters of one row each, labelled in the order of the
+    rows, give the same draws as no clusters.
+    """
+    if clusters is None:
+        return generator.integers(n, size=n)
+    order = np.argsort(clusters.codes, kind="stable")
+    sizes = np.bincount(clusters.codes, minlength=clusters.count)
+    first = np.cumsum(sizes) - sizes
+    drawn = generator.integers(clusters.count, size=clusters.count)
+    # Place of each drawn row within its cluster: 0, 1, ..., and again for the next one.
+    before = np.repeat(np.cumsum(sizes[drawn]) - sizes[drawn], sizes[drawn])
+    place = np.arange(before.size) - before
+    rows: npt.NDArray[np.int64] = order[np.repeat(first[drawn], sizes[drawn]) + place]
+    return rows
 
 
 def percentile_interval(draws: Sequence[float], level: float) -> tuple[float, float]:

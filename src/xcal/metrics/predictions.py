@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, as_probability, check_same_length, fail
 from xcal._kaplan_meier import KaplanMeier
+from xcal.calibration.clusters import Clusters, as_clusters
 from xcal.calibration.results import Method as DMethod
 from xcal.metrics.censoring import as_censoring
 from xcal.metrics.curves import Interpolation, as_interpolation, at_own_time, at_point
@@ -33,6 +34,7 @@ class Predictions:
     censoring: KaplanMeier | None
     n_bins: int
     d_calibration_method: DMethod
+    clusters: Clusters | None = None
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Predictions":
         """Keep the chosen rows, repeated where a row is chosen more than once."""
@@ -44,6 +46,7 @@ class Predictions:
             cdf_event=self.cdf_event[rows],
             predicted_time=None if self.predicted_time is None else self.predicted_time[rows],
             survival=None if self.survival is None else self.survival[rows],
+            clusters=None if self.clusters is None else self.clusters.of_rows(rows),
         )
 
     @property
@@ -68,6 +71,7 @@ def read_predictions(
     censoring: KaplanMeier | None = None,
     n_bins: int = 10,
     d_calibration_method: DMethod = "uniform",
+    clusters: Any = None,
 ) -> Predictions:
     """Check the arguments of `evaluate`, and derive from the survival curves what was not given beside them."""
     as_choice("d_calibration_method", d_calibration_method, get_args(DMethod))
@@ -93,6 +97,7 @@ def read_predictions(
         censoring=censoring,
         n_bins=n_bins,
         d_calibration_method=d_calibration_method,
+        clusters=None if clusters is None else as_clusters(clusters, seen.size, reference="time"),
     )
     return _completed(given)
 

@@ -34,6 +34,8 @@ class Entry:
         Whether an interval by resampling rows makes sense; for a p-value it does not.
     distance : Distance, optional
         For a metric that is zero at best, the deviations whose length it is.
+    clustered : bool
+        Whether it holds for rows in clusters; a p-value that counts every row as one observation does not.
     """
 
     needs: str
@@ -41,6 +43,7 @@ class Entry:
     ideal: Mapping[str, float | None]
     resampled: bool = True
     distance: Distance | None = None
+    clustered: bool = True
 
 
 def _harrell(p: Predictions) -> Mapping[str, float]:
@@ -87,7 +90,9 @@ def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
 
 
 def _measured(p: Predictions) -> DCalibrationResult:
-    return d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins, method=p.d_calibration_method, time=p.time)
+    clusters = None if p.clusters is None else p.clusters.codes
+    method = p.d_calibration_method
+    return d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins, method=method, time=p.time, clusters=clusters)
 
 
 def _quantile_slope(p: Predictions) -> Mapping[str, float]:
@@ -160,7 +165,9 @@ ENTRIES: Mapping[str, Entry] = {
         "cdf", _d_calibration_p, {"d_calibration_floor": None, "d_calibration_p": None}, resampled=False
     ),
     "quantile_slope": Entry("cdf", _quantile_slope, {"quantile_slope": 1, "quantile_intercept": 0}),
-    "one_calibration": Entry("survival", _one_calibration, {"one_calibration_p": None}, resampled=False),
+    "one_calibration": Entry(
+        "survival", _one_calibration, {"one_calibration_p": None}, resampled=False, clustered=False
+    ),
     "ici": Entry(
         "survival",
         _ici,

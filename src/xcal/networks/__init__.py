@@ -2,6 +2,7 @@
 
 from xcal.networks.convolutional import PaperCNN, PublishedCNN
 from xcal.networks.dense import MLP, Linear
+from xcal.networks.start import start_near
 from xcal.networks.towers import TwoTower
 
-__all__ = ["MLP", "Linear", "PaperCNN", "PublishedCNN", "TwoTower"]
+__all__ = ["MLP", "Linear", "PaperCNN", "PublishedCNN", "TwoTower", "start_near"]

@@ -136,7 +136,8 @@ Cell: TypeAlias = str | tuple[str, float] | tuple[str, float, str]
 class Table:
     """Lines of text and numbers; a cell may be the text of a number, the number itself, and a line beneath.
 
-    `numeric` are the columns set to the right. `filterable` offers a field that hides lines without a text.
+    Without a caption the table is named by its header. `numeric` are the columns set to the right. `filterable` offers
+    a field that hides lines without a text.
     """
 
     caption: str

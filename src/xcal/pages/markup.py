@@ -79,11 +79,12 @@ class Markup:
                 f'<p class="filter"><label for="{label}-filter">Show lines with</label> '
                 f'<input type="search" id="{label}-filter" data-filters="{label}" autocomplete="off"></p>'
             )
+        caption = f'<p id="{label}-caption">{escape(table.caption)}</p>' if table.caption else ""
+        words = escape(", ".join(filter(None, table.header)))
+        name = f'aria-labelledby="{label}-caption"' if caption else f'aria-label="{words}"'
         return (
-            f'{field}<div class="table"><p id="{label}-caption">{escape(table.caption)}</p>'
-            f'<div class="scroll" role="region" aria-labelledby="{label}-caption" tabindex="0">'
-            f'<table id="{label}" aria-labelledby="{label}-caption"><thead><tr>{head}</tr></thead>'
-            f"<tbody>{lines}</tbody></table></div></div>"
+            f'{field}<div class="table">{caption}<div class="scroll" role="region" {name} tabindex="0">'
+            f'<table id="{label}" {name}><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div></div>'
         )
 
     def _checklist(self, block: Checklist) -> str:

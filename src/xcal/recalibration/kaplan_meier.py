@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_event, as_numpy, as_probability, fail
+from xcal._checks import as_count
 from xcal._kaplan_meier import fit_kaplan_meier
-
-Floats = npt.NDArray[np.float64]
+from xcal.recalibration.base import Floats, held_out_rows
+from xcal.recalibration.piecewise import PiecewiseRecalibration, through_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KaplanMeierRecalibration:
+class KaplanMeierRecalibration(PiecewiseRecalibration):
     """An increasing map G of [0, 1] onto itself: the recalibrated model has ``F'(t | x) = G(F(t | x))``.
 
     If a model is calibrated, F at the event times is uniform. G is the Kaplan-Meier estimate of the distribution that
@@ -56,11 +56,6 @@ class KaplanMeierRecalibration:
     True
     """
 
-    knots: Floats
-    levels: Floats
-    n: int
-    n_events: int
-
     @classmethod
     def fit(cls, cdf: Any, event: Any, *, n_pieces: int | None = None) -> "KaplanMeierRecalibration":
         """Fit G to F at the rows' own times.
@@ -75,63 +70,16 @@ class KaplanMeierRecalibration:
             Straight lines of equal mass, at most; by default ``2 n_events^(1/3)``, rounded up, the usual number of
             bins of a histogram.
         """
-        u = as_probability("cdf", cdf).astype(np.float64)
-        happened = as_event(event, u.size)
+        u, happened = held_out_rows(cdf, event)
         n_events = int(happened.sum())
-        if n_events == 0:
-            fail("event", "at least one event", "none: every row is censored")
         pieces = _pieces(n_events, n_pieces)
-        curve_u, curve_g = _middle_curve(u, happened)
+        curve_u, curve_g = middle_curve(u, happened)
         last = curve_g[-2]
         # Knots at equal steps of G as far as events go, and at the last event if the curve ends early.
         wanted = np.arange(1, pieces) / pieces
         wanted = np.append(wanted[wanted < last], last) if 1 - last > 1.0 / pieces else wanted[wanted < last]
-        knots, levels = _increasing(np.interp(wanted, curve_g, curve_u), wanted)
+        knots, levels = through_points(np.interp(wanted, curve_g, curve_u), wanted)
         return cls(knots, levels, u.size, n_events)
-
-    def cdf(self, u: Any) -> Floats:
-        """Recalibrated F, G(u), for F values of any shape."""
-        return np.interp(_checked(u), self.knots, self.levels)
-
-    def log_density(self, u: Any) -> Floats:
-        """Log of the slope of G at F values of any shape: what recalibration adds to a row's log-density.
-
-        On a knot it is the slope to the right; at 1, to the left.
-        """
-        log_slope = np.log(np.diff(self.levels)) - np.log(np.diff(self.knots))
-        piece = np.searchsorted(self.knots[1:-1], _checked(u), side="right")
-        return np.asarray(log_slope[piece])
-
-    def log_survival(self, u: Any, log_survival: Any = None) -> Floats:
-        """``log(1 - G(u))``, -inf at u = 1.
-
-        Parameters
-        ----------
-        u : array-like
-            F values of any shape.
-        log_survival : array-like of the same shape, optional
-            The model's own ``log(1 - F)``. In the last piece 1 - G is a multiple of 1 - F, so with it the result is
-            finite and exact where F is so near 1 that it rounds to 1.
-        """
-        values = _checked(u)
-        left = np.interp(values, self.knots, 1 - self.levels)
-        with np.errstate(divide="ignore"):
-            result = np.log(left)
-        if log_survival is None:
-            return np.asarray(result)
-        own = as_numpy("log_survival", log_survival).astype(np.float64)
-        if own.shape != values.shape:
-            fail("log_survival", f"shape {values.shape}, as the F values have", own.shape)
-        ratio = (1 - self.levels[-2]) / (1 - self.knots[-2])
-        return np.asarray(np.where(values >= self.knots[-2], np.log(ratio) + own, result))
-
-    def quantile(self, p: Any) -> Floats:
-        """Level of F that G maps to `p`: the recalibrated median is the model's quantile at ``quantile(0.5)``."""
-        return np.interp(_checked(p, "p"), self.levels, self.knots)
-
-    def __repr__(self) -> str:
-        pieces = self.knots.size - 1
-        return f"{type(self).__name__}({pieces} pieces, from {self.n} rows with {self.n_events} events)"
 
 
 def _pieces(n_events: int, asked: int | None) -> int:
@@ -141,7 +89,7 @@ def _pieces(n_events: int, asked: int | None) -> int:
     return as_count("n_pieces", asked, at_least=1)
 
 
-def _middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Half-way points of the steps of the Kaplan-Meier curve of F, between (0, 0) and (1, 1).
 
     Half-way, so that one event at u puts as much below u as above it, and tied events likewise. Steps at F = 0 or
@@ -153,25 +101,3 @@ def _middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floa
     inside = (curve.counts > 0) & (curve.times > 0) & (curve.times < 1)
     middle = (before + after)[inside] / 2
     return np.concatenate([[0.0], curve.times[inside], [1.0]]), np.concatenate([[0.0], middle, [1.0]])
-
-
-def _increasing(knots: Floats, levels: Floats) -> tuple[Floats, Floats]:
-    """Knots with both ends, without any that rounding has put on its neighbour."""
-    knots, levels = np.concatenate([[0.0], knots, [1.0]]), np.concatenate([[0.0], levels, [1.0]])
-    kept = [0]
-    for i in range(1, knots.size - 1):
-        inner = knots[kept[-1]] < knots[i] < 1 and levels[kept[-1]] < levels[i] < 1
-        if inner:
-            kept.append(i)
-    kept.append(knots.size - 1)
-    return knots[kept], levels[kept]
-
-
-def _checked(values: Any, name: str = "u") -> Floats:
-    """Probabilities of any shape."""
-    array = as_numpy(name, values).astype(np.float64)
-    bad = ~((array >= 0) & (array <= 1))
-    if bad.any():
-        place = np.unravel_index(int(np.argmax(bad)), array.shape)
-        fail(name, "values in [0, 1]", array[place], tuple(int(i) for i in place) if array.ndim != 1 else int(place[0]))
-    return array

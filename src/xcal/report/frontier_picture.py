@@ -51,6 +51,7 @@ def draw_frontier(
     penalty: str | None = None,
     epochs: int | None = None,
     results: PathLike = "results",
+    part: str = "",
 ) -> Path:
     """Draw D-calibration against concordance (or NLL, or D-cal within groups), one panel per model of the table.
 
@@ -63,7 +64,7 @@ def draw_frontier(
     if spec.kind != "path":
         fail("table", "a table of models, which has a frontier", spec.table)
     wanted = tuple(_PENALTIES) if penalty is None else (penalty,)
-    found = [compare(table, variant=variant, penalty=p, epochs=epochs, results=results) for p in wanted]
+    found = [compare(table, variant=variant, penalty=p, epochs=epochs, results=results, part=part) for p in wanted]
     if not any(comparison.records for comparison in found):
         fail("results", "records to draw", f"none for {spec.table}, {found[0].variant}")
     figure = _figure(found, of)
@@ -92,7 +93,8 @@ def _figure(found: list[Comparison], of: str) -> Any:
             panel.set_ylabel(vertical_label(of))
     for unused in panels[n:]:
         unused.set_axis_off()
-    figure.suptitle(f"{spec.title}, {found[0].variant}", fontsize=12)
+    part = f", {found[0].part} data" if found[0].part else ""
+    figure.suptitle(f"{spec.title}{part}, {found[0].variant}", fontsize=12)
     _draw_legend(figure, panels)
     return figure
 

@@ -1,11 +1,12 @@
 """All results as pages: one page per file of records, the frontiers as pictures, and one page that lists them."""
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
 from xcal.experiments.data import PathLike
-from xcal.experiments.paper_comparison import Comparison, compare
+from xcal.experiments.paper_comparison import PARTS, Comparison, compare
 from xcal.experiments.penalty_comparison import PenaltyComparison, compare_penalties
 from xcal.experiments.spec import Penalty, Variant
 from xcal.experiments.spec_file import load_spec, table_names
@@ -28,10 +29,14 @@ def write_pages(results: PathLike) -> list[Path]:
     found = list(_with_records(folder))
     written = [page for comparison in found for page in _write_tables(comparison, folder)]
     penalties = []
-    for table, variant in dict.fromkeys((c.spec.table, c.variant) for c in found if c.spec.kind == "path"):
+    for table, variant, part in dict.fromkeys(
+        (c.spec.table, c.variant, c.part) for c in found if c.spec.kind == "path"
+    ):
         for of in OF:
-            picture = folder / table / f"{variant}.{of}.png"
-            written.append(draw_frontier(table, picture, of=of, variant=variant, results=folder))
+            picture = folder / table / part / f"{variant}.{of}.png"
+            written.append(draw_frontier(table, picture, of=of, variant=variant, results=folder, part=part))
+        if part:
+            continue  # a part shows that everything works; penalties are compared on the paper's data
         ours = (compare_penalties(table, variant=variant, penalty=p, results=folder) for p in ("ours", "annealed"))
         penalties += [comparison for comparison in ours if comparison.levels]
     index = folder / "README.md"
@@ -43,16 +48,16 @@ def write_pages(results: PathLike) -> list[Path]:
 def _with_records(folder: Path) -> Iterator[Comparison]:
     for table in table_names():
         penalties = get_args(Penalty) if load_spec(table).kind == "path" else ("paper",)
-        for variant in get_args(Variant):
-            for penalty in penalties:
-                comparison = compare(table, variant=variant, penalty=penalty, results=folder)
-                if comparison.records:
-                    yield comparison
+        parts = PARTS if load_spec(table).data.name == "mimic" else ("",)
+        for variant, penalty, part in product(get_args(Variant), penalties, parts):
+            comparison = compare(table, variant=variant, penalty=penalty, results=folder, part=part)
+            if comparison.records:
+                yield comparison
 
 
 def _write_tables(comparison: Comparison, folder: Path) -> Iterator[Path]:
     for ending, make in (("md", markdown), ("csv", as_csv)):
-        page = folder / comparison.spec.table / f"{comparison.variant}.{comparison.penalty}.{ending}"
+        page = folder / comparison.spec.table / comparison.part / f"{comparison.variant}.{comparison.penalty}.{ending}"
         page.write_text(make(comparison), encoding="utf-8")
         yield page
 
@@ -68,7 +73,8 @@ def _scores(found: list[Comparison]) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for c in found:
-        link = f"[{c.spec.title}]({c.spec.table}/{c.variant}.{c.penalty}.md)"
+        place = f"{c.spec.table}/{c.part}" if c.part else c.spec.table
+        link = f"[{c.spec.title}{f' ({c.part})' if c.part else ''}]({place}/{c.variant}.{c.penalty}.md)"
         lines.append(
             f"| {link} | {c.variant} | {c.penalty} | {c.score:.2f} | {len(c.compared)} | {c.n_missing} "
             f"| {len(c.records)} |"

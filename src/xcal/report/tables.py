@@ -23,6 +23,15 @@ _GROUPS = {
     "mean-quartiles": "quartiles of the true mean time",
     "label": "the ten digits",
     "age-halves": "patients below and above the median age",
+    "first-day": "the first day in the unit and the time after it",
+}
+# What is said of records that are not of the table's own data.
+_PARTS = {
+    "demo": "The data is the open demo of MIMIC-III, 100 patients who all died in the end, and not the data of the "
+    "paper. The paper's values stand beside ours to show the form of the table; marks and score compare two data sets "
+    "and say nothing about the method.",
+    "other": "The data has the shape of MIMIC-III and is neither the full data nor its demo. The paper's values stand "
+    "beside ours to show the form of the table; marks and score say nothing about the method.",
 }
 # Columns of the CSV file and keys of the JSON output, with the attribute of a cell that each holds. "row" is older than
 # the attribute's name, and stays for those who read these files.
@@ -66,8 +75,12 @@ def markdown(comparison: Comparison) -> str:
         "",
         *_paper_table(comparison),
     ]
+    if comparison.part:
+        lines[3:3] = ["", f"**{_PARTS[comparison.part]}**"]
     if spec.kind == "path":
         lines += ["", *_beyond_the_paper(comparison)]
+    if any("dcal_lower" in record.metrics for record in comparison.records):
+        lines += ["", *_intervals(comparison)]
     return "\n".join(lines) + "\n"
 
 
@@ -130,6 +143,34 @@ def _beyond_the_paper(comparison: Comparison) -> list[str]:
     return lines
 
 
+def _intervals(comparison: Comparison) -> list[str]:
+    """List the intervals of rows that depend on each other."""
+    spec = comparison.spec
+    lines = [
+        "## Intervals by subject",
+        "",
+        "The rows of one subject depend on each other. In brackets: 95 % intervals by drawing whole subjects of the "
+        "test set with replacement; means over seeds. They say how much the values would differ with other patients, "
+        "for these trained models. The floor of D-cal is that of so many dependent rows. A p-value that counts every "
+        "row as an observation would mean nothing here and is not given.",
+        "",
+        "| model | metric | " + " | ".join(f"λ = {lam:g}" for lam in spec.lambdas) + " | floor |",
+        "|---|---|" + "---|" * (len(spec.lambdas) + 1),
+    ]
+    for model in spec.models:
+        for metric in METRICS[spec.kind]:
+            cells = [_with_interval(comparison, model.name, lam, metric) for lam in spec.lambdas]
+            floor = number(_mean(values_of(comparison.records, model.name, spec.lambdas[0], f"{metric}_floor")), metric)
+            lines.append(f"| {model.label} | {METRIC_NAMES[metric]} | {' | '.join(cells)} | {floor} |")
+    return lines
+
+
+def _with_interval(comparison: Comparison, model: str, lam: float, metric: str) -> str:
+    names = (metric, f"{metric}_lower", f"{metric}_upper")
+    value, low, high = (number(_mean(values_of(comparison.records, model, lam, name)), metric) for name in names)
+    return f"{value} [{low}, {high}]" if value else "–"
+
+
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else math.nan
 
@@ -153,6 +194,7 @@ def as_json(comparison: Comparison) -> str:
         "variant": comparison.variant,
         "penalty": comparison.penalty,
         "epochs": comparison.spec.training.epochs,
+        "part": comparison.part,
         "score": comparison.score,
         "compared": len(comparison.compared),
         "missing": comparison.n_missing,

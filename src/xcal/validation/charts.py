@@ -1,4 +1,4 @@
-"""The pictures of a report as Vega-Lite specifications, for one model or several on the same axes."""
+"""Charts of a report on calibration, as Vega-Lite specifications, for one model or several on the same axes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,16 +6,15 @@ from typing import TypeVar
 
 import numpy as np
 
+from xcal.metrics.inputs import Vector
 from xcal.pages import Chart, Key
-from xcal.validation.labels import find, interval, label, moment, names, shown, time_title, written
+from xcal.validation.labels import find, names, shown, time_title
 from xcal.validation.marks import (
     SERIES,
     Spec,
     band,
     bars,
     chart,
-    dots,
-    horizontal,
     hover,
     line,
     table,
@@ -24,8 +23,9 @@ from xcal.validation.marks import (
     x_axis,
     y_axis,
 )
-from xcal.validation.measurements import AuditValue, CalibrationCurve, DecisionCurve, PitHistogram
+from xcal.validation.measurements import CalibrationCurve, PitHistogram
 from xcal.validation.result import AuditResult
+from xcal.validation.words import time_in_words
 
 Results = Sequence[AuditResult]
 Found = TypeVar("Found")
@@ -67,7 +67,8 @@ def observed_and_predicted(results: Results, horizon: float | None) -> tuple[Spe
     over = results[0].measured.over_time
     unit = results[0].time_unit
     x = x_axis(time_title(unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Risk of the event", form=PERCENT)
+    shown_risks = [over.observed_upper, over.observed, *(result.measured.over_time.predicted for result in results)]
+    y = y_axis("Risk of the event", form=PERCENT, domain=[0, extreme(shown_risks, np.max, 1.0)], nice=True)
     seen = table(x=over.times, y=over.observed, low=over.observed_lower, high=over.observed_upper)
     layers = [band(seen, x, y, "observed", step=True, opacity=0.12), line(seen, x, y, "observed", step=True)]
     for result, ink in zip(results, SERIES, strict=False):
@@ -87,7 +88,7 @@ def _risk_in_words(results: Results, horizon: float | None) -> str:
     for name, result in zip(names(results), results, strict=True):
         mean, seen = find(result, "mean_risk", horizon), find(result, "observed_risk", horizon)
         if mean and seen:
-            at = moment(horizon, result.time_unit)
+            at = time_in_words(horizon, result.time_unit)
             text += f" At {at} {name} predicts {shown(mean)} on average, and {shown(seen)} is observed."
     return text
 
@@ -95,11 +96,13 @@ def _risk_in_words(results: Results, horizon: float | None) -> str:
 def calibration(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
     """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal."""
     curves = [same(result.measured.calibration, horizon, group) for result in results]
+    if not any(curves):
+        return empty(), NOT_HERE
     top = risk_limit([curve for curve in curves if curve is not None])
     x = x_axis("Predicted risk", domain=[0, top], form=PERCENT)
     y = y_axis("Observed risk", domain=[0, top], form=PERCENT)
     layers = [line(table(x=[0.0, top], y=[0.0, top]), x, y, "reference", dashed=True)]
-    words = f"Calibration curve at {moment(horizon, results[0].time_unit)}{_of(group)}."
+    words = f"Calibration curve at {time_in_words(horizon, results[0].time_unit)}{_of(group)}."
     for result, curve, ink, name in zip(results, curves, SERIES, names(results), strict=False):
         if curve is None:
             continue
@@ -145,13 +148,22 @@ def _of(group: str | None) -> str:
 def risk_limit(curves: Sequence[CalibrationCurve]) -> float:
     """Where the axes of risk end: the next tenth beyond what is drawn."""
     ends = [np.concatenate([c.predicted, c.observed, c.upper, c.point_predicted, c.point_upper]) for c in curves]
-    largest = max((float(np.nanmax(one)) for one in ends if np.isfinite(one).any()), default=1.0)
+    largest = extreme(ends, np.max, 1.0)
     return min(1.0, max(0.1, math.ceil(largest * 10 - 1e-9) / 10))
+
+
+def extreme(parts: Sequence[Vector], of: Callable[[Vector], float], otherwise: float) -> float:
+    """Give the largest or smallest of all finite numbers."""
+    numbers = np.concatenate([np.zeros(0), *parts])
+    finite = numbers[np.isfinite(numbers)]
+    return float(of(finite)) if finite.size else otherwise
 
 
 def risk_histogram(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
     """Draw how many rows have each predicted risk, on the axis of the curve above it."""
     curves = [same(result.measured.calibration, horizon, group) for result in results]
+    if not any(curves):
+        return empty(), NOT_HERE
     top = risk_limit([curve for curve in curves if curve is not None])
     x = x_axis("", domain=[0, top])
     x["axis"] = {"title": None, "labels": False, "ticks": False, "grid": False}
@@ -173,7 +185,7 @@ def pit(results: Results, method: str, group: str | None = None) -> tuple[Spec, 
     first = next((one for one in found if one is not None), None)
     if first is None:
         return empty(), "Not measured."
-    top = 1.1 * max(float(np.nanmax([one.mass.max(), one.upper.max()])) for one in found if one is not None)
+    top = 1.1 * extreme([part for one in found if one is not None for part in (one.mass, one.upper)], np.max, 1.0)
     x = x_axis("F at the own time", domain=[0, 1], form=".1f")
     y = y_axis("Share of the rows", domain=[0, top], form=PERCENT)
     flat = table(x=first.edges[:-1], x2=first.edges[1:], low=first.lower, high=first.upper, y=np.diff(first.edges))
@@ -217,138 +229,3 @@ def pp(results: Results) -> tuple[Spec, str]:
         tips = [tip("x", "F up to"), tip("y", "share of rows"), tip("low", "from"), tip("high", "to")]
         layers += [band(rows, x, y, ink), line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
     return chart(layers, height=260), "Probability-probability plot: the share of rows with F up to each value."
-
-
-def values_with_intervals(
-    results: Results,
-    wanted: Wanted,
-    *,
-    title: str,
-    reference: float | None,
-) -> tuple[Spec, str]:
-    """Draw numbers with their intervals, one line each."""
-    rows, words = [], []
-    for name, metric, horizon, group in wanted:
-        for k, (model, result) in enumerate(zip(names(results), results, strict=True)):
-            value = find(result, metric, horizon, group)
-            if value is None:
-                continue
-            rows.append({"name": name, "x": value.value, "low": value.lower, "high": value.upper, "series": k})
-            who = f"{model}, " if len(results) > 1 else ""
-            words.append(f"{who}{name}: {_with_interval(value)}")
-    form = {"percent": TIP_PERCENT, "ratio": ".2f"}.get(label(wanted[0][1]).form, ".3f")
-    spec = dots(rows, title=title, reference=reference, form=form, second=len(results) > 1)
-    return spec, f"{title}. " + "; ".join(words) + "."
-
-
-def _with_interval(value: AuditValue) -> str:
-    ends = interval(value)
-    return f"{shown(value)} ({ends})" if ends else shown(value)
-
-
-def brier(results: Results, horizon: float | None) -> tuple[Spec, str]:
-    """Draw the Brier score over time beside that of a model without covariates."""
-    over = results[0].measured.over_time
-    x = x_axis(time_title(results[0].time_unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Brier score", form=".2f")
-    layers = [line(table(x=over.times, y=over.brier_null), x, y, "reference", dashed=True)]
-    words = "Brier score over time, beside that of the Kaplan-Meier curve."
-    for result, ink in zip(results, SERIES, strict=False):
-        curve = result.measured.over_time
-        rows = table(x=curve.times, y=curve.brier, null=curve.brier_null)
-        tips = [tip("x", "time", ".3~g"), tip("y", "model"), tip("null", "Kaplan-Meier")]
-        layers += [line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    layers += [] if horizon is None else [vertical(horizon, x)]
-    return chart(layers, height=260), words
-
-
-def decision(results: Results, horizon: float) -> tuple[Spec, str]:
-    """Draw net benefit over thresholds, with treating everybody and nobody."""
-    curves = [same(result.measured.decision, horizon) for result in results]
-    there = [curve for curve in curves if curve is not None]
-    if not there:
-        return empty(), NOT_HERE
-    first = there[0]
-    low, high = benefit_limits(there)
-    x = x_axis("Threshold: act above this risk", form=PERCENT, domain=_ends(first.threshold))
-    y = y_axis("Net benefit", domain=[low, high], form=".2f")
-    layers = [
-        line(table(x=first.threshold, y=first.treat_all), x, y, "reference", dashed=True),
-        horizontal(0.0, y, dashed=False),
-    ]
-    for curve, ink in zip(curves, SERIES, strict=False):
-        if curve is None:
-            continue
-        rows = table(x=curve.threshold, y=curve.model, low=curve.lower, high=curve.upper, all=curve.treat_all)
-        tips = [tip("x", "threshold", PERCENT), tip("y", "model"), tip("all", "everybody")]
-        layers += [band(rows, x, y, ink), line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    return chart(layers, height=280), f"Decision curve at {moment(horizon, results[0].time_unit)}."
-
-
-def _ends(values: np.ndarray) -> list[float]:
-    return [float(values[0]), float(values[-1])]
-
-
-def benefit_limits(curves: Sequence[DecisionCurve]) -> tuple[float, float]:
-    """Give the ends of the axis of net benefit: what is far below treating nobody would hide the rest."""
-    tops = np.concatenate([np.concatenate([c.model, c.upper, c.treat_all]) for c in curves])
-    lows = np.concatenate([np.concatenate([c.model, c.lower]) for c in curves])
-    high = max(0.01, float(np.nanmax(tops)) * 1.06)
-    return max(-0.35 * high, min(-0.08 * high, float(np.nanmin(lows)))), high
-
-
-OUTCOMES = (
-    ("with_event", "event by then"),
-    ("without_event", "event-free then"),
-    ("censored", "censored before"),
-)
-
-
-def risks_by_outcome(result: AuditResult, horizon: float) -> tuple[Spec, str]:
-    """Draw the predicted risks of rows with the event, without it, and censored before the horizon."""
-    found = same(result.measured.risks, horizon)
-    if found is None:
-        return empty(), NOT_HERE
-    x = x_axis("Predicted risk", domain=_ends(found.edges), form=PERCENT)
-    y = y_axis("Share of each", form=PERCENT)
-    layers = []
-    for field, text in OUTCOMES[:2]:
-        rows = table(x=found.edges[:-1], x2=found.edges[1:], y=getattr(found, field))
-        tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("y", text, TIP_PERCENT)]
-        layers.append(bars(rows, x, y, field, tips, opacity=0.3))
-    # The outlines after both grounds, so that neither hides the other.
-    for field, _ in OUTCOMES:
-        shares = getattr(found, field)
-        rows = table(x=found.edges, y=np.append(shares, shares[-1]))
-        layers.append(line(rows, x, y, field, step=True, dashed=field == "censored"))
-    counts = f"{found.n_with_event:,} with the event, {found.n_without_event:,} without, {found.n_censored:,} censored"
-    return chart(layers, height=240), f"Risks at {moment(horizon, result.time_unit)} by outcome: {counts}."
-
-
-def outcome_keys(result: AuditResult) -> tuple[Key, ...]:
-    """Legend of the outcomes."""
-    return tuple(Key(text, ink, "dashed" if ink == "censored" else "box") for ink, text in OUTCOMES)
-
-
-def followed(result: AuditResult) -> tuple[Spec, str]:
-    """Draw how many rows are still under observation."""
-    over = result.measured.over_time
-    x = x_axis(time_title(result.time_unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Rows", form=",d")
-    rows = table(x=over.times, y=over.at_risk, low=np.zeros(over.times.size), high=over.at_risk)
-    tips = [tip("x", "time", ".3~g"), tip("y", "rows", ",")]
-    layers = [band(rows, x, y, "model", opacity=0.2), line(rows, x, y, "model"), hover(rows, x, y, tips, "model")]
-    last = int(over.at_risk[-1])
-    return chart(layers, height=200), f"Rows still followed: {int(over.at_risk[0]):,} at first, {last:,} at the end."
-
-
-def uncensored(result: AuditResult) -> tuple[Spec, str]:
-    """Draw the share of rows not yet censored."""
-    over = result.measured.over_time
-    x = x_axis(time_title(result.time_unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Not yet censored", domain=[0, 1], form=PERCENT)
-    rows = table(x=over.times, y=over.uncensored)
-    tips = [tip("x", "time", ".3~g"), tip("y", "not censored", TIP_PERCENT)]
-    left = written(float(over.uncensored[-1]), "percent")
-    layers = [line(rows, x, y, "censored", step=True), hover(rows, x, y, tips, "censored")]
-    return chart(layers, height=200), f"Share of rows not yet censored: {left} at the end."

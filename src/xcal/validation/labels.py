@@ -95,19 +95,6 @@ def interval(value: AuditValue) -> str:
     return f"{written(value.lower, form)} to {written(value.upper, form)}"
 
 
-def moment(t: float, unit: str) -> str:
-    """Name a time.
-
-    Examples
-    --------
-    >>> moment(1.0, "years"), moment(2.5, "years"), moment(5.0, "")
-    ('1 year', '2.5 years', 'time 5')
-    """
-    if not unit:
-        return f"time {t:g}"
-    return f"{t:g} {unit[:-1] if t == 1 and unit.endswith('s') else unit}"
-
-
 def time_title(unit: str) -> str:
     """Title of a time axis."""
     return f"Time ({unit})" if unit else "Time"

@@ -30,8 +30,18 @@ def _short(value: Any) -> Any:
 
 
 def chart(layers: Sequence[Spec], *, height: int | Spec, **more: Any) -> Spec:
-    """Put layers on top of each other."""
-    return {"$schema": SCHEMA, "height": height, "layer": list(layers), **more}
+    """Put layers on top of each other; rows that several of them show are written once."""
+    datasets: dict[str, list[Spec]] = {}
+    named: dict[int, str] = {}
+    drawn = []
+    for layer in layers:
+        if "data" in layer:
+            rows = layer["data"]["values"]
+            name = named.setdefault(id(rows), f"rows{len(named)}")
+            datasets[name] = rows
+            layer = {**layer, "data": {"name": name}}  # noqa: PLW2901
+        drawn.append(layer)
+    return {"$schema": SCHEMA, "height": height, "datasets": datasets, "layer": drawn, **more}
 
 
 def x_axis(title: str, *, domain: Sequence[float] | None = None, form: str = "", **more: Any) -> Spec:
@@ -41,8 +51,10 @@ def x_axis(title: str, *, domain: Sequence[float] | None = None, form: str = "",
     return {"field": "x", "type": "quantitative", "axis": axis, "scale": scale, **more}
 
 
-def y_axis(title: str, *, domain: Sequence[float] | None = None, form: str = "", ticks: int = 5) -> Spec:
-    """Vertical position by the field y."""
+def y_axis(
+    title: str, *, domain: Sequence[float] | None = None, form: str = "", ticks: int = 5, nice: bool = False
+) -> Spec:
+    """Vertical position by the field y; `nice` ends the axis at the next round number."""
     axis = {
         "title": title,
         "tickCount": ticks,
@@ -50,7 +62,7 @@ def y_axis(title: str, *, domain: Sequence[float] | None = None, form: str = "",
         "maxExtent": _LABELS_WIDE,
         **({"format": form} if form else {}),
     }
-    scale = {"nice": domain is None, **({"domain": list(domain)} if domain else {})}
+    scale = {"nice": nice or domain is None, **({"domain": list(domain)} if domain else {})}
     return {"field": "y", "type": "quantitative", "axis": axis, "scale": scale}
 
 

@@ -7,9 +7,10 @@ from typing import Literal
 from xcal._checks import fail
 from xcal.pages import Page, Section, Selector, write_page
 from xcal.validation import sections
-from xcal.validation.labels import moment, names
+from xcal.validation.labels import names
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
+from xcal.validation.words import time_in_words
 
 # More than this many horizons do not fit beside each other on a phone.
 _MOST_BUTTONS = 4
@@ -85,7 +86,7 @@ def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:
         return ()
     kind: Literal["buttons", "list"] = "buttons" if len(horizons) <= _MOST_BUTTONS else "list"
     # The middle one: the first is often early, with few events, and the last late, with few rows.
-    return (Selector("horizon", "Horizon", tuple(moment(t, unit) for t in horizons), kind, len(horizons) // 2),)
+    return (Selector("horizon", "Horizon", tuple(time_in_words(t, unit) for t in horizons), kind, len(horizons) // 2),)
 
 
 def _sections(

@@ -1,6 +1,6 @@
 """The pictures of a report with matplotlib, for papers: axes in, axes out.
 
-They show what the charts of the page show, from the same results; `xcal.validation.charts` is their twin.
+They show what the charts of the page show, from the same results; `charts` and `performance_charts` are their twins.
 """
 
 import math
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import as_choice, fail
-from xcal.validation.charts import OUTCOMES, benefit_limits, risk_limit, same
-from xcal.validation.labels import ESTIMATORS, find, label, missing, moment, time_title
+from xcal.validation.charts import risk_limit, same
+from xcal.validation.labels import ESTIMATORS, find, label, missing, time_title
+from xcal.validation.performance_charts import OUTCOMES, benefit_limits
 from xcal.validation.result import AuditResult
+from xcal.validation.words import time_in_words
 
 MODEL, OBSERVED, REFERENCE = "#0072b2", "#1a1f26", "#8a929c"
 _OUTCOMES = {"with_event": "#d55e00", "without_event": "#009e73", "censored": REFERENCE}
@@ -123,7 +125,7 @@ def _calibration(ax: Any, result: AuditResult, horizon: float | None, group: str
     )
     counts = 0.12 * top * curve.risk_counts / max(1, curve.risk_counts.max())
     ax.stairs(counts, curve.risk_edges, fill=True, color=MODEL, alpha=0.25)
-    at = f" at {moment(horizon, result.time_unit)}"
+    at = f" at {time_in_words(horizon, result.time_unit)}"
     ax.set(xlim=(0, top), ylim=(0, top), xlabel=f"Predicted risk{at}", ylabel=f"Observed risk{at}", aspect="equal")
     _percent(ax.xaxis)
     _percent(ax.yaxis)
@@ -162,12 +164,12 @@ def _pp(ax: Any, result: AuditResult, horizon: float | None, group: str | None) 
 def _discrimination(ax: Any, result: AuditResult, horizon: float | None, group: str | None) -> bool:
     wanted: list[tuple[str, str, float | None, str | None]]
     wanted = [(label(metric).name, metric, None, None) for metric in ("harrell", "uno", "antolini")]
-    wanted += [(f"AUC at {moment(t, result.time_unit)}", "auc", t, None) for t in result.horizons]
+    wanted += [(f"AUC at {time_in_words(t, result.time_unit)}", "auc", t, None) for t in result.horizons]
     return _dots(ax, result, wanted, "Concordance or AUC", None)
 
 
 def _oe(ax: Any, result: AuditResult, horizon: float | None, group: str | None) -> bool:
-    return _dots(ax, result, [(moment(t, result.time_unit), "oe", t, None) for t in result.horizons], "O/E", 1.0)
+    return _dots(ax, result, [(time_in_words(t, result.time_unit), "oe", t, None) for t in result.horizons], "O/E", 1.0)
 
 
 def _groups(ax: Any, result: AuditResult, horizon: float | None, group: str | None) -> bool:
@@ -175,7 +177,7 @@ def _groups(ax: Any, result: AuditResult, horizon: float | None, group: str | No
         return False
     wanted: list[tuple[str, str, float | None, str | None]] = [("All rows", "oe", horizon, None)]
     wanted += [(name, "oe", horizon, name) for name in result.groups]
-    return _dots(ax, result, wanted, f"O/E at {moment(horizon, result.time_unit)}", 1.0)
+    return _dots(ax, result, wanted, f"O/E at {time_in_words(horizon, result.time_unit)}", 1.0)
 
 
 def _dots(
@@ -222,7 +224,7 @@ def _decision(ax: Any, result: AuditResult, horizon: float | None, group: str | 
     ax.axhline(0, color=REFERENCE, lw=1.2, label="act on nobody")
     ax.fill_between(curve.threshold, curve.lower, curve.upper, color=MODEL, alpha=0.16, lw=0)
     ax.plot(curve.threshold, curve.model, color=MODEL, lw=2, label="model")
-    at = moment(horizon, result.time_unit)
+    at = time_in_words(horizon, result.time_unit)
     ax.set(ylim=benefit_limits([curve]), xlabel=f"Threshold: act above this risk at {at}", ylabel="Net benefit")
     _percent(ax.xaxis)
     _legend(ax)
@@ -239,7 +241,9 @@ def _risks(ax: Any, result: AuditResult, horizon: float | None, group: str | Non
         if known:
             ax.stairs(getattr(found, field), found.edges, fill=True, color=colour, alpha=0.3)
         ax.stairs(getattr(found, field), found.edges, color=colour, ls="-" if known else "--", label=counted)
-    ax.set(xlabel=f"Predicted risk at {moment(horizon, result.time_unit)}", ylabel="Share of each", ylim=(0, None))
+    ax.set(
+        xlabel=f"Predicted risk at {time_in_words(horizon, result.time_unit)}", ylabel="Share of each", ylim=(0, None)
+    )
     _percent(ax.xaxis)
     _percent(ax.yaxis)
     _legend(ax)

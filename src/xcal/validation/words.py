@@ -22,10 +22,12 @@ def time_in_words(time: float, unit: str) -> str:
 
     Examples
     --------
-    >>> time_in_words(60.0, "months"), time_in_words(1.5, "")
-    ('60 months', 'time 1.5')
+    >>> time_in_words(60.0, "months"), time_in_words(1.0, "years"), time_in_words(1.5, "")
+    ('60 months', '1 year', 'time 1.5')
     """
-    return f"{time:g} {unit}" if unit else f"time {time:g}"
+    if not unit:
+        return f"time {time:g}"
+    return f"{time:g} {unit[:-1] if time == 1 and unit.endswith('s') else unit}"
 
 
 def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> str:

@@ -116,10 +116,18 @@ def test_the_folder_of_mimic_iv(tmp_path, folder):
     refused(tmp_path / "raw", tmp_path / "out", ValueError, ["MIMIC-III", "MIMIC-IV"])
 
 
-def test_a_table_of_mimic_iv(raw, tmp_path):
-    lines = lines_of(raw, "ICUSTAYS")
-    write_lines(raw, "ICUSTAYS", [lines[0].replace("ICUSTAY_ID", "stay_id"), *lines[1:]])
-    refused(raw, tmp_path / "out", ValueError, ["ICUSTAYS.csv.gz", "stay_id", "MIMIC-IV"])
+def test_the_tables_about_units_of_mimic_iv(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    write_lines(raw, "icustays", ["subject_id,hadm_id,stay_id,first_careunit,last_careunit,intime,outtime,los"])
+    refused(raw, tmp_path / "out", ValueError, ["icustays.csv.gz", "stay_id", "MIMIC-IV"])
+
+
+def test_the_tables_about_the_hospital_of_mimic_iv(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    write_lines(raw, "patients", ["subject_id,gender,anchor_age,anchor_year,anchor_year_group,dod"])
+    refused(raw, tmp_path / "out", ValueError, ["patients.csv.gz", "anchor_age", "MIMIC-IV"])
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,18 @@ module for the steps and for what is written, and the page "MIMIC-III" of the do
 
 from xcal.datasets.mimic3.benchmark_csv import write_benchmark_csv
 from xcal.datasets.mimic3.generator import generate
+from xcal.datasets.mimic3.los import data_source, load_mimic_los
 from xcal.datasets.mimic3.manifest import read_manifest
 from xcal.datasets.mimic3.preparation import Prepared, prepare
 from xcal.datasets.mimic3.variables import discretised_names, feature_names, variables
 
 __all__ = [
     "Prepared",
+    "data_source",
     "discretised_names",
     "feature_names",
     "generate",
+    "load_mimic_los",
     "prepare",
     "read_manifest",
     "variables",

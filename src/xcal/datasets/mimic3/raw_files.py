@@ -40,6 +40,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "OUTPUTEVENTS": (*_EVENT_COLUMNS, "ICUSTAY_ID"),
 }
 
+# Columns that only MIMIC-IV has.
+_MIMIC_IV = frozenset({"STAY_ID", "ANCHOR_AGE"})
+
 
 @dataclass(frozen=True)
 class RawFile:
@@ -66,12 +69,21 @@ def find_raw_files(folder: Path) -> dict[str, RawFile]:
         if (folder / name).is_dir():
             _refuse_mimic_iv(f"{folder}, which holds a folder {name}")
     present = {entry.name.upper(): entry for entry in folder.iterdir() if entry.is_file()}
+    # The version before what is missing: half of the tables of MIMIC-IV have names of MIMIC-III.
+    for table in COLUMNS:
+        for path in _files(table, present):
+            for mark in _MIMIC_IV & {column.upper() for column in _header(path)}:
+                _refuse_mimic_iv(f"{path.name} with a column {mark.lower()}")
     return {table: _find(folder, table, present) for table in COLUMNS}
 
 
+def _files(table: str, present: Mapping[str, Path]) -> list[Path]:
+    """Files of a table: none, one or, where it is packed and unpacked, two."""
+    return [present[name] for name in (f"{table}.CSV.GZ", f"{table}.CSV") if name in present]
+
+
 def _find(folder: Path, table: str, present: Mapping[str, Path]) -> RawFile:
-    names = (f"{table}.CSV.GZ", f"{table}.CSV")
-    found = [present[name] for name in names if name in present]
+    found = _files(table, present)
     if not found:
         raise FileNotFoundError(f"{table}: expected {table}.csv.gz or {table}.csv in {folder}, got neither")
     if len(found) > 1:
@@ -79,8 +91,6 @@ def _find(folder: Path, table: str, present: Mapping[str, Path]) -> RawFile:
     path = found[0]
     columns = _header(path)
     known = {column.upper() for column in columns}
-    if "STAY_ID" in known:
-        _refuse_mimic_iv(f"{path.name} with a column stay_id")
     missing = [column for column in COLUMNS[table] if column not in known]
     if missing:
         fail(path.name, f"a column {missing[0]}", f"the columns {', '.join(columns)}")

@@ -6,7 +6,7 @@ from xcal.pages import Block, Chart, Key, Row, Section, Selector, Stack, Table, 
 from xcal.pages.blocks import Cell
 from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.labels import ESTIMATORS, find, moment, names
+from xcal.validation.labels import ESTIMATORS, find, names
 from xcal.validation.sections.parts import (
     Results,
     beside_picture,
@@ -17,6 +17,7 @@ from xcal.validation.sections.parts import (
     reasons,
     with_intervals,
 )
+from xcal.validation.words import time_in_words
 
 
 def on_average(results: Results, horizons: Sequence[float]) -> Section:
@@ -35,7 +36,7 @@ def on_average(results: Results, horizons: Sequence[float]) -> Section:
     beside = for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))
     side: list[Block] = [beside]
     if len(horizons) > 1:
-        wanted = [(moment(t, results[0].time_unit), "oe", t, None) for t in horizons]
+        wanted = [(time_in_words(t, results[0].time_unit), "oe", t, None) for t in horizons]
         reading = "Events observed for each event expected. 1 is right; an interval that contains 1 cannot rule it out."
         side.append(with_intervals(results, wanted, "O/E", 1.0, "O/E at each horizon", reading))
     return Section(heading, (beside_picture(results, picture, side), *reasons(results, "horizon", "oe")), short)
@@ -105,7 +106,8 @@ def all_times(results: Results) -> Section:
         pictures.append(Chart((spec,), (alt,), title="P-P curve", keys=legend, reading=reading))
     table: Block = _d_calibration_table(results, methods)
     if any(find(result, "km_calibration") for result in results):
-        table = Row((table, numbers(results, [("km_calibration", None)])), (3, 1))
+        beside = numbers(results, [("km_calibration", None)])
+        table = Row((table, beside), (3, 1)) if len(results) == 1 else Stack((table, beside))
     blocks = (chooser, Row(tuple(pictures)), table)
     return Section(heading, (*blocks, *reasons(results, "d_calibration", "d_calibration_p", "km_calibration")), short)
 

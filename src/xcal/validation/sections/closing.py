@@ -18,14 +18,15 @@ from xcal.pages import (
     Table,
     Text,
 )
-from xcal.validation import charts
+from xcal.validation import performance_charts
 from xcal.validation.checklist import checklist
-from xcal.validation.labels import interval, label, moment, names, shown
+from xcal.validation.labels import interval, label, names, shown
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
     Results,
 )
+from xcal.validation.words import time_in_words
 
 
 def data(result: AuditResult) -> Section:
@@ -40,7 +41,7 @@ def data(result: AuditResult) -> Section:
         Figure("Rows with tied times", f"{summary.n_tied_times:,}", float(summary.n_tied_times)),
         Figure("Rows past the model's last time", f"{summary.n_past_grid:,}", float(summary.n_past_grid)),
     )
-    pictures = (charts.followed(result), charts.uncensored(result))
+    pictures = (performance_charts.followed(result), performance_charts.uncensored(result))
     titles = ("Rows still followed", "Share not yet censored")
     row = Row(tuple(Chart((spec,), (alt,), title=title) for (spec, alt), title in zip(pictures, titles, strict=True)))
     concerns = sorted(summary.concerns, key=lambda one: not one.serious)
@@ -69,7 +70,7 @@ def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Sec
         caption = f"{name}: {len(result.values):,} numbers with {result.level:.0%} intervals{source}"
         blocks.append(_value_table(result.values, caption, result.time_unit, filterable=True))
     blocks.append(Download("Save as CSV", "audit.csv", as_csv(results)))
-    skipped = [f"{what}: {why}" for result in results for what, why in result.measured.skipped]
+    skipped = [f"{label(what).name}: {why}" for result in results for what, why in result.measured.skipped]
     if skipped:
         blocks.append(Notes(tuple(dict.fromkeys(skipped)), "Not computed"))
     return Section("All numbers", tuple(blocks), "All numbers")
@@ -79,7 +80,7 @@ def _value_table(values: Sequence[AuditValue], caption: str, unit: str, *, filte
     rows = tuple(
         (
             label(value.metric).name,
-            "" if value.horizon is None else moment(value.horizon, unit),
+            "" if value.horizon is None else time_in_words(value.horizon, unit),
             value.group or "",
             (shown(value), value.value) if not math.isnan(value.value) else "–",
             interval(value),

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from xcal.pages import Block, Chart, Key, Notes, Row, Section, Selector, Table, Text
 from xcal.pages.blocks import Cell, Spec
-from xcal.validation import charts
+from xcal.validation import charts, performance_charts
 from xcal.validation.charts import keys
-from xcal.validation.labels import ESTIMATORS, find, moment, names, not_judged
+from xcal.validation.labels import ESTIMATORS, find, names, not_judged
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import Results, cell
+from xcal.validation.words import time_in_words
 
 
 def groups(results: Results, horizons: Sequence[float]) -> Section:
@@ -35,7 +36,7 @@ def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], 
         wanted += [(group, metric, t, group) for group in shared]
         title = {"oe": "O/E", "ici": "ICI"}[metric]
         reference = 1.0 if metric == "oe" else 0.0
-        made.append(charts.values_with_intervals(results, wanted, title=title, reference=reference))
+        made.append(performance_charts.values_with_intervals(results, wanted, title=title, reference=reference))
     reading = {
         "oe": "1 is right. Left of it the model expects too many events in the group, right of it too few.",
         "ici": "Mean distance of predicted from observed risk; 0 is best, and small groups lie further out by chance.",
@@ -53,7 +54,7 @@ def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], 
 def _table(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> Table:
     """D-calibration of each group, with its floor and its corrected p-value; O/E at each horizon."""
     unit = results[0].time_unit
-    header = ["Group", *(f"O/E at {moment(t, unit)}" for t in horizons), "D-calibration", "Floor", "p (Holm)"]
+    header = ["Group", *(f"O/E at {time_in_words(t, unit)}" for t in horizons), "D-calibration", "Floor", "p (Holm)"]
     rows = []
     for name, result in zip(names(results), results, strict=True):
         for group in shared:

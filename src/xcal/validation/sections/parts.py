@@ -14,7 +14,7 @@ from xcal.pages import (
     Varying,
 )
 from xcal.pages.blocks import Cell
-from xcal.validation import charts
+from xcal.validation import charts, performance_charts
 from xcal.validation.charts import keys
 from xcal.validation.labels import find, interval, label, missing, names, shown
 from xcal.validation.measurements import AuditValue
@@ -39,7 +39,7 @@ def numbers(results: Results, wanted: Wanted) -> Block:
         ]
         kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
         columns = tuple(range(1, len(results) + 1))
-        return Table("Value, with its interval", ("", *names(results)), kept, columns)
+        return Table("", ("", *names(results)), kept, columns)
     found = [find(results[0], metric, horizon) for metric, horizon in wanted]
     return Figures(tuple(_tile(value) for value in found if value is not None))
 
@@ -83,6 +83,6 @@ def with_intervals(
     reading: str,
 ) -> Chart:
     """Draw numbers with their intervals, one line each."""
-    spec, alt = charts.values_with_intervals(results, wanted, title=axis, reference=reference)
+    spec, alt = performance_charts.values_with_intervals(results, wanted, title=axis, reference=reference)
     legend = keys(results, "point") if len(results) > 1 else ()
     return Chart((spec,), (alt,), title=title, keys=legend, reading=reading)

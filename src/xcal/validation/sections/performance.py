@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from xcal.pages import Block, Chart, Key, Row, Section, Text
-from xcal.validation import charts
+from xcal.validation import charts, performance_charts
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.labels import find, label, moment, names
+from xcal.validation.labels import find, label, names
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
     Results,
@@ -18,6 +18,7 @@ from xcal.validation.sections.parts import (
     reasons,
     with_intervals,
 )
+from xcal.validation.words import time_in_words
 
 
 def ordering(results: Results, horizons: Sequence[float]) -> Section:
@@ -31,7 +32,7 @@ def ordering(results: Results, horizons: Sequence[float]) -> Section:
         reading = "Of two patients, how often the one with the higher risk has the event first. 0.5 is a coin."
         pictures.append(with_intervals(results, wanted, "Concordance", None, "Concordance over all times", reading))
     if at_time:
-        wanted = [(moment(t, results[0].time_unit), "auc", t, None) for t in at_time]
+        wanted = [(time_in_words(t, results[0].time_unit), "auc", t, None) for t in at_time]
         reading = "How often a patient with the event by then had a higher risk than one without it. 0.5 is a coin."
         pictures.append(with_intervals(results, wanted, "AUC", None, "AUC at each horizon", reading))
     if not pictures:
@@ -56,7 +57,7 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
         side += [Text("Over all times", "note"), numbers(results, over_all)]
     if has_curve:
         moments: Sequence[float | None] = horizons or [None]
-        made = [charts.brier(results, t) for t in moments]
+        made = [performance_charts.brier(results, t) for t in moments]
         picture = Chart(
             tuple(spec for spec, _ in made),
             tuple(alt for _, alt in made),
@@ -81,7 +82,7 @@ def usefulness(results: Results, horizons: Sequence[float]) -> Section:
     legend = (*keys(results), Key("act on everybody", "reference", "dashed"), Key("act on nobody", "reference"))
     picture = by_horizon(
         horizons,
-        lambda t: charts.decision(results, t),
+        lambda t: performance_charts.decision(results, t),
         keys=legend,
         reading="Choose the risk at which you would act. The model helps where its line is above both others; the "
         "height is the net share of patients rightly acted on.",
@@ -98,8 +99,8 @@ def by_outcome(results: Results, horizons: Sequence[float]) -> Section:
     def picture(name: str, result: AuditResult) -> Chart:
         return by_horizon(
             horizons,
-            lambda t: charts.risks_by_outcome(result, t),
-            keys=charts.outcome_keys(result),
+            lambda t: performance_charts.risks_by_outcome(result, t, results),
+            keys=performance_charts.outcome_keys(result),
             title=name if len(results) > 1 else "",
             reading="The further the two colours are apart, the better the model separates. Each group sums to 100%; "
             "of censored rows the outcome is not known.",

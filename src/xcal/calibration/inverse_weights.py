@@ -1,5 +1,7 @@
-"""Inverse probability of censoring weights from the user's own G: checked, and summed by bin."""
+"""Inverse probability of censoring with the user's own G: every event counts 1 / G."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import numpy.typing as npt
 from xcal._checks import as_floats, check_same_length, fail, first_row
 from xcal.calibration.bins import Edges
 from xcal.calibration.censored import rest, share_of_bin
+from xcal.calibration.clusters import Clusters, sum_of_squares
 from xcal.calibration.histogram import Array, Floats, edges_like, locate
 
 
@@ -24,6 +27,28 @@ def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_ro
     return g
 
 
+@dataclass(frozen=True, eq=False)
+class _Weighted:
+    """Rows that count, with their weights 1 / G."""
+
+    counted: npt.NDArray[np.bool_]  # which of all rows
+    event: npt.NDArray[np.bool_]  # of the rows that count, as the others
+    cdf: Floats
+    inverse: Floats
+
+    @classmethod
+    def of(cls, u: Array, event: npt.NDArray[np.bool_], g: Array, time: Array | None) -> "_Weighted":
+        """Events; and with `time` rows that outlast the last event, which spread over [F, 1]."""
+        counted = event if time is None else event | (time >= time[event].max())
+        return cls(counted, event[counted], u[counted].astype(np.float64), 1 / g[counted].astype(np.float64))
+
+    def shares(self, edges: Edges) -> Iterator[Floats]:
+        """Weight of every row in one bin after the other."""
+        bins, left = locate(self.cdf, edges), rest(self.cdf, edges)
+        for j in range(edges.size - 1):
+            yield self.inverse * np.where(self.event, bins == j, share_of_bin(j, bins, left, edges))
+
+
 def inverse_weights(
     u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges, time: Array | None = None
 ) -> tuple[Floats, Floats]:
@@ -33,15 +58,24 @@ def inverse_weights(
     of the follow-up would otherwise be missing.
     """
     sums, squares = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-    counted = event if time is None else event | (time >= time[event].max())
-    edge = edges_like(edges, u)
-    f, happened, inverse = u[counted].astype(np.float64), event[counted], 1 / g[counted].astype(np.float64)
-    bins, left = locate(f, edge), rest(f, edge)
-    for j in range(edge.size - 1):
-        spread = share_of_bin(j, bins, left, edge)
-        share = inverse * np.where(happened, bins == j, spread)
+    for j, share in enumerate(_Weighted.of(u, event, g, time).shares(edges_like(edges, u))):
         sums[j], squares[j] = share.sum(), np.square(share).sum()
     return sums, squares
+
+
+def clustered_floor(
+    u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges, time: Array | None, clusters: Clusters
+) -> float:
+    """Return the expected D-calibration of a perfect model whose rows come in clusters, with G taken as known.
+
+    A mass is the ratio of a bin's weights to all weights. What a row adds to its deviation from the bin's width w is
+    its weight in the bin less w times its whole weight, over the sum of all.
+    """
+    rows = _Weighted.of(u, event, g, time)
+    own = clusters.of_rows(rows.counted)
+    widths, total = np.diff(edges), rows.inverse.sum()
+    parts = zip(rows.shares(edges_like(edges, u)), widths, strict=True)
+    return sum(sum_of_squares((share - width * rows.inverse) / total, own) for share, width in parts)
 
 
 def lost_mass_caution(total: float, squares: float, n: int) -> str | None:

@@ -1,0 +1,39 @@
+"""How much each validation row counts in a value, and the error of the distance between two models on the same rows."""
+
+import numpy as np
+import torch
+
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.membership import bins_from_above, exact_above
+from xcal.data import SurvivalData
+from xcal.estimators.inputs import Floats
+
+
+def deviations(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
+    """Share of each row in each bin, less the width of the bin, ``(n, bins)``."""
+    edges = torch.from_numpy(bin_edges(n_bins))
+    u, inner = torch.from_numpy(cdf), edges[1:-1]
+    happened = torch.from_numpy(rows.event).unsqueeze(-1)
+    above = torch.where(happened, (u.unsqueeze(-1) >= inner).double(), exact_above(u, edges))
+    return np.asarray(bins_from_above(above - (1 - inner)).numpy())
+
+
+def dcal_influence(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
+    """First-order effect of each row on D-calibration, ``(n,)``: the spread of its mean is that of D-calibration.
+
+    With a row's deviations d_j = (its share of bin j) - width, D-calibration is the sum over j of mean(d_j)^2; its
+    derivative in the weight of a row is 2 sum mean(d_j) (d_j - mean(d_j)).
+    """
+    deviation = deviations(cdf, rows, n_bins)
+    weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
+    mean = weights @ deviation / rows.n
+    return np.asarray(2 * weights * ((deviation - mean) @ mean))
+
+
+def gap_error(values: Floats, base: Floats) -> float:
+    """Estimate the error, over the rows, of the difference between two means; 0 for a model and itself.
+
+    All models see the same rows, and most of what makes a row's value large or small is common to all of them. The
+    error of the difference is therefore far smaller than that of either value.
+    """
+    return float(np.std(values - base) / np.sqrt(base.size))

@@ -1,0 +1,305 @@
+"""`Recalibrated`: any survival model, corrected after training."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from xcal._checks import BoolArray, as_count, as_floats, as_time, check_same_length, fail, first_row
+from xcal.calibration import DCalibrationResult, d_calibration
+from xcal.calibration.results import Method as DMethod
+from xcal.interop import ModelPredictions, Rows, read_model
+from xcal.metrics import concordance_index
+from xcal.recalibration.adjustments import Column, labels_of, model_quantiles
+from xcal.recalibration.base import Floats
+from xcal.recalibration.csd import DEFAULT_PIECES, even_levels
+from xcal.recalibration.curves import RecalibratedCurve
+from xcal.recalibration.reading import chosen_rows, read_outcome, read_own
+from xcal.recalibration.refitting import check_each_row_once, folds, refit
+from xcal.recalibration.registry import HeldOut, Method, as_method
+from xcal.recalibration.saving import write_recalibrated
+
+# G at its middle is known to about 0.5 / sqrt(events): 0.11 here.
+FEW_EVENTS = 20
+
+
+class Recalibrated(BaseEstimator):
+    """A survival model of any library, recalibrated on rows that it has not seen.
+
+    Parameters
+    ----------
+    model
+        A model that `xcal.audit` reads: of xcal, lifelines, scikit-survival, pycox, torchsurv, XGBoost (AFT) or
+        hazardous, also at the end of a scikit-learn pipeline, or any object with `predict_survival_function`. Fitted,
+        unless `cv` is given.
+    method : {"km", "isotonic", "beta", "cipot", "csd", "groups"}
+        How: see the table on the page "Recalibration after training".
+    cv : int or splitter of scikit-learn, optional
+        None: `model` is fitted, and `fit` is given rows that it has **not** seen. Otherwise cross-fitting: a fresh copy
+        of `model` is trained on all folds but one and predicts that one, until every row has an F from a model that
+        did not see it. The map is fitted to these F, and the model that predicts is trained on all rows. It is honest
+        in that no row's F comes from a model trained on it. The map belongs to models that had fewer rows, a share
+        1 - 1/cv, than the one it is used with, which is a little better than they were.
+    n_pieces : int, optional
+        For "km", "groups", "cipot" and "csd": straight lines of the map. By default the method's own number.
+    group_column : str or int, optional
+        For "groups": the column of X that holds the group of each row. For `SurvivalData` also None: its groups.
+    fit_model : callable, optional
+        For `cv` with a library whose models are not trained by ``fit(X, y)``: a function of X and y that returns a
+        fitted model. y is ``Surv(time=..., event=...)``.
+    random_state : int
+        Seed of the folds, where `cv` is a number.
+
+    Attributes
+    ----------
+    model_
+        The model that predicts.
+    adjustment_ : MapOfF or ShiftedQuantiles
+        What was fitted; ``adjustment_.map`` is the map G, ``adjustment_.shifts`` those of "csd".
+    held_out_ : HeldOut
+        The rows it was fitted to: F at the own times by models that have not seen them. Not in a loaded estimator.
+    times_ : ndarray
+        Times up to the last one seen in `fit`, where curves are drawn and over which `predict` takes the mean of F.
+
+    Examples
+    --------
+    A Weibull model of lifelines, fitted to some rows and recalibrated on others:
+
+    >>> import pandas as pd
+    >>> from lifelines import WeibullAFTFitter
+    >>> from xcal import Surv
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=600)
+    >>> rows = pd.DataFrame({"x": x, "time": rng.lognormal(0.5 * x, 0.7), "event": 1.0})
+    >>> model = WeibullAFTFitter().fit(rows[:300], "time", "event")
+    >>> X, y = rows[["x"]], Surv(time=rows["time"], event=rows["event"])
+    >>> recalibrated = Recalibrated(model).fit(X[300:450], y[300:450])
+    >>> recalibrated.adjustment_.map
+    KaplanMeierRecalibration(11 pieces, from 150 rows with 150 events)
+    >>> recalibrated.predict_survival_function(X[450:], times=[1.0, 2.0]).shape
+    (150, 2)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        method: str = "km",
+        *,
+        cv: Any = None,
+        n_pieces: int | None = None,
+        group_column: Column | None = None,
+        fit_model: Callable[[Any, Any], Any] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.cv = cv
+        self.n_pieces = n_pieces
+        self.group_column = group_column
+        self.fit_model = fit_model
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the map, and with `cv` the model.
+
+        Parameters
+        ----------
+        X
+            Features, as the model takes them; `SurvivalData` brings its outcomes along.
+        y
+            ``Surv(time=..., event=...)`` or a data frame with the columns time and event.
+        """
+        method = as_method(self.method, self.n_pieces, self.group_column)
+        time, event = read_outcome(X, y)
+        if not event.any():
+            fail("y", "at least one event", f"none: all {event.size} rows are censored")
+        if self.cv is None:
+            model = _unfrozen(self.model)
+            held_out = self._ask(method, model, X, time, event)
+        else:
+            model, held_out = self._cross_fitted(method, X, time, event)
+        adjustment = method.fit(held_out, self.n_pieces, self.group_column)
+        _warn_of_few(int(held_out.event.sum()))
+        self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
+        self.times_ = Rows(time, event).grid()
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is something to predict with."""
+        return hasattr(self, "adjustment_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def predict(self, X: Any) -> Floats:
+        """Risk of each row, ``(n,)``: the mean of F' from 0 to the last time seen in `fit`.
+
+        It is taken along straight lines between `times_`. The higher, the sooner the event is expected.
+        """
+        times = np.append(0.0, self._fitted().times_)
+        return np.asarray(np.trapezoid(self.predict_cdf(X, times), times, axis=1) / times[-1])
+
+    def predict_survival_function(self, X: Any, times: Any = None) -> npt.NDArray[Any]:
+        """Probability of no event until each of `times`, ``(n, m)``; without `times` an array of n curves to call.
+
+        Past the end of a model's curves, as those of Cox models have one, they keep their last value.
+        """
+        if times is not None:
+            return 1 - self.predict_cdf(X, times)
+        grid = np.append(0.0, self._fitted().times_)
+        survival = 1 - self.predict_cdf(X, grid)
+        curves = np.empty(len(survival), dtype=object)
+        for row, values in enumerate(survival):
+            curves[row] = RecalibratedCurve(grid, values, self, chosen_rows(X, np.array([row])))
+        return curves
+
+    def predict_cdf(self, X: Any, times: Any) -> Floats:
+        """Probability of an event by each of `times`, ``(n, m)``."""
+        asked = as_time(np.atleast_1d(np.asarray(times)), name="times").astype(np.float64)
+        fitted = self._fitted()
+        return fitted.adjustment_.cdf(fitted.model_, _table(X), asked)
+
+    def predict_own_cdf(self, X: Any, time: Any = None) -> Floats:
+        """F' of each row at its own time, ``(n,)``: what D-calibration and a PIT histogram take.
+
+        `time` is not given where X is `SurvivalData`.
+        """
+        if time is None:
+            seen, _ = read_outcome(X, None)
+        else:
+            seen = as_time(time).astype(np.float64)
+        fitted = self._fitted()
+        own, _ = fitted.adjustment_.own(fitted.model_, _table(X), seen, np.zeros(seen.size, dtype=bool))
+        return own
+
+    def predict_quantile(self, X: Any, p: Any) -> Floats:
+        """Time by which a share `p` of rows like these has had the event, ``(n,)``, or ``(n, m)`` for an array `p`.
+
+        Infinity where the curves of a model, as those of Cox models, end before they get there.
+        """
+        levels = as_floats("p", np.atleast_1d(np.asarray(p))).astype(np.float64)
+        bad = ~((levels > 0) & (levels < 1))
+        if bad.any():
+            fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
+        fitted = self._fitted()
+        values = fitted.adjustment_.quantile(fitted.model_, _table(X), levels, float(fitted.times_[-1]))
+        return values[:, 0] if np.ndim(p) == 0 else values
+
+    def predict_median(self, X: Any) -> Floats:
+        """Time by which half of rows like these have had the event, ``(n,)``."""
+        return self.predict_quantile(X, 0.5)
+
+    def nll(self, X: Any, y: Any = None) -> Floats:
+        """Negative log-likelihood of each row, ``(n,)``: density at an event, survival at a censoring.
+
+        For models that have a density: those of xcal, AFT models of lifelines and XGBoost, torchsurv's Weibull.
+        """
+        fitted = self._fitted()
+        time, event = read_outcome(X, y)
+        _, loss = fitted.adjustment_.own(fitted.model_, _table(X), time, event)
+        if loss is None:
+            fail("model", "a model with a density", f"{type(fitted.model_).__name__}, whose curves have steps or lines")
+        return loss
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order."""
+        risk = self.predict(X)
+        time, event = read_outcome(X, y)
+        return concordance_index(time=time, event=event, risk=risk).value
+
+    def d_calibration(
+        self, X: Any, y: Any = None, *, n_bins: int = 10, method: DMethod = "uniform", groups: Any = None
+    ) -> Any:
+        """D-calibration on rows that neither trained the model nor the map; arguments as of `xcal.d_calibration`."""
+        fitted = self._fitted()
+        time, event = read_outcome(X, y)
+        known = read_own(fitted.model_, _table(X), time, event).event
+        cdf = self.predict_own_cdf(X, None if y is None else time)
+        result: DCalibrationResult = d_calibration(cdf, known, n_bins=n_bins, method=method, time=time, groups=groups)
+        return result
+
+    def predictions(self, X: Any, rows: Rows) -> ModelPredictions:
+        """Give `xcal.audit` what it reads: curves, F at the own times and the likelihood, after recalibration."""
+        fitted = self._fitted()
+        table = _table(X)
+        found = read_model(
+            fitted.model_, table, time=rows.time, event=rows.event, times=rows.times, horizons=rows.horizons
+        )
+        changed = fitted.adjustment_.predictions(fitted.model_, found, table, rows)
+        sentence = f"The model is recalibrated by the method {self.method!r} on {self._fitted_to()}."
+        return replace(changed, model=f"{found.model}, recalibrated", reading=(*found.reading, sentence))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a recalibrated model of xcal to one file, from which `xcal.load` makes it again; nothing in it runs."""
+        write_recalibrated(path, self._fitted())
+
+    def _fitted_to(self) -> str:
+        counts = self.adjustment_.counts
+        return f"{counts[0]:,} rows with {counts[1]:,} events"
+
+    def _fitted(self) -> Self:
+        check_is_fitted(self)
+        return self
+
+    def _ask(self, method: Method, model: Any, X: Any, time: Floats, event: BoolArray) -> HeldOut:
+        """Read what the method needs to know of rows that the model has not seen."""
+        table = _table(X)
+        own = read_own(model, table, time, event)
+        quantiles = groups = None
+        if method.asks_quantiles:
+            pieces = DEFAULT_PIECES if self.n_pieces is None else as_count("n_pieces", self.n_pieces, at_least=2)
+            quantiles = model_quantiles(model, table, even_levels(pieces), float(time.max()))
+        if method.asks_groups:
+            groups = np.asarray(labels_of(table, self.group_column))
+            check_same_length("groups", groups, "y", time.size)
+        return HeldOut(time, event, own.cdf, own.event, quantiles, groups)
+
+    def _cross_fitted(self, method: Method, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
+        """Every row's F from a model trained on other folds, and the model trained on all rows."""
+        parts, tested = [], []
+        for train, test in folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)):
+            fresh = refit(self.model, chosen_rows(X, train), time[train], event[train], self.fit_model)
+            parts.append(self._ask(method, fresh, chosen_rows(X, test), time[test], event[test]))
+            tested.append(test)
+        order = np.concatenate(tested)
+        check_each_row_once(order, time.size)
+        back = np.argsort(order)
+
+        def pooled(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            return None if values[0] is None else np.concatenate(values)[back]
+
+        own = {name: pooled(name) for name in ("cdf", "event", "quantiles", "groups")}
+        return refit(self.model, X, time, event, self.fit_model), HeldOut(time, event, **own)
+
+
+def _unfrozen(model: Any) -> Any:
+    """Take a model out of scikit-learn's FrozenEstimator, which keeps it fitted when it is cloned."""
+    return model.estimator if type(model).__name__ == "FrozenEstimator" else model
+
+
+def _table(X: Any) -> Any:
+    """Rows that can be counted and sliced."""
+    return np.asarray(X) if isinstance(X, list) else X
+
+
+def _warn_of_few(n_events: int) -> None:
+    if n_events < FEW_EVENTS:
+        warnings.warn(
+            f"recalibration: {n_events} events are few: the map is known to about {0.5 / np.sqrt(n_events):.2f} at its "
+            f"middle (0.5 over the root of the number of events; no warning from {FEW_EVENTS} on)",
+            UserWarning,
+            stacklevel=3,
+        )

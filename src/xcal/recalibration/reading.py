@@ -1,0 +1,202 @@
+"""What recalibration asks of a model of any library: F at own times, F at given times, quantiles."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from xcal._checks import BoolArray, as_numpy, check_same_length, fail
+from xcal.data import SurvivalData, time_and_event
+from xcal.interop import ModelPredictions, read_model
+from xcal.interop.rows import count_rows
+from xcal.metrics.curves import at_own_time, at_point
+from xcal.recalibration.base import Floats
+
+# Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
+_DOUBLINGS = 60
+# Steps in search of a quantile within its bracket, and how close in time (relative) or in F is close enough.
+_STEPS = 200
+_CLOSE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class OwnValues:
+    """F of each row at its own time.
+
+    Attributes
+    ----------
+    cdf : array of shape (n,)
+    event : array of shape (n,)
+        Whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
+        censored there: the model says no more.
+    nll : array of shape (n,), or None
+        Negative log-likelihood of each row, where the model has a density.
+    """
+
+    cdf: Floats
+    event: BoolArray
+    nll: Floats | None
+
+
+def read_outcome(X: Any, y: Any) -> tuple[Floats, BoolArray]:
+    """Read times and events, from y or from the `SurvivalData` that X is."""
+    if isinstance(X, SurvivalData):
+        if y is not None:
+            fail("y", "nothing beside SurvivalData, which has times and events", type(y).__name__)
+        return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
+    if y is None:
+        fail("y", "Surv(time=..., event=...)", "None: recalibration requires y to be passed, but the target y is None")
+    time, event = time_and_event(y)
+    held = count_rows(X)
+    if held is not None:
+        check_same_length("y", time, "X", held)
+    return np.array(time, dtype=np.float64), np.array(event)
+
+
+def n_rows(X: Any) -> int:
+    """Count the rows of what a model is asked about."""
+    held = count_rows(X)
+    if held is None:
+        fail("X", "a table, an array or a tensor with rows", type(X).__name__)
+    return held
+
+
+def chosen_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
+    """Pick rows of a table, array, tensor, list or tuple of them."""
+    if isinstance(X, tuple):
+        return tuple(chosen_rows(values, rows) for values in X)
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "tocsr"):  # of scipy's sparse forms, the one that has rows
+        return X.tocsr()[rows]
+    if hasattr(X, "shape") or isinstance(X, SurvivalData):
+        return X[rows]
+    return np.asarray(X)[rows]
+
+
+def read_own(model: Any, X: Any, time: Floats, event: BoolArray) -> OwnValues:
+    """F and, where there is a density, the likelihood of each row at its own time."""
+    return own_values(read_model(model, X, time=time, event=event), time, event)
+
+
+def own_values(found: ModelPredictions, time: Floats, event: BoolArray) -> OwnValues:
+    """F at the own times from what was read of a model."""
+    if found.survival is None or found.times is None:
+        fail("model", "a model with survival curves", f"{found.model}, which gives none")
+    # Where there is a density there is no end.
+    known = event if found.nll is not None else event & (time <= found.times[-1])
+    cdf = found.cdf
+    if cdf is None:
+        cdf = np.clip(1 - at_own_time(found.survival, found.times, time, found.interpolation), 0.0, 1.0)
+    return OwnValues(cdf, known, found.nll)
+
+
+def survival_at(model: Any, X: Any, times: Floats) -> Floats:
+    """S of each row at each time, ``(n, m)``; past the end of the model's curves, their last value."""
+    asked, place = np.unique(times, return_inverse=True)
+    n = n_rows(X)
+    found = read_model(model, X, time=np.full(n, asked[-1]), event=np.zeros(n, dtype=bool), horizons=asked)
+    if found.survival is None or found.times is None:
+        fail("model", "a model with survival curves", f"{found.model}, which gives none")
+    columns = [at_point(found.survival, found.times, float(t), found.interpolation) for t in asked]
+    return np.stack(columns, axis=1)[:, place]
+
+
+def quantile_at(model: Any, X: Any, levels: Floats, last: float, *, extended: bool = False) -> Floats:
+    """Find the times at which F of each row reaches its levels, ``(n, m)``.
+
+    Parameters
+    ----------
+    levels : array of shape (n, m)
+    last : float
+        Where to begin to look; any time of the size of the data's.
+    extended : bool
+        What to give where a model's curves end below a level: infinity, or (True) the time at which a line from F = 0
+        at time 0 through the end of the curve gets there.
+    """
+    n = levels.shape[0]
+    start = np.full(n, last)
+    none = np.zeros(n, dtype=bool)
+    found = read_model(model, X, time=start, event=none)
+    if found.nll is None:
+        return _of_curves(found, levels, extended)
+    if found.library == "xcal" and type(model).__module__.startswith("xcal.estimators"):
+        with torch.no_grad():
+            inside = torch.from_numpy(np.array(levels.T))
+            return np.asarray(model.predict_distribution(X).quantile(inside).T.numpy())
+
+    # All levels of all rows at once: what a library does once for many rows costs little more than for one.
+    n_levels = levels.shape[1]
+    table = chosen_rows(X, np.repeat(np.arange(n), n_levels))
+    wanted = levels.ravel()
+
+    def cdf(time: Floats) -> Floats:
+        nobody = np.zeros(time.size, dtype=bool)
+        values = read_model(model, table, time=time, event=nobody, times=[float(time.max())]).cdf
+        if values is None:
+            fail("model", "a model with a distribution", found.model)
+        return values
+
+    if found.survival is None or found.times is None:
+        fail("model", "a model with survival curves", f"{found.model}, which gives none")
+    grid, curves = np.append(0.0, found.times), 1 - found.survival
+    at = np.concatenate([np.searchsorted(curve, row) for curve, row in zip(curves, levels, strict=True)])
+    low = grid[at]
+    high = np.where(at < found.times.size, found.times[np.minimum(at, found.times.size - 1)], 2 * low)
+    return _inverted(cdf, wanted, low, high).reshape(n, n_levels)
+
+
+def _of_curves(found: ModelPredictions, levels: Floats, extended: bool) -> Floats:
+    """Read quantiles off curves on a grid, each along its lines or at its steps."""
+    if found.survival is None or found.times is None:
+        fail("model", "a model with survival curves", f"{found.model}, which gives none")
+    result = np.empty(levels.shape)
+    for row, (curve, wanted) in enumerate(zip(1 - found.survival, levels, strict=True)):
+        times, cdf = np.append(0.0, found.times), np.append(0.0, np.maximum.accumulate(curve))
+        at = np.searchsorted(cdf, wanted)
+        ended = at == times.size
+        right = np.minimum(at, times.size - 1)
+        left = np.maximum(right - 1, 0)
+        reached = times[right]
+        if found.interpolation == "linear":
+            rise = cdf[right] - cdf[left]
+            share = np.divide(wanted - cdf[left], rise, out=np.ones(wanted.size), where=rise > 0)
+            reached = times[left] + share * (times[right] - times[left])
+        beyond = np.full(wanted.size, np.inf)
+        if extended and cdf[-1] > 0:
+            beyond = wanted * times[-1] / cdf[-1]
+        result[row] = np.where(ended, beyond, reached)
+    return result
+
+
+def _inverted(cdf: Callable[[Floats], Floats], level: Floats, low: Floats, high: Floats) -> Floats:
+    """Find the smallest times at which F reaches its level, from brackets; infinity where it never does.
+
+    Steps are taken along the line through both ends, the Illinois way, and every third one halves the bracket, which
+    also finds the place of a jump.
+    """
+    for _ in range(_DOUBLINGS):
+        short = cdf(high) < level
+        if not short.any():
+            break
+        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+    below, above = cdf(low) - level, cdf(high) - level
+    never = above < 0
+    last = np.zeros(level.size, dtype=np.int8)
+    for step in range(_STEPS):
+        rise = above - below
+        share = np.divide(-below, rise, out=np.full(level.size, 0.5), where=rise > 0)
+        middle = low + np.clip(share if step % 3 < 2 else 0.5, 0.0, 1.0) * (high - low)
+        gap = cdf(middle) - level
+        up = gap >= 0
+        # The end that stays twice pulls half as hard.
+        below = np.where(up, np.where(last == 1, below / 2, below), gap)
+        above = np.where(up, gap, np.where(last == -1, above / 2, above))
+        low, high = np.where(up, low, middle), np.where(up, middle, high)
+        last = np.where(up, 1, -1).astype(np.int8)
+        if (never | (high - low <= _CLOSE * high) | (np.abs(gap) < _CLOSE)).all():
+            break
+    return np.where(never, np.inf, np.where(level <= 0, 0.0, np.where(np.abs(gap) < _CLOSE, middle, high)))

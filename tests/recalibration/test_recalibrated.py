@@ -1,0 +1,417 @@
+"""`Recalibrated` over models of several libraries: laws, outside values, files, errors."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torchtuples
+import xgboost
+from lifelines import CoxPHFitter, WeibullAFTFitter
+from pycox.models import LogisticHazard
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sksurv.linear_model import CoxPHSurvivalAnalysis
+from torch import nn
+
+import xcal
+from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
+from xcal.interop import read_model
+from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
+from xcal.recalibration.registry import METHODS
+
+N = 300
+FAST = {"epochs": 15, "hidden": (8,), "progress": False}
+
+
+def simulate(seed, n=N):
+    """Log-logistic times, of which a Weibull model is wrong; a third of the rows censored; two groups in a column."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n), "group": rng.integers(0, 2, n).astype(float)})
+    happens = np.exp(0.6 * X["a"] + 0.5 * rng.logistic(size=n) * np.where(X["group"] > 0, 1.0, 1.6))
+    leaves = rng.exponential(4.0, n)
+    return X, Surv(time=np.minimum(happens, leaves), event=(happens <= leaves).to_numpy())
+
+
+TRAIN, HELD, NEW = (simulate(seed) for seed in range(3))
+X_NEW, Y_NEW = NEW
+
+
+def frame(rows):
+    return rows[0].assign(time=rows[1]["time"], event=rows[1]["event"])
+
+
+def weibull_aft():
+    return WeibullAFTFitter().fit(frame(TRAIN), "time", "event")
+
+
+def boosted():
+    X, y = TRAIN
+    table = xgboost.DMatrix(X)
+    table.set_float_info("label_lower_bound", y["time"])
+    table.set_float_info("label_upper_bound", np.where(y["event"], y["time"], np.inf))
+    settings = {"objective": "survival:aft", "aft_loss_distribution": "normal", "aft_loss_distribution_scale": 1.0}
+    return xgboost.train(settings | {"max_depth": 2, "nthread": 1}, table, num_boost_round=20)
+
+
+def discrete_pycox():
+    X, y = TRAIN
+    labels = LogisticHazard.label_transform(8)
+    target = labels.fit_transform(y["time"].astype(np.float32), y["event"].astype(np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torchtuples 0.2 calls torch by names that torch has given up
+        model = LogisticHazard(nn.Linear(3, 8), torchtuples.optim.Adam(lr=0.05), duration_index=labels.cuts)
+        model.fit(X.to_numpy(np.float32), target, batch_size=100, epochs=20, verbose=False)
+    return model
+
+
+# Each model, and whether it has a density.
+MODELS = {
+    "xcal Weibull": (lambda: SurvivalModel("weibull", **FAST).fit(*TRAIN), True),
+    "xcal MTLR path": (lambda: SurvivalPath((0, 10), seeds=1, **FAST).fit(*TRAIN), True),
+    "lifelines Weibull": (weibull_aft, True),
+    "lifelines Cox": (lambda: CoxPHFitter().fit(frame(TRAIN), "time", "event"), False),
+    "scikit-survival Cox": (lambda: CoxPHSurvivalAnalysis().fit(*TRAIN), False),
+    "pipeline": (lambda: make_pipeline(StandardScaler(), CoxPHSurvivalAnalysis()).fit(*TRAIN), False),
+    "pycox": (discrete_pycox, False),
+    "XGBoost": (boosted, True),
+}
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: (make(), density) for name, (make, density) in MODELS.items()}
+
+
+def options(method):
+    return {"group_column": "group"} if method == "groups" else {}
+
+
+# Maps of F differ in their numbers alone (test_maps.py): each kind of adjustment over every model, every map over one.
+COMBINATIONS = [
+    (name, method) for method in METHODS for name in MODELS if method in ("km", "csd") or name == "xcal Weibull"
+]
+COMBINATIONS += [("lifelines Weibull", "groups"), ("pipeline", "groups")]
+
+
+@pytest.mark.parametrize(("name", "method"), COMBINATIONS)
+def test_predictions_agree_with_each_other(models, name, method):
+    model, density = models[name]
+    fitted = Recalibrated(model, method, **options(method)).fit(*HELD)
+    few, y = X_NEW[:40], Y_NEW[:40]
+    times = np.array([0.0, 0.2, 0.5, 1.0, 1.0, 2.0, 50.0])
+    survival = fitted.predict_survival_function(few, times)
+    assert survival.shape == (40, 7)
+    assert ((survival >= 0) & (survival <= 1)).all()
+    assert (np.diff(survival, axis=1) <= 1e-12).all()
+    np.testing.assert_allclose(fitted.predict_cdf(few, times), 1 - survival)
+    # F at the own time is the curve at that time.
+    own = fitted.predict_own_cdf(few, y["time"])
+    np.testing.assert_allclose(own, np.diag(fitted.predict_cdf(few, y["time"])), atol=1e-9)
+    curve = fitted.predict_survival_function(few)[3]
+    np.testing.assert_allclose(curve(times), survival[3], atol=1e-9)
+    assert curve(1.0) == pytest.approx(survival[3, 3], abs=1e-9)
+    quantiles = fitted.predict_quantile(few, [0.2, 0.5])
+    np.testing.assert_allclose(fitted.predict_median(few), quantiles[:, 1], rtol=1e-12)
+    reached = np.isfinite(quantiles)
+    assert reached.mean() > 0.5
+    at = np.stack([fitted.predict_own_cdf(few, np.where(np.isfinite(q), q, 1.0)) for q in quantiles.T], axis=1)
+    # A step passes the level; a curve without steps meets it.
+    assert (at[reached] >= np.broadcast_to([0.2, 0.5], at.shape)[reached] - 1e-6).all()
+    if density:
+        np.testing.assert_allclose(at[reached], np.broadcast_to([0.2, 0.5], at.shape)[reached], atol=1e-6)
+    assert 0.5 < fitted.score(X_NEW, Y_NEW) < 0.9
+
+
+@pytest.mark.parametrize(("name", "method"), [pair for pair in COMBINATIONS if MODELS[pair[0]][1]])
+def test_the_likelihood_is_the_derivative_of_the_curves(models, name, method):
+    fitted = Recalibrated(models[name][0], method, **options(method)).fit(*HELD)
+    few, time = X_NEW[:60], Y_NEW["time"][:60]
+    step = 1e-6 * time
+    slope = (fitted.predict_own_cdf(few, time + step) - fitted.predict_own_cdf(few, time - step)) / (2 * step)
+    density = fitted.nll(few, Surv(time=time, event=np.ones(60)))
+    close = np.isclose(np.exp(-density), slope, rtol=1e-3, atol=1e-6)
+    assert close.mean() > 0.95  # a row beside a corner sees two slopes
+    censored = fitted.nll(few, Surv(time=time, event=np.zeros(60)))
+    left = 1 - fitted.predict_own_cdf(few, time)
+    # Past the last edge of a discrete model S is 0, and a censored row has the likelihood of its last bin.
+    within = left > 1e-9
+    assert within.mean() > 0.9
+    np.testing.assert_allclose(np.exp(-censored)[within], left[within], atol=1e-9)
+
+
+def test_recalibration_calibrates_new_rows():
+    X, y = simulate(5, 3000)
+    X_new, y_new = simulate(6, 3000)
+    model = WeibullAFTFitter().fit(frame(simulate(7, 3000)), "time", "event")
+    before = read_model(model, X_new, time=y_new["time"], event=y_new["event"]).cdf
+    raw = d_calibration(before, y_new["event"])
+    assert raw.p_value < 1e-6
+    for method in ("km", "isotonic", "beta", "groups"):
+        after = Recalibrated(model, method, **options(method)).fit(X, y).d_calibration(X_new, y_new)
+        # A map that is itself estimated doubles the noise of a perfect model, on average.
+        assert after.value < 4 * after.floor < raw.value / 2, method
+
+
+def test_the_map_is_that_of_the_numbers(models):
+    model = models["lifelines Weibull"][0]
+    fitted = Recalibrated(model, n_pieces=7).fit(*HELD)
+    scale, shape = np.exp(model.params_["lambda_"]), np.exp(model.params_["rho_"]["Intercept"])
+    log_scale = (
+        model.params_["lambda_"]["Intercept"] + HELD[0].to_numpy() @ model.params_["lambda_"][["a", "b", "group"]]
+    )
+    cdf = -np.expm1(-((HELD[1]["time"] / np.exp(log_scale)) ** shape))
+    by_hand = KaplanMeierRecalibration.fit(cdf, HELD[1]["event"], n_pieces=7)
+    assert len(scale) == 4
+    np.testing.assert_allclose(fitted.adjustment_.map.knots, by_hand.knots, atol=1e-9)
+
+
+def test_rows_past_the_end_of_the_curves_count_as_censored_there(models):
+    model = models["scikit-survival Cox"][0]
+    X, y = HELD
+    late = y.copy()
+    late["time"][:5], late["event"][:5] = 1e3, True
+    fitted = Recalibrated(model).fit(X, late)
+    assert not fitted.held_out_.event[:5].any()
+    assert fitted.held_out_.happened[:5].all()
+    assert fitted.adjustment_.map.n_events == late["event"].sum() - np.count_nonzero(
+        late["time"] > TRAIN[1]["time"].max()
+    )
+
+
+def test_audit_reads_a_recalibrated_model(models):
+    fitted = Recalibrated(models["lifelines Weibull"][0]).fit(*HELD)
+    found = read_model(fitted, X_NEW, time=Y_NEW["time"], event=Y_NEW["event"], horizons=[1.0])
+    np.testing.assert_allclose(found.cdf, fitted.predict_own_cdf(X_NEW, Y_NEW["time"]))
+    np.testing.assert_allclose(found.nll, fitted.nll(X_NEW, Y_NEW))
+    assert found.model == "WeibullAFTFitter, recalibrated"
+    assert "recalibrated by the method 'km' on 300 rows" in found.reading[-1]
+    steps = Recalibrated(models["lifelines Cox"][0], "csd").fit(*HELD)
+    found = read_model(steps, X_NEW, time=Y_NEW["time"], event=Y_NEW["event"])
+    np.testing.assert_allclose(found.survival[:, 5], steps.predict_survival_function(X_NEW, found.times[5:6])[:, 0])
+
+
+# cross-fitting
+
+
+class Recorder(CoxPHSurvivalAnalysis):
+    """A model that knows which rows it saw."""
+
+    def fit(self, X, y):
+        self.seen_ = set(np.asarray(X)[:, 0].tolist())
+        return super().fit(X, y)
+
+    def predict_survival_function(self, X, return_array=False):
+        asked = np.asarray(X)[:, 0].tolist()
+        if len(self.seen_) < N:  # the model of a fold
+            assert not self.seen_ & set(asked)
+        return super().predict_survival_function(X, return_array=return_array)
+
+
+@pytest.mark.parametrize("cv", [4, KFold(3, shuffle=True, random_state=0)])
+def test_no_row_is_predicted_by_a_model_that_saw_it(cv):
+    X, y = TRAIN
+    fitted = Recalibrated(Recorder(), cv=cv).fit(X.to_numpy(), y)
+    assert len(fitted.model_.seen_) == N
+    whole = CoxPHSurvivalAnalysis().fit(X.to_numpy(), y)
+    np.testing.assert_allclose(fitted.model_.coef_, whole.coef_)
+    # In the order of the rows: F of a model that saw all of them is near.
+    own = read_model(whole, X.to_numpy(), time=y["time"], event=y["event"])
+    exact = 1 - np.array(
+        [
+            curve(min(t, curve.x[-1])) if t >= curve.x[0] else 1.0
+            for t, curve in zip(y["time"], whole.predict_survival_function(X.to_numpy()), strict=True)
+        ]
+    )
+    assert own.n == N
+    assert np.corrcoef(fitted.held_out_.cdf, exact)[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("model", [WeibullAFTFitter(), SurvivalModel("weibull", **FAST)], ids=["lifelines", "xcal"])
+def test_cross_fitting_trains_copies(model, method):
+    fitted = Recalibrated(model, method, cv=2, **options(method)).fit(*TRAIN)
+    assert fitted.model_ is not model
+    assert not hasattr(model, "params_")
+    assert not hasattr(model, "fitted_")
+    assert fitted.predict(X_NEW).shape == (N,)
+
+
+def test_a_function_trains_what_has_no_fit_of_x_and_y():
+    calls = []
+
+    def train(X, y):
+        calls.append(len(X))
+        return WeibullAFTFitter().fit(X.assign(t=y["time"], e=y["event"]), "t", "e")
+
+    Recalibrated(boosted(), cv=4, fit_model=train).fit(*TRAIN)
+    assert calls == [225] * 4 + [300]
+
+
+def test_survival_data_bring_their_outcomes_and_groups():
+    X, y = TRAIN
+    data = SurvivalData(X, y["time"], y["event"], groups=np.where(X["group"] > 0, "one", "two"))
+    fitted = Recalibrated(SurvivalModel("weibull", **FAST), "groups", cv=2).fit(data)
+    assert set(fitted.adjustment_.map.groups) == {"one", "two"}
+    by_column = Recalibrated(fitted.model_, "groups", group_column="group").fit(data)
+    assert set(by_column.adjustment_.map.groups) == {0.0, 1.0}
+    np.testing.assert_array_equal(fitted.predict_own_cdf(data[:50]), fitted.predict_own_cdf(data[:50], y["time"][:50]))
+    assert np.isfinite(fitted.nll(data)).all()
+    assert fitted.d_calibration(data).n == N
+
+
+# files and clones
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_saved_model_predicts_the_same_bits(models, method, tmp_path):
+    fitted = Recalibrated(models["xcal MTLR path"][0], method, **options(method)).fit(*HELD)
+    fitted.save(tmp_path / "model.xcal")
+    again = xcal.load(tmp_path / "model.xcal")
+    assert type(again) is Recalibrated
+    assert (again.predict(X_NEW) == fitted.predict(X_NEW)).all()
+    assert (again.predict_median(X_NEW[:20]) == fitted.predict_median(X_NEW[:20])).all()
+    assert (again.nll(X_NEW, Y_NEW) == fitted.nll(X_NEW, Y_NEW)).all()
+    assert {**again.get_params(deep=False), "model": None} == {**fitted.get_params(deep=False), "model": None}
+    assert list(again.feature_names_in_) == ["a", "b", "group"]
+    with pytest.raises(ValueError, match="The feature names should match those that were passed during fit"):
+        again.predict(X_NEW[["a", "group"]])
+
+
+def test_what_cannot_be_saved_or_loaded_says_so(models, tmp_path):
+    other = Recalibrated(models["lifelines Cox"][0]).fit(*HELD)
+    with pytest.raises(ValueError, match=r"save: expected a recalibrated model of xcal .*, got lifelines"):
+        other.save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    Recalibrated(models["xcal Weibull"][0]).fit(*HELD).save(tmp_path / "good")
+    content = (tmp_path / "good").read_bytes()
+    for name, bad in {
+        "damaged": content[:-10] + bytes(10),
+        "header": content.replace(b'\\"method\\": \\"km\\"', b'\\"method\\": \\"kM\\"'),
+        "short": content[:-100],
+    }.items():
+        assert bad != content
+        (tmp_path / name).write_bytes(bad)
+        with pytest.raises(ValueError, match="path: expected a file that"):
+            xcal.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        xcal.load(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"method": "km"', '"method": "os.system"'),
+        ('"cv": null', '"cv": [1]'),
+        ('"knots": [0.0', '"knots": [0.5'),
+        ('"levels": [0.0', '"levels": ["a"'),
+        ('"times": [', '"times": [-1, '),
+        ('"n_events": ', '"n_events": -'),
+        ('{"method"', '{"more": 1, "method"'),
+    ],
+)
+def test_a_forged_header_is_refused(models, tmp_path, old, new):
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    from xcal.recalibration.saving import _digest
+
+    Recalibrated(models["xcal Weibull"][0]).fit(*HELD).save(tmp_path / "good")
+    with safe_open(tmp_path / "good", framework="numpy") as file:
+        metadata, content = file.metadata(), file.get_tensor("model")
+    header = metadata["header"].replace(old, new, 1)
+    assert header != metadata["header"]
+    save_file({"model": content}, tmp_path / "bad", metadata | {"header": header, "digest": _digest(header, content)})
+    with pytest.raises(ValueError, match=r"path: expected a file that Recalibrated\.save wrote, got .*"):
+        xcal.load(tmp_path / "bad")
+
+
+def test_a_frozen_model_survives_a_clone(models):
+    model = models["xcal Weibull"][0]
+    frozen = clone(Recalibrated(FrozenEstimator(model))).fit(*HELD)
+    np.testing.assert_array_equal(frozen.predict(X_NEW), Recalibrated(model).fit(*HELD).predict(X_NEW))
+    with pytest.raises(ValueError, match=r"model: expected a fitted SurvivalModel .*, got one that was not fitted"):
+        clone(Recalibrated(model)).fit(*HELD)
+
+
+# errors and warnings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"method": "platt"},
+            "method: expected one of 'km', 'isotonic', 'beta', 'cipot', 'csd', 'groups', got 'platt'",
+        ),
+        ({"method": "beta", "n_pieces": 5}, "n_pieces: expected None with method='beta' .*, got 5"),
+        ({"group_column": "a"}, "group_column: expected None with method='km' .*, got 'a'"),
+        (
+            {"method": "groups"},
+            "group_column: expected the column of X that holds the groups, by name or number, got None",
+        ),
+        (
+            {"method": "groups", "group_column": "sex"},
+            "group_column: expected one of the columns a, b, group, got 'sex'",
+        ),
+        ({"method": "csd", "n_pieces": 1}, "n_pieces: expected an integer of 2 or more, got 1"),
+        ({"cv": 1}, "cv: expected an integer of 2 or more, got 1"),
+        ({"cv": 1000}, "cv: expected at most 300 folds, one for each row .*, got 1000"),
+        ({"cv": "five"}, "cv: expected None, a number of folds or a splitter of scikit-learn, got 'five'"),
+        ({"cv": KFold(2).split(np.zeros(5))}, "cv: expected None, a number of folds or a splitter"),
+    ],
+)
+def test_settings_that_make_no_sense(models, settings, message):
+    with pytest.raises(ValueError, match=message):
+        Recalibrated(models["xcal Weibull"][0], **settings).fit(*HELD)
+
+
+def test_rows_that_cannot_be_used(models):
+    model = models["xcal Weibull"][0]
+    X, y = HELD
+    with pytest.raises(ValueError, match="y: expected at least one event, got none: all 300 rows are censored"):
+        Recalibrated(model).fit(X, Surv(time=y["time"], event=np.zeros(N)))
+    with pytest.raises(ValueError, match="y: expected 300 rows, as many as X has, got 299"):
+        Recalibrated(model).fit(X, y[:-1])
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        Recalibrated(model).fit(X)
+    with pytest.raises(ValueError, match=r"model: expected a model that can be trained again by fit\(X, y\)"):
+        Recalibrated(boosted(), cv=3).fit(X, y)
+    with pytest.raises(ValueError, match="model: expected a model with a density"):
+        Recalibrated(models["lifelines Cox"][0]).fit(X, y).nll(X, y)
+    with pytest.raises(ValueError, match=r"p: expected shares between 0 and 1, got 1\.0 at row 0"):
+        Recalibrated(model).fit(X, y).predict_quantile(X, 1.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_five_rows_are_fitted_with_one_warning(models, method):
+    y = HELD[1][:5].copy()
+    y["event"] = [True, False, True, False, False]
+    with pytest.warns(UserWarning, match=r"recalibration: 2 events are few: the map is known to about 0\.35") as caught:
+        fitted = Recalibrated(models["xcal Weibull"][0], method, **options(method)).fit(HELD[0][:5], y)
+    assert len(caught) == 1
+    with_curve = fitted.predict_survival_function(X_NEW[X_NEW["group"].isin(HELD[0]["group"][:5])], [0.5, 2.0])
+    assert np.isfinite(with_curve).all()
+
+
+def test_a_quantile_past_the_end_of_a_curve_is_infinite(models):
+    fitted = Recalibrated(models["scikit-survival Cox"][0]).fit(*HELD)
+    end = fitted.predict_cdf(X_NEW, [1e6])[:, 0]
+    assert (np.isinf(fitted.predict_quantile(X_NEW, 0.9)) == (end < 0.9)).all()
+    assert (end < 0.9).any()
+
+
+def test_a_model_whose_curves_never_fall_has_no_quantiles_to_move():
+    class Immortal:
+        times_ = np.array([1.0, 2.0])
+
+        def predict_survival_function(self, X):
+            return np.ones((len(X), 2))
+
+    with pytest.raises(
+        ValueError, match=r"model: expected quantiles up to the level 0\.9, got a curve that never falls at row 0"
+    ):
+        Recalibrated(Immortal(), "csd").fit(*HELD)
