@@ -1,4 +1,4 @@
-"""Time series in the CSV form of the public benchmark, byte for byte, to compare with it or to feed its models."""
+"""Time series in the CSV form of the public benchmark, value for value, to compare with it or to feed its models."""
 
 import csv
 import io
