@@ -1,7 +1,7 @@
 """Seconds of an audit's measurements: 1,000 resamples of 10,000 rows, and one million rows.
 
 Claim: everything that an audit measures on 10,000 rows and 50 times, with 3 horizons, 99 thresholds and 1,000
-resamples, takes less than a minute on two cores. One million rows with a few resamples take about a minute and 4 GB.
+resamples, takes less than a minute of processor time. One million rows with a few resamples take less than 4 GB.
 Seconds of the processor are printed beside those of the clock: on a machine with other work the clock says little.
 Those without resamples are the processor's.
 """

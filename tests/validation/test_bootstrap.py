@@ -75,7 +75,7 @@ def test_intervals_are_percentiles_or_those_of_a_distance(given, draws):
 def test_the_result_depends_on_the_seed_and_not_on_the_threads(given, monkeypatch):
     def values(threads, seed):
         monkeypatch.setattr(_threads, "usable_threads", lambda: threads)
-        result = measure(given, n_bootstrap=150, seed=seed)
+        result = measure(given, n_bootstrap=70, seed=seed)
         band = [curve.upper for curve in result.calibration] + [curve.lower for curve in result.decision]
         return np.array([(v.lower, v.upper) for v in result.values]), np.concatenate(band)
 

@@ -89,12 +89,13 @@ class RiskSets:
 
         def likelihood(beta: Vector) -> Likelihood:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a wild trial step is halved
-                sums = deaths.totals(products * np.exp(beta @ x))
+                # einsum, as a matrix library wakes all its threads for these, and they get in each other's way.
+                sums = deaths.totals(products * np.exp(np.einsum("p,pn->n", beta, x)))
                 total, mean = sums[0], sums[1 : p + 1] / sums[0]
                 information = np.empty((p, p))
                 information[upper] = (sums[p + 1 :] / total).sum(axis=1)
                 information[upper[::-1]] = information[upper]
-                information -= mean @ mean.T
+                information -= np.einsum("pn,qn->pq", mean, mean)
                 value = float(beta @ observed - np.log(total).sum())
                 return value, observed - mean.sum(axis=1), information, total
 

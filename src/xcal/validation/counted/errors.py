@@ -5,7 +5,7 @@ import numpy as np
 from xcal._checks import FloatArray
 from xcal.metrics.inputs import Vector
 from xcal.metrics.running_sums import running_sums
-from xcal.validation.counted.block import Block, Matrix, Timeline
+from xcal.validation.counted.block import Block, Matrix, Timeline, product
 
 _BLOCK = 1 << 18  # predictions worked on at a time
 
@@ -21,8 +21,8 @@ def brier_scores(block: Block, survival: FloatArray, times: Vector) -> Matrix:
         rows = slice(start, start + step)
         outlasts = block.line.time[rows, None] > times
         error = np.square(survival[rows] - outlasts, dtype=np.float64)
-        dead += event_weight[:, rows] @ np.where(outlasts, 0.0, error)
-        alive += block.counts[:, rows] @ np.where(outlasts, error, 0.0)
+        dead += product(event_weight[:, rows], np.where(outlasts, 0.0, error))
+        alive += product(block.counts[:, rows], np.where(outlasts, error, 0.0))
     scores = np.empty_like(dead)
     for k, t in enumerate(times):
         g_time, estimable = block.time_weight(float(t))

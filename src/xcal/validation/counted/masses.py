@@ -7,7 +7,7 @@ from xcal.calibration.histogram import heaviest
 from xcal.metrics.curves import Interpolation, fraction, left_column
 from xcal.metrics.inputs import Vector
 from xcal.metrics.km_calibration import event_points
-from xcal.validation.counted.block import Block, Indices, Matrix, Timeline, kaplan_meier_product, share_lost
+from xcal.validation.counted.block import Block, Indices, Matrix, Timeline, kaplan_meier_product, product, share_lost
 from xcal.validation.pit import BinShares
 
 _BLOCK = 1 << 18  # predictions worked on at a time
@@ -15,7 +15,7 @@ _BLOCK = 1 << 18  # predictions worked on at a time
 
 def uniform_masses(block: Block, bins: BinShares) -> Matrix:
     """Masses of the "uniform" estimator: the mean share of the rows in each bin, shape (b, bins)."""
-    return np.asarray(block.counts @ bins.shares / block.total[:, None])
+    return np.asarray(product(block.counts, bins.shares) / block.total[:, None])
 
 
 class CountedRedistribution:
@@ -38,7 +38,7 @@ class CountedRedistribution:
         after = np.arange(counts.shape[1]) >= stop[:, None]
         at_stop = np.append(weight, np.zeros((stop.size, 1)), axis=1)[np.arange(stop.size), stop]
         weight = np.where(after, at_stop[:, None], np.where(self._event, weight, 0.0))
-        return np.asarray((counts * weight) @ self._shares)
+        return product(counts * weight, self._shares)
 
     def _stop(self, block: Block, counts: Matrix, weight: Matrix) -> Indices:
         """First row at which redistribution stops, as `calibration.histogram.horizon` says."""
@@ -78,7 +78,7 @@ class CountedCurve:
         step = max(1, _BLOCK // m)
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            average += block.counts[:, rows] @ self._survival[rows].astype(np.float64)
+            average += product(block.counts[:, rows], self._survival[rows].astype(np.float64))
         average = np.append(np.ones((block.total.size, 1)), average / block.total[:, None], axis=1)
         predicted = (1 - self._share) * average[:, self._left] + self._share * average[:, self._next]
         return np.asarray(self._scale * (predicted - block.survival[:, self._passed]))

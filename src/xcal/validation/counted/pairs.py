@@ -16,7 +16,7 @@ from xcal._ordering import sortable_time, starts_run
 from xcal.metrics.curves import Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import Vector
 from xcal.metrics.running_sums import running_sums
-from xcal.validation.counted.block import Block, Matrix
+from xcal.validation.counted.block import Block, Matrix, product
 
 Places = npt.NDArray[np.int32]
 # Numbers compared at a time, and summed by one matrix product.
@@ -128,7 +128,7 @@ def antolini_indices(
             order = (score > mine).astype(np.float32) + 0.5 * (score == mine).astype(np.float32)
             order[np.arange(first, keys.size) < outlasting[part][:, None]] = 0.0
             weight = counts[:, part].astype(np.float64)
-            agreed += np.einsum("bi,bi->b", counts[:, first:] @ order.T, weight)
+            agreed += np.einsum("bi,bi->b", product(counts[:, first:], order.T), weight)
             comparable += np.einsum("bi,bi->b", total[:, None] - before[:, outlasting[part]], weight)
     return np.asarray(np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0))
 
