@@ -52,8 +52,8 @@ def load_mimic_los(
 
     Training draws rows at random, which parquet cannot give. The first call therefore writes the 714 statistics of
     every row, piece by piece, to a memory-mapped file (half of what the 1,428 features take: masks follow from what is
-    missing). Later calls open it, and need neither the parquet files nor pyarrow. Rows are in random order, block by block, and `fit_path` draws every batch from all
-    of them, so that a batch mixes stays.
+    missing). Later calls open it, and need neither the parquet files nor pyarrow. Rows are in random order, block by
+    block, and `fit_path` draws every batch from all of them, so that a batch mixes stays.
 
     Parameters
     ----------
