@@ -10,6 +10,6 @@ def copy_records(results: Path, pages: Path) -> None:
     """Copy tables and pictures from `results` to `pages`; `pages` is made anew."""
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(results, pages, ignore=NOT_PAGES)
-    for page in pages.glob("*/*.md"):
+    for page in pages.glob("*/**/*.md"):
         # An orphan has no entry in the sidebar, and Sphinx does not ask for one.
         page.write_text(f"---\norphan: true\n---\n\n{page.read_text(encoding='utf-8')}", encoding="utf-8")

@@ -19,6 +19,8 @@ from xcal.training import History
 
 # Values computed at a time, rows times points of a curve: they stay in a core's cache.
 _CHUNK = 1 << 16
+# Features of rows that are standardised at a time: of wide rows, which may come from a file, fewer than that.
+_FEATURES = 1 << 22
 
 
 def in_own_memory(values: npt.NDArray[Any]) -> Tensor:
@@ -117,7 +119,7 @@ class PredictingModel(ABC):
     def _parts(self, n: int, points: int) -> Iterator[slice]:
         """Rows in pieces that fit into a cache; a discrete row also holds its bins."""
         bins = 1 if self.outputs.edges is None else self.outputs.edges.size
-        step = max(1, _CHUNK // max(points, bins))
+        step = max(1, min(_CHUNK // max(points, bins), _FEATURES // self.standardizer.mean.size))
         return (slice(start, start + step) for start in range(0, n, step))
 
 
