@@ -10,8 +10,8 @@ it costs in likelihood, integrated Brier score and concordance.
   0, 10, 100, 1000 of X-CAL, one seed, 100 epochs at most and a patience of 10 (the defaults have six weights, three
   seeds, 500 epochs and a patience of 20).
 - Rows: a remedy may use the training rows of a fold as it likes. "none" and "X-CAL" train on all of them, a fifth of
-  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``. A
-  recalibration by split trains on three quarters and fits its map to the rest, to a model of lambda 0; "X-CAL, then km"
+  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``;
+  "X-CAL, lambda 100" has that weight whatever the rows say. A recalibration by split trains on three quarters and fits its map to the rest, to a model of lambda 0; "X-CAL, then km"
   does the same with the weight that `select()` chooses there. "km, cross-fitted" is ``Recalibrated(model, "km",
   cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows" is the model that the recalibrations by split start
   from.
@@ -102,6 +102,7 @@ def treated(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, float]
     yield "X-CAL", chosen, chosen.xcal_lambda
     largest = whole.select(rule="one_standard_error")
     yield "X-CAL, one s.e.", largest, largest.xcal_lambda
+    yield "X-CAL, lambda 100", whole.model(100), 100.0
     of_part = SurvivalPath(LAMBDAS, seeds=1, distribution=family, **FITTING).fit(part)
     plain, chosen = of_part.model(0), of_part.select()
     yield "none, 3/4 of rows", plain, 0.0
@@ -194,7 +195,15 @@ def show(lines: list[dict[str, Any]]) -> None:
                 print(f"{remedy:<18}" + "".join(f"{cell:>17}" for cell in cells) + f"  {lams}")
 
 
-REMEDIES = ("X-CAL", "X-CAL, one s.e.", "km, cross-fitted", "none, 3/4 of rows", *METHODS, "X-CAL, then km")
+REMEDIES = (
+    "X-CAL",
+    "X-CAL, one s.e.",
+    "X-CAL, lambda 100",
+    "km, cross-fitted",
+    "none, 3/4 of rows",
+    *METHODS,
+    "X-CAL, then km",
+)
 TABLES = {
     "dcal": ("D-calibration over all rows, less its floor, in 1e-3", 1, 1),
     "dcal_km": ('The same, censored rows counted by "km"', 1, 1),
