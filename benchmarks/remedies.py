@@ -10,11 +10,11 @@ it costs in likelihood, integrated Brier score and concordance.
   0, 10, 100, 1000 of X-CAL, one seed, 100 epochs at most and a patience of 10 (the defaults have six weights, three
   seeds, 500 epochs and a patience of 20).
 - Rows: a remedy may use the training rows of a fold as it likes. "none" and "X-CAL" train on all of them, a fifth of
-  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``;
-  "X-CAL, lambda 100" has that weight whatever the rows say. A recalibration by split trains on three quarters and fits its map to the rest, to a model of lambda 0; "X-CAL, then km"
-  does the same with the weight that `select()` chooses there. "km, cross-fitted" is ``Recalibrated(model, "km",
-  cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows" is the model that the recalibrations by split start
-  from.
+  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``; "X-CAL,
+  lambda 100" has that weight whatever the rows say. A recalibration by split trains on three quarters and fits its map
+  to the rest, to a model of lambda 0; "X-CAL, then km" does the same with the weight that `select()` chooses there.
+  "km, cross-fitted" is ``Recalibrated(model, "km", cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows"
+  is the model that the recalibrations by split start from.
 - D-cal is in excess of its floor, what a perfect model has on average, with 10 bins, in 1e-3: "uniform" and "km" are
   the two ways of counting censored rows; "groups" is the mean over the three groups, by rows, counted by "uniform".
   Values are means over folds, plus or minus the standard error over folds of the difference to "none".
