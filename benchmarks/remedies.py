@@ -10,11 +10,11 @@ it costs in likelihood, integrated Brier score and concordance.
   0, 10, 100, 1000 of X-CAL, one seed, 100 epochs at most and a patience of 10 (the defaults have six weights, three
   seeds, 500 epochs and a patience of 20).
 - Rows: a remedy may use the training rows of a fold as it likes. "none" and "X-CAL" train on all of them, a fifth of
-  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``. A
-  recalibration by split trains on three quarters and fits its map to the rest, to a model of lambda 0; "X-CAL, then km"
-  does the same with the weight that `select()` chooses there. "km, cross-fitted" is ``Recalibrated(model, "km",
-  cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows" is the model that the recalibrations by split start
-  from.
+  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``; "X-CAL,
+  lambda 100" has that weight whatever the rows say. A recalibration by split trains on three quarters and fits its map
+  to the rest, to a model of lambda 0; "X-CAL, then km" does the same with the weight that `select()` chooses there.
+  "km, cross-fitted" is ``Recalibrated(model, "km", cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows"
+  is the model that the recalibrations by split start from.
 - D-cal is in excess of its floor, what a perfect model has on average, with 10 bins, in 1e-3: "uniform" and "km" are
   the two ways of counting censored rows; "groups" is the mean over the three groups, by rows, counted by "uniform".
   Values are means over folds, plus or minus the standard error over folds of the difference to "none".
@@ -59,6 +59,8 @@ def of_sksurv(name: str, time: str, event: str) -> tuple[SurvivalData, int]:
     from sksurv import datasets
 
     frame, y = getattr(datasets, f"load_{name}")()
+    # FLCHAIN: the cause of death, known of the dead alone.
+    frame = frame.drop(columns=[column for column in frame if column == "chapter"])
     numbers = pd.get_dummies(frame, drop_first=True).astype(float)
     numbers = numbers.fillna(numbers.median())
     return table(numbers.to_numpy(), y[time].astype(float), y[event]), list(numbers).index("age")
@@ -100,6 +102,7 @@ def treated(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, float]
     yield "X-CAL", chosen, chosen.xcal_lambda
     largest = whole.select(rule="one_standard_error")
     yield "X-CAL, one s.e.", largest, largest.xcal_lambda
+    yield "X-CAL, lambda 100", whole.model(100), 100.0
     of_part = SurvivalPath(LAMBDAS, seeds=1, distribution=family, **FITTING).fit(part)
     plain, chosen = of_part.model(0), of_part.select()
     yield "none, 3/4 of rows", plain, 0.0
@@ -192,6 +195,53 @@ def show(lines: list[dict[str, Any]]) -> None:
                 print(f"{remedy:<18}" + "".join(f"{cell:>17}" for cell in cells) + f"  {lams}")
 
 
+REMEDIES = (
+    "X-CAL",
+    "X-CAL, one s.e.",
+    "X-CAL, lambda 100",
+    "km, cross-fitted",
+    "none, 3/4 of rows",
+    *METHODS,
+    "X-CAL, then km",
+)
+TABLES = {
+    "dcal": ("D-calibration over all rows, less its floor, in 1e-3", 1, 1),
+    "dcal_km": ('The same, censored rows counted by "km"', 1, 1),
+    "dcal_groups": ("D-calibration within thirds of age, less its floor, in 1e-3", 1, 1),
+    "nll": ("NLL, less that of none, in 1e-3", 0, 1e3),
+    "ibs": ("Integrated Brier score, less that of none, in 1e-4", 0, 1e4),
+    "c": ("Concordance, less that of none, in 1e-4", 0, 1e4),
+}
+
+
+def markdown(lines: list[dict[str, Any]]) -> None:
+    """Print one table for each measure: remedies as lines, data sets as columns, and every fold that is there."""
+    by = {(line["data"], line["family"], line["remedy"], line["fold"]): line for line in lines}
+    pairs = [
+        (data, family)
+        for family in FAMILIES
+        for data in LOAD
+        if sum((data, family, "none", fold) in by for fold in range(N_FOLDS)) == N_FOLDS
+    ]
+    for name, (title, places, unit) in TABLES.items():
+        absolute = name.startswith("dcal")
+        print(f"\n**{title}**\n\n| | {' | '.join(f'{data}, {family}' for data, family in pairs)} |")
+        print("|---|" + "---|" * len(pairs))
+        for remedy in ("none", *REMEDIES) if absolute else REMEDIES:
+            cells = []
+            for data, family in pairs:
+                values, none = (
+                    np.array([by[data, family, which, fold][name] for fold in range(N_FOLDS)])
+                    for which in (remedy, "none")
+                )
+                gap = values - none
+                mean = values.mean() if absolute else gap.mean()
+                error = gap.std(ddof=1) / np.sqrt(N_FOLDS)
+                shown = f"{unit * mean:.{places}f}" if absolute else f"{unit * mean:+.{places}f}"
+                cells.append(shown if remedy == "none" else f"{shown} ± {unit * error:.{places}f}")
+            print(f"| {remedy} | {' | '.join(cells)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=list(LOAD), nargs="*", default=list(LOAD))
@@ -200,13 +250,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="at most so many rows of a data set, picked at random")
     parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
     parser.add_argument("--fast", action="store_true", help="WHAS500 alone, two folds")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of the documentation, run nothing")
     options, _ = parser.parse_known_args()
     lines = read(options.out)
     done = {(line["data"], line["family"], line["fold"]) for line in lines}
     wanted = [(data, family, fold) for data in options.data for fold in range(N_FOLDS) for family in options.family]
     if options.fast:
         wanted = [("whas500", family, fold) for fold in range(2) for family in FAMILIES]
-    todo = [] if options.show else [one for one in wanted if one not in done]
+    todo = [] if options.show or options.markdown else [one for one in wanted if one not in done]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(todo, start=1):
         start = clock.perf_counter()
@@ -214,7 +265,10 @@ def main() -> None:
         write_whole(options.out, "".join(json.dumps(line) + "\n" for line in lines).encode())
         seconds = clock.perf_counter() - start
         print(f"{number} of {len(todo)}: {one[0]}, {one[1]}, fold {one[2]}: {seconds:.0f} s", flush=True)
-    show(lines)
+    if options.markdown:
+        markdown(lines)
+    else:
+        show(lines)
 
 
 if __name__ == "__main__":
