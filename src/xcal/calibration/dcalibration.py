@@ -191,8 +191,8 @@ def ties_caution(time: Array, event: npt.NDArray[np.bool_], edges: Edges) -> str
         return None
     return (
         f"the {counts.sum()} events have {distinct.size} distinct times only: tied events share one value of F, so "
-        "that even a true model looks uneven and is rejected. Give cdf_before, F at the start of the interval that each "
-        "time stands for (F at the month before, say)"
+        "that even a true model looks uneven and is rejected. Give cdf_before, F at the start of the interval that "
+        "each time stands for (F at the month before, say)"
     )
 
 
