@@ -30,14 +30,17 @@ def test_everything_is_saved(finished):
 
 def test_the_chosen_model_is_the_one_that_is_shown_and_saved(finished):
     result, folder = finished
-    frontier, model = pd.read_csv(folder / "frontier.csv"), load(folder / "model.safetensors")
+    model, path = load(folder / "model.safetensors"), load(folder / "path.safetensors")
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "frontier.csv"), path.frontier_)
     # Any drop in concordance is allowed, so the best calibrated model is chosen.
-    assert model.xcal_lambda == frontier.loc[frontier["dcal"].idxmin(), "lambda"]
+    lowest = path.candidates_.loc[path.candidates_["dcal"].idxmin()]
+    assert model.xcal_lambda == lowest["lambda"]
+    assert (model.fitted_.recalibration is not None) == lowest["recalibrated"]
     (line,) = [line for line in result.stdout.splitlines() if "chosen" in line and "│" in line]
     assert f" {model.xcal_lambda:g} " in line
     metrics = json.loads((folder / "metrics.json").read_text())
     _, _, x, y = _rows("simulated")
-    own = metrics[f"lambda {model.xcal_lambda:g}"]
+    own = metrics[f"lambda {model.xcal_lambda:g}" + ", recalibrated" * bool(lowest["recalibrated"])]
     assert own["concordance"] == pytest.approx(model.score(x, y))
     assert own["D-cal"] == pytest.approx(model.d_calibration(x, y).value)
 

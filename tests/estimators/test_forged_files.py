@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -27,6 +28,9 @@ def files(tmp_path_factory):
     SurvivalModel(hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(folder / "model")
     SurvivalPath((0.0, 10.0), 1, hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(folder / "path")
     SurvivalModel("weibull", hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(folder / "weibull")
+    frame = pd.DataFrame({"stage": ["I", "II"] * 60, "seen": pd.date_range("2020-01-01", periods=120)})
+    encoded = SurvivalModel(hidden=(4,), epochs=2, seeds=2, encode="auto").fit(frame, DATA.y)
+    encoded.recalibrate(frame, DATA.y).save(folder / "encoded")
     return folder
 
 
@@ -148,6 +152,39 @@ FORGERIES = [
 ]
 
 
+ENCODING, MAPS = ["extra", "encoding"], ["extra", "maps"]
+FORGERIES += [
+    ("encoded", ENCODING, []),
+    ("encoded", ENCODING, "stage"),
+    ("encoded", [*ENCODING, 0, "kind"], "picture"),
+    ("encoded", [*ENCODING, 0, "kind"], ["category"]),
+    ("encoded", [*ENCODING, 0, "categories"], None),
+    ("encoded", [*ENCODING, 0, "categories"], ["I", 2]),
+    ("encoded", [*ENCODING, 0, "categories"], ["I", "II", "III"]),
+    ("encoded", [*ENCODING, 0, "fill"], "0"),
+    ("encoded", [*ENCODING, 0, "has_missing"], True),
+    ("encoded", [*ENCODING, 0, "has_missing"], 0),
+    ("encoded", [*ENCODING, 0, "name"], 7),
+    ("encoded", [*ENCODING, 1, "origin"], "never"),
+    ("encoded", [*ENCODING, 1, "origin"], ...),
+    ("encoded", MAPS, ...),
+    ("encoded", MAPS, []),
+    ("encoded", [*MAPS, 0], [0.0, 10]),
+    ("encoded", [*MAPS, 0, 0], 7.0),
+    ("encoded", [*MAPS, 0, 0], [0.0]),
+    ("encoded", [*MAPS, 0, 1], 0),
+    ("encoded", [*MAPS, 0, 2], 10**9),
+    ("encoded", ["models", 1, 0], 5.0),  # two lambdas in one model
+    ("path", ["extra", "selection", "recalibrated"], True),  # without a map
+    ("path", ["extra", "selection", "recalibrated"], "yes"),
+    ("path", ["extra", "candidates"], []),
+    ("path", ["extra", "candidates", "lambda"], [[0.0], [10.0]]),
+    ("path", ["extra", "candidates", "lambda", 0], 3.0),
+    ("path", ["extra", "candidates", "recalibrated", 0], 1),
+    ("path", ["extra", "candidates", "dcal"], ...),
+]
+
+
 @pytest.mark.parametrize(("name", "place", "value"), FORGERIES, ids=lambda v: str(v)[:40])
 def test_a_forged_header_is_one_error(tmp_path, files, name, place, value):
     header, tensors = read(files / name)
@@ -163,6 +200,25 @@ def test_a_forged_header_is_one_error(tmp_path, files, name, place, value):
 def test_a_header_that_is_no_object(tmp_path, files, text):
     with pytest.raises(ValueError, match=REFUSED):
         load(write(tmp_path / "forged", text, read(files / "model")[1]))
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda t: t | {"map.0": t["map.0"].flip(1)},
+        lambda t: t | {"map.0": t["map.0"] * math.nan},
+        lambda t: t | {"map.0": t["map.0"].float()},
+        lambda t: t | {"map.0": t["map.0"][:1]},
+        lambda t: t | {"map.0": t["map.0"][:, :1]},
+        lambda t: t | {"map.1": t["map.0"].clone()},
+    ],
+)
+def test_a_forged_map(tmp_path, files, forge):
+    header, tensors = read(files / "encoded")
+    assert load(write(tmp_path / "same", header, tensors)).seeds == 2
+    forged = {name: values.contiguous() for name, values in forge(tensors).items()}
+    with pytest.raises(ValueError, match=REFUSED):
+        load(write(tmp_path / "forged", header, forged))
 
 
 def without(tensors, name):

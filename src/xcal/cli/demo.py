@@ -70,11 +70,11 @@ def demo(
     path = SurvivalPath(distribution=distribution, seeds=seeds, epochs=epochs, calibration_bins=10)
     _fit(path, x, y, console)
     chosen = path.select(max_concordance_drop=max_drop)
-    console.print(_frontier_table(path, chosen.xcal_lambda))
+    console.print(_frontier_table(path, chosen))
     plain = path.model(0)
     metrics = {
-        f"lambda {model.xcal_lambda:g}": _metrics(model, x_test, y_test, y)
-        for model in ([plain] if chosen.xcal_lambda == 0 else [plain, chosen])
+        _name(model): _metrics(model, x_test, y_test, y)
+        for model in ([plain] if _name(chosen) == _name(plain) else [plain, chosen])
     }
     console.print(_metrics_table(metrics))
     _save(path, chosen, metrics, out)
@@ -115,7 +115,11 @@ def _rows(dataset: str) -> "tuple[Any, npt.NDArray[np.void], Any, npt.NDArray[np
     return table.x[fold.train], y[fold.train], table.x[fold.test], y[fold.test]
 
 
-def _frontier_table(path: "SurvivalPath", chosen: float) -> Any:
+def _name(model: "SurvivalModel") -> str:
+    return f"lambda {model.xcal_lambda:g}" + (", recalibrated" if model.fitted_.recalibration is not None else "")
+
+
+def _frontier_table(path: "SurvivalPath", chosen: "SurvivalModel") -> Any:
     from rich.table import Table
 
     frontier = path.frontier_
@@ -130,7 +134,7 @@ def _frontier_table(path: "SurvivalPath", chosen: float) -> Any:
             f"{nll:.4f}" + _plus_minus(spread["nll_sd"], 4),
             f"{dcal:.5f}" + _plus_minus(spread["dcal_sd"], 5),
             f"{concordance:.4f}" + _plus_minus(spread["concordance_sd"], 4),
-            "[green]chosen[/]" if lam == chosen else "",
+            f"[green]chosen{_name(chosen).removeprefix(f'lambda {lam:g}')}[/]" if lam == chosen.xcal_lambda else "",
         )
     table.caption = f"A perfect model would have a mean D-cal of {frontier['dcal_floor'].iloc[0]:.5f} on these rows."
     table.caption_justify = "left"

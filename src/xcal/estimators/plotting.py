@@ -48,7 +48,7 @@ def plot_frontier(table: pd.DataFrame, candidates: pd.DataFrame, ax: Any = None)
     finish_frontier(ax, of="concordance", floor=float(means["dcal_floor"].mean()))
     ax.set_xlabel(horizontal_label("validation rows"))
     ax.set_ylabel(vertical_label("concordance", "validation rows"))
-    ax.legend(frameon=False, fontsize=9)
+    ax.legend(frameon=False, fontsize=9, loc="best")  # said, so that a slow machine is no warning
     named = means.reset_index().assign(label=lambda lines: [f"λ = {lam:g}" for lam in lines["lambda"]])
     # Of the recalibrated ones only the first is labelled: they lie close together.
     first = mapped.head(1).assign(label=lambda lines: [f"λ = {lam:g}, recalibrated" for lam in lines["lambda"]])
