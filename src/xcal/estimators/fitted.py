@@ -119,7 +119,7 @@ class PredictingModel(ABC):
     def _parts(self, n: int, points: int) -> Iterator[slice]:
         """Rows in pieces that fit into a cache; a discrete row also holds its bins."""
         bins = 1 if self.outputs.edges is None else self.outputs.edges.size
-        step = max(1, min(_CHUNK // max(points, bins), _FEATURES // self.standardizer.mean.size))
+        step = max(1, min(_CHUNK // max(points, bins), _FEATURES // self.members[0].standardizer.mean.size))
         return (slice(start, start + step) for start in range(0, n, step))
 
 
