@@ -37,9 +37,7 @@ def pair(tmp_path):
 def test_a_path_is_the_one_of_rows_in_memory(pair):
     train, validation = pair
     ours = SurvivalPath(lambdas=(0, 10), seeds=1, **FAST).fit(train, validation_data=validation)
-    other = SurvivalPath(lambdas=(0, 10), seeds=1, **FAST).fit(
-        in_memory(train), validation_data=in_memory(validation)
-    )
+    other = SurvivalPath(lambdas=(0, 10), seeds=1, **FAST).fit(in_memory(train), validation_data=in_memory(validation))
     # The means of the features are summed in another order.
     columns = ["nll", "dcal", "concordance"]
     np.testing.assert_allclose(ours.frontier_[columns], other.frontier_[columns], rtol=1e-4, atol=1e-6)
