@@ -45,7 +45,7 @@ def kind_of(table: TableFile, name: str) -> Kind:
 
 
 def read_features(table: TableFile, kinds: Mapping[str, Kind]) -> Any:
-    """Data frame of the columns in their forms: floats, texts or dates, missing where the cell is empty."""
+    """Give a data frame of the columns in their forms: floats, texts or dates, missing where the cell is empty."""
     import pandas as pd
 
     missing = [name for name in kinds if name not in table.names]

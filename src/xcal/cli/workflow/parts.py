@@ -70,10 +70,7 @@ def read_parts(settings: FitSettings) -> Parts:
         fail(settings.data, f"at least {FEWEST_ROWS} rows to train on", f"{to_fit.size}")
     understanding, X = understand(table, outcome, to_fit, settings)
     whole = _part(table, X, outcome, settings)
-    if settings.test is None:
-        held_out = _some(whole, test)
-    else:
-        held_out = _of_file(table, X, settings)
+    held_out = _some(whole, test) if settings.test is None else _of_file(table, X, settings)
     if not held_out.n_events:
         fail("held-out rows", "at least one event", f"{held_out.n} rows without one")
     return Parts(understanding, _some(whole, train), _some(whole, validation) if validation.size else None, held_out)

@@ -24,7 +24,7 @@ def predicted(
     copied: Sequence[str],
     extrapolate: bool,
 ) -> Any:
-    """Data frame with one line for each row of the file, in its order.
+    """Make a data frame with one line for each row of the file, in its order.
 
     Columns: those of `copied`, time and event where the file has them, ``risk``, ``median``, ``s_<time>`` (probability
     of no event until then), ``q_<share>`` (time by which that share has had the event), and ``cdf``, F at the row's own
@@ -91,5 +91,5 @@ def write_table(frame: Any, path: Path) -> None:
 
 
 def default_times(summary: dict[str, Any]) -> list[float]:
-    """Times at which the report of a run judged its model."""
+    """Give the times at which the report of a run judged its model."""
     return [float(time) for time in summary["horizons"]]

@@ -81,7 +81,7 @@ class FitSettings:
 
 
 def merged(config: Path | None, given: Mapping[str, Any]) -> FitSettings:
-    """Settings of a config file, with what the command line says in place of what the file says.
+    """Read the settings of a config file, with what the command line says in place of what the file says.
 
     Files that the config file names must be those that it was written for; a file of the command line may be another.
     """

@@ -130,7 +130,7 @@ def written(folder: Path) -> str:
 
 
 def notes(sentences: Sequence[str]) -> list[str]:
-    """What a person should look at, one paragraph each."""
+    """Say what a person should look at, one paragraph each."""
     return [line for sentence in sentences for line in wrapped(f"note: {sentence}", hang="      ")]
 
 
