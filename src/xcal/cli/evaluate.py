@@ -68,7 +68,7 @@ def report(
     """
     from xcal._checks import fail
     from xcal._files import check_writable
-    from xcal.cli.workflow.run_folder import AUDIT_PAGE
+    from xcal.cli.workflow.run_folder import AUDIT_NUMBERS, AUDIT_PAGE
 
     if file is not None and out is None:
         fail("--out", "a page for the report on another file", "none: the folder of the run keeps its own")
@@ -77,6 +77,8 @@ def report(
         check_writable(target.resolve().parent)
     result = _audited(run, file, horizons, by, (time, event, event_value), resamples)
     result.report(target)
+    if out is None:
+        result.to_json(run / AUDIT_NUMBERS)
     typer.echo(result.verdict.headline)
     typer.echo(f"wrote {target}", err=True)
 
