@@ -143,7 +143,7 @@ def test_overwriting_replaces_a_run_whole_and_keeps_other_files(tmp_path, monkey
     assert run(path, out=out).exit_code == 0
     (out / "mine.txt").write_text("mine")
     before = {file.name: file.read_bytes() for file in out.iterdir()}
-    monkeypatch.setattr("xcal.cli.workflow.fit_run.write_frontier", lambda *_: 1 / 0)
+    monkeypatch.setattr("xcal.cli.workflow.fit_run.write_frontier", lambda *_, **__: 1 / 0)
     assert isinstance(run(path, "--seed", 1, "--overwrite", out=out).exception, ZeroDivisionError)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
     monkeypatch.undo()

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from xcal._files import write_whole
+from xcal._files import new_file, write_whole
 from xcal.cli.workflow import run_folder, words
 from xcal.cli.workflow.parts import Part, Parts, read_parts
 from xcal.cli.workflow.settings import FitSettings, write_config
-from xcal.cli.workflow.training import Judged, Trained, figures, judge, name_of, train
+from xcal.cli.workflow.training import Judged, Trained, collected_warnings, figures, judge, name_of, train
 from xcal.training.progress import Progress
 
 Say = Callable[[str], None]
@@ -28,7 +28,7 @@ def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, prog
     say(words.trained(trained))
     judged = judge(trained, parts, settings, False if progress is False else None)
     summary = _summary(settings, parts, trained, judged)
-    _write(out, settings, trained, judged, summary)
+    _write(out, settings, parts.test, trained, judged, summary)
     say(words.judged(judged, trained, name_of))
     say(words.written(out))
     return summary
@@ -73,12 +73,15 @@ def _counts(part: Part) -> dict[str, Any]:
     }
 
 
-def _write(out: Path, settings: FitSettings, trained: Trained, judged: Judged, summary: dict[str, Any]) -> None:
+def _write(
+    out: Path, settings: FitSettings, test: Part, trained: Trained, judged: Judged, summary: dict[str, Any]
+) -> None:
     with run_folder.new_run(out) as folder:
         trained.model.save(folder / run_folder.MODEL)
         trained.path.save(folder / run_folder.PATH)
         trained.path.candidates_.to_csv(folder / run_folder.FRONTIER_TABLE, index=False)
-        write_frontier(trained.path, folder)
+        asked = {"horizons": judged.audit.horizons, "time_unit": settings.time_unit}
+        write_frontier(trained.path, folder, test.X, test.y, **asked)
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)
         text = json.dumps(as_json(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -86,21 +89,31 @@ def _write(out: Path, settings: FitSettings, trained: Trained, judged: Judged, s
         write_whole(folder / run_folder.CONFIG, write_config(settings).encode())
 
 
-def write_frontier(path: Any, folder: Path) -> str:
-    """Write the frontier of a path as a page, or as a picture where there is no page for it; return the file's name."""
+def write_frontier(path: Any, folder: Path, X: Any, y: Any, **options: Any) -> str:
+    """Write the frontier of a path as a page, or as a picture where there is no page for it; return the file's name.
+
+    The page measures all models on the rows given.
+    """
     page = getattr(path, "report", None)
     if page is not None:
-        page(folder / run_folder.FRONTIER_PAGE)
+        with collected_warnings():
+            page(folder / run_folder.FRONTIER_PAGE, X, y, **options)
         return run_folder.FRONTIER_PAGE
+    write_picture(path, folder)
+    return run_folder.FRONTIER_PICTURE
+
+
+def write_picture(path: Any, folder: Path) -> None:
+    """Draw the frontier of a path."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     figure = path.plot().figure
-    figure.savefig(folder / run_folder.FRONTIER_PICTURE, dpi=150, bbox_inches="tight")
+    with new_file(folder / run_folder.FRONTIER_PICTURE) as part:
+        figure.savefig(part, dpi=150, bbox_inches="tight", format="png")
     plt.close(figure)
-    return run_folder.FRONTIER_PICTURE
 
 
 def as_json(value: Any) -> Any:

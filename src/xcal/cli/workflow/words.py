@@ -12,8 +12,8 @@ from xcal.cli.workflow.parts import Part, Parts
 from xcal.cli.workflow.settings import FitSettings
 from xcal.cli.workflow.training import Judged, Trained, figures
 from xcal.cli.workflow.understanding import NO_KIND, Column
-from xcal.validation.labels import LABELS
-from xcal.validation.labels import written as number
+from xcal.validation.labels import LABELS, shown
+from xcal.validation.measurements import AuditValue
 
 _WIDTH = 100
 # Columns of a wide file that are listed one by one.
@@ -36,11 +36,11 @@ _WHAT = {
 def understood(parts: Parts, settings: FitSettings) -> str:
     """Say what was read: columns, rows, outcome, and what to look at."""
     columns = parts.understanding.columns
-    shown = columns[:_MOST_COLUMNS]
+    listed = columns[:_MOST_COLUMNS]
     lines = [f"{settings.data}: {len(columns)} columns, {len(parts.understanding.features)} to learn from", ""]
-    lines += table(("column", "kind", "missing", "values", ""), [_column(c) for c in shown], left=(0, 1, 3, 4))
-    if len(columns) > len(shown):
-        lines.append(f"and {len(columns) - len(shown)} more")
+    lines += table(("column", "kind", "missing", "values", ""), [_column(c) for c in listed], left=(0, 1, 3, 4))
+    if len(columns) > len(listed):
+        lines.append(f"and {len(columns) - len(listed)} more")
     unit = f" {settings.time_unit}" if settings.time_unit else ""
     lines += ["", *table(("rows", "number", "events", "censored", f"times{unit}", "median"), list(_rows(parts)))]
     return "\n".join([*lines, *notes(parts.understanding.notes)])
@@ -98,7 +98,7 @@ def trained(result: Trained) -> str:
         values = line._asdict()
         name = f"{line[0]:g}" + (", recalibrated" if values["recalibrated"] else "")
         chosen = f"lambda {name}" == result.name
-        dcal = [number(values[key], "small") for key in ("dcal", "dcal_floor")]
+        dcal = [f"{values[key]:.2g}" for key in ("dcal", "dcal_floor")]
         rows.append((name, *dcal, f"{values['concordance']:.4f}", f"{values['nll']:.4f}", "chosen" * chosen))
     lines += ["On the validation rows:"]
     lines += table(("lambda", "D-calibration", "of a perfect model", "concordance", "NLL", ""), rows, left=(0, 5))
@@ -112,7 +112,7 @@ def judged(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> st
     if result.plain is not None:
         measured = {name_of(chosen.path.model(min(chosen.path.frontier_["lambda"]))): result.plain} | measured
     rows = [
-        (LABELS[metric].name, *(number(values[metric], LABELS[metric].form) for values in measured.values()))
+        (LABELS[metric].name, *(_number(metric, values[metric]) for values in measured.values()))
         for metric in next(iter(measured.values()))
     ]
     lines = ["", "On the held-out rows:", *table(("", *measured), rows), ""]
@@ -120,6 +120,10 @@ def judged(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> st
     for sentence in result.audit.verdict.sentences:
         lines += wrapped(sentence, "- ")
     return "\n".join([*lines, *notes(result.notes)])
+
+
+def _number(metric: str, value: float) -> str:
+    return shown(AuditValue(metric, None, None, value, np.nan, np.nan))
 
 
 def written(folder: Path) -> str:
