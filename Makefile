@@ -10,7 +10,7 @@ DEMO   ?=
 .PHONY: demo test test-floats lint format docs bench clean help
 
 help:
-	@echo "make demo    train a path, choose a balance, save it under runs/ (DEMO=\"--dataset metabric\" for options)"
+	@echo "make demo    an over-confident model and what corrects it, pages under runs/ (DEMO=\"--dataset metabric\" for options)"
 	@echo "make test    the whole test suite, doctests included"
 	@echo "make test-floats  the tests most sensitive to rounding, without vector instructions and with four threads"
 	@echo "make lint    ruff, mypy and the import contracts"

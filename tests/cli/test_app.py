@@ -15,7 +15,14 @@ def run(*words):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["demo", "--help"], ["audit", "--help"], ["reproduce", "--help"], ["compare", "--help"]]
+    "words",
+    [
+        ["--help"],
+        *(
+            [name, "--help"]
+            for name in ("demo", "fit", "predict", "evaluate", "report", "audit", "reproduce", "compare")
+        ),
+    ],
 )
 def test_help_imports_nothing_heavy(words):
     code = (

@@ -216,3 +216,11 @@ def test_the_header_is_json_that_anyone_can_read(saved):
     assert metadata["format"] == "xcal-estimator"
     assert metadata["version"] == "1"
     assert json.loads(metadata["header"])["parameters"]["hidden"] == [4]
+
+
+def test_a_model_has_one_file(saved, tmp_path):
+    model, written = load(saved), {saved.read_bytes()}
+    for number in range(8):  # safetensors alone would write its metadata in a random order
+        model.save(tmp_path / f"{number}.xcal")
+        written.add((tmp_path / f"{number}.xcal").read_bytes())
+    assert len(written) == 1

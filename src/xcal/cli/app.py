@@ -6,7 +6,10 @@ from xcal import __version__
 from xcal.cli.audit import audit
 from xcal.cli.compare import compare
 from xcal.cli.demo import demo
+from xcal.cli.evaluate import evaluate, report
+from xcal.cli.fit import fit
 from xcal.cli.mimic import mimic
+from xcal.cli.predict import predict
 from xcal.cli.reproduce import reproduce
 from xcal.cli.results_page import results_page
 
@@ -33,6 +36,10 @@ def _top(
     To see what xcal does, in about a minute:
       xcal demo
 
+    From a table in a file to a model and its report:
+      xcal fit patients.csv --time months --event died --out run
+      xcal predict run new.csv --out predictions.csv
+
     To validate the predictions of any survival model:
       xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
 
@@ -43,6 +50,10 @@ def _top(
 
 
 app.command()(demo)
+app.command()(fit)
+app.command()(predict)
+app.command()(evaluate)
+app.command()(report)
 app.command()(audit)
 app.command()(reproduce)
 app.command()(compare)

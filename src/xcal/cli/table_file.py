@@ -118,7 +118,7 @@ class TableFile:
     def _refuse_text(self, name: str, column: Any, what: str) -> None:
         """Name the first cell that is no number."""
         for row, cell in enumerate(column):
-            if isinstance(cell, str) and not _is_number(cell):
+            if isinstance(cell, str) and not is_number(cell):
                 hint = f" ({_DATES})" if _is_date(cell) else ""
                 self.fail(name, f"{what}{hint}", repr(cell), row)
             if not isinstance(cell, str | int | float | np.number) and cell is not None:
@@ -132,7 +132,7 @@ def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
     """Read a CSV file, also one that is packed (.gz), or a parquet file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: expected a file, got {'a folder' if path.is_dir() else 'none by that name'}")
-    if path.suffix.lower() in _PARQUET:
+    if is_parquet(path):
         frame = _parquet(path)
     else:
         frame = _csv(path, "\t" if ".tsv" in path.suffixes and separator == "," else separator)
@@ -141,7 +141,12 @@ def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
     repeated = [str(name) for name in frame.columns[frame.columns.duplicated()]]
     if repeated:
         fail(str(path), "columns with different names", f"{repeated[0]!r} twice")
-    return TableFile(path, frame, path.suffix.lower() not in _PARQUET)
+    return TableFile(path, frame, not is_parquet(path))
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is a parquet file, by its name."""
+    return path.suffix.lower() in _PARQUET
 
 
 def _csv(path: Path, separator: str) -> Any:
@@ -192,10 +197,11 @@ def _parquet(path: Path) -> Any:
 
 
 def _as_number_if_any(text: str) -> Any:
-    return float(text) if _is_number(text) else text
+    return float(text) if is_number(text) else text
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a cell is written as a number."""
     try:
         float(text)
     except ValueError:
@@ -231,7 +237,7 @@ def curve_columns(table: TableFile, pattern: str, option: str = "--curves") -> d
         middle = name[len(before) : len(name) - len(after)]
         if not (name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)):
             continue
-        if not _is_number(middle):
+        if not is_number(middle):
             fail(f"{option}, {table.path}", f"columns {pattern} with a time in place of the star", repr(name))
         time = as_number(f"{option}, time of column {name!r}", float(middle), at_least=0)
         if time in found:

@@ -1,0 +1,127 @@
+"""``xcal fit``: from a table in a file to a calibrated model, its frontier and its report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xcal.cli.options import listed
+
+File = Annotated[
+    Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")
+]
+Time = Annotated[str | None, typer.Option(help="Column of the time of the event or of censoring, a number.")]
+Event = Annotated[str | None, typer.Option(help="Column that says whether the event happened: 0/1 or true/false.")]
+EventValue = Annotated[str | None, typer.Option(help='What the event column says if it happened, such as "dead".')]
+Out = Annotated[Path, typer.Option(help="Folder for the model and its reports.")]
+Config = Annotated[Path | None, typer.Option(help="config.toml of a run, to run it again; other options change it.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder --out.")]
+Test = Annotated[Path | None, typer.Option(help="File of the rows to hold out, with the same columns.")]
+Split = Annotated[str | None, typer.Option(help="Column that says train, test or validation.")]
+Group = Annotated[
+    str | None, typer.Option(help="Column whose rows stay on one side, the patient's number for instance.")
+]
+TestFraction = Annotated[float | None, typer.Option(help="Share of the rows to hold out, .25 by default.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Column not to learn from; may be given several times.")]
+Keep = Annotated[
+    list[str] | None, typer.Option(help="Column to learn from even if it looks like an id or like the outcome.")
+]
+By = Annotated[list[str] | None, typer.Option(help="Column of groups that the report judges apart.")]
+Distribution = Annotated[
+    str | None,
+    typer.Option(help="mtlr (the default), categorical, logistic-hazard, lognormal, weibull or loglogistic."),
+]
+Lambdas = Annotated[str | None, typer.Option(help="Weights of the calibration penalty, with commas: 0,10,100.")]
+Seeds = Annotated[int | None, typer.Option(help="Models for each lambda, 3 by default; they are averaged.")]
+Epochs = Annotated[int | None, typer.Option(help="Largest number of passes over the rows, 500 by default.")]
+Horizons = Annotated[str | None, typer.Option(help="Times at which the report judges risks, with commas: 12,24,60.")]
+Unit = Annotated[str | None, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
+Resamples = Annotated[int | None, typer.Option(help="Bootstrap resamples of the report; by default 1000 or fewer.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of split, training and resamples, 0 by default.")]
+Separator = Annotated[str | None, typer.Option(help="What stands between the columns of a CSV file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else, to the output.")]
+
+
+def fit(
+    file: File = None,
+    time: Time = None,
+    event: Event = None,
+    out: Out = Path("run"),
+    event_value: EventValue = None,
+    config: Config = None,
+    overwrite: Overwrite = False,
+    test: Test = None,
+    split: Split = None,
+    group: Group = None,
+    test_fraction: TestFraction = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    by: By = None,
+    distribution: Distribution = None,
+    lambdas: Lambdas = None,
+    seeds: Seeds = None,
+    epochs: Epochs = None,
+    horizons: Horizons = None,
+    time_unit: Unit = None,
+    resamples: Resamples = None,
+    seed: Seed = None,
+    separator: Separator = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Train a calibrated survival model on a table, and report on rows that it has not seen.
+
+    Says what it understands of the columns, holds rows out, trains a path
+    of models, recalibrates and chooses if the validation rows show a need,
+    and leaves in the folder --out: the model, the frontier, a validation
+    report (audit.html), a summary and a config file.
+
+    For example:
+      xcal fit patients.csv --time months --event died --out run
+
+    Several rows per patient, the event written as a word, a report by sex:
+      xcal fit visits.parquet --time t --event status --event-value dead \
+        --group patient --by sex --time-unit months --out run
+
+    The same run again, to the same bits:
+      xcal fit --config run/config.toml --out again
+    """
+    import json
+
+    from xcal.cli.workflow.fit_run import as_json as plain
+    from xcal.cli.workflow.fit_run import fit_run
+    from xcal.cli.workflow.settings import merged
+
+    weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
+    settings = merged(
+        config,
+        {
+            "data": None if file is None else str(file.resolve()),
+            "time": time,
+            "event": event,
+            "event_value": event_value,
+            "separator": separator,
+            "test": None if test is None else str(test.resolve()),
+            "split": split,
+            "group": group,
+            "test_fraction": test_fraction,
+            "drop": tuple(drop) if drop else None,
+            "keep": tuple(keep) if keep else None,
+            "by": tuple(by) if by else None,
+            "distribution": distribution,
+            "lambdas": None if weights is None else tuple(weights),
+            "seeds": seeds,
+            "epochs": epochs,
+            "horizons": None if times is None else tuple(times),
+            "time_unit": time_unit,
+            "resamples": resamples,
+            "seed": seed,
+        },
+    )
+
+    def say(text: str) -> None:
+        # Machines read the output; people still see what happens.
+        typer.echo(text, err=as_json)
+
+    summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=None)
+    if as_json:
+        typer.echo(json.dumps(plain(summary), indent=2, ensure_ascii=False))

@@ -1,0 +1,127 @@
+"""A whole run of ``xcal fit``: read, show, train, judge, write."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xcal._files import new_file, write_whole
+from xcal.cli.workflow import run_folder, words
+from xcal.cli.workflow.parts import Part, Parts, read_parts
+from xcal.cli.workflow.settings import FitSettings, write_config
+from xcal.cli.workflow.training import Judged, Trained, collected_warnings, figures, judge, name_of, train
+from xcal.training.progress import Progress
+
+Say = Callable[[str], None]
+
+
+def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, progress: Progress) -> dict[str, Any]:
+    """Run everything, say what is done in words, and return the summary that was written."""
+    run_folder.check_folder(out, overwrite=overwrite)
+    parts = read_parts(settings)
+    say(words.understood(parts, settings))
+    say(words.about_to_train(settings))
+    trained = train(parts, settings, progress)
+    say(words.trained(trained))
+    judged = judge(trained, parts, settings, False if progress is False else None)
+    summary = _summary(settings, parts, trained, judged)
+    _write(out, settings, parts.test, trained, judged, summary)
+    say(words.judged(judged, trained, name_of))
+    say(words.written(out))
+    return summary
+
+
+def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judged) -> dict[str, Any]:
+    """Everything that a program may want to know of a run."""
+    selection, verdict = trained.path.selection_, judged.audit.verdict
+    plain = name_of(trained.path.model(min(trained.path.frontier_["lambda"])))
+    test = {trained.name: figures(judged.audit)} | ({} if judged.plain is None else {plain: judged.plain})
+    return {
+        "data": settings.data,
+        "rows": {
+            "train": _counts(parts.train),
+            "validation": None if parts.validation is None else _counts(parts.validation),
+            "test": _counts(parts.test),
+        },
+        "columns": [asdict(column) for column in parts.understanding.columns],
+        "chosen": {
+            "name": trained.name,
+            "lambda": selection.lam,
+            "recalibrated": selection.recalibrated,
+            "reason": selection.reason,
+        },
+        "interrupted": trained.interrupted,
+        "candidates": json.loads(trained.path.candidates_.to_json(orient="records")),
+        "test": test,
+        "verdict": {"level": verdict.level, "headline": verdict.headline},
+        "horizons": list(judged.audit.horizons),
+        "last_time": float(trained.model.fitted_.outputs.grid[-1]),
+        "notes": [*parts.understanding.notes, *trained.notes, *judged.notes],
+    }
+
+
+def _counts(part: Part) -> dict[str, Any]:
+    time = part.y["time"]
+    return {
+        "rows": part.n,
+        "events": part.n_events,
+        "median_time": float(np.median(time)),
+        "last_time": float(time.max()),
+    }
+
+
+def _write(
+    out: Path, settings: FitSettings, test: Part, trained: Trained, judged: Judged, summary: dict[str, Any]
+) -> None:
+    with run_folder.new_run(out) as folder:
+        trained.model.save(folder / run_folder.MODEL)
+        trained.path.save(folder / run_folder.PATH)
+        trained.path.candidates_.to_csv(folder / run_folder.FRONTIER_TABLE, index=False)
+        asked = {"horizons": judged.audit.horizons, "time_unit": settings.time_unit}
+        write_frontier(trained.path, folder, test.X, test.y, **asked)
+        judged.audit.report(folder / run_folder.AUDIT_PAGE)
+        judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)
+        text = json.dumps(as_json(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_whole(folder / run_folder.SUMMARY, text.encode())
+        write_whole(folder / run_folder.CONFIG, write_config(settings).encode())
+
+
+def write_frontier(path: Any, folder: Path, X: Any, y: Any, **options: Any) -> str:
+    """Write the frontier of a path as a page, or as a picture where there is no page for it; return the file's name.
+
+    The page measures all models on the rows given.
+    """
+    page = getattr(path, "report", None)
+    if page is not None:
+        with collected_warnings():
+            page(folder / run_folder.FRONTIER_PAGE, X, y, **options)
+        return run_folder.FRONTIER_PAGE
+    write_picture(path, folder)
+    return run_folder.FRONTIER_PICTURE
+
+
+def write_picture(path: Any, folder: Path) -> None:
+    """Draw the frontier of a path."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure = path.plot().figure
+    with new_file(folder / run_folder.FRONTIER_PICTURE) as part:
+        figure.savefig(part, dpi=150, bbox_inches="tight", format="png")
+    plt.close(figure)
+
+
+def as_json(value: Any) -> Any:
+    """Make a value of what JSON has: numbers that are not finite become null."""
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

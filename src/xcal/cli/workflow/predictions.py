@@ -1,0 +1,95 @@
+"""Predictions of a run's model for the rows of a file, as a table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xcal._checks import fail
+from xcal._files import new_file
+from xcal.cli.table_file import TableFile, is_parquet
+from xcal.cli.workflow.columns import read_features
+from xcal.cli.workflow.settings import FitSettings
+from xcal.estimators import SurvivalModel
+
+
+def predicted(
+    model: SurvivalModel,
+    table: TableFile,
+    settings: FitSettings,
+    *,
+    times: Sequence[float],
+    quantiles: Sequence[float],
+    copied: Sequence[str],
+    extrapolate: bool,
+) -> Any:
+    """Make a data frame with one line for each row of the file, in its order.
+
+    Columns: those of `copied`, time and event where the file has them, ``risk``, ``median``, ``s_<time>`` (probability
+    of no event until then), ``q_<share>`` (time by which that share has had the event), and ``cdf``, F at the row's own
+    time, where the file has times.
+    """
+    import pandas as pd
+
+    X = read_features(table, {column.name: column.kind for column in model.encoding_.columns})
+    found: dict[str, Any] = {name: table.column(name, "--copy").to_numpy() for name in copied}
+    for name in settings.outcome:
+        if name in table.names:
+            found.setdefault(name, table.frame[name].to_numpy())
+    found |= {"risk": model.predict(X), "median": model.predict_median(X, extrapolate=extrapolate)}
+    if times:
+        survival = model.predict_survival_function(X, np.array(times), extrapolate=extrapolate)
+        found |= {f"s_{time:g}": survival[:, k] for k, time in enumerate(times)}
+    if quantiles:
+        at = model.predict_quantile(X, np.array(quantiles), extrapolate=extrapolate)
+        found |= {f"q_{share:g}": at[:, k] for k, share in enumerate(quantiles)}
+    if settings.time in table.names:
+        found["cdf"] = _own_cdf(model, X, table, settings.time)
+    return pd.DataFrame(found)
+
+
+def _own_cdf(model: SurvivalModel, X: Any, table: TableFile, column: str) -> Any:
+    """F at the own time of each row whose time is known; empty elsewhere."""
+    from xcal.interop import read_model
+
+    known = table.frame[column].notna().to_numpy()
+    if not known.any():
+        return np.full(table.n, np.nan)
+    rows = np.flatnonzero(known)
+    # Zero in place of an empty cell, for the check only: errors name the line of the file.
+    filled = table.frame[column].where(known, 0).infer_objects()
+    time = TableFile(table.path, table.frame.assign(**{column: filled}), table.lines).times(column, "--time")[rows]
+    read = read_model(model, X.iloc[rows].reset_index(drop=True), time=time, event=np.ones(rows.size, dtype=bool))
+    values = np.full(table.n, np.nan)
+    values[rows] = read.cdf
+    return values
+
+
+def check_target(path: Path, source: Path, *, overwrite: bool) -> None:
+    """Check before any work that the table can be written."""
+    if path.resolve() == source.resolve():
+        fail("--out", "another file than the one to read", str(path))
+    if path.exists() and not overwrite:
+        fail("--out", "a new file, or --overwrite to replace it", f"{path}, which exists")
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
+
+
+def write_table(frame: Any, path: Path) -> None:
+    """Write a CSV file (packed, if its name ends in .gz) or a parquet file, whole or not at all."""
+    with new_file(path) as part:
+        if is_parquet(path):
+            try:
+                frame.to_parquet(part, index=False)
+            except ImportError as error:
+                raise ImportError('parquet files need pyarrow: pip install "xcal[parquet]"') from error
+        else:
+            # A packed file without a date inside: the same numbers give the same bytes.
+            packed = {"method": "gzip", "mtime": 0} if path.suffix.lower() == ".gz" else None
+            separator = "\t" if ".tsv" in path.suffixes else ","
+            frame.to_csv(part, index=False, sep=separator, compression=packed)
+
+
+def default_times(summary: dict[str, Any]) -> list[float]:
+    """Give the times at which the report of a run judged its model."""
+    return [float(time) for time in summary["horizons"]]

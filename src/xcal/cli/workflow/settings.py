@@ -1,0 +1,174 @@
+"""What a run of ``xcal fit`` was asked for, and the file that asks for the same again."""
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xcal import __version__
+from xcal._checks import as_count, as_number, fail
+from xcal.estimators.settings import DEFAULTS, LAMBDAS
+
+# Kinds of value in the file; a key without a kind here is a text.
+_NUMBERS = ("test_fraction",)
+_COUNTS = ("seeds", "epochs", "resamples", "seed")
+_TEXTS = ("drop", "keep", "by")
+_LISTS_OF_NUMBERS = ("lambdas", "horizons")
+# Written beside the settings: of which version, and of which bytes.
+_FACTS = ("xcal", "data_sha256", "test_sha256")
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Settings of a run; the options of the command, with the names that they have in ``config.toml``.
+
+    Attributes
+    ----------
+    data, separator, time, event, event_value
+        The file, and the columns of the outcome.
+    test, split, group, test_fraction
+        Where the rows come from that no model sees: another file, a column, or chance; `group` keeps rows together.
+    drop, keep
+        Columns that are no features, and columns that are even if they look like an id or like the outcome.
+    by
+        Columns whose groups the report judges apart.
+    distribution, lambdas, seeds, epochs
+        Of the path.
+    horizons, time_unit, resamples
+        Of the report.
+    seed
+        Of split, training and resamples.
+    """
+
+    data: str
+    time: str
+    event: str
+    event_value: str | None = None
+    separator: str = ","
+    test: str | None = None
+    split: str | None = None
+    group: str | None = None
+    test_fraction: float = 0.25
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    distribution: str = DEFAULTS.distribution
+    lambdas: tuple[float, ...] = LAMBDAS
+    seeds: int = 3
+    epochs: int = DEFAULTS.epochs
+    horizons: tuple[float, ...] | None = None
+    time_unit: str = ""
+    resamples: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        as_number("--test-fraction", self.test_fraction, above=0, below=1)
+        as_count("--seeds", self.seeds, at_least=1)
+        as_count("--epochs", self.epochs, at_least=1)
+        as_count("--seed", self.seed, at_least=0)
+        given = [f"--{name}" for name in ("test", "split") if getattr(self, name) is not None]
+        if len(given) > 1:
+            fail("--test, --split", "one of them", "both")
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """Columns that are no features, whatever they hold."""
+        return self.time, self.event
+
+
+def merged(config: Path | None, given: Mapping[str, Any]) -> FitSettings:
+    """Read the settings of a config file, with what the command line says in place of what the file says.
+
+    Files that the config file names must be those that it was written for; a file of the command line may be another.
+    """
+    written = {} if config is None else read_config(config)
+    asked = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in written.items() if name not in _FACTS} | asked
+    # A new way to split takes the place of the old one.
+    for name, other in (("test", "split"), ("split", "test")):
+        if name in asked and other not in asked:
+            values.pop(other, None)
+    missing = [name for name in ("data", "time", "event") if name not in values]
+    if missing:
+        option = "a file" if missing[0] == "data" else f"--{missing[0]}"
+        fail("xcal fit", f"{option}, or --config with the settings of a run", "none")
+    for name in ("data", "test"):
+        known = written.get(f"{name}_sha256")
+        if known is not None and name not in asked and name in values:
+            _check_bytes(Path(values[name]), str(known), config)
+    return FitSettings(**values)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a config file; an unknown key or a value of another kind is an error that names it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: expected a config file of a run, got none by that name")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        fail(str(path), "a TOML file", str(error))
+    known = [field.name for field in dataclasses.fields(FitSettings)]
+    for key in content:
+        if key not in known and key not in _FACTS:
+            fail(f"{path}, {key}", f"one of the keys {', '.join(known)}", "it")
+    return {key: _checked(path, key, value) for key, value in content.items()}
+
+
+def write_config(settings: FitSettings) -> str:
+    """Write all settings as TOML, with checksums of the files they name."""
+    values: dict[str, Any] = {"xcal": __version__}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value is None:
+            continue
+        values[field.name] = value
+        if field.name in ("data", "test"):
+            values[f"{field.name}_sha256"] = checksum(Path(value))
+    lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
+    return "\n".join(["# Runs again: xcal fit --config THIS_FILE --out ANOTHER_FOLDER", *lines]) + "\n"
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_bytes(path: Path, known: str, config: Path | None) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: expected the file that {config} names, got none by that name")
+    if checksum(path) != known:
+        expected = f"the bytes of which {config} was written (to take this file as it is now, name it on the command)"
+        fail(str(path), expected, "others")
+
+
+def _checked(path: Path, key: str, value: Any) -> Any:
+    name = f"{path}, {key}"
+    if key in _NUMBERS:
+        return as_number(name, value)
+    if key in _COUNTS:
+        return as_count(name, value, at_least=0)
+    if key in _LISTS_OF_NUMBERS or key in _TEXTS:
+        if not isinstance(value, list):
+            fail(name, "a list", repr(value))
+        return tuple(as_number(name, item) if key in _LISTS_OF_NUMBERS else _text(name, item) for item in value)
+    return _text(name, value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        fail(name, "a text", repr(value))
+    return value
+
+
+def _toml(value: Any) -> str:
+    """Write one value; a JSON text is a TOML text, but for the one control character that JSON leaves as it is."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)

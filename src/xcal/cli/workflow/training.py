@@ -1,0 +1,129 @@
+"""A path trained on the rows of a run, and what it says about rows that it has not seen."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from xcal.cli.workflow.parts import Part, Parts
+from xcal.cli.workflow.settings import FitSettings
+from xcal.estimators import SurvivalModel, SurvivalPath
+from xcal.training.progress import Progress
+from xcal.validation import AuditResult, audit
+
+# Values that the summary shows of a model, by their names in an audit.
+FIGURES = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A fitted path, the model that it chose, and whether training was cut short."""
+
+    path: SurvivalPath
+    model: SurvivalModel
+    interrupted: bool
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name the chosen model: its weight, and whether it is recalibrated."""
+        return name_of(self.model)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Audit of the chosen model on rows that no model saw, and the figures of lambda 0 there if that is another."""
+
+    audit: AuditResult
+    plain: dict[str, float] | None
+    notes: tuple[str, ...]
+
+
+def name_of(model: SurvivalModel) -> str:
+    """Name a model of a path: its weight, and whether it is recalibrated."""
+    return f"lambda {model.xcal_lambda:g}" + (", recalibrated" if model.fitted_.recalibration is not None else "")
+
+
+def train(parts: Parts, settings: FitSettings, progress: Progress) -> Trained:
+    """Fit a path and let it choose; an interrupt after the first epoch keeps the best weights so far."""
+    path = SurvivalPath(
+        settings.lambdas,
+        settings.seeds,
+        distribution=settings.distribution,
+        epochs=settings.epochs,
+        encode="auto",
+        random_state=settings.seed,
+        progress=progress,
+    )
+    held = None if parts.validation is None else (parts.validation.X, parts.validation.y)
+    interrupted = False
+    with collected_warnings() as notes:
+        try:
+            path.fit(parts.train.X, parts.train.y, validation_data=held)
+        except KeyboardInterrupt:
+            if not hasattr(path, "frontier_"):
+                raise
+            interrupted = True
+    # A bar is for the one who trains, not for the one who loads the model.
+    path.progress = None
+    return Trained(path, path.select(), interrupted, tuple(notes))
+
+
+def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool | None) -> Judged:
+    """Audit the chosen model on the held-out rows, and measure lambda 0 beside it."""
+    with collected_warnings() as notes:
+        result = audit_of(trained.model, parts.test, settings, progress, training=parts.train)
+        plain = trained.path.model(min(trained.path.frontier_["lambda"]))
+        others = None
+        if name_of(plain) != trained.name:
+            # The horizons do not matter to these figures; those of the report are known to be good.
+            measured = audit(plain, parts.test.X, parts.test.y, horizons=result.horizons, n_bootstrap=0, progress=False)
+            others = figures(measured)
+    return Judged(result, others, tuple(notes))
+
+
+def audit_of(
+    model: SurvivalModel,
+    part: Part,
+    settings: FitSettings,
+    progress: bool | None,
+    *,
+    training: Part | None = None,
+) -> AuditResult:
+    """Audit a model on some rows by the settings of a run."""
+    return audit(
+        model,
+        part.X,
+        part.y,
+        horizons=settings.horizons,
+        groups=part.labels,
+        training=None if training is None else (training.X, training.y),
+        n_bootstrap="auto" if settings.resamples is None else settings.resamples,
+        seed=settings.seed,
+        time_unit=settings.time_unit,
+        name=f"xcal {model.distribution} ({name_of(model)})",
+        progress=progress,
+    )
+
+
+def figures(result: AuditResult) -> dict[str, float]:
+    """Give the few numbers of an audit that a summary shows."""
+    known = {value.metric: value.value for value in result if value.horizon is None and value.group is None}
+    return {name: known[name] for name in FIGURES if name in known}
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Gather warnings as sentences, each once, to be shown in their place."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield told
+        finally:
+            told += dict.fromkeys(str(one.message) for one in caught if _for_people(one))
+
+
+def _for_people(one: Any) -> bool:
+    return not issubclass(one.category, DeprecationWarning | PendingDeprecationWarning | FutureWarning)

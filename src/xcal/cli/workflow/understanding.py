@@ -1,0 +1,222 @@
+"""What a file holds: kinds of columns, missing values, times and events, and which columns are no features."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xcal._checks import BoolArray, fail
+from xcal.cli.table_file import Floats, TableFile
+from xcal.cli.workflow.columns import kind_of, read_features
+from xcal.cli.workflow.settings import FitSettings
+from xcal.estimators.encoding import MOST_CATEGORIES, Kind
+
+# Rank correlation with the time from which a column deserves a second look.
+_CLOSE_TO_TIME = 0.95
+# Kind of a column that has a role, or is dropped: it was not looked at.
+NO_KIND = "-"
+# Rows below which an equality with the outcome may be chance.
+_FEW_ROWS = 10
+# Categories that the table of columns shows.
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what it is, and why it is no feature (`left_out`, "" for a feature)."""
+
+    name: str
+    kind: str
+    missing: int
+    values: str
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """What was understood of the rows to train on.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        In the order of the file.
+    notes : tuple of str
+        What a person should look at, a sentence each.
+    """
+
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns that are learnt from."""
+        return tuple(column.name for column in self.columns if not column.left_out)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Times and events of a file."""
+
+    time: Floats
+    event: BoolArray
+
+
+def read_outcome(table: TableFile, settings: FitSettings) -> Outcome:
+    """Read times and events; at least two rows, and one event."""
+    time = table.times(settings.time, "--time")
+    event = table.events(settings.event, "--event", settings.event_value)
+    if table.n < 2:
+        fail(str(table.path), "at least 2 rows", table.n)
+    if not event.any():
+        table.fail(settings.event, "at least one event", f"{table.n} rows without one")
+    return Outcome(time, event)
+
+
+def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSettings) -> tuple[Understanding, Any]:
+    """Judge every column by the rows to train on (`rows`, their numbers), and read the features of all rows.
+
+    Returns what was understood, and the data frame of the features.
+    """
+    for option, names in (("--drop", settings.drop), ("--keep", settings.keep), ("--by", settings.by)):
+        for name in names:
+            table.column(name, option)
+    import pandas as pd
+
+    columns, notes, features = [], _of_outcome(outcome, rows), {}
+    for name in table.names:
+        column, values = _column(table, name, outcome, rows, settings)
+        columns.append(column)
+        if values is not None:
+            features[name] = values
+            notes += _suspicion(name, values.iloc[rows], outcome.time[rows])
+    if not features:
+        fail(str(table.path), "at least one column to learn from", "none beside time, event and what was left out")
+    notes += [
+        f"column {column.name!r} is left out: {column.left_out} (to use it: --keep {column.name})"
+        for column in columns
+        if column.left_out and column.name not in {*settings.drop, *_roles(settings)}
+    ]
+    return Understanding(tuple(columns), tuple(notes)), pd.DataFrame(features)
+
+
+def _roles(settings: FitSettings) -> dict[str, str]:
+    """Columns with a purpose of their own."""
+    named = {
+        settings.time: "the time",
+        settings.event: "the event",
+        settings.split: "says where rows belong (--split)",
+        settings.group: "keeps rows together (--group)",
+    }
+    return {name: role for name, role in named.items() if name is not None}
+
+
+def _of_outcome(outcome: Outcome, rows: Any) -> list[str]:
+    time, event = outcome.time[rows], outcome.event[rows]
+    notes = []
+    distinct = np.unique(time[event]).size
+    if event.all():
+        notes.append("no row is censored: if some patients were alive when last seen, look at the event column")
+    if event.mean() <= 0.05:
+        notes.append(f"{1 - event.mean():.1%} of the rows are censored: what is said of late times rests on few events")
+    if 5 * distinct < np.count_nonzero(event):
+        notes.append(
+            f"{np.count_nonzero(event):,} events share {distinct} different times, whole months perhaps: finer times "
+            "would tell more"
+        )
+    return notes
+
+
+def _column(table: TableFile, name: str, outcome: Outcome, rows: Any, settings: FitSettings) -> tuple[Column, Any]:
+    """Judge one column, and give the values of all rows if it is a feature, else None."""
+    missing = int(table.frame[name].iloc[rows].isna().sum())
+    role = _roles(settings).get(name) or ("as asked (--drop)" if name in settings.drop else None)
+    if role is not None:
+        return Column(name, NO_KIND, missing, "", role), None
+    if missing == len(rows):
+        return Column(name, "empty", missing, "", "it is empty"), None
+    kind = kind_of(table, name)
+    values = read_features(table, {name: kind})[name]
+    cells = values.iloc[rows]
+    reason = "" if name in settings.keep else _reason(kind, cells, outcome, rows)
+    column = Column(name, _kind_in_words(kind, cells.dropna()), missing, _values(kind, cells.dropna()), reason)
+    return column, None if reason else values
+
+
+def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> str:
+    """Say why a column is no feature; "" if it may be one."""
+    seen = cells.dropna()
+    distinct, time, event = seen.nunique(), outcome.time[rows], outcome.event[rows]
+    if distinct == 1 and len(seen) == len(cells):
+        return "all its values are the same"
+    if kind == "category" and (distinct > MOST_CATEGORIES or (distinct > 2 and 2 * distinct > len(seen))):
+        return f"its {distinct:,} different texts in {len(seen):,} rows name rows, as an id does, or are free text"
+    if len(cells) >= _FEW_ROWS:
+        if outcome_again := _outcome_again(kind, cells, time, event):
+            return outcome_again
+        if kind == "number" and distinct == len(cells) and _whole(seen):
+            return "its whole numbers are all different, as those of an id"
+    return ""
+
+
+def _outcome_again(kind: Kind, cells: Any, time: Floats, event: BoolArray) -> str:
+    """Whether a column says what the model shall predict: the time or the event, or a code of it."""
+    filled = cells.notna().to_numpy()
+    # By chance two halves of ten rows or more hardly ever agree.
+    both = bool(event.any()) and not bool(event.all())
+    if both and ((filled == event).all() or (filled != event).all()):
+        which = "had the event" if bool((filled == event).all()) else "are censored"
+        return f"it is filled exactly in the rows that {which}: it knows the outcome"
+    if not filled.all():
+        return ""
+    if both and cells.nunique() == 2:
+        same = (cells == cells.iloc[int(np.argmax(event))]).to_numpy()
+        if (same == event).all():
+            return "it is the event, or a code of it"
+    if kind == "number" and np.unique(time).size > _SHOWN and abs(_rank_correlation(cells, time)) > 1 - 1e-12:
+        return "it is the time, or orders the rows exactly as the time does"
+    return ""
+
+
+def _suspicion(name: str, cells: Any, time: Floats) -> list[str]:
+    """Say so if a feature follows the time closely."""
+    if cells.dtype.kind != "f" or len(cells) < _FEW_ROWS or not cells.notna().all():
+        return []
+    correlation = _rank_correlation(cells, time)
+    if abs(correlation) < _CLOSE_TO_TIME:
+        return []
+    return [
+        f"column {name!r} follows the time closely (rank correlation {correlation:.2f}): if it was measured after the "
+        f"start, leave it out (--drop {name})"
+    ]
+
+
+def _rank_correlation(cells: Any, time: Floats) -> float:
+    from scipy.stats import rankdata
+
+    first, second = rankdata(cells.to_numpy(dtype=np.float64)), rankdata(time)
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _whole(seen: Any) -> bool:
+    values = seen.to_numpy(dtype=np.float64)
+    return bool((values == np.round(values)).all())
+
+
+def _kind_in_words(kind: Kind, seen: Any) -> str:
+    if kind == "number" and set(np.unique(seen)) <= {0.0, 1.0}:
+        return "yes/no"
+    return kind
+
+
+def _values(kind: Kind, seen: Any) -> str:
+    if kind == "category":
+        counted = seen.value_counts()
+        more = f" and {counted.size - _SHOWN} more" if counted.size > _SHOWN else ""
+        return ", ".join(f"{label} ({count:,})" for label, count in counted.iloc[:_SHOWN].items()) + more
+    if kind == "date":
+        return f"{seen.min():%Y-%m-%d} to {seen.max():%Y-%m-%d}"
+    if set(np.unique(seen)) <= {0.0, 1.0}:
+        return f"{seen.mean():.0%} yes"
+    return f"{seen.min():.4g} to {seen.max():.4g}, median {seen.median():.4g}"

@@ -1,0 +1,157 @@
+"""What a run says on the screen."""
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xcal.cli.workflow import run_folder
+from xcal.cli.workflow.parts import Part, Parts
+from xcal.cli.workflow.settings import FitSettings
+from xcal.cli.workflow.training import Judged, Trained, figures
+from xcal.cli.workflow.understanding import NO_KIND, Column
+from xcal.validation.labels import LABELS, shown
+from xcal.validation.measurements import AuditValue
+
+_WIDTH = 100
+# Columns of a wide file that are listed one by one.
+_MOST_COLUMNS = 60
+# Characters of what a column holds.
+_MOST_VALUES = 44
+_WHAT = {
+    run_folder.MODEL: "the chosen model: xcal predict, or xcal.load in Python",
+    run_folder.PATH: "all models, to choose again: xcal.load",
+    run_folder.FRONTIER_PAGE: "what calibration costs: open it in a browser",
+    run_folder.FRONTIER_PICTURE: "what calibration costs, a picture",
+    run_folder.FRONTIER_TABLE: "the numbers of it",
+    run_folder.AUDIT_PAGE: "can its probabilities be trusted? open it in a browser",
+    run_folder.AUDIT_NUMBERS: "every number and curve of it",
+    run_folder.SUMMARY: "this summary, for machines",
+    run_folder.CONFIG: "runs again: xcal fit --config",
+}
+
+
+def understood(parts: Parts, settings: FitSettings) -> str:
+    """Say what was read: columns, rows, outcome, and what to look at."""
+    columns = parts.understanding.columns
+    listed = columns[:_MOST_COLUMNS]
+    lines = [f"{settings.data}: {len(columns)} columns, {len(parts.understanding.features)} to learn from", ""]
+    lines += table(("column", "kind", "missing", "values", ""), [_column(c) for c in listed], left=(0, 1, 3, 4))
+    if len(columns) > len(listed):
+        lines.append(f"and {len(columns) - len(listed)} more")
+    unit = f" {settings.time_unit}" if settings.time_unit else ""
+    lines += ["", *table(("rows", "number", "events", "censored", f"times{unit}", "median"), list(_rows(parts)))]
+    return "\n".join([*lines, *notes(parts.understanding.notes)])
+
+
+def _column(column: Column) -> tuple[str, ...]:
+    """One line of the table; why a column is left out stands in the notes, unless it has a role."""
+    values = textwrap.shorten(column.values, _MOST_VALUES, placeholder=" ...")
+    reason = column.left_out if column.kind == NO_KIND else "left out"
+    return (
+        column.name,
+        column.kind,
+        f"{column.missing:,}" if column.missing else "",
+        values,
+        reason if column.left_out else "",
+    )
+
+
+def _rows(parts: Parts) -> Iterable[tuple[str, ...]]:
+    named = {"to train on": parts.train, "to validate on": parts.validation, "held out": parts.test}
+    if parts.validation is None:
+        named = {"to train and validate on": parts.train, "held out": parts.test}
+    for name, part in named.items():
+        if part is not None:
+            yield name, *_counts(part)
+
+
+def _counts(part: Part) -> tuple[str, ...]:
+    time, event = part.y["time"], part.y["event"]
+    return (
+        f"{part.n:,}",
+        f"{part.n_events:,}",
+        f"{1 - event.mean():.0%}",
+        f"{time.min():.4g} to {time.max():.4g}",
+        f"{np.median(time):.4g}",
+    )
+
+
+def about_to_train(settings: FitSettings) -> str:
+    """Say what is trained."""
+    lambdas = ", ".join(f"{lam:g}" for lam in settings.lambdas)
+    return (
+        f"\nTraining a {settings.distribution} model for each weight of the calibration penalty (lambda {lambdas}), "
+        f"{settings.seeds} seed{'s' * (settings.seeds > 1)} each, at most {settings.epochs} epochs. "
+        "Ctrl-C keeps the best so far."
+    )
+
+
+def trained(result: Trained) -> str:
+    """Say what came out of training, on the validation rows."""
+    lines = [] if not result.interrupted else ["Interrupted: what follows is from the best epochs so far.", ""]
+    found = result.path.candidates_
+    rows = []
+    for line in found.itertuples(index=False):
+        values = line._asdict()
+        name = f"{line[0]:g}" + (", recalibrated" if values["recalibrated"] else "")
+        chosen = f"lambda {name}" == result.name
+        dcal = [f"{values[key]:.2g}" for key in ("dcal", "dcal_floor")]
+        rows.append((name, *dcal, f"{values['concordance']:.4f}", f"{values['nll']:.4f}", "chosen" * chosen))
+    lines += ["On the validation rows:"]
+    lines += table(("lambda", "D-calibration", "of a perfect model", "concordance", "NLL", ""), rows, left=(0, 5))
+    lines += ["", *wrapped(f"Chosen: {result.path.selection_.reason}.".replace("..", "."))]
+    return "\n".join([*lines, *notes(result.notes)])
+
+
+def judged(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> str:
+    """Say what the held-out rows say."""
+    measured = {chosen.name: figures(result.audit)}
+    if result.plain is not None:
+        measured = {name_of(chosen.path.model(min(chosen.path.frontier_["lambda"]))): result.plain} | measured
+    rows = [
+        (LABELS[metric].name, *(_number(metric, values[metric]) for values in measured.values()))
+        for metric in next(iter(measured.values()))
+    ]
+    lines = ["", "On the held-out rows:", *table(("", *measured), rows), ""]
+    lines += wrapped(result.audit.verdict.headline)
+    for sentence in result.audit.verdict.sentences:
+        lines += wrapped(sentence, "- ")
+    return "\n".join([*lines, *notes(result.notes)])
+
+
+def _number(metric: str, value: float) -> str:
+    return shown(AuditValue(metric, None, None, value, np.nan, np.nan))
+
+
+def written(folder: Path) -> str:
+    """Name the files of a run."""
+    names = [name for name in run_folder.FILES if (folder / name).exists()]
+    width = max(map(len, names))
+    return "\n".join(["", f"Wrote to {folder}:", *(f"  {name:<{width}}  {_WHAT[name]}" for name in names)])
+
+
+def notes(sentences: Sequence[str]) -> list[str]:
+    """Say what a person should look at, one paragraph each."""
+    return [line for sentence in sentences for line in wrapped(f"note: {sentence}", hang="      ")]
+
+
+def wrapped(text: str, bullet: str = "", hang: str | None = None) -> list[str]:
+    """Break a sentence into lines."""
+    after = " " * len(bullet) if hang is None else hang
+    return textwrap.wrap(text, _WIDTH, initial_indent=bullet, subsequent_indent=after, break_long_words=False)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Columns under their names, to the right unless they are in `left`."""
+    lines = [head, *rows]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if k in left else f"{cell:>{width}}"
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,441 @@
+"""``xcal fit``: a file becomes a run, the same file the same run, and what is odd about a file is said."""
+
+import gzip
+import json
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import xcal
+from xcal.cli.app import app
+from xcal.cli.workflow.fit_run import fit_run
+from xcal.cli.workflow.run_folder import FILES
+from xcal.cli.workflow.settings import FitSettings, merged
+
+QUICK = ["--seeds", "1", "--epochs", "3", "--lambdas", "0,10", "--resamples", "0"]
+
+
+def patients(n=240, seed=0):
+    """Patients with an id, a text, a missing value here and there, a date, and a column that never changes."""
+    rng = np.random.default_rng(seed)
+    age, sex = rng.normal(60, 10, n).round(1), rng.choice(["f", "m"], n)
+    happens = rng.exponential(np.exp((60 - age) / 15) * 20)
+    leaves = rng.exponential(40, n)
+    frame = pd.DataFrame(
+        {
+            "patient": [f"P{i:04d}" for i in range(n)],
+            "age": np.where(rng.uniform(size=n) < 0.1, np.nan, age),
+            "sex": sex,
+            "seen": [f"2021-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(n)],
+            "smoker": rng.uniform(size=n) < 0.3,
+            "site": "here",
+            "months": np.minimum(happens, leaves),
+            "died": (happens <= leaves).astype(int),
+        }
+    )
+    frame["visit_of"] = np.arange(n) // 4
+    return frame
+
+
+def written(folder, frame, name="patients.csv", **options):
+    path = folder / name
+    frame.to_csv(path, index=False, **options)
+    return path
+
+
+def run(path, *words, out, time="months", event="died"):
+    given = ["fit", str(path), "--time", time, "--event", event, "--out", str(out), *QUICK, *map(str, words)]
+    return CliRunner().invoke(app, given)
+
+
+def error(done):
+    assert done.exit_code != 0
+    assert isinstance(done.exception, ValueError | OSError), done.exception
+    return str(done.exception)
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def left_out(folder):
+    return {column["name"]: column["left_out"] for column in summary(folder)["columns"] if column["left_out"]}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fit")
+    path = written(folder, patients())
+    done = run(path, "--by", "sex", "--drop", "visit_of", out=folder / "run")
+    assert done.exit_code == 0, done.exception
+    return done, folder, path
+
+
+class TestTheRun:
+    def test_its_files_are_there_and_nothing_else(self, finished):
+        _, folder, _ = finished
+        names = {path.name for path in (folder / "run").iterdir()}
+        assert names <= set(FILES)
+        assert {"model.safetensors", "audit.html", "summary.json", "config.toml", "frontier.csv"} <= names
+        assert names & {"frontier.html", "frontier.png"}
+
+    def test_what_was_understood_comes_before_training(self, finished):
+        text = finished[0].stdout
+        assert text.index("column") < text.index("held out") < text.index("Training a mtlr model")
+        lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+        assert "number" in lines["age"]
+        assert "category" in lines["sex"]
+        assert "date" in lines["seen"]
+        assert "yes/no" in lines["smoker"]
+
+    def test_rows_are_counted_as_they_are(self, finished):
+        _, folder, path = finished
+        frame, rows = pd.read_csv(path), summary(folder / "run")["rows"]
+        assert rows["train"]["rows"] + rows["test"]["rows"] == len(frame)
+        assert rows["train"]["events"] + rows["test"]["events"] == frame["died"].sum()
+        assert rows["test"]["rows"] == pytest.approx(0.25 * len(frame), abs=1)
+
+    def test_what_is_no_feature_is_left_out_aloud(self, finished):
+        done, folder, _ = finished
+        out = left_out(folder / "run")
+        assert set(out) == {"patient", "site", "months", "died", "visit_of"}
+        assert "id" in out["patient"]
+        assert "the same" in out["site"]
+        assert "note: column 'patient' is left out" in done.stdout
+
+    def test_the_model_is_that_of_python(self, finished):
+        """The same rows, given to the estimator by hand."""
+        _, folder, path = finished
+        frame = pd.read_csv(path, parse_dates=["seen"]).astype({"smoker": float})
+        data = xcal.SurvivalData(np.arange(240.0)[:, None], time=frame["months"], event=frame["died"])
+        train, _ = data.split((0.75, 0.25), seed=0)
+        rows = frame.iloc[train.x[:, 0].astype(int)].reset_index(drop=True)
+        columns = ["age", "sex", "seen", "smoker"]
+        known = xcal.SurvivalPath((0, 10), 1, epochs=3, encode="auto")
+        known.fit(rows[columns], xcal.Surv(time=rows["months"], event=rows["died"]))
+        model = xcal.load(folder / "run" / "model.safetensors")
+        np.testing.assert_array_equal(model.predict(frame[columns]), known.select().predict(frame[columns]))
+
+    def test_the_config_file_runs_to_the_same_bits(self, finished):
+        _, folder, _ = finished
+        done = CliRunner().invoke(
+            app, ["fit", "--config", str(folder / "run/config.toml"), "--out", str(folder / "again")]
+        )
+        assert done.exit_code == 0, done.exception
+        for path in (folder / "run").iterdir():
+            assert path.read_bytes() == (folder / "again" / path.name).read_bytes(), path.name
+
+    def test_a_second_run_asks(self, finished):
+        done = run(finished[2], out=finished[1] / "run")
+        assert "--out: expected a new folder, or --overwrite" in error(done)
+
+    def test_json_is_the_summary_alone(self, finished, tmp_path):
+        done = run(finished[2], "--json", out=tmp_path / "run")
+        assert json.loads(done.stdout) == summary(tmp_path / "run")
+        assert "Training" in done.stderr
+
+
+def test_overwriting_replaces_a_run_whole_and_keeps_other_files(tmp_path, monkeypatch):
+    path, out = written(tmp_path, patients(80)), tmp_path / "run"
+    assert run(path, out=out).exit_code == 0
+    (out / "mine.txt").write_text("mine")
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    monkeypatch.setattr("xcal.cli.workflow.fit_run.write_frontier", lambda *_, **__: 1 / 0)
+    assert isinstance(run(path, "--seed", 1, "--overwrite", out=out).exception, ZeroDivisionError)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    monkeypatch.undo()
+    assert run(path, "--seed", 1, "--overwrite", out=out).exit_code == 0
+    assert tomllib.loads((out / "config.toml").read_text())["seed"] == 1
+    assert (out / "mine.txt").read_text() == "mine"
+    assert (out / "model.safetensors").read_bytes() != before["model.safetensors"]
+
+
+class TestInterrupt:
+    def settings(self, tmp_path):
+        return FitSettings(
+            str(written(tmp_path, patients(80))), "months", "died", seeds=1, lambdas=(0.0, 10.0), epochs=50, resamples=0
+        )
+
+    def test_the_best_so_far_is_kept(self, tmp_path):
+        def stop(report):
+            if report.epoch == 2:
+                raise KeyboardInterrupt
+
+        told = []
+        found = fit_run(self.settings(tmp_path), tmp_path / "run", say=told.append, overwrite=False, progress=stop)
+        assert found["interrupted"]
+        assert any("Interrupted" in text for text in told)
+        short = FitSettings(**{**vars(self.settings(tmp_path)), "epochs": 2})
+        fit_run(short, tmp_path / "short", say=told.append, overwrite=False, progress=False)
+        models = [xcal.load(tmp_path / name / "model.safetensors") for name in ("run", "short")]
+        kept = [column.name for column in models[0].encoding_.columns]
+        X = patients(80).assign(seen=pd.Timestamp("2021-05-05"))[kept]
+        np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
+
+    def test_before_the_first_epoch_nothing_is_written(self, tmp_path, monkeypatch):
+        def interrupt(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("xcal.training.steps.Steps.step", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fit_run(self.settings(tmp_path), tmp_path / "run", say=lambda _: None, overwrite=False, progress=False)
+        assert list((tmp_path / "run").iterdir()) == []
+
+
+class TestSplitting:
+    def test_another_file(self, tmp_path):
+        path, other = written(tmp_path, patients(80)), written(tmp_path, patients(40, seed=1), "other.csv")
+        assert run(path, "--test", other, out=tmp_path / "run").exit_code == 0
+        rows = summary(tmp_path / "run")["rows"]
+        assert (rows["train"]["rows"], rows["test"]["rows"]) == (80, 40)
+
+    def test_a_column(self, tmp_path):
+        frame = patients(120)
+        frame["part"] = ["train", "Train", "test", "validation"] * 30
+        assert run(written(tmp_path, frame), "--split", "part", out=tmp_path / "run").exit_code == 0
+        rows = summary(tmp_path / "run")["rows"]
+        assert [rows[part]["rows"] for part in ("train", "validation", "test")] == [60, 30, 30]
+        frame.loc[5, "part"] = "elsewhere"
+        told = error(run(written(tmp_path, frame), "--split", "part", out=tmp_path / "other"))
+        assert "column 'part', line 7: expected train, test or validation (--split), got 'elsewhere'" in told
+
+    def test_a_patient_stays_on_one_side(self, tmp_path):
+        from xcal.cli.workflow.parts import read_parts
+
+        frame = patients(160)
+        frame["tell"] = frame["visit_of"] + 0.5
+        settings = FitSettings(str(written(tmp_path, frame)), "months", "died", group="visit_of", keep=("tell",))
+        parts = read_parts(settings)
+        sides = [set(part.X["tell"]) for part in (parts.train, parts.validation, parts.test)]
+        assert sum(map(len, sides)) == len(set.union(*sides)) == 40
+        assert "visit_of" not in parts.train.X
+
+    def test_a_patient_in_both_files_is_refused(self, tmp_path):
+        path, other = written(tmp_path, patients(80)), written(tmp_path, patients(40, seed=1), "other.csv")
+        done = run(path, "--test", other, "--group", "visit_of", out=tmp_path / "run")
+        assert "--group visit_of: expected every group on one side" in error(done)
+
+
+class TestForms:
+    @pytest.mark.parametrize("form", ["gz", "parquet", "semicolon", "bom"])
+    def test_of_a_file(self, tmp_path, form):
+        frame, words = patients(60), []
+        if form == "gz":
+            path = tmp_path / "p.csv.gz"
+            path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+        elif form == "parquet":
+            path = tmp_path / "p.parquet"
+            frame.assign(seen=pd.to_datetime(frame["seen"]), sex=frame["sex"].astype("category")).to_parquet(path)
+        elif form == "semicolon":
+            path, words = written(tmp_path, frame, sep=";"), ["--separator", ";"]
+        else:
+            path = written(tmp_path, frame, encoding="utf-8-sig")
+        done = run(path, *words, out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        columns = {column["name"]: column["kind"] for column in summary(tmp_path / "run")["columns"]}
+        assert columns["seen"] == "date"
+        assert columns["sex"] == "category"
+
+    def test_of_an_event(self, tmp_path):
+        frame = patients(60)
+        events = frame["died"].sum()
+        for k, (values, words) in enumerate(
+            [
+                (frame["died"].map({0: "alive", 1: "dead"}), ["--event-value", "dead"]),
+                (frame["died"] + 1, ["--event-value", "2"]),
+                (frame["died"].map({0: "FALSE", 1: "TRUE"}), []),
+            ]
+        ):
+            done = run(written(tmp_path, frame.assign(died=values)), *words, out=tmp_path / f"run{k}")
+            assert done.exit_code == 0, done.exception
+            rows = summary(tmp_path / f"run{k}")["rows"]
+            assert rows["train"]["events"] + rows["test"]["events"] == events
+
+    def test_of_an_event_that_needs_a_word(self, tmp_path):
+        frame = patients(60)
+        path = written(tmp_path, frame.assign(died=frame["died"].map({0: "alive", 1: "dead"})))
+        told = error(run(path, out=tmp_path / "run"))
+        assert "--event-value" in told
+        assert "'dead'" in told
+        assert "'alive'" in told
+
+
+def changed(frame, column, row, value):
+    frame = frame.astype({column: object})
+    frame.loc[row, column] = value
+    return frame
+
+
+BAD = {
+    "text": (lambda f: changed(f, "months", 3, "abc"), "column 'months', line 5: expected a time"),
+    "date": (lambda f: changed(f, "months", 0, "2021-03-04"), "(a date?"),
+    "negative": (lambda f: changed(f, "months", 2, -1.0), "column 'months', line 4"),
+    "empty time": (lambda f: changed(f, "months", 7, None), "column 'months', line 9: expected a time"),
+    "empty event": (lambda f: changed(f, "died", 7, None), "column 'died', line 9: expected whether the event"),
+    "no event": (lambda f: f.assign(died=0), "column 'died': expected at least one event, got 60 rows without one"),
+    "one row": (lambda f: f.iloc[:1].assign(died=1), "expected at least 2 rows, got 1"),
+    "few rows": (lambda f: f.iloc[:20], "expected at least 30 rows to train on, got 16"),
+    "no column": (lambda f: f.drop(columns="months"), "--time, "),
+    "a word among numbers": (
+        lambda f: changed(f, "age", 4, "sixty"),
+        "column 'age', line 6: expected a number as in most rows, or an empty cell (or leave the column out: --drop "
+        "age), got 'sixty'",
+    ),
+    "infinite": (lambda f: changed(f, "age", 4, "inf"), "column 'age', line 6: expected a finite number"),
+    "nothing to learn from": (lambda f: f[["months", "died", "patient"]], "expected at least one column to learn from"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_one_error(tmp_path, case):
+    change, expected = BAD[case]
+    path = written(tmp_path, change(patients(60)))
+    told = error(run(path, out=tmp_path / "run"))
+    assert expected in told
+    assert str(path) in told
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_files_that_are_no_tables(tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    assert "an empty file" in error(run(tmp_path / "empty.csv", out=tmp_path / "run"))
+    assert "none by that name" in error(run(tmp_path / "none.csv", out=tmp_path / "run"))
+    semicolons = written(tmp_path, patients(60), sep=";")
+    assert "--separator ';'?" in error(run(semicolons, out=tmp_path / "run"))
+
+
+class TestOddColumns:
+    def found(self, tmp_path, frame, *words):
+        done = run(written(tmp_path, frame), *words, out=tmp_path / "run", time="months", event="died")
+        assert done.exit_code == 0, done.exception
+        return done, left_out(tmp_path / "run")
+
+    def test_ids(self, tmp_path):
+        frame = patients(60).assign(number=np.random.default_rng(0).permutation(60) + 1000)
+        done, out = self.found(tmp_path, frame)
+        assert "as those of an id" in out["number"]
+        assert "--keep number" in done.stdout
+        assert "patient" in out
+
+    def test_an_id_is_kept_if_asked(self, tmp_path):
+        frame = patients(60).assign(number=np.random.default_rng(0).permutation(60) + 1000)
+        assert "number" not in self.found(tmp_path, frame, "--keep", "number")[1]
+
+    @pytest.mark.parametrize(
+        ("column", "expected"),
+        [
+            (lambda f: f["months"], "it is the time"),
+            (lambda f: f["months"] * 30.4, "it is the time"),
+            (lambda f: -f["months"], "it is the time"),
+            (lambda f: f["died"], "it is the event"),
+            (lambda f: f["died"].map({0: "alive", 1: "dead"}), "it is the event"),
+            (lambda f: 2 - f["died"], "it is the event"),
+            (lambda f: f["died"].map({0: None, 1: "heart"}), "filled exactly in the rows that had the event"),
+        ],
+    )
+    def test_the_outcome_again(self, tmp_path, column, expected):
+        frame = patients(60)
+        done, out = self.found(tmp_path, frame.assign(again=column(frame)))
+        assert expected in out["again"]
+        assert "note: column 'again' is left out" in done.stdout
+
+    def test_nearly_the_time_is_said_and_used(self, tmp_path):
+        frame = patients(60)
+        frame["nearly"] = frame["months"] + np.random.default_rng(0).normal(0, 0.3, 60)
+        done, out = self.found(tmp_path, frame)
+        assert "nearly" not in out
+        assert "column 'nearly' follows the time closely" in done.stdout
+
+    def test_grades_with_a_word_are_categories(self, tmp_path):
+        frame = patients(60).assign(grade=["1", "2", "3", "unknown"] * 15)
+        self.found(tmp_path, frame)
+        (grade,) = [c for c in summary(tmp_path / "run")["columns"] if c["name"] == "grade"]
+        assert grade["kind"] == "category"
+
+
+class TestOddOutcomes:
+    def test_sixty_rows(self, tmp_path):
+        done = run(written(tmp_path, patients(60)), out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        assert "too few to judge calibration by" in " ".join(done.stdout.split())
+
+    def test_nobody_is_censored(self, tmp_path):
+        done = run(written(tmp_path, patients(60).assign(died=1)), out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        assert "no row is censored" in done.stdout
+
+    def test_hardly_any_events(self, tmp_path):
+        frame = patients(400)
+        frame["died"] = (np.arange(400) % 20 == 0).astype(int)
+        done = run(written(tmp_path, frame), out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        assert "95.0% of the rows are censored" in " ".join(done.stdout.split())
+
+    def test_whole_months(self, tmp_path):
+        frame = patients(240)
+        frame["months"] = np.minimum(np.ceil(frame["months"] / 5), 12)
+        done = run(written(tmp_path, frame), out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        assert "different times, whole months perhaps" in " ".join(done.stdout.split())
+
+    def test_nanoseconds_are_months_in_another_unit(self, tmp_path):
+        """A power of two, so that the same model is trained: quantiles are those of months times the unit."""
+        unit, frame = 2.0**51, patients(80)
+        assert run(written(tmp_path, frame), out=tmp_path / "months").exit_code == 0
+        large = written(tmp_path, frame.assign(months=frame["months"] * unit), "large.csv")
+        assert run(large, out=tmp_path / "large").exit_code == 0
+        models = [xcal.load(tmp_path / name / "model.safetensors") for name in ("months", "large")]
+        X = frame.assign(seen=pd.to_datetime(frame["seen"]))[[c.name for c in models[0].encoding_.columns]]
+        months, large = (model.predict_quantile(X, 0.2, extrapolate=True) for model in models)
+        np.testing.assert_allclose(large / unit, months, rtol=1e-6)
+
+
+class TestConfig:
+    def test_other_bytes_are_refused(self, tmp_path):
+        path = written(tmp_path, patients(60))
+        assert run(path, out=tmp_path / "run").exit_code == 0
+        written(tmp_path, patients(60, seed=1))
+        config = tmp_path / "run/config.toml"
+        again = ["fit", "--config", str(config), "--out", str(tmp_path / "again")]
+        assert "expected the bytes of which" in error(CliRunner().invoke(app, again))
+        # Named on the command, it is taken as it is.
+        assert merged(config, {"data": str(path)}).data == str(path)
+
+    def test_what_the_command_says_counts(self, tmp_path):
+        config = tmp_path / "c.toml"
+        config.write_text('data = "d.csv"\ntime = "t"\nevent = "e"\nsplit = "part"\nseeds = 2\n')
+        settings = merged(config, {"seeds": 5, "test": "other.csv", "time": None})
+        assert (settings.seeds, settings.test, settings.split, settings.time) == (5, "other.csv", None, "t")
+
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("colour = 1", "colour: expected one of the keys data"),
+            ("seeds = 'two'", "seeds: expected an integer"),
+            ("drop = 'age'", "drop: expected a list"),
+            ("time = 3", "time: expected a text"),
+            ("time = ", "expected a TOML file"),
+        ],
+    )
+    def test_a_bad_file(self, tmp_path, line, expected):
+        config = tmp_path / "c.toml"
+        config.write_text(f"{line}\n")
+        with pytest.raises(ValueError, match=expected):
+            merged(config, {})
+
+    def test_nothing_given(self):
+        assert "expected a file, or --config" in error(CliRunner().invoke(app, ["fit"]))
+
+    def test_every_setting_comes_back(self, tmp_path):
+        from xcal.cli.workflow.settings import write_config
+
+        path = written(tmp_path, patients(60), 'ein "Name" \\ mit ä.csv')
+        settings = FitSettings(
+            str(path), "t", "e", "dead", ";", None, "part", "g", 0.3, ("a",), ("b", "c"), ("s",), "weibull",
+            (0.0, 1e-5), 2, 7, (1.0, 2.5), "months", 0, 3,
+        )  # fmt: skip
+        (tmp_path / "c.toml").write_text(write_config(settings), encoding="utf-8")
+        assert merged(tmp_path / "c.toml", {}) == settings
