@@ -16,12 +16,14 @@ _WIDTH = 240
 _LETTER, _LINE = 7.0, 13.0
 # Where a label may stand: its shift from the point and how it is aligned; tried in this order.
 _PLACES = (
-    (0, -13, "center"),
-    (0, 13, "center"),
-    (10, 0, "left"),
-    (-10, 0, "right"),
-    (9, -11, "left"),
-    (-9, 11, "right"),
+    (0, -17, "center"),
+    (0, 17, "center"),
+    (13, 0, "left"),
+    (-13, 0, "right"),
+    (10, -13, "left"),
+    (-10, -13, "right"),
+    (10, 13, "left"),
+    (-10, 13, "right"),
 )
 
 
@@ -162,7 +164,8 @@ def _labels(
 ) -> list[Spec]:
     """Write labels where they cover no point and no other label; a point without such a place is named on hover."""
     centres = [_pixel(one.dcal, one.value, across, up) for _, one in kept]
-    taken: list[tuple[float, float, float, float]] = [(a - 6, b - 6, a + 6, b + 6) for a, b in centres]
+    seeds = [_pixel(*seed, across, up) for _, one in kept for seed in one.alone if seed[0] > 0]
+    taken = [(a - 6, b - 6, a + 6, b + 6) for a, b in centres] + [(a - 2, b - 2, a + 2, b + 2) for a, b in seeds]
     layers: list[Spec] = []
     for own, (k, one) in enumerate(kept):
         if not one.label:

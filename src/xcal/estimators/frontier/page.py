@@ -33,6 +33,7 @@ from xcal.pages import (
     Varying,
     write_page,
 )
+from xcal.pages.blocks import Level
 
 # A model is called off if a perfect one would look as bad in fewer than this share of samples, as in `select`.
 _LEVEL = 0.05
@@ -86,16 +87,17 @@ def _answer(report: FrontierReport) -> Callout:
     one = report.frontier.candidates[report.chosen]
     measured = one.values.dcal
     reason = report.selection.reason
-    on_these = f"On the rows of this page its D-calibration is {measured.value:.2g}; a perfect model scores "
-    on_these += f"{measured.floor:.2g} on average"
-    if measured.p_value is None:
-        return Callout("unknown", "Chosen by select()", one.name, (f"{reason}.", f"{on_these}."))
-    shown = written(measured.p_value, "p")
-    p = f"p {shown}" if shown.startswith("<") else f"p = {shown}"
-    off = measured.p_value < _LEVEL
-    told = "the test, which counts the events of each bin, finds it off" if off else "nothing shows that it is off"
-    sentences = (f"{reason[0].upper()}{reason[1:]}.", f"{on_these} ({p}): {told}.")
-    return Callout("caution" if off else "good", "Chosen by select()", one.name, sentences)
+    sentence = f"On the rows of this page its D-calibration is {measured.value:.2g}; a perfect model scores "
+    sentence += f"{measured.floor:.2g} on average"
+    level: Level = "unknown"
+    if measured.p_value is not None:
+        shown = written(measured.p_value, "p")
+        off = measured.p_value < _LEVEL
+        told = "the test, which counts the events of each bin, finds it off" if off else "nothing shows that it is off"
+        sentence += f" (p {shown}): {told}" if shown.startswith("<") else f" (p = {shown}): {told}"
+        level = "caution" if off else "good"
+    sentences = (f"{reason[0].upper()}{reason[1:]}.", f"{sentence}.")
+    return Callout(level, "Chosen by select()", one.name, sentences)
 
 
 def _cost(report: FrontierReport) -> Section:
@@ -145,7 +147,7 @@ def _points(report: FrontierReport, value: Callable[[Values], float]) -> list[Fr
 def _in_words(report: FrontierReport, short: str, value: Callable[[Values], float]) -> str:
     """Say where the points stand, for those who cannot see them."""
     told = (
-        f"{name}: D-calibration {one.values.dcal.value:.2g}, {short} {value(one.values):.3f}"
+        f"{name}: D-calibration {one.values.dcal.value:.2g}, {short} {written(value(one.values), 'fraction')}"
         for name, one in zip(report.frontier.names, report.frontier.candidates, strict=True)
     )
     return "; ".join(told)
