@@ -238,6 +238,8 @@ def test_points_of_the_frontiers_stand_where_the_values_are(path, file):
         assert [row["pick"] for row in points] == list(range(6))
         np.testing.assert_allclose([row["x"] for row in points], [one[0] for one in values], rtol=1e-9)
         np.testing.assert_allclose([row["y"] for row in points], [one[column] for one in values], rtol=1e-9)
+        labels = [rows[0]["label"] for rows in spec["datasets"].values() if "label" in rows[0]]
+        assert f"✓ {path.selection_.lam:g}" in labels
         # The networks alone, each tied to its model; six digits are kept.
         alone = rows_with(spec, "x2", "y2")
         seeds = [path.model(lam, seed).d_calibration(TEST.x, TEST.y).value for lam in LAMBDAS for seed in (0, 1)]

@@ -29,7 +29,10 @@ _PLACES = (
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One model: its name, its label on the picture, where it stands, and where its networks stand alone."""
+    """One model: its name, its label on the picture, where it stands, and where its networks stand alone.
+
+    That which was `chosen` is labelled whatever is around it.
+    """
 
     name: str
     label: str
@@ -37,6 +40,7 @@ class FrontierPoint:
     value: float
     recalibrated: bool = False
     alone: tuple[tuple[float, float], ...] = ()
+    chosen: bool = False
 
 
 def frontier(
@@ -167,21 +171,33 @@ def _labels(
     seeds = [_pixel(*seed, across, up) for _, one in kept for seed in one.alone if seed[0] > 0]
     taken = [(a - 6, b - 6, a + 6, b + 6) for a, b in centres] + [(a - 2, b - 2, a + 2, b + 2) for a, b in seeds]
     layers: list[Spec] = []
-    for own, (k, one) in enumerate(kept):
-        if not one.label:
-            continue
-        for dx, dy, align in _PLACES:
-            box = _box(centres[own], dx, dy, align, one.label)
-            inside = box[0] >= 0 and box[2] <= _WIDTH and box[1] >= 0 and box[3] <= _HEIGHT
-            if inside and not any(_overlap(box, other) for place, other in enumerate(taken) if place != own):
-                taken.append(box)
-                row = [{"x": one.dcal, "y": one.value, "label": one.label, "pick": k}]
-                mark = {"type": "text", "dx": dx, "dy": dy, "align": align, "baseline": "middle", "fontSize": 12}
-                ink = {"color": colour("second" if one.recalibrated else "quiet"), "aria": False, "cursor": "pointer"}
-                encoding = {"x": x, "y": y, "text": {"field": "label", "type": "nominal"}}
-                layers.append({"data": {"values": row}, "mark": {**mark, **ink}, "encoding": encoding})
-                break
+    labelled = [(own, k, one) for own, (k, one) in enumerate(kept) if one.label]
+    for own, k, one in sorted(labelled, key=lambda item: not item[2].chosen):
+        places = [(place, _box(centres[own], *place, one.label)) for place in _PLACES]
+        others = [box for index, box in enumerate(taken) if index != own]
+        free = [found for found in places if _inside(found[1]) and not any(_overlap(found[1], box) for box in others)]
+        if not free and one.chosen:
+            free = places
+        if free:
+            place, box = free[0]
+            taken.append(box)
+            layers.append(_label(one, k, place, x, y))
     return layers
+
+
+def _label(one: FrontierPoint, pick: int, place: tuple[float, float, str], x: Spec, y: Spec) -> Spec:
+    dx, dy, align = place
+    mark = {"type": "text", "dx": dx, "dy": dy, "align": align, "baseline": "middle", "fontSize": 12}
+    ink = {"color": colour("second" if one.recalibrated else "quiet"), "aria": False, "cursor": "pointer"}
+    return {
+        "data": {"values": [{"x": one.dcal, "y": one.value, "label": one.label, "pick": pick}]},
+        "mark": {**mark, **ink},
+        "encoding": {"x": x, "y": y, "text": {"field": "label", "type": "nominal"}},
+    }
+
+
+def _inside(box: tuple[float, float, float, float]) -> bool:
+    return box[0] >= 0 and box[2] <= _WIDTH and box[1] >= 0 and box[3] <= _HEIGHT
 
 
 def _pixel(dcal: float, value: float, across: tuple[float, float], up: tuple[float, float]) -> tuple[float, float]:

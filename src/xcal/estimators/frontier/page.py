@@ -133,14 +133,13 @@ def _cost(report: FrontierReport) -> Section:
 def _points(report: FrontierReport, value: Callable[[Values], float]) -> list[FrontierPoint]:
     points = []
     for k, one in enumerate(report.frontier.candidates):
-        tick = f"{_TICK} " if k == report.chosen else ""
+        chosen = k == report.chosen
         # Recalibrated candidates lie close together: only what was chosen is labelled.
-        label = f"{tick}{one.lam:g}" if tick or not one.recalibrated else ""
+        label = f"{_TICK} {one.lam:g}" if chosen else f"{one.lam:g}" if not one.recalibrated else ""
         alone = tuple((seed.dcal.value, value(seed)) for seed in one.seeds.values())
         several = alone if len(alone) > 1 else ()
-        points.append(
-            FrontierPoint(one.name, label, one.values.dcal.value, value(one.values), one.recalibrated, several)
-        )
+        at = (one.values.dcal.value, value(one.values))
+        points.append(FrontierPoint(one.name, label, *at, one.recalibrated, several, chosen))
     return points
 
 
