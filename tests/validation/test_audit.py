@@ -6,6 +6,7 @@ import pytest
 
 import xcal
 from tests.metrics.simulate import survival_data
+from xcal.metrics import horizons
 from xcal.validation import checks
 
 TIMES = np.linspace(0.1, 2.5, 12)
@@ -138,15 +139,15 @@ def test_bad_outcomes_and_predictions(rows, y):
 def test_default_horizons_lie_where_rows_are():
     rng = np.random.default_rng(0)
     time, event = rng.exponential(1000, 5000), rng.uniform(size=5000) < 0.5
-    found = checks.default_horizons(time, event)
-    limit = checks.supported_until(time, event)
+    found = horizons.default_horizons(time, event)
+    limit = horizons.supported_until(time, event)
     assert np.count_nonzero(time >= limit) >= 250
     quartiles = np.quantile(time[event & (time <= limit)], [0.25, 0.5, 0.75])
     # Readable numbers are at most a third apart: the closest one is within a sixth.
     assert np.allclose(found, quartiles, rtol=1 / 6)
     assert all(float(f"{t:.2g}") == t for t in found)
-    assert checks.default_horizons(time, event, end=100.0).max() <= 100
-    assert checks.default_horizons(np.array([3.0, 3.0]), np.array([True, True])).tolist() == [3.0]
+    assert horizons.default_horizons(time, event, end=100.0).max() <= 100
+    assert horizons.default_horizons(np.array([3.0, 3.0]), np.array([True, True])).tolist() == [3.0]
 
 
 def test_resamples_stay_within_a_minute_of_work():

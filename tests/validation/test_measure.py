@@ -11,8 +11,8 @@ from xcal import d_calibration
 from xcal.calibration.results import holm
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index, evaluate, observed_expected
+from xcal.metrics.pit_histogram import bin_shares, redistributed_variance, uniform_variance
 from xcal.validation.measure import ORDER, measure
-from xcal.validation.pit import bin_shares, redistributed_variance, uniform_variance
 from xcal.validation.subgroups import MIN_EVENTS
 
 OF_HORIZON = ("auc", "oe", "mean_risk", "observed_risk", "ici", "e50", "e90", "emax", "one_calibration_p")

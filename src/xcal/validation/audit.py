@@ -10,6 +10,7 @@ from xcal.data.features import loaded_features
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.plain import read_cdf, read_curves, read_risk
 from xcal.interop.predictions import check_predictions
+from xcal.metrics import horizons as horizon_times
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
 from xcal.validation import checks
@@ -192,7 +193,7 @@ def _predictions(
     given = [value for value in (model, *plain) if value is not None]
     if len(given) != 1:
         fail("model, survival, cdf, risk", "one of them", "none" if not given else f"{len(given)} of them")
-    asked = None if horizons is None else checks.read_horizons(horizons, time)
+    asked = None if horizons is None else horizon_times.read_horizons(horizons, time)
     rows = Rows(time, event)
     if cdf is not None:
         if asked is not None:
@@ -202,7 +203,7 @@ def _predictions(
         if asked is None or asked.size != 1:
             fail("horizons", "the one time at which risk= was predicted", horizons)
         return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
-    at = checks.default_horizons(time, event) if asked is None else asked
+    at = horizon_times.default_horizons(time, event) if asked is None else asked
     if survival is not None:
         rows = Rows(time, event, None if times is None else np.asarray(times, dtype=np.float64), at)
         found = read_curves(survival, rows, times=times, interpolation=interpolation)
@@ -213,8 +214,8 @@ def _predictions(
         found = read_model(model, X, time=time, event=event, times=times, horizons=at)
     end = np.inf if found.times is None else float(found.times[-1])
     if asked is None:
-        at = checks.default_horizons(time, event, end)
-    checks.check_covered(at, end)
+        at = horizon_times.default_horizons(time, event, end)
+    horizon_times.check_covered(at, end)
     return found, at
 
 

@@ -18,8 +18,8 @@ from xcal.metrics.km_calibration import km_calibration
 from xcal.metrics.likelihood import mean_nll
 from xcal.metrics.observed_expected import observed_expected
 from xcal.metrics.one_calibration import one_calibration
+from xcal.metrics.pit_histogram import N_BINS
 from xcal.metrics.scaled_brier import scaled_brier_score
-from xcal.validation.pit import N_BINS
 from xcal.validation.rows import Rows
 
 Key = tuple[str, float | None]  # metric and horizon

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from xcal._files import write_whole
+from xcal.charts.words import time_in_words
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
-from xcal.validation.words import time_in_words
 
 COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
 # Of the JSON: raised when a reader of an older file would misread a newer one.

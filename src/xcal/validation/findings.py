@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from xcal.charts.words import time_in_words
 from xcal.validation.measurements import AuditValue, Measurements
-from xcal.validation.words import interval_in_words, percent, time_in_words
+from xcal.validation.words import interval_in_words, percent
 
 # Ranges that are good enough: ratios of observed to expected events, slopes, and average errors of a risk.
 GOOD_RATIO = (0.8, 1.25)

@@ -3,12 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from xcal.charts.words import Form, written
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
-
-Form = Literal["ratio", "fraction", "percent", "p", "small"]
 
 
 @dataclass(frozen=True)
@@ -63,25 +61,6 @@ def label(metric: str) -> Label:
     return LABELS.get(metric, Label(metric, "small", ""))
 
 
-def written(value: float, form: Form) -> str:
-    """Write one number.
-
-    Examples
-    --------
-    >>> written(0.98712, "ratio"), written(0.24719, "percent"), written(0.00004, "p"), written(0.000432, "small")
-    ('0.99', '24.7%', '< 0.001', '0.00043')
-    """
-    if math.isnan(value):
-        return "–"
-    if form == "percent":
-        return f"{value:.1%}"
-    if form == "p":
-        return "< 0.001" if value < 0.001 else f"{value:.3f}"
-    if form == "small":
-        return f"{value:.2g}"
-    return f"{value:.2f}" if form == "ratio" else f"{value:.3f}"
-
-
 def shown(value: AuditValue) -> str:
     """Write the number of an audit."""
     return written(value.value, label(value.metric).form)
@@ -93,11 +72,6 @@ def interval(value: AuditValue) -> str:
         return ""
     form = label(value.metric).form
     return f"{written(value.lower, form)} to {written(value.upper, form)}"
-
-
-def time_title(unit: str) -> str:
-    """Title of a time axis."""
-    return f"Time ({unit})" if unit else "Time"
 
 
 def names(results: Sequence[AuditResult]) -> list[str]:

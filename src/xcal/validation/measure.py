@@ -11,13 +11,13 @@ from xcal.calibration.results import holm
 from xcal.metrics.calibration_curve import CalibrationCurve, band, drawn_curve
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve, decision_curve
+from xcal.metrics.pit_histogram import bin_shares, pit_histogram
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.risk_distribution import risk_distribution
 from xcal.validation.bootstrap import Draws, bootstrap
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, estimate
 from xcal.validation.measurements import AuditValue, Measurements, PitHistogram
 from xcal.validation.over_time import over_time
-from xcal.validation.pit import bin_shares, pit_histogram
 from xcal.validation.rows import Rows, read_rows
 from xcal.validation.sample import Sample
 from xcal.validation.subgroups import Subgroup, subgroups

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from xcal.charts.words import time_in_words
 from xcal.validation.measurements import Measurements
 from xcal.validation.result import DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import listed, time_in_words
+from xcal.validation.words import listed
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",

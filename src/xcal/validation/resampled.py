@@ -6,6 +6,7 @@ import numpy.typing as npt
 from xcal.metrics.calibration_curve import curve_places
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.inputs import Vector
+from xcal.metrics.pit_histogram import bin_shares
 from xcal.metrics.registry import ERRORS
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
@@ -14,7 +15,6 @@ from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, 
 from xcal.validation.counted.pairs import CountedPairs, uno_weights
 from xcal.validation.counted.smooth import CountedSmooth
 from xcal.validation.estimates import Estimates, Key
-from xcal.validation.pit import bin_shares
 from xcal.validation.rows import Rows
 
 Matrix = npt.NDArray[np.float64]

@@ -17,19 +17,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def time_in_words(time: float, unit: str) -> str:
-    """Write a time with its unit, if that is known.
-
-    Examples
-    --------
-    >>> time_in_words(60.0, "months"), time_in_words(1.0, "years"), time_in_words(1.5, "")
-    ('60 months', '1 year', 'time 1.5')
-    """
-    if not unit:
-        return f"time {time:g}"
-    return f"{time:g} {unit[:-1] if time == 1 and unit.endswith('s') else unit}"
-
-
 def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> str:
     """Write an interval to stand behind its value; nothing where there is none.
 

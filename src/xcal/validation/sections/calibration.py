@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from xcal.charts.words import time_in_words
 from xcal.pages import Block, Chart, Key, Row, Section, Selector, Stack, Table, Text
 from xcal.pages.blocks import Cell
 from xcal.validation import charts
@@ -17,7 +18,6 @@ from xcal.validation.sections.parts import (
     reasons,
     with_intervals,
 )
-from xcal.validation.words import time_in_words
 
 
 def on_average(results: Results, horizons: Sequence[float]) -> Section:

@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Sequence
 
+from xcal.charts.words import time_in_words
 from xcal.pages import (
     Block,
     Chart,
@@ -26,7 +27,6 @@ from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
     Results,
 )
-from xcal.validation.words import time_in_words
 
 
 def data(result: AuditResult) -> Section:
