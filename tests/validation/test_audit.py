@@ -150,8 +150,10 @@ def test_default_horizons_lie_where_rows_are():
 
 
 def test_resamples_stay_within_a_minute_of_work():
-    assert [checks.read_resamples("auto", n) for n in (10, 10_000, 20_000, 1_000_000)] == [1000, 1000, 500, 50]
-    assert checks.read_resamples(0, 10) == 0
+    assert [checks.read_resamples("auto", n)[0] for n in (10, 10_000, 20_000, 1_000_000)] == [1000, 1000, 500, 200]
+    assert [checks.read_resamples("auto", n)[1] for n in (50_000, 50_001)] == [None, 10_000]
+    assert checks.read_resamples(0, 10) == (0, None)
+    assert checks.read_resamples(70, 1_000_000) == (70, None)
 
 
 def test_training_rows_in_every_form(rows):

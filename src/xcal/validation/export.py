@@ -136,7 +136,8 @@ def _cell(value: AuditValue | None) -> str:
 
 
 def _intervals(result: AuditResult) -> str:
-    how = f"{result.n_bootstrap:,} resamples, seed {result.seed}" if result.n_bootstrap else "no resamples"
+    part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all"
+    how = f"{result.n_bootstrap:,} resamples{part}, seed {result.seed}" if result.n_bootstrap else "no resamples"
     return f"Intervals: {100 * result.level:g} %, {how}."
 
 

@@ -65,6 +65,8 @@ class AuditResult:
         Unit of the times, for labels; "" if not known.
     level, n_bootstrap, seed : float, int, int
         Of the intervals.
+    resampled_rows : int or None
+        Rows of the random part that was resampled, with intervals scaled to all rows; None if all rows were.
     """
 
     model: str
@@ -80,6 +82,7 @@ class AuditResult:
     level: float
     n_bootstrap: int
     seed: int
+    resampled_rows: int | None = None
 
     @property
     def values(self) -> tuple[AuditValue, ...]:
