@@ -117,7 +117,7 @@ def _resampled(
     thresholds: Vector | None,
     progress: Callable[[int], None],
 ) -> Draws:
-    """What the resamples give; without a seed every row is drawn once."""
+    """Draw and compute; without a seed every row is drawn once."""
     line = Timeline(rows.time, rows.event, rows.censoring)
     metrics = ResampledMetrics(line, rows, found, thresholds)
     size = max(_FEWEST_LINES, min(_MOST_LINES, _BLOCK // rows.n))

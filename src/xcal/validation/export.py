@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xcal._files import write_whole
+from xcal.validation.labels import interval, label, shown, written
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 from xcal.validation.words import time_in_words
@@ -57,27 +58,12 @@ def as_plain(value: Any) -> Any:
     return value
 
 
-# What a person looks for first, with its words, in the order of the text.
-_OVERALL = {
-    "harrell": "Harrell's concordance",
-    "uno": "Uno's concordance",
-    "antolini": "Antolini's concordance",
-    "cox_slope": "calibration slope",
-    "d_calibration": "D-calibration",
-    "d_calibration_floor": "  of a perfect model",
-    "d_calibration_p": "  p-value",
-    "ibs": "integrated Brier score",
-    "nll": "negative log-likelihood",
-}
-_AT_HORIZON = {
-    "mean_risk": "predicted risk",
-    "observed_risk": "observed risk",
-    "oe": "O/E",
-    "ici": "ICI",
-    "auc": "AUC",
-    "brier": "Brier score",
-    "ipa": "IPA",
-}
+# What a person looks for first, in the order of the text.
+_OVERALL = (
+    *("harrell", "uno", "antolini", "cox_slope", "d_calibration", "d_calibration_floor", "d_calibration_p"),
+    *("ibs", "nll"),
+)
+_AT_HORIZON = ("mean_risk", "observed_risk", "oe", "ici", "auc", "brier", "ipa")
 
 
 def to_text(result: AuditResult) -> str:
@@ -89,9 +75,9 @@ def to_text(result: AuditResult) -> str:
     for sentence in result.verdict.sentences[:3]:
         lines += _wrapped(sentence, "- ")
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
-    overall = [(label, whole[name, None]) for name, label in _OVERALL.items() if (name, None) in whole]
+    overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
     if overall:
-        lines += ["", *(f"{label:<26}{_number(value)}" for label, value in overall)]
+        lines += ["", *(f"{label(value.metric).name:<26}{_number(value)}" for value in overall)]
     lines += _table(result, whole)
     lines.append("")
     lines.append(f"{_intervals(result)}{_groups(result)}")
@@ -107,32 +93,31 @@ def _wrapped(text: str, bullet: str = "", most: int = 2) -> list[str]:
 
 
 def _number(value: AuditValue) -> str:
-    text = f"{value.value:.4g}"
-    if math.isfinite(value.lower) and math.isfinite(value.upper):
-        text = f"{text:<10}[{value.lower:.4g}, {value.upper:.4g}]"
-    return text
+    ends = interval(value)
+    return f"{shown(value):<10}{ends and f'[{ends}]'}".rstrip()
 
 
 def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue]) -> list[str]:
     """One column for each of the first four horizons."""
-    shown = result.horizons[:4]
+    first = result.horizons[:4]
     rows = [
-        (label, [whole.get((name, horizon)) for horizon in shown])
-        for name, label in _AT_HORIZON.items()
-        if any((name, horizon) in whole for horizon in shown)
+        (label(name).name, [whole.get((name, horizon)) for horizon in first])
+        for name in _AT_HORIZON
+        if any((name, horizon) in whole for horizon in first)
     ]
     if not rows:
         return []
-    head = f"{'at':<16}" + "".join(f"{time_in_words(horizon, result.time_unit):>24}" for horizon in shown)
-    return ["", head, *(f"{label:<16}" + "".join(f"{_cell(value):>24}" for value in values) for label, values in rows)]
+    head = f"{'at':<20}" + "".join(f"{time_in_words(horizon, result.time_unit):>24}" for horizon in first)
+    return ["", head, *(f"{name:<20}" + "".join(f"{_cell(value):>24}" for value in values) for name, values in rows)]
 
 
 def _cell(value: AuditValue | None) -> str:
     if value is None or math.isnan(value.value):
         return "-"
+    form = label(value.metric).form
     if math.isfinite(value.lower) and math.isfinite(value.upper):
-        return f"{value.value:.3f} [{value.lower:.3f}, {value.upper:.3f}]"
-    return f"{value.value:.3f}"
+        return f"{shown(value)} [{written(value.lower, form)}, {written(value.upper, form)}]"
+    return shown(value)
 
 
 def _intervals(result: AuditResult) -> str:

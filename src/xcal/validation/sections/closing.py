@@ -20,7 +20,7 @@ from xcal.pages import (
 )
 from xcal.validation import performance_charts
 from xcal.validation.checklist import checklist
-from xcal.validation.labels import interval, label, names, shown
+from xcal.validation.labels import interval, label, names, shown, skipped_title
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
@@ -71,7 +71,7 @@ def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Sec
         caption = f"{name}: {len(result.values):,} numbers with {result.level:.0%} intervals{source}"
         blocks.append(_value_table(result.values, caption, result.time_unit, filterable=True))
     blocks.append(Download("Save as CSV", "audit.csv", as_csv(results)))
-    skipped = [f"{label(what).name}: {why}" for result in results for what, why in result.measured.skipped]
+    skipped = [f"{skipped_title(what)}: {why}" for result in results for what, why in result.measured.skipped]
     if skipped:
         blocks.append(Notes(tuple(dict.fromkeys(skipped)), "Not computed"))
     return Section("All numbers", tuple(blocks), "All numbers")
