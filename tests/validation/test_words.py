@@ -120,6 +120,8 @@ def test_with_few_events_only_what_is_clearly_wrong_is_distrusted(bad, level):
     found = verdict(bad, *others, n_events=50)
     assert found.level == level
     assert verdict(bad, *others, n_events=100).level == "distrust"
+    two = verdict(bad, value("d_calibration", 0.02), *calibrated(p=1e-3)[1:], n_events=50)
+    assert two.level == "distrust"
     if level == "unknown":
         assert found.headline.endswith("; what there is speaks against it.")
         assert found.sentences[0].startswith("Wrong, if it is not chance: ")

@@ -1,7 +1,8 @@
 """The answer in plain words: can the probabilities be trusted, where not, how sure, on how many events.
 
 It follows from the findings (`xcal.validation.findings`). Below a number of events the answer is never "trust", and it
-is "distrust" only if something is clearly wrong: one interval of several that just misses the good range is not enough.
+is "distrust" only if one thing is clearly wrong or two different ones are: one interval of several that just misses the
+good range is not enough.
 """
 
 import math
@@ -41,7 +42,9 @@ def _level(whole: list[Finding], in_groups: list[Finding], data: DataSummary) ->
     """Give the level: with few events nothing is trusted, and only what is clearly wrong is distrusted."""
     states = {finding.state for finding in whole}
     few = data.n_events < ENOUGH_EVENTS
-    if any(finding.state == "wrong" and (finding.clear or not few) for finding in whole):
+    wrong = [finding for finding in whole if finding.state == "wrong"]
+    shown = any(finding.clear for finding in wrong) or len({finding.value.metric for finding in wrong}) > 1
+    if wrong and (shown or not few):
         return "distrust"
     if not whole or few:
         return "unknown"
