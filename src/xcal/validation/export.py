@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xcal._files import write_whole
-from xcal.validation.labels import interval, label, shown, written
+from xcal.validation.labels import interval, label, shown
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 from xcal.validation.words import time_in_words
@@ -71,9 +71,9 @@ def to_text(result: AuditResult) -> str:
     source = "" if result.library == "none" else f" ({result.library})"
     data = result.data
     lines = [f"Audit of {result.model}{source}: {data.n:,} rows, {data.n_events:,} events", ""]
-    lines += _wrapped(result.verdict.headline)
+    lines += wrapped(result.verdict.headline)
     for sentence in result.verdict.sentences[:3]:
-        lines += _wrapped(sentence, "- ")
+        lines += wrapped(sentence, "- ")
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
     overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
     if overall:
@@ -85,7 +85,8 @@ def to_text(result: AuditResult) -> str:
     return "\n".join(lines)
 
 
-def _wrapped(text: str, bullet: str = "", most: int = 2) -> list[str]:
+def wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
+    """Break a sentence into lines, at most so many."""
     wrapped = textwrap.wrap(text, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet))
     if len(wrapped) > most:
         wrapped = [*wrapped[: most - 1], wrapped[most - 1][: _WIDTH - 4].rsplit(" ", 1)[0] + " ..."]
@@ -93,8 +94,13 @@ def _wrapped(text: str, bullet: str = "", most: int = 2) -> list[str]:
 
 
 def _number(value: AuditValue) -> str:
-    ends = interval(value)
-    return f"{shown(value):<10}{ends and f'[{ends}]'}".rstrip()
+    return f"{shown(value):<10}{_ends(value)}".rstrip()
+
+
+def _ends(value: AuditValue) -> str:
+    """Write the interval in brackets; "" where there is none."""
+    ends = interval(value).replace(" to ", ", ")
+    return ends and f"[{ends}]"
 
 
 def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue]) -> list[str]:
@@ -114,10 +120,7 @@ def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue
 def _cell(value: AuditValue | None) -> str:
     if value is None or math.isnan(value.value):
         return "-"
-    form = label(value.metric).form
-    if math.isfinite(value.lower) and math.isfinite(value.upper):
-        return f"{shown(value)} [{written(value.lower, form)}, {written(value.upper, form)}]"
-    return shown(value)
+    return f"{shown(value)} {_ends(value)}".rstrip()
 
 
 def _intervals(result: AuditResult) -> str:

@@ -142,18 +142,19 @@ _Values = dict[tuple[str, float | None, str | None], AuditValue]
 def _of_ratio(value: AuditValue, values: _Values, when: str, level: float) -> Finding:
     predicted, observed = (values.get((name, value.horizon, value.group)) for name in ("mean_risk", "observed_risk"))
     ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
-    words = ratio
-    if predicted is not None and observed is not None:
-        words = f"a risk of {percent(predicted.value)} predicted and {percent(observed.value)} observed{when} ({ratio})"
     brief = f"risks{when} are too {'low' if value.value > 1 else 'high'} on average"
+    words = f"{brief} ({ratio})"
+    if predicted is not None and observed is not None:
+        both = f"{percent(predicted.value)} predicted, {percent(observed.value)} observed"
+        words = f"{brief}, {both} ({ratio})"
     state = interval_state(value, 1.0, GOOD_RATIO)
     clear = is_clear(value, GOOD_RATIO, ratio=True)
-    return Finding(value, state, f"{words}: {brief}", brief, clear=clear)
+    return Finding(value, state, words, brief, clear=clear)
 
 
 def _of_slope(value: AuditValue, when: str, level: float) -> Finding:
     brief = f"risks{when} are too extreme" if value.value < 1 else f"risks{when} differ too little between rows"
-    words = f"calibration slope {value.value:.2f}{interval_in_words(value, level)}: {brief}"
+    words = f"{brief} (calibration slope {value.value:.2f}{interval_in_words(value, level)})"
     return Finding(value, interval_state(value, 1.0, GOOD_SLOPE), words, brief, clear=is_clear(value, GOOD_SLOPE))
 
 
@@ -172,7 +173,7 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     if tested is None or floor is None or not math.isfinite(tested.value):
         return None
     error = bin_error(value.value, floor.value, _bins(measured))
-    brief = f"over all times the probabilities are off by {percent(error)} of a bin on average"
+    brief = f"over all times, bins of risk hold {100 * error:.0f} % too many or too few events on average"
     short = d_calibration_in_words(value, floor, tested)
     if error <= GOOD_BIN_ERROR:
         state: State = "right"
@@ -181,13 +182,13 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     else:
         state = "wrong" if tested.value < WRONG_LEVEL else "off"
     clear = state == "wrong" and tested.value < CLEAR_LEVEL
-    return Finding(value, state, f"{short}: {brief}", brief, short, corrected is not None, clear)
+    return Finding(value, state, f"{brief} ({short})", brief, short, corrected is not None, clear)
 
 
 def d_calibration_in_words(value: AuditValue, floor: AuditValue, tested: AuditValue) -> str:
     """Write D-calibration beside what a perfect model scores, and the p-value of its test."""
     p = f"p = {tested.value:.2g}" if tested.value >= 1e-4 else "p < 0.0001"
-    return f"D-calibration {value.value:.2g}, where a perfect model scores {floor.value:.2g} on average ({p})"
+    return f"D-calibration {value.value:.2g}, of a perfect model {floor.value:.2g} on average, {p}"
 
 
 def bin_error(value: float, floor: float, n_bins: int) -> float:

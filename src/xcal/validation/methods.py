@@ -7,7 +7,7 @@ import numpy as np
 from xcal.validation.measurements import Measurements
 from xcal.validation.result import DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import listed, rounded_time, time_in_words
+from xcal.validation.words import listed, rounded_time, time_in_words, times_in_words
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
@@ -95,8 +95,7 @@ def _rows(sample: Sample, data: DataSummary, unit: str, cite: _Cited) -> Iterato
         follow_up = time_in_words(rounded_time(data.median_follow_up), unit)
         yield f"Median follow-up was {follow_up} by reverse Kaplan-Meier{cite('schemper')}."
     if sample.horizons.size:
-        *before, last = sample.horizons
-        yield f"Risks were assessed at {listed([*(f'{t:g}' for t in before), time_in_words(last, unit)])}."
+        yield f"Risks were assessed at {times_in_words(list(sample.horizons), unit)}."
     yield from found.reading
 
 

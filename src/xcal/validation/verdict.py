@@ -12,7 +12,7 @@ from xcal.validation.findings import Finding, has_interval, judged
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import DataSummary, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS
-from xcal.validation.words import interval_in_words, listed
+from xcal.validation.words import interval_in_words, listed, times_in_words
 
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
@@ -24,7 +24,7 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     whole = [finding for finding in findings if finding.group is None]
     in_groups = [finding for finding in findings if finding.group is not None and _counts_in_group(finding)]
     kind = _level(whole, in_groups, data)
-    sentences = [*_where(whole, in_groups, kind), *_order(measured, level), _how_sure(data, whole)]
+    sentences = [*_where(whole, in_groups, kind, time_unit), *_order(measured, level), _how_sure(data, whole)]
     sentences += [*_small_groups(measured), *_worries(data)]
     return Verdict(_headline(model, kind, whole, in_groups, data), kind, tuple(sentences))
 
@@ -77,11 +77,11 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
     elif "unsure" in states:
         why = "nothing speaks against them, but the evidence is too weak to trust them"
     else:
-        why = "the figures are good, but the data limit what they can show"
+        why = "the values are good, but the data limit what they can show"
     return f"Use the probabilities of {model} with caution: {why}."
 
 
-def _where(whole: list[Finding], in_groups: list[Finding], kind: str) -> Iterator[str]:
+def _where(whole: list[Finding], in_groups: list[Finding], kind: str, time_unit: str) -> Iterator[str]:
     """Say the worst of what is wrong and off in full; what is uncertain and what is good in short."""
     wrong = "Wrong" if kind == "distrust" else "Wrong, if it is not chance"
     for state, title in (("wrong", wrong), ("off", "Somewhat off")):
@@ -89,7 +89,7 @@ def _where(whole: list[Finding], in_groups: list[Finding], kind: str) -> Iterato
         if found:
             yield f"{title}: {_and_more(found, sum(finding.state == state for finding in whole))}."
     for state, title in (("unsure", "Too uncertain to say"), ("right", "Good")):
-        short = in_short([finding for finding in whole if finding.state == state])
+        short = in_short([finding for finding in whole if finding.state == state], time_unit)
         if short:
             yield f"{title}: {'; '.join(short)}."
     for group in dict.fromkeys(str(finding.group) for finding in in_groups):
@@ -127,7 +127,7 @@ def _few(words: list[str], most: int, what: str, total: int | None = None) -> li
     return [*shown, f"{more} more {what}{'' if more == 1 else 's'}"] if more else shown
 
 
-def in_short(findings: list[Finding]) -> list[str]:
+def in_short(findings: list[Finding], time_unit: str) -> list[str]:
     """One phrase per metric, over all its horizons, with how far the intervals reach."""
     found: dict[str, list[AuditValue]] = {}
     for finding in findings:
@@ -136,9 +136,12 @@ def in_short(findings: list[Finding]) -> list[str]:
     phrases = []
     for metric, values in found.items():
         name, factor, digits = _SHORT[metric]
-        text = f"{name} {span([factor * value.value for value in values], digits)}"
+        moments = [value.horizon for value in values if value.horizon is not None]
+        when = f" by {times_in_words(moments, time_unit)}" if moments else ""
+        text = f"{name}{when} {span([factor * value.value for value in values], digits)}"
         ends = [factor * end for value in values for end in (value.lower, value.upper) if math.isfinite(end)]
-        phrases.append(f"{text} (intervals from {span(ends, digits)})" if ends else text)
+        reach = "interval" if len(ends) == 2 else "intervals from"
+        phrases.append(f"{text} ({reach} {span(ends, digits)})" if ends else text)
     return phrases + [finding.short for finding in findings if finding.short]
 
 
@@ -146,7 +149,7 @@ def in_short(findings: list[Finding]) -> list[str]:
 _SHORT = {
     "oe": ("O/E", 1, 2),
     "cox_slope": ("calibration slope", 1, 2),
-    "ici": ("average error of a risk in points", 100, 1),
+    "ici": ("average error in points", 100, 1),
 }
 
 

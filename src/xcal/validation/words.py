@@ -30,6 +30,20 @@ def time_in_words(time: float, unit: str) -> str:
     return f"{time:g} {unit[:-1] if time == 1 and unit.endswith('s') else unit}"
 
 
+def times_in_words(times: Sequence[float], unit: str) -> str:
+    """Write some times with their unit, if that is known.
+
+    Examples
+    --------
+    >>> times_in_words([1.0, 2.0], "years"), times_in_words([1.0], "years"), times_in_words([1.0, 2.5], "")
+    ('1 and 2 years', '1 year', 'time 1 and 2.5')
+    """
+    *before, last = times
+    if not unit and before:
+        return f"time {listed([f'{t:g}' for t in times])}"
+    return listed([*(f"{t:g}" for t in before), time_in_words(last, unit)])
+
+
 def rounded_time(t: float) -> float:
     """Give a time to three digits, or to whole units where that is more.
 
