@@ -115,7 +115,9 @@ def _check_writable(*paths: Path | None) -> None:
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
     """Print the answer, and write what was asked for."""
-    typer.echo(repr(result))
+    from xcal.validation.export import to_text
+
+    typer.echo(to_text(result, next_steps=False))
     if as_json is not None:
         result.to_json(as_json)
         typer.echo(f"wrote {as_json}", err=True)

@@ -66,8 +66,11 @@ _OVERALL = (
 _AT_HORIZON = ("mean_risk", "observed_risk", "oe", "ici", "auc", "brier", "ipa")
 
 
-def to_text(result: AuditResult) -> str:
-    """Write the answer and the main figures, about 30 lines, to be read in a terminal or an e-mail."""
+def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
+    """Write the answer and the main values, about 30 lines, to be read in a terminal or an e-mail.
+
+    `next_steps` are the Python calls that give more, in the last line.
+    """
     source = "" if result.library == "none" else f" ({result.library})"
     data = result.data
     lines = [f"Audit of {result.model}{source}: {data.n:,} rows, {data.n_events:,} events", ""]
@@ -81,7 +84,8 @@ def to_text(result: AuditResult) -> str:
     lines += _table(result, whole)
     lines.append("")
     lines.append(f"{_intervals(result)}{_groups(result)}")
-    lines.append('.report("audit.html") writes the report, .to_frame() gives every number.')
+    if next_steps:
+        lines.append('.report("audit.html") writes the report, .to_frame() gives every number.')
     return "\n".join(lines)
 
 

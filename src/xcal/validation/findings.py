@@ -173,7 +173,7 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     if tested is None or floor is None or not math.isfinite(tested.value):
         return None
     error = bin_error(value.value, floor.value, _bins(measured))
-    brief = f"over all times, bins of risk hold {100 * error:.0f} % too many or too few events on average"
+    brief = f"bins of risk over all times hold {100 * error:.0f} % too many or too few events"
     short = d_calibration_in_words(value, floor, tested)
     if error <= GOOD_BIN_ERROR:
         state: State = "right"
@@ -188,7 +188,7 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
 def d_calibration_in_words(value: AuditValue, floor: AuditValue, tested: AuditValue) -> str:
     """Write D-calibration beside what a perfect model scores, and the p-value of its test."""
     p = f"p = {tested.value:.2g}" if tested.value >= 1e-4 else "p < 0.0001"
-    return f"D-calibration {value.value:.2g}, of a perfect model {floor.value:.2g} on average, {p}"
+    return f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}, {p}"
 
 
 def bin_error(value: float, floor: float, n_bins: int) -> float:

@@ -87,14 +87,15 @@ def _where(whole: list[Finding], in_groups: list[Finding], kind: str, time_unit:
     for state, title in (("wrong", wrong), ("off", "Somewhat off")):
         found = _worst(whole, state)
         if found:
-            yield f"{title}: {_and_more(found, sum(finding.state == state for finding in whole))}."
+            most = 1 if state == "off" and kind == "distrust" else _MOST_WORDS
+            yield f"{title}: {_and_more(found, most, sum(finding.state == state for finding in whole))}."
     for state, title in (("unsure", "Too uncertain to say"), ("right", "Good")):
         short = in_short([finding for finding in whole if finding.state == state], time_unit)
         if short:
             yield f"{title}: {'; '.join(short)}."
     for group in dict.fromkeys(str(finding.group) for finding in in_groups):
         own = [finding for finding in in_groups if finding.group == group]
-        yield f"Where {group}: {_and_more([*_worst(own, 'wrong'), *_worst(own, 'off')], len(own))}."
+        yield f"Where {group}: {_and_more([*_worst(own, 'wrong'), *_worst(own, 'off')], 1, len(own))}."
 
 
 def _worst(findings: list[Finding], state: str) -> list[Finding]:
@@ -115,10 +116,9 @@ def _distance(finding: Finding) -> float:
     return abs(value.value - 1) if value.metric == "cox_slope" else value.value
 
 
-def _and_more(found: list[Finding], total: int) -> str:
+def _and_more(found: list[Finding], most: int, total: int) -> str:
     """Write the first findings in full, and count the rest."""
-    shown = found[:_MOST_WORDS]
-    return "; ".join(_few([finding.words for finding in shown], _MOST_WORDS, "value", total))
+    return "; ".join(_few([finding.words for finding in found], most, "value", total))
 
 
 def _few(words: list[str], most: int, what: str, total: int | None = None) -> list[str]:
