@@ -151,8 +151,10 @@ def test_default_horizons_lie_where_rows_are():
 
 
 def test_resamples_stay_within_a_minute_of_work():
-    assert [checks.read_resamples("auto", n) for n in (10, 10_000, 20_000, 1_000_000)] == [1000, 1000, 500, 50]
-    assert checks.read_resamples(0, 10) == 0
+    assert [checks.read_resamples("auto", n)[0] for n in (10, 10_000, 20_000, 1_000_000)] == [1000, 1000, 500, 200]
+    assert [checks.read_resamples("auto", n)[1] for n in (50_000, 50_001)] == [None, 10_000]
+    assert checks.read_resamples(0, 10) == (0, None)
+    assert checks.read_resamples(70, 1_000_000) == (70, None)
 
 
 def test_training_rows_in_every_form(rows):
@@ -184,3 +186,13 @@ def test_rows_past_the_end_of_the_curves_count_as_censored_also_where_f_is_exact
     expected = xcal.d_calibration(cdf, rows.event & (rows.time <= end)).value
     assert value == pytest.approx(expected, rel=1e-12)
     assert expected != pytest.approx(xcal.d_calibration(cdf, rows.event).value, rel=1e-3)
+
+
+def test_a_value_that_is_not_there_is_answered_with_what_is():
+    rng = np.random.default_rng(0)
+    y = (rng.exponential(size=60), np.full(60, True))
+    result = xcal.audit(risk=rng.uniform(0.3, 0.7, 60), horizons=1.0, y=y, n_bootstrap=0)
+    with pytest.raises(KeyError, match=r"no 'oe' at horizon 2.0 in group None; its horizons .* are \(1.0, None"):
+        result.value("oe", horizon=2.0)
+    with pytest.raises(KeyError, match=r"no 'O/E' at horizon 1.0 in group None; there are .*oe"):
+        result.value("O/E", horizon=1.0)

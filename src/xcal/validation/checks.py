@@ -13,7 +13,9 @@ from xcal.validation.sample import Labels
 # Groups of a variable: more values than these are no groups.
 MOST_NUMERIC_GROUPS, MOST_GROUPS = 10, 30
 # Rows times resamples that take about a minute, the number of resamples where that allows it, and the fewest.
-RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 50
+RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
+# Rows of the random part that is resampled where all of them would take longer: as noisy as all, up to a known factor.
+PART_OF_ROWS = 10_000
 
 Outcome = tuple[FloatArray, BoolArray]
 
@@ -59,13 +61,19 @@ def read_thresholds(thresholds: Any) -> Vector:
     return np.unique(found)
 
 
-def read_resamples(n_bootstrap: Any, n: int) -> int:
-    """Read the number of resamples; "auto" is 1,000 up to 10,000 rows, and fewer beyond."""
+def read_resamples(n_bootstrap: Any, n: int) -> tuple[int, int | None]:
+    """Read the number of resamples, and of how many rows they are; None for all.
+
+    "auto" is 1,000 up to 10,000 rows, fewer up to 50,000, and beyond 200 of a random part of 10,000 rows. A number that
+    was asked for is of all rows.
+    """
     if isinstance(n_bootstrap, str):
         if n_bootstrap != "auto":
             fail("n_bootstrap", "'auto' or a number of resamples", repr(n_bootstrap))
-        return max(FEWEST_RESAMPLES, min(MOST_RESAMPLES, RESAMPLED_ROWS // n))
-    return as_count("n_bootstrap", n_bootstrap, at_least=0)
+        if RESAMPLED_ROWS // n < FEWEST_RESAMPLES:
+            return FEWEST_RESAMPLES, PART_OF_ROWS
+        return min(MOST_RESAMPLES, RESAMPLED_ROWS // n), None
+    return as_count("n_bootstrap", n_bootstrap, at_least=0), None
 
 
 def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:

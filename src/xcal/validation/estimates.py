@@ -133,8 +133,13 @@ def _moderate_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     index = integrated_calibration_index(risk, at=horizon, **given)
     found.smooth[horizon] = index.predicted, index.observed
-    for name, value in (("ici", index.value), ("e50", index.e50), ("e90", index.e90), ("emax", index.emax)):
-        found.put(name, horizon, value)
+    if (rows.event & (rows.time <= horizon)).any():
+        for name, value in (("ici", index.value), ("e50", index.e50), ("e90", index.e90), ("emax", index.emax)):
+            found.put(name, horizon, value)
+    else:
+        # The observed curve is zero in every resample: an interval without a width, which says more than is known.
+        reason = "no row has the event by then, and resamples cannot say how uncertain that is; nor E50, E90 and Emax"
+        found.skipped[f"ici at {horizon:g}"] = reason
     test = one_calibration(risk, at=horizon, **given, cdf=rows.cdf)
     found.put("one_calibration_p", horizon, test.p_value)
 

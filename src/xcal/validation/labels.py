@@ -42,7 +42,7 @@ LABELS = {
     "d_calibration_floor": Label("Floor (uniform)", "small", "mean of a perfect model on as many rows"),
     "d_calibration_km_floor": Label("Floor (Kaplan-Meier)", "small", "mean of a perfect model on as many rows"),
     "d_calibration_ipcw_floor": Label("Floor (weighted)", "small", "mean of a perfect model on as many rows"),
-    "d_calibration_p": Label("D-calibration, p", "p", "small: a perfect model would rarely do this"),
+    "d_calibration_p": Label("D-calibration, p", "p", "below 0.05 speaks against the model"),
     "d_calibration_p_corrected": Label("D-calibration, p (Holm)", "p", "corrected for the number of groups"),
     "km_calibration": Label("KM calibration", "small", "mean prediction against Kaplan-Meier over time"),
     "one_calibration_p": Label("One-calibration, p", "p", "test of the risk groups at the horizon"),
@@ -59,6 +59,21 @@ ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
 def label(metric: str) -> Label:
     """Give the label of a metric; one that is not in the table keeps its own name."""
     return LABELS.get(metric, Label(metric, "small", ""))
+
+
+def skipped_title(what: str) -> str:
+    """Write what was not computed with the names that people read.
+
+    Examples
+    --------
+    >>> skipped_title("ici at 5 in sex = f"), skipped_title("interval of antolini"), skipped_title("sex = f")
+    ('ICI at 5 in sex = f', "Interval of Antolini's C", 'sex = f')
+    """
+    lead, of, name = what.partition("interval of ")
+    if of and not lead:
+        return f"Interval of {skipped_title(name)}"
+    metric, space, rest = what.partition(" ")
+    return f"{label(metric).name}{space}{rest}"
 
 
 def shown(value: AuditValue) -> str:
@@ -94,7 +109,7 @@ def missing(result: AuditResult, *metrics: str) -> list[str]:
     lines = []
     for what, why in result.measured.skipped:
         if what.split(" ")[0] in metrics and not any(what.endswith(f" in {group}") for group in result.groups):
-            lines.append(f"{label(what).name}: {why}")
+            lines.append(f"{skipped_title(what)}: {why}")
     return list(dict.fromkeys(lines))
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from xcal.metrics.calibration_curve import curve_places
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.inputs import Vector
 from xcal.metrics.pit_histogram import bin_shares
@@ -34,7 +33,7 @@ class ResampledMetrics:
         self._auc = {h: CountedAUC(line, rows.risk[h], h) for h in self._horizons if self._wanted("auc", h)}
         sets = RiskSets(rows.time, rows.event)
         self._smooth = {
-            h: CountedSmooth(line, sets, rows.risk[h], curve_places(rows.risk[h]), h)
+            h: CountedSmooth(line, sets, rows.risk[h], found.smooth[h][0], h)
             for h in self._horizons
             if self._wanted("ici", h)
         }
