@@ -68,6 +68,7 @@ def test_repeated_rows_do_not_narrow_the_interval():
         assert repeated[name].upper - repeated[name].lower > 1.5 * (naive[name].upper - naive[name].lower)
 
 
+@pytest.mark.filterwarnings("ignore:the [0-9]+ events have [0-9]+ distinct times only:UserWarning")
 def test_order_of_rows_does_not_matter():
     given, cluster = sample(20, 4)
     order = np.random.default_rng(5).permutation(cluster.size)

@@ -30,7 +30,9 @@ class RecalibratedOfPlainTarget(Recalibrated):
 
 MODELS = [RecalibratedOfPlainTarget(SurvivalModel(**FAST), method, cv=2) for method in ("km", "beta", "csd")]
 # Most checks have some 20 rows.
-few = pytest.mark.filterwarnings("ignore:recalibration. [0-9]+ events are few:UserWarning")
+few = pytest.mark.filterwarnings(
+    "ignore:recalibration. [0-9]+ events are few:UserWarning", "ignore:[0-9]+ events among [0-9]+ rows:UserWarning"
+)
 
 
 @few

@@ -73,7 +73,7 @@ class ColumnCode:
                 warnings.warn(
                     f"column {self.name!r} has values that fit never saw ({told}): none of its categories",
                     UserWarning,
-                    stacklevel=7,  # the line that calls predict
+                    stacklevel=8,  # the line that calls predict
                 )
             found = [(~missing & (labels == category)).astype(np.float64) for category in self.categories]
         else:

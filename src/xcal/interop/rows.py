@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 
 from xcal._checks import BoolArray, FloatArray
 from xcal.metrics.inputs import Vector
@@ -93,4 +94,6 @@ def take_rows(X: Any, part: slice) -> Any:
     """Pick neighbouring rows of a table, array, tensor or tuple of them."""
     if isinstance(X, tuple):
         return tuple(take_rows(values, part) for values in X)
+    if issparse(X):
+        return X.tocsr()[part]  # of the sparse forms the one whose rows can be picked
     return X.iloc[part] if hasattr(X, "iloc") else X[part]

@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import BoolArray, as_count, as_floats, as_time, check_same_length, fail, first_row
@@ -117,6 +118,7 @@ class Recalibrated(BaseEstimator):
             ``Surv(time=..., event=...)`` or a data frame with the columns time and event.
         """
         method = as_method(self.method, self.n_pieces, self.group_column)
+        X = X.tocsr() if issparse(X) else X  # of the sparse forms the one whose rows can be picked
         time, event = read_outcome(X, y)
         if not event.any():
             fail("y", "at least one event", f"none: all {event.size} rows are censored")
@@ -141,6 +143,9 @@ class Recalibrated(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        # Rows go to the model as they come: sparse ones are welcome where it takes them. Only scikit-learn's say so.
+        if isinstance(self.model, BaseEstimator):
+            tags.input_tags.sparse = get_tags(self.model).input_tags.sparse
         return tags
 
     def predict(self, X: Any) -> Floats:
