@@ -357,6 +357,20 @@ def test_tied_times_are_measured_as_the_model_measures_them(path, tmp_path, visi
     assert found[:3] == [pytest.approx(one) for one in (measured.value, measured.floor, measured.p_value)]
 
 
+def test_horizons_after_the_training_are_named_as_extrapolated(path, tmp_path, visit):
+    last = float(DATA.y["time"].max())
+    longer = Surv(time=np.append(TEST.y["time"][:-1], 3 * last), event=TEST.y["event"])
+    tab = visit(path.report(tmp_path / "late.html", TEST.x, longer, horizons=[1, 2 * last], time_unit="years"))
+    words = section(tab, "Is it right for each level of risk?").locator(".note").inner_text()
+    assert words == f"Extrapolated, as no row of the training was followed beyond {last:.3g} years: {2 * last:g} years."
+    tab.locator("input[name=horizon]").nth(1).check()
+    settle(tab)
+    model = path.select()
+    mean = numbers(section(tab, "Is it right for each level of risk?"))[1]
+    assert mean == pytest.approx(model.predict_cdf(TEST.x, [2 * last], extrapolate=True).mean())
+    assert tab.problems == []
+
+
 NEVER = Surv(time=TEST.y["time"], event=np.zeros(500, dtype=bool))
 
 
