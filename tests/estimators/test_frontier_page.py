@@ -371,6 +371,22 @@ def test_horizons_after_the_training_are_named_as_extrapolated(path, tmp_path, v
     assert tab.problems == []
 
 
+@pytest.mark.parametrize("kind", ["two rows", "no pair", "all alike", "one time", "a hundred times later"])
+def test_rows_that_determine_little_still_make_a_page(path, tmp_path, visit, kind):
+    x, y = {
+        "two rows": (TEST.x[:2], Surv(time=[1.0, 2.0], event=[True, False])),
+        "no pair": (TEST.x[:2], Surv(time=[2.0, 1.0], event=[True, False])),
+        "all alike": (np.zeros((20, 3)), TEST.y[:20]),
+        "one time": (TEST.x[:30], Surv(time=np.ones(30), event=np.arange(30) % 2 == 0)),
+        "a hundred times later": (TEST.x, Surv(time=100 * TEST.y["time"], event=TEST.y["event"])),
+    }[kind]
+    tab = visit(path.report(tmp_path / "page.html", x, y))
+    assert (tab.problems, tab.requests) == ([], [])
+    drawn = tab.locator("[data-chart]")
+    assert drawn.count() == drawn.locator("svg").count() == 8
+    assert not re.search(r"\b(nan|NaN|None|undefined|null)\b", tab.locator("main").inner_text())
+
+
 NEVER = Surv(time=TEST.y["time"], event=np.zeros(500, dtype=bool))
 
 

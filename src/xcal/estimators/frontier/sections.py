@@ -27,7 +27,7 @@ _RISKS = {1: ("middle risk",), 2: ("low risk", "high risk"), 3: ("low risk", "mi
 
 def known(value: float) -> float | None:
     """Give a number, or None for one that the rows do not determine."""
-    return None if np.isnan(value) else value
+    return float(value) if np.isfinite(value) else None
 
 
 def _following(
