@@ -187,7 +187,8 @@ def measure_frontier(
                 lam=lam,
                 recalibrated=recalibration is not None,
                 values=values,
-                seeds={network.seed: _values(network, rows)[0] for network in alone},
+                # One network that is not averaged is the model itself.
+                seeds={one.seed: values if one is model else _values(one, rows)[0] for one in alone},
                 pit=_pit(values.dcal, cdf, rows),
                 pp=pp_curve(cdf, event=rows.event),
                 horizons=tuple(_at_horizon(risk, float(t), rows) for t, risk in zip(rows.horizons, risks, strict=True)),
