@@ -300,7 +300,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
         horizons : number or array-like, optional
             Times at which risks are compared with what happened; by default quartiles of the event times, as readable
-            numbers.
+            numbers. After the last time seen in training the models extrapolate, and the page says so.
         time_unit : str
             Unit of the times in words, such as "months".
 

@@ -186,7 +186,7 @@ def tiles(report: FrontierReport, k: int) -> Figures:
             Figure(
                 "NLL",
                 written(values.nll, "fraction"),
-                values.nll,
+                known(values.nll),
                 note=beside(base.nll, "fraction") or "lower is better",
             ),
             Figure(

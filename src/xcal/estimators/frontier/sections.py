@@ -17,7 +17,7 @@ from xcal.charts.calibration import (
 from xcal.charts.marks import Spec, chart, hover, line, table, tip, x_axis, y_axis
 from xcal.charts.words import time_in_words, time_title, written
 from xcal.estimators.frontier.values import AtHorizon, Candidate, Frontier
-from xcal.pages import Block, Chart, Figure, Figures, Key, Row, Section, Selector, Stack, Varying
+from xcal.pages import Block, Chart, Figure, Figures, Key, Row, Section, Selector, Stack, Text, Varying
 from xcal.pages.theme import colour
 
 # Colours of the example patients, from low to high risk.
@@ -27,7 +27,7 @@ _RISKS = {1: ("middle risk",), 2: ("low risk", "high risk"), 3: ("low risk", "mi
 
 def known(value: float) -> float | None:
     """Give a number, or None for one that the rows do not determine."""
-    return None if np.isnan(value) else value
+    return float(value) if np.isfinite(value) else None
 
 
 def _following(
@@ -100,7 +100,16 @@ def one_time(shown: Frontier, unit: str) -> Section:
     choice: tuple[Block, ...] = (Selector("horizon", "Horizon", tuple(at), start=len(at) // 2),) if several else ()
     picture = Row((Stack((curve, histogram)), beside), (2, 1))
     heading = "Is it right for each level of risk?" if several else f"Is it right for each level of risk at {at[0]}?"
-    return Section(heading, (*choice, picture), "Level of risk")
+    return Section(heading, (*choice, picture, *_extrapolated(shown, unit)), "Level of risk")
+
+
+def _extrapolated(shown: Frontier, unit: str) -> tuple[Block, ...]:
+    """Name the horizons after the last time seen in training."""
+    late = [time_in_words(float(t), unit) for t in shown.rows.horizons if t > shown.rows.end]
+    if not late:
+        return ()
+    last = time_in_words(float(f"{shown.rows.end:.3g}"), unit)
+    return (Text(f"Extrapolated, as no row of the training was followed beyond {last}: {', '.join(late)}.", "note"),)
 
 
 def _by_horizon(horizons: Sequence[AtHorizon]) -> Block:

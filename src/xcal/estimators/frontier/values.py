@@ -16,7 +16,7 @@ from xcal.interop.gathering import from_distribution
 from xcal.interop.rows import Rows
 from xcal.metrics import concordance_index, integrated_brier_score
 from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve
-from xcal.metrics.horizons import check_covered, default_horizons, read_horizons
+from xcal.metrics.horizons import default_horizons, read_horizons
 from xcal.metrics.ici import integrated_calibration_index
 from xcal.metrics.observed_expected import ObservedExpected, observed_expected
 from xcal.metrics.pit_histogram import PitHistogram, bin_shares, perfect_range, uniform_variance
@@ -45,6 +45,8 @@ class GivenRows:
         Times at which risks are compared with what happened.
     n_bins : int
         Bins of D-calibration.
+    end : float
+        The last time seen in training: what the models say of later ones is extrapolated.
     """
 
     x: Any
@@ -52,6 +54,7 @@ class GivenRows:
     event: BoolArray
     horizons: Floats
     n_bins: int
+    end: float
 
     @property
     def n(self) -> int:
@@ -146,17 +149,13 @@ Line = tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]
 
 
 def given_rows(x: Any, time: Floats, event: BoolArray, horizons: Any, *, n_bins: int, end: float) -> GivenRows:
-    """Check rows for a page; `end` is the last time seen in training."""
+    """Check rows for a page; horizons that are chosen here lie within the times seen in training."""
     if time.size < 2:
         fail("X", "at least 2 rows", time.size)
     if not event.any():
         fail("y", "at least one event", f"{time.size} censored rows")
-    if horizons is None:
-        at = default_horizons(time, event, end)
-    else:
-        at = read_horizons(horizons, time)
-        check_covered(at, end)
-    return GivenRows(x, time, event, at, n_bins)
+    at = default_horizons(time, event, end) if horizons is None else read_horizons(horizons, time)
+    return GivenRows(x, time, event, at, n_bins, end)
 
 
 def measure_frontier(
@@ -176,7 +175,7 @@ def measure_frontier(
     # A row at a time: features in a file are read by slices.
     shown = np.concatenate([np.asarray(rows.x[row : row + 1]) for row in examples])
     # Not to the very last time: a few rows with long times would press all that is to be seen to the left.
-    end = min(float(np.quantile(rows.time, _SHOWN_SHARE)), float(first.outputs.grid[-1]))
+    end = min(float(np.quantile(rows.time, _SHOWN_SHARE)), rows.end)
     times = np.linspace(0.0, end, _CURVE_POINTS)
     found = []
     for lam, members, recalibration in lines:
@@ -188,7 +187,8 @@ def measure_frontier(
                 lam=lam,
                 recalibrated=recalibration is not None,
                 values=values,
-                seeds={network.seed: _values(network, rows)[0] for network in alone},
+                # One network that is not averaged is the model itself.
+                seeds={one.seed: values if one is model else _values(one, rows)[0] for one in alone},
                 pit=_pit(values.dcal, cdf, rows),
                 pp=pp_curve(cdf, event=rows.event),
                 horizons=tuple(_at_horizon(risk, float(t), rows) for t, risk in zip(rows.horizons, risks, strict=True)),
