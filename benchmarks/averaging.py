@@ -25,7 +25,7 @@ NAMES = ("veterans_lung_cancer", "breast_cancer", "whas500", "gbsg2", "metabric"
 
 
 def repeat(name: str, family: str, repetition: int) -> tuple[Chosen, Chosen]:
-    """The best seed and the mixture."""
+    """Measure the best seed and the mixture."""
     rows, new = real(name, repetition)
     path = SurvivalPath((0.0,), 3, distribution=family, cross_fit=0, progress=False).fit(*rows)
     best = int(path.frontier_.loc[path.frontier_["total"].idxmin(), "seed"])

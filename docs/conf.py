@@ -14,7 +14,7 @@ import xcal
 
 # Made anew for every build; git ignores both.
 copy_records(_here.parent / "results", _here / "records")
-# Files that an example writes for the site while it is built: two reports, and pictures of them.
+# Files that examples write for the site while it is built: reports, a frontier page, and pictures.
 (_here / "_generated" / "extra" / "reports").mkdir(parents=True, exist_ok=True)
 (_here / "_generated" / "house.svg").write_text(house(_here.parent / "pyproject.toml"), encoding="utf-8")
 

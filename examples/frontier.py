@@ -6,11 +6,18 @@ A data frame goes in, a whole path of models comes out, and a rule picks the one
 worth paying.
 """
 
+import argparse
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 from xcal import Surv, SurvivalPath
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", type=Path, default=Path("runs/frontier"), help="folder of the page")
+options = parser.parse_args()
 
 # %%
 # The table: 4,000 patients. Their times have heavier tails than any Weibull distribution, so that a Weibull model
@@ -32,7 +39,7 @@ path.fit(patients[train], y[train])
 print(path.summary()[["nll", "dcal", "dcal_floor", "concordance"]].round(4))
 
 # %%
-# Further down is better calibrated, further to the right ranks patients better.
+# Further to the left is better calibrated, further up ranks patients better.
 
 path.plot()
 
@@ -51,3 +58,10 @@ for axis, model in zip(axes, (plain, chosen), strict=True):
     concordance = model.score(patients[test], y[test])
     print(f"lambda {model.xcal_lambda:g}: D-calibration {seen.value:.4f}, concordance {concordance:.3f}")
 axes[0].set_ylabel("share of the events")
+
+# %%
+# The same on a page, to choose on: a click on a point picks a model, and everything below follows. One file, without a
+# network.
+
+page = path.report(options.out / "frontier.html", patients[test], y[test], time_unit="years")
+print(f"The page is {page.name}; on top: {path.selection_.reason}")

@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 COMMANDS = {
     "assumptions.py": ["--n", "5000", "--seeds", "4"],
     "censoring.py": ["--n", "2000", "--seeds", "2", "--small-sets", "20"],
-    "frontier.py": [],
+    "frontier.py": ["--out", "."],
     "recalibration.py": [],
     "report.py": ["--n", "800", "--resamples", "30", "--out", "."],
     "train.py": ["--lam", "0", "100", "--epochs", "5"],
@@ -52,7 +52,8 @@ def test_uniform_loses_sight_of_a_wrong_model_under_censoring(tmp_path):
 
 
 def test_the_chosen_model_is_better_calibrated_on_new_rows(tmp_path):
-    plain, chosen = (line for line in lines("frontier.py", tmp_path) if "D-calibration" in line)
+    plain, chosen = (line for line in lines("frontier.py", tmp_path) if re.match(r"lambda \d+: D-calibration", line))
+    assert (tmp_path / "frontier.html").read_text(encoding="utf-8").endswith("</html>\n")
     assert plain.startswith("lambda 0:")
     calibration = [float(re.search(r"D-calibration (\d\.\d+)", line)[1]) for line in (plain, chosen)]
     assert calibration[1] < calibration[0] / 2

@@ -53,7 +53,7 @@ def test_the_mnist_tables_score_what_the_documents_say():
     censored, uncensored, dense = (
         compare(f"mnist-{kind}", results=RESULTS) for kind in ("censored", "uncensored", "dense")
     )
-    assert censored.score == pytest.approx(0.847, abs=5e-4)
+    assert (censored.score, censored.n_not_settled) == (pytest.approx(0.843, abs=5e-4), 4)
     assert uncensored.score == pytest.approx(0.854, abs=5e-4)
     small = [cell.mark for cell in uncensored.compared if cell.lam <= 100]
     assert (len(small), small.count("worse")) == (108, 4)

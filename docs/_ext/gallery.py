@@ -5,12 +5,11 @@ from typing import Any
 
 # Scripts run in their own folder. The gallery takes its pictures from matplotlib; these files are not needed.
 OUT = ["--out", "../docs/_build/pictures"]
-# In the order in which they are shown.
+# In the order in which they are shown. What is written to extra/ becomes part of the site; see html_extra_path.
 SMALL = {
-    "frontier.py": [],
+    "frontier.py": ["--out", "../docs/_generated/extra/reports"],
     "train.py": ["--lam", "0", "100", "--epochs", "20"],
     "recalibration.py": [],
-    # The reports become part of the site; see html_extra_path.
     "report.py": ["--resamples", "200", "--out", "../docs/_generated/extra/reports"],
     "censoring.py": ["--n", "4000", "--seeds", "4", "--small-sets", "100", *OUT],
     "assumptions.py": ["--n", "5000", "--seeds", "4"],

@@ -9,6 +9,7 @@ WHAT = {
     "experiments": "the paper's tables: specs, runs, records",
     "validation": "audit: any model on new rows, its report",
     "interop": "models of other libraries",
+    "charts": "pictures of what was measured",
     "estimators": "SurvivalModel, SurvivalPath: the scikit-learn face",
     "recalibration": "one map of F after training",
     "metrics": "concordance, Brier score, calibration",

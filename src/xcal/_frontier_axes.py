@@ -50,4 +50,4 @@ def _set_log_ticks(axis: Any) -> None:
 
 
 def _short(value: float) -> str:
-    return f"{value:.2g}" if value >= 0.01 else f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:.2g}" if value >= 0.01 else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")

@@ -53,6 +53,7 @@ def test_every_kind_of_prediction(table, tmp_path, words):
     done = run(written(tmp_path, table), *words, "--json", str(tmp_path / "out.json"))
     assert done.exit_code == 0, done.exception
     assert "60 rows" in done.stdout
+    assert ".to_frame()" not in done.stdout  # a call in Python is of no use here
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["data"]["n"] == 60
     assert found["data"]["n_events"] == table["e"].sum()
@@ -138,6 +139,10 @@ BAD = {
         "column 't', line 5: expected a time, a number of zero or more, got 'abc'",
     ),
     "date": (lambda t: changed(t, "t", 0, "2021-03-04"), "line 2: expected a time, a number of zero or more (a date?"),
+    "decimal comma": (
+        lambda t: changed(t, "t", 0, "12,5"),
+        "(a decimal comma? write numbers with a point), got '12,5'",
+    ),
     "empty cell": (lambda t: changed(t, "s_1", 7, None), "column 's_1', line 9: expected a probability"),
     "negative": (
         lambda t: changed(t, "t", 2, -1.0),

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats as st
 
@@ -412,3 +413,17 @@ def test_xcal_model_is_its_distribution():
     path = SurvivalPath(lambdas=(0, 10), seeds=1, epochs=2, random_state=0, progress=False)
     path.fit(x, Surv(time=time, event=event))
     assert read_model(path, new, time=later, event=happened).nll is not None
+
+
+def test_a_column_that_the_model_needs_is_named():
+    lifelines = pytest.importorskip("lifelines")
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(size=80), "dose": rng.normal(size=80), "t": rng.exponential(size=80)})
+    cox = lifelines.CoxPHFitter().fit(rows.assign(e=True), "t", "e")
+    with pytest.raises(ValueError, match=r"X: expected the columns that CoxPHFitter was fitted with, got .*age"):
+        read_model(cox, rows.drop(columns="age"), time=rows["t"], event=np.full(80, True))
+
+
+def test_an_unknown_model_is_told_each_library_once():
+    with pytest.raises(ValueError, match="a fitted model of xcal, lifelines, scikit-survival"):
+        read_model(object(), [[1.0]], time=[1.0], event=[1])

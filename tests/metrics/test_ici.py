@@ -10,7 +10,7 @@ from SurvivalEVAL.evaluations.calibration.single_time.integrated_calibration_ind
 
 from tests.metrics.simulate import survival_data
 from xcal.metrics import integrated_calibration_index
-from xcal.metrics.cox import fit_cox
+from xcal.metrics.cox import fit_cox, newton
 
 
 @pytest.mark.parametrize("grid", [None, 0.125])
@@ -113,3 +113,18 @@ def test_a_time_beyond_the_follow_up_is_a_choice():
     clipped = integrated_calibration_index(p, at=late, **rows, outside="clip")
     last = integrated_calibration_index(p, at=data.time.max(), **rows)
     assert clipped.value == pytest.approx(last.value, rel=1e-10)
+
+
+def test_the_rounding_of_a_large_likelihood_does_not_stop_newton():
+    """The log-likelihood of a million rows is about -1e7, whose last digits are noise of 1e-7."""
+    rng = np.random.default_rng(0)
+
+    def likelihood(beta):
+        value = -1e7 - 5e5 * float((beta[0] - 1.5) ** 2 + 0.1 * (beta[0] - 1.5) ** 4) + 1e-7 * rng.uniform(-1, 1)
+        away = beta - 1.5
+        return value, -1e6 * away - 2e5 * away**3, np.array([[1e6 + 6e5 * float(away[0]) ** 2]]), np.ones(1)
+
+    for _ in range(20):
+        beta, _, converged = newton(likelihood, np.zeros(1))
+        assert converged
+        assert beta[0] == pytest.approx(1.5, abs=1e-8)

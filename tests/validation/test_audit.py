@@ -6,6 +6,7 @@ import pytest
 
 import xcal
 from tests.metrics.simulate import survival_data
+from xcal.metrics import horizons
 from xcal.validation import checks
 
 TIMES = np.linspace(0.1, 2.5, 12)
@@ -138,20 +139,22 @@ def test_bad_outcomes_and_predictions(rows, y):
 def test_default_horizons_lie_where_rows_are():
     rng = np.random.default_rng(0)
     time, event = rng.exponential(1000, 5000), rng.uniform(size=5000) < 0.5
-    found = checks.default_horizons(time, event)
-    limit = checks.supported_until(time, event)
+    found = horizons.default_horizons(time, event)
+    limit = horizons.supported_until(time, event)
     assert np.count_nonzero(time >= limit) >= 250
     quartiles = np.quantile(time[event & (time <= limit)], [0.25, 0.5, 0.75])
     # Readable numbers are at most a third apart: the closest one is within a sixth.
     assert np.allclose(found, quartiles, rtol=1 / 6)
     assert all(float(f"{t:.2g}") == t for t in found)
-    assert checks.default_horizons(time, event, end=100.0).max() <= 100
-    assert checks.default_horizons(np.array([3.0, 3.0]), np.array([True, True])).tolist() == [3.0]
+    assert horizons.default_horizons(time, event, end=100.0).max() <= 100
+    assert horizons.default_horizons(np.array([3.0, 3.0]), np.array([True, True])).tolist() == [3.0]
 
 
 def test_resamples_stay_within_a_minute_of_work():
-    assert [checks.read_resamples("auto", n) for n in (10, 10_000, 20_000, 1_000_000)] == [1000, 1000, 500, 50]
-    assert checks.read_resamples(0, 10) == 0
+    assert [checks.read_resamples("auto", n)[0] for n in (10, 10_000, 20_000, 1_000_000)] == [1000, 1000, 500, 200]
+    assert [checks.read_resamples("auto", n)[1] for n in (50_000, 50_001)] == [None, 10_000]
+    assert checks.read_resamples(0, 10) == (0, None)
+    assert checks.read_resamples(70, 1_000_000) == (70, None)
 
 
 def test_training_rows_in_every_form(rows):
@@ -183,3 +186,13 @@ def test_rows_past_the_end_of_the_curves_count_as_censored_also_where_f_is_exact
     expected = xcal.d_calibration(cdf, rows.event & (rows.time <= end)).value
     assert value == pytest.approx(expected, rel=1e-12)
     assert expected != pytest.approx(xcal.d_calibration(cdf, rows.event).value, rel=1e-3)
+
+
+def test_a_value_that_is_not_there_is_answered_with_what_is():
+    rng = np.random.default_rng(0)
+    y = (rng.exponential(size=60), np.full(60, True))
+    result = xcal.audit(risk=rng.uniform(0.3, 0.7, 60), horizons=1.0, y=y, n_bootstrap=0)
+    with pytest.raises(KeyError, match=r"no 'oe' at horizon 2.0 in group None; its horizons .* are \(1.0, None"):
+        result.value("oe", horizon=2.0)
+    with pytest.raises(KeyError, match=r"no 'O/E' at horizon 1.0 in group None; there are .*oe"):
+        result.value("O/E", horizon=1.0)

@@ -139,3 +139,30 @@ def test_training_rows_give_the_weights():
         censoring=read_rows(other)[0].censoring,
     )
     assert table["uno", None] == pytest.approx(expected.value, rel=1e-9)
+
+
+def test_intervals_from_a_part_of_the_rows_are_as_wide_as_those_from_all():
+    """A quarter of the rows has twice the noise, and the draws are scaled by a half; around the values of all rows."""
+    given = sample(3200, too_fast=1.3, groups=False)
+    whole = measure(given, n_bootstrap=100, seed=1)
+    part = measure(given, n_bootstrap=100, most_rows=800, seed=1)
+    assert [v.value for v in part.values] == [v.value for v in whole.values]
+    compared = [(a, b) for a, b in zip(whole.values, part.values, strict=True) if b.metric not in FIXED]
+    compared = [(a, b) for a, b in compared if np.isfinite(a.upper)]
+    assert {"harrell", "antolini", "auc", "ici", "brier", "ipa", "d_calibration"} <= {a.metric for a, _ in compared}
+    for a, b in compared:
+        assert b.lower <= b.value <= b.upper
+        # The end of an interval from 100 resamples is uncertain by about 15 % of its distance.
+        assert (b.upper - b.value) == pytest.approx(a.upper - a.value, rel=0.6), a
+    for a, b in zip(whole.calibration, part.calibration, strict=True):
+        assert np.median((b.upper - b.lower) / (a.upper - a.lower)) == pytest.approx(1, abs=0.25)
+    for a, b in zip(whole.decision, part.decision, strict=True):
+        assert np.median(b.upper - b.lower) == pytest.approx(np.median(a.upper - a.lower), rel=0.3)
+
+
+def test_a_part_of_the_rows_is_the_same_for_two_models(given):
+    again = replace(given, predictions=replace(given.predictions, survival=given.predictions.survival**2))
+    first, second = (measure(s, n_bootstrap=20, most_rows=100, seed=1).draws for s in (given, again))
+    key = ("antolini", None, None)
+    np.testing.assert_allclose(first[key], second[key], rtol=1e-12)
+    assert first[key].std() > 0

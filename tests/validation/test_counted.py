@@ -20,13 +20,13 @@ from xcal.metrics import (
 )
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.ici import smoothed
+from xcal.metrics.pit_histogram import bin_shares
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
 from xcal.validation.counted.pairs import CountedPairs, antolini_indices, uno_weights
 from xcal.validation.counted.smooth import CountedSmooth
-from xcal.validation.pit import bin_shares
 from xcal.validation.rows import read_rows
 
 N = 150

@@ -11,8 +11,8 @@ from xcal import d_calibration
 from xcal.calibration.results import holm
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index, evaluate, observed_expected
+from xcal.metrics.pit_histogram import bin_shares, redistributed_variance, uniform_variance
 from xcal.validation.measure import ORDER, measure
-from xcal.validation.pit import bin_shares, redistributed_variance, uniform_variance
 from xcal.validation.subgroups import MIN_EVENTS
 
 OF_HORIZON = ("auc", "oe", "mean_risk", "observed_risk", "ici", "e50", "e90", "emax", "one_calibration_p")
@@ -207,3 +207,18 @@ def test_odd_rows_are_measured_as_far_as_they_go(case):
     for value in measured.values:
         assert np.isnan(value.lower) == np.isnan(value.upper)
         assert not value.lower > value.upper
+
+
+def test_a_group_without_an_event_by_a_horizon_has_no_average_error():
+    """All resamples give the same curve, zero: an interval without a width would say that it is certain."""
+    given = sample(300, horizons=np.array([0.3, 1.5]))
+    late = (given.time > 0.3) & (given.time < given.predictions.times[-1])
+    made = replace(given, groups={"half": np.where(late, "late", "other")})
+    result = measure(made, n_bootstrap=20)
+    found = {(v.metric, v.horizon): v for v in result.values if v.group == "half = late"}
+    assert not {("ici", 0.3), ("e50", 0.3), ("e90", 0.3), ("emax", 0.3)} & set(found)
+    assert found["ici", 1.5].lower < found["ici", 1.5].upper
+    why = dict(result.skipped)["ici at 0.3 in half = late"]
+    assert "no row has the event by then" in why
+    curve = next(c for c in result.calibration if c.group == "half = late" and c.horizon == 0.3)
+    assert np.isnan(curve.lower).all()

@@ -93,14 +93,52 @@ def test_few_events_are_never_trusted(n_events):
         (value("ici", 0.12, 0.08, 0.16, 5.0), "off by 12.0 points"),
     ],
 )
-def test_what_is_wrong_is_said_at_any_number_of_events(bad, words):
+def test_what_is_wrong_is_said(bad, words):
     others = [v for v in GOOD if v.metric != bad.metric]
-    for n_events in (50, 500):
-        found = verdict(bad, *others, n_events=n_events)
-        assert found.level == "distrust"
-        assert found.sentences[0].startswith("Wrong: ")
-        assert words in found.sentences[0]
-        assert words in found.headline
+    found = verdict(bad, *others)
+    assert found.level == "distrust"
+    assert found.sentences[0].startswith("Wrong: ")
+    assert words in found.sentences[0]
+    assert words in found.headline
+
+
+@pytest.mark.parametrize(
+    ("bad", "level"),
+    [
+        # Twice as wide the interval reaches 1.5 x (1.3 / 1.5)^2 = 1.13, and 2.5 x (1.9 / 2.5)^2 = 1.44.
+        (value("oe", 1.5, 1.3, 1.7, 5.0), "unknown"),
+        (value("oe", 2.5, 1.9, 3.3, 5.0), "distrust"),
+        # And for a slope 0.5 + 2 x 0.2 = 0.9, and 0.3 + 2 x 0.2 = 0.7.
+        (value("cox_slope", 0.5, 0.3, 0.7), "unknown"),
+        (value("cox_slope", 0.3, 0.1, 0.5), "distrust"),
+        (value("ici", 0.12, 0.08, 0.16, 5.0), "unknown"),
+        (value("ici", 0.2, 0.14, 0.26, 5.0), "distrust"),
+    ],
+)
+def test_with_few_events_only_what_is_clearly_wrong_is_distrusted(bad, level):
+    others = [v for v in GOOD if v.metric != bad.metric]
+    found = verdict(bad, *others, n_events=50)
+    assert found.level == level
+    assert verdict(bad, *others, n_events=100).level == "distrust"
+    two = verdict(bad, value("d_calibration", 0.02), *calibrated(p=1e-3)[1:], n_events=50)
+    assert two.level == "distrust"
+    if level == "unknown":
+        assert found.headline.endswith("; what there is speaks against it.")
+        assert found.sentences[0].startswith("Wrong, if it is not chance: ")
+
+
+def test_many_errors_are_counted_and_the_largest_of_each_metric_is_told():
+    ratios = [value("oe", ratio, ratio - 0.1, ratio + 0.1, horizon) for horizon, ratio in ((1.0, 1.5), (2.0, 1.9))]
+    errors = [value("ici", 0.1, 0.08, 0.12, horizon) for horizon in (1.0, 2.0)]
+    found = verdict(*ratios, *errors, value("cox_slope", 0.5, 0.4, 0.6))
+    assert "O/E 1.90" in found.sentences[0]
+    assert "O/E 1.50" not in found.sentences[0]
+    # Five values are wrong; O/E and ICI are told once each.
+    assert found.sentences[0].endswith("; 3 more values.")
+    assert found.sentences[0].count(";") == 2
+    assert found.headline.count("risks by") == 2
+    groups = [value("oe", 2.0, 1.9, 2.1, 5.0, f"site = {k}") for k in range(6)]
+    assert verdict(*GOOD, *groups).headline.endswith("but not in site = 0, site = 1, site = 2 and 3 more groups.")
 
 
 def test_d_calibration_needs_a_test_and_a_size_that_matters():

@@ -8,6 +8,7 @@ import typer
 from xcal.cli.options import listed
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
+    from xcal import AuditResult
     from xcal.cli.table_file import TableFile
 
 File = Annotated[Path, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")]
@@ -30,7 +31,7 @@ AsJson = Annotated[Path | None, typer.Option("--json", help="Write every number 
 Name = Annotated[str | None, typer.Option(help="Name of the model in the report.")]
 Unit = Annotated[str, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
 Resamples = Annotated[
-    int | None, typer.Option(min=0, help="Bootstrap resamples. By default 1000, and fewer with more than 10,000 rows.")
+    int | None, typer.Option(min=0, help="Bootstrap resamples. By default 1000, and fewer of more than 10,000 rows.")
 ]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
@@ -78,34 +79,45 @@ def audit(
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
     import xcal
-    from xcal._files import check_writable
     from xcal.cli.table_file import read_table_file
 
     asked = listed("--horizons", horizons, float, "times")
-    kinds = {"--curves": curves, "--risk": risk, "--cdf": cdf}
-    _check_options(kinds, horizon, asked, steps)
-    for path in (out, as_json):
-        if path is not None:
-            check_writable(path.resolve().parent)
+    _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
+    _check_writable(out, as_json)
     table = read_table_file(file, separator=separator)
-    observed = _outcome(table, time, event, event_value)
-    groups = {column: table.column(column, "--group") for column in group or []}
-    given: dict[str, Any] = _predictions(table, curves, risk, cdf, steps)
-    given["horizons"] = horizon if risk is not None else asked
+    given: dict[str, Any] = {
+        "y": _outcome(table, time, event, event_value),
+        "groups": {column: table.column(column, "--group") for column in group or []} or None,
+        "horizons": horizon if risk is not None else asked,
+        **_predictions(table, curves, risk, cdf, steps),
+    }
     if training is not None:
-        rows = read_table_file(training, separator=separator)
-        given["training"] = _outcome(rows, time, event, event_value)
+        given["training"] = _outcome(read_table_file(training, separator=separator), time, event, event_value)
     result = xcal.audit(
-        y=observed,
-        groups=groups or None,
+        **given,
         n_bootstrap="auto" if resamples is None else resamples,
         level=level,
         seed=seed,
         time_unit=time_unit,
         name=file.name if name is None else name,
-        **given,
     )
-    typer.echo(repr(result))
+    _give(result, out, as_json)
+
+
+def _check_writable(*paths: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is computed."""
+    from xcal._files import check_writable
+
+    for path in paths:
+        if path is not None:
+            check_writable(path.resolve().parent)
+
+
+def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
+    """Print the answer, and write what was asked for."""
+    from xcal.validation.export import to_text
+
+    typer.echo(to_text(result, next_steps=False))
     if as_json is not None:
         result.to_json(as_json)
         typer.echo(f"wrote {as_json}", err=True)

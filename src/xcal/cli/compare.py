@@ -49,8 +49,9 @@ def compare(
 
     A cell of the table is matched, better or worse. An NLL is matched
     within .05 or 3 of our standard deviations, a concordance within .02, a
-    D-cal within a factor of 2 or within 1e-4. The score is the share of
-    cells that are matched or better. A picture shows every penalty that
+    D-cal within a factor of 2 or within 1e-4. An NLL whose standard
+    deviation exceeds half the paper's value is not settled and does not
+    count. The score is the share of cells that are matched or better. A picture shows every penalty that
     has records, unless --penalty is given.
 
     For example:

@@ -119,13 +119,18 @@ class TableFile:
         """Name the first cell that is no number."""
         for row, cell in enumerate(column):
             if isinstance(cell, str) and not is_number(cell):
-                hint = f" ({_DATES})" if _is_date(cell) else ""
+                hint = f" ({_DATES})" if _is_date(cell) else f" ({_COMMAS})" if _has_decimal_comma(cell) else ""
                 self.fail(name, f"{what}{hint}", repr(cell), row)
             if not isinstance(cell, str | int | float | np.number) and cell is not None:
                 self.fail(name, what, f"{type(cell).__name__} {cell}", row)
 
 
+_COMMAS = "a decimal comma? write numbers with a point"
 _DATES = "a date? give the time since the start as a number, in days for instance"
+
+
+def _has_decimal_comma(cell: str) -> bool:
+    return cell.count(",") == 1 and is_number(cell.replace(",", "."))
 
 
 def read_table_file(path: Path, *, separator: str = ",") -> TableFile:

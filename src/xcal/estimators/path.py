@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from xcal.estimators.candidates import Maps, candidates
 from xcal.estimators.crossfit import cross_fitted_map, trained_as
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import fit_models
-from xcal.estimators.inputs import read_table
+from xcal.estimators.inputs import read_outcome, read_rows, read_table
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.plotting import plot_frontier
@@ -280,6 +281,50 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         check_is_fitted(self)
         return plot_frontier(self.frontier_, self.candidates_, ax)
 
+    def report(
+        self, path: str | PathLike[str], X: Any = None, y: Any = None, *, horizons: Any = None, time_unit: str = ""
+    ) -> Path:
+        """Write the frontier as a page to choose on: one HTML file that needs no network.
+
+        On top stands what ``select()`` chose and why. D-calibration is drawn against concordance, likelihood and IBS,
+        one point for each line of `candidates_`, with the spread over seeds and the floor of a perfect model. A click
+        on a point, or the slider, picks a model, and everything below follows: the histogram of F and its
+        distribution, calibration curves at the horizons, survival curves of three patients, and all values.
+
+        Parameters
+        ----------
+        path
+            The file; written whole or not at all.
+        X, y
+            Rows to measure all models on, as in `fit`. A path keeps no rows. Those that no model was trained on are the
+            fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
+        horizons : number or array-like, optional
+            Times at which risks are compared with what happened; by default quartiles of the event times, as readable
+            numbers.
+        time_unit : str
+            Unit of the times in words, such as "months".
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        check_is_fitted(self)
+        if X is None:
+            fail("X", "rows to measure the models on, with their y: report(path, X, y), as a path keeps none", "None")
+        from xcal.estimators.frontier.page import FrontierReport, write_frontier
+        from xcal.estimators.frontier.values import given_rows, measure_frontier
+
+        x = read_rows(self, X, reset=False)
+        time, event = read_outcome(X, y, len(x))
+        end = float(self.fitted_[0].outputs.grid[-1])
+        rows = given_rows(x, time, event, horizons, n_bins=self.calibration_bins, end=end)
+        lines = self._candidate_models()
+        networks = {lam: self._networks(lam) for lam, _, _ in lines}
+        measured = measure_frontier(lines, networks, rows)
+        words = f"SurvivalPath, {self.distribution}"
+        return write_frontier(FrontierReport(measured, self.selection_, self.candidates_, words, time_unit), Path(path))
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write all models and the frontier to one file; see `SurvivalModel.save`."""
         check_is_fitted(self)
@@ -333,6 +378,18 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         if self.target_dcal is not None:
             return (self.fitted_[line],)
         return self._by_weight(self.fitted_, self.frontier_).get(lam, (self.fitted_[line],))
+
+    def _networks(self, lam: float) -> tuple[FittedModel, ...]:
+        """All trained networks of a weight, whether or not they are averaged."""
+        return tuple(model for model in self.fitted_ if model.lam == lam and model.best_epoch >= 0)
+
+    def _candidate_models(self) -> list[tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]]:
+        """Weight, members and map of each candidate: as they were trained, in the order of the weights, then mapped."""
+        flags = self.candidates_["recalibrated"].astype(bool)
+        plain, mapped = (sorted(self.candidates_.loc[flags == flag, "lambda"]) for flag in (False, True))
+        return [(lam, self._members(lam), None) for lam in plain] + [
+            (lam, self._members(lam), self._maps[lam]) for lam in mapped
+        ]
 
     def _selected(self) -> tuple[tuple[FittedModel, ...], KaplanMeierRecalibration | None]:
         if self.target_dcal is not None:

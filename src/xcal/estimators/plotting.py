@@ -1,5 +1,8 @@
 """The picture of a frontier."""
 
+import math
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -53,35 +56,76 @@ def plot_frontier(table: pd.DataFrame, candidates: pd.DataFrame, ax: Any = None)
     # Of the recalibrated ones only the first is labelled: they lie close together.
     first = mapped.head(1).assign(label=lambda lines: [f"λ = {lam:g}, recalibrated" for lam in lines["lambda"]])
     columns = ["dcal", "concordance", "label"]
-    _label(ax, pd.concat([named[columns], first[columns]], ignore_index=True))
+    labelled = pd.concat([named[columns], first[columns]], ignore_index=True)
+    _label(ax, labelled, pd.concat([labelled, mapped], ignore_index=True))
     return ax
 
 
-# Where a label may stand beside its point, in points: tried in this order.
-_PLACES = ((7, 7), (7, -14), (-7, 7), (-7, -14), (7, 21), (-7, 21), (7, -28), (-7, -28), (7, 35), (-7, 35))
+# Where a label may stand: so far from its point, in points, and in these directions (degrees), tried in this order.
+_DISTANCES = (6, 12, 20, 30, 42, 56, 72, 90, 110, 132)
+_DIRECTIONS = (45, -45, 135, -135, 90, -90, 0, 180, 20, -20, 160, -160, 70, -70, 110, -110)
+# From this distance on a line leads from the point to its label.
+_FAR = 16
 
 
-def _label(ax: Any, points: pd.DataFrame) -> None:
-    """Write the lambda beside each point, in the first place where it covers no other label and no point."""
-    figure = ax.get_figure()
-    figure.draw_without_rendering()  # the limits and the layout are known from now on
-    pixels = ax.transData.transform(points[["dcal", "concordance"]].to_numpy(dtype=float))
-    taken: list[Any] = []
-    for place, (_, row) in enumerate(points.iterrows()):
-        for right, up in _PLACES:
-            text = ax.annotate(
-                row["label"],
-                (row["dcal"], row["concordance"]),
-                xytext=(right, up),
-                ha="left" if right > 0 else "right",
-                textcoords="offset points",
-                fontsize=9,
-                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
-            )
-            box = text.get_window_extent()
-            others = [point for index, point in enumerate(pixels) if index != place]
-            if not any(box.overlaps(other) for other in taken) and not any(box.contains(*point) for point in others):
-                break
-            if (right, up) != _PLACES[-1]:
-                text.remove()
-        taken.append(box)
+def _label(ax: Any, points: pd.DataFrame, marks: pd.DataFrame) -> None:
+    """Write a label near each of `points`, where it covers no other label, none of `marks` and not the legend."""
+    ax.get_figure().draw_without_rendering()  # the limits and the layout are known from now on
+    taken = [_freeze(ax, ax.get_legend())]
+    at = ax.transData.transform(marks[["dcal", "concordance"]].to_numpy(dtype=float))
+    for _, row in points.iterrows():
+        where = (row["dcal"], row["concordance"])
+        text = ax.annotate(
+            row["label"],
+            where,
+            xytext=(0, 0),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=9,
+            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
+        )
+        shift, far = _free_place(ax, text.get_window_extent(), taken, at)
+        text.set_position(shift)
+        taken.append(text.get_window_extent())
+        if far:
+            line = {"arrowstyle": "-", "color": "#888888", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3}
+            ax.annotate("", where, xytext=shift, textcoords="offset points", arrowprops=line, zorder=1.5)
+
+
+def _freeze(ax: Any, legend: Any) -> Any:
+    """Keep the legend where it is: "best" would look for a new place, on top of labels, when they are there."""
+    box = legend.get_window_extent()
+    corner = ax.transAxes.inverted().transform((box.x0, box.y0))
+    legend.borderaxespad = 0
+    legend.set_loc("lower left")
+    legend.set_bbox_to_anchor(tuple(corner), transform=ax.transAxes)
+    return box
+
+
+def _free_place(ax: Any, box: Any, taken: Sequence[Any], marks: Any) -> tuple[tuple[float, float], bool]:
+    """Shift of a label that stands on its point, in points, to the nearest free place; and whether that is far.
+
+    In a picture that is too small for its labels, the nearest place within the axes that covers the fewest things.
+    """
+    inside, per_point = ax.get_window_extent(), ax.get_figure().dpi / 72
+    best, fewest = ((0.0, 0.0), False), math.inf
+    for distance, degrees in product(_DISTANCES, _DIRECTIONS):
+        across, up = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+        # The edge, or the corner, that faces the point is so far from it.
+        right = distance * per_point * across + _sign(across) * box.width / 2
+        above = distance * per_point * up + _sign(up) * box.height / 2
+        moved = box.translated(right, above)
+        if moved.x0 < inside.x0 or moved.x1 > inside.x1 or moved.y0 < inside.y0 or moved.y1 > inside.y1:
+            continue
+        covered = moved.count_overlaps(taken) + moved.count_contains(marks)
+        if covered < fewest:
+            best, fewest = ((right / per_point, above / per_point), distance >= _FAR), covered
+        if covered == 0:
+            break
+    return best
+
+
+def _sign(share: float) -> int:
+    """Which way a label lies from its point; 0 for straight above, below or beside it."""
+    return 0 if abs(share) < 0.01 else int(math.copysign(1, share))

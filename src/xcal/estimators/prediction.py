@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import as_choice, as_floats, fail, first_row
+from xcal._checks import BoolArray, as_choice, as_floats, fail, first_row
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method
 from xcal.distributions import SurvivalDistribution
@@ -163,10 +163,7 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         time, event = read_outcome(X, y, len(x))
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
-        starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, bins)
-        own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
-        seen = time if method == "ipcw" else None
-        return d_calibration(own, event, n_bins=bins, method=method, time=seen, cdf_before=before)
+        return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties)
 
     def _seen(self, values: Floats, times: Floats, model: PredictingModel, extrapolate: bool) -> Floats:
         return values if extrapolate else unseen_as_nan(values, times, float(model.outputs.grid[-1]), stacklevel=4)
@@ -174,3 +171,20 @@ class SurvivalPredictor(BaseEstimator):
     def _read(self, X: Any) -> tuple[PredictingModel, Any]:
         check_is_fitted(self)
         return self._predicting_model(), read_rows(self, X, reset=False)
+
+
+def d_calibration_of(
+    model: PredictingModel,
+    x: Any,
+    time: Floats,
+    event: BoolArray,
+    *,
+    n_bins: int,
+    method: Method = "uniform",
+    ties: Ties = "auto",
+) -> DCalibrationResult:
+    """D-calibration of a model on rows that were read; see `SurvivalPredictor.d_calibration`."""
+    starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, n_bins)
+    own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
+    seen = time if method == "ipcw" else None
+    return d_calibration(own, event, n_bins=n_bins, method=method, time=seen, cdf_before=before)

@@ -16,12 +16,15 @@ from xcal.experiments.records import Corrupt, Record, RecordFile
 from xcal.experiments.spec import Kind, ModelSpec, Penalty, Spec, Variant
 from xcal.experiments.spec_file import load_spec
 
-Mark = Literal["matched", "better", "worse", "missing", "not in the paper"]
+Mark = Literal["matched", "better", "worse", "not settled", "missing", "not in the paper"]
 
 # Data that records can be of: the table's own (""), or for MIMIC-III its demo, or anything else of its shape.
 PARTS = ("", "demo", "other")
 
 NLL_LIMIT, NLL_DEVIATIONS = 0.05, 3.0
+# Three standard deviations match anything if they are large enough. Beyond this share of the paper's value the seeds
+# disagree so much that nothing can be said.
+NLL_LARGEST_SPREAD = 0.5
 CONCORDANCE_LIMIT = 0.02
 DCAL_FACTOR, DCAL_LIMIT = 2.0, 1e-4
 # The paper prints decimals: .83 is within .05 of .78, though the two doubles differ by slightly more.
@@ -89,7 +92,7 @@ class Comparison:
 
     @property
     def compared(self) -> list[Cell]:
-        """Cells that have a value of ours and one of the paper's."""
+        """Cells that have a value of ours and one of the paper's, but for those that are not settled."""
         return [cell for cell in self.cells if cell.mark in {"matched", "better", "worse"}]
 
     @property
@@ -104,19 +107,28 @@ class Comparison:
         """Cells of the paper that have no record."""
         return sum(cell.mark == "missing" for cell in self.cells)
 
+    @property
+    def n_not_settled(self) -> int:
+        """Cells whose seeds differ too much to say anything; they count neither for nor against us."""
+        return sum(cell.mark == "not settled" for cell in self.cells)
+
     def cell(self, model: str, lam: float, metric: str) -> Cell:
         """Return one cell."""
         return next(c for c in self.cells if (c.model, c.lam, c.metric) == (model, lam, metric))
 
 
 def mark_nll(ours: float, spread: float, paper: float) -> Mark:
-    """Mark an NLL: matched within .05 or within 3 of our standard deviations.
+    """Mark an NLL: matched within .05 or within 3 of our standard deviations; not settled if one is half the paper's.
 
     Examples
     --------
     >>> mark_nll(0.83, 0.001, 0.78), mark_nll(0.9, 0.05, 0.78), mark_nll(0.9, 0.01, 0.78), mark_nll(0.7, 0.01, 0.78)
     ('matched', 'matched', 'worse', 'better')
+    >>> mark_nll(38.0, 30.0, 4.4)
+    'not settled'
     """
+    if spread > NLL_LARGEST_SPREAD * abs(paper):
+        return "not settled"
     deviations = 0.0 if math.isnan(spread) else NLL_DEVIATIONS * spread
     return _mark(ours - paper, max(NLL_LIMIT, deviations))
 

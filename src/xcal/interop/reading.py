@@ -64,7 +64,11 @@ def read_model(
     held = count_rows(X)
     if held is not None and held != rows.n:
         fail("X", f"{rows.n} rows, as many as y has", held)
-    return check_predictions(_as_predictions(reader(model, X, rows), model, rows), rows.n)
+    try:
+        found = reader(model, X, rows)
+    except KeyError as missing:  # how data frames tell a column that they do not have
+        fail("X", f"the columns that {class_name(model)} was fitted with", missing)
+    return check_predictions(_as_predictions(found, model, rows), rows.n)
 
 
 def _increasing(times: Any) -> Vector:
@@ -128,7 +132,7 @@ def _refuse(model: Any) -> NoReturn:
             "TorchsurvCox(network, X, time, event), or its survival curves with times=)",
             f"a bare {class_name(model)}",
         )
-    known = ", ".join(library_names())
+    known = ", ".join(dict.fromkeys(name.split(",")[0] for name in library_names()))
     fail(
         "model",
         f"a fitted model of {known}, an object with predict_survival_function, or survival curves "

@@ -20,6 +20,8 @@ _MAX_HALVINGS = 30
 # Newton's decrement bounds how much log-likelihood is still to be gained; beside sampling error, where differences of
 # about 1 matter, a gain below this is nothing.
 _DECREMENT = 1e-10
+# Rounding of a log-likelihood as a share of it: that of a million rows is about -1e7, and its last digits are noise.
+_ROUNDING = 1e-13
 
 # log(-log(1 - p)) is infinite at p = 0 and p = 1. Predictions are moved this far inside, to -23.0 and 3.1 on that
 # scale; no calibration sample can tell a probability of 1e-10 from zero.
@@ -168,10 +170,11 @@ def newton(likelihood: Callable[[Vector], Likelihood], beta: Vector) -> tuple[Ve
             break
         if not np.isfinite(step).all():
             break
+        noise = max(_DECREMENT, _ROUNDING * abs(value))
         for halving in range(_MAX_HALVINGS):
             trial = likelihood(beta + step / 2**halving)
             # Beside the maximum the last digits of the likelihood are noise; a step that gains nothing is as good.
-            if trial[0] >= value - _DECREMENT:
+            if trial[0] >= value - noise:
                 break
         else:
             break

@@ -9,7 +9,7 @@ from typing import Any
 from xcal.experiments.paper_comparison import METRIC_NAMES, METRICS, Cell, Comparison, values_of
 from xcal.experiments.penalty_comparison import LARGEST_LOGNORMAL_LAMBDA, Level, PenaltyComparison
 
-SIGNS = {"matched": "=", "better": "+", "worse": "−", "missing": "", "not in the paper": ""}
+SIGNS = {"matched": "=", "better": "+", "worse": "−", "not settled": "?", "missing": "", "not in the paper": ""}
 
 # What the second table of a page shows, and under which names.
 _BEYOND_THE_PAPER = {
@@ -71,7 +71,7 @@ def markdown(comparison: Comparison) -> str:
         f"{_coverage(comparison)}",
         "",
         "Each cell: ours ± standard deviation over seeds, the paper's value in brackets, and a mark: "
-        "= matched, + better, − worse.",
+        "= matched, + better, − worse, ? not settled.",
         "",
         *_paper_table(comparison),
     ]
@@ -89,6 +89,8 @@ def _coverage(comparison: Comparison) -> str:
     text = f"Score {comparison.score:.2f}: the share of {compared} cells that are matched or better."
     if comparison.n_missing:
         text += f" {comparison.n_missing} cells have no record yet."
+    if comparison.n_not_settled:
+        text += f" {comparison.n_not_settled} are not settled: our seeds differ by more than half the paper's value."
     seeds = {cell.n_seeds for cell in comparison.compared}
     if seeds and seeds != {len(comparison.spec.seeds)}:
         text += f" Cells rest on {min(seeds)} to {max(seeds)} seeds." if len(seeds) > 1 else f" Seeds: {min(seeds)}."

@@ -10,6 +10,7 @@ from xcal.data.features import loaded_features
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.plain import read_cdf, read_curves, read_risk
 from xcal.interop.predictions import check_predictions
+from xcal.metrics import horizons as horizon_times
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
 from xcal.validation import checks
@@ -76,7 +77,8 @@ def audit(
     thresholds : array-like, optional
         Risks at which somebody might act, for the decision curve; by default .01 to .99.
     n_bootstrap : int or "auto"
-        Resamples behind the intervals; "auto" is 1,000 up to 10,000 rows and fewer beyond. The model is not refitted.
+        Resamples behind the intervals; the model is not refitted. "auto" is 1,000 up to 10,000 rows and fewer up to
+        50,000. Beyond, it is 200 of a random part of 10,000 rows, with intervals scaled to all rows.
     level : float
         Coverage of the intervals.
     seed : int
@@ -107,7 +109,7 @@ def audit(
     X, y = _unpacked(X, y)
     time, event = checks.read_outcome(y)
     level = as_number("level", level, above=0, below=1)
-    n_bootstrap = checks.read_resamples(n_bootstrap, time.size)
+    n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
     found, at = _predictions(model, X, (time, event), (survival, cdf, risk), times, interpolation, horizons)
     if name is not None:
         found = _renamed(found, name)
@@ -122,8 +124,8 @@ def audit(
         None if train_y is None else train_y[0],
         None if train_y is None else train_y[1],
     )
-    measured = _measure(sample, level, n_bootstrap, seed, progress)
-    return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, seed)
+    measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
+    return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
 
 
 def finish(
@@ -133,6 +135,7 @@ def finish(
     time_unit: str,
     level: float,
     n_bootstrap: int,
+    resampled_rows: int | None,
     seed: int,
 ) -> AuditResult:
     """Put the result together: what was measured, with the data, the verdict and the methods in words."""
@@ -148,19 +151,22 @@ def finish(
         measured=measured,
         data=data,
         verdict=judge(found.model, measured, data, level=level, time_unit=time_unit),
-        methods=write_methods(sample, measured, data, level=level, n_bootstrap=n_bootstrap, time_unit=time_unit),
+        methods=write_methods(sample, measured, data, level, n_bootstrap, resampled_rows, time_unit),
         time_unit=time_unit,
         level=level,
         n_bootstrap=n_bootstrap,
         seed=seed,
+        resampled_rows=resampled_rows,
     )
 
 
-def _measure(sample: Sample, level: float, n_bootstrap: int, seed: int, progress: Progress) -> Measurements:
+def _measure(
+    sample: Sample, level: float, n_bootstrap: int, most_rows: int | None, seed: int, progress: Progress
+) -> Measurements:
     from xcal.validation.measure import measure
 
     with shown_progress(progress) as report:
-        return measure(sample, level=level, n_bootstrap=n_bootstrap, seed=seed, progress=report)
+        return measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=report)
 
 
 def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
@@ -192,7 +198,7 @@ def _predictions(
     given = [value for value in (model, *plain) if value is not None]
     if len(given) != 1:
         fail("model, survival, cdf, risk", "one of them", "none" if not given else f"{len(given)} of them")
-    asked = None if horizons is None else checks.read_horizons(horizons, time)
+    asked = None if horizons is None else horizon_times.read_horizons(horizons, time)
     rows = Rows(time, event)
     if cdf is not None:
         if asked is not None:
@@ -202,7 +208,7 @@ def _predictions(
         if asked is None or asked.size != 1:
             fail("horizons", "the one time at which risk= was predicted", horizons)
         return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
-    at = checks.default_horizons(time, event) if asked is None else asked
+    at = horizon_times.default_horizons(time, event) if asked is None else asked
     if survival is not None:
         rows = Rows(time, event, None if times is None else np.asarray(times, dtype=np.float64), at)
         found = read_curves(survival, rows, times=times, interpolation=interpolation)
@@ -213,8 +219,8 @@ def _predictions(
         found = read_model(model, X, time=time, event=event, times=times, horizons=at)
     end = np.inf if found.times is None else float(found.times[-1])
     if asked is None:
-        at = checks.default_horizons(time, event, end)
-    checks.check_covered(at, end)
+        at = horizon_times.default_horizons(time, event, end)
+    horizon_times.check_covered(at, end)
     return found, at
 
 

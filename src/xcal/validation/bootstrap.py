@@ -3,21 +3,27 @@
 A resample is how often each row was drawn; `xcal.validation.counted` computes the metrics from that. Resamples are
 worked on in blocks, by as many threads as are of use. Each resample has a random stream of its own, so that the result
 depends on the seed alone, and the same seed draws the same rows for another model.
+
+Of very many rows a random part is resampled, and what the resamples differ by is scaled to all rows: deviations of an
+average over m rows are the square root of n / m times those over n.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from xcal._checks import BoolArray
 from xcal._threads import Workers
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import distance_interval, percentile_interval
+from xcal.metrics.net_benefit import decision_curve
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.pairs import antolini_indices
 from xcal.validation.estimates import Estimates, Interval, Key, estimate, n_pairs
-from xcal.validation.resampled import ResampledMetrics
+from xcal.validation.resampled import Drawn, ResampledMetrics
 from xcal.validation.rows import Rows, read_rows
 from xcal.validation.sample import Sample
 
@@ -74,6 +80,7 @@ def bootstrap(
     n_bootstrap: int,
     seed: Seed,
     thresholds: Vector | None = None,
+    most_rows: int | None = None,
     progress: Callable[[int], None] = lambda rows_done: None,
 ) -> Draws:
     """Draw rows with replacement and compute what was found on the rows themselves.
@@ -86,16 +93,36 @@ def bootstrap(
         Resamples and their seed.
     thresholds : array, optional
         Of the decision curves.
+    most_rows : int, optional
+        If there are more rows, a random part of this size is resampled, and the draws are scaled to all rows.
     progress : callable
         Called with the number of rows drawn since the last call.
     """
     if n_bootstrap == 0:
         return Draws(0)
+    if most_rows is None or rows.n <= most_rows:
+        return _resampled(rows, found, n_bootstrap, seed, thresholds, progress)
+    part = rows.take(_part(rows, most_rows, seed))
+    draws = _resampled(part, found, n_bootstrap, seed, thresholds, progress)
+    own = _resampled(part, found, 1, None, thresholds, lambda rows_done: None)
+    benefit = {} if thresholds is None else {h: _benefit(rows, h, thresholds) for h in draws.benefit}
+    return _scaled(draws, own, found, benefit, math.sqrt(part.n / rows.n))
+
+
+def _resampled(
+    rows: Rows,
+    found: Estimates,
+    n_bootstrap: int,
+    seed: Seed | None,
+    thresholds: Vector | None,
+    progress: Callable[[int], None],
+) -> Draws:
+    """Draw and compute; without a seed every row is drawn once."""
     line = Timeline(rows.time, rows.event, rows.censoring)
     metrics = ResampledMetrics(line, rows, found, thresholds)
     size = max(_FEWEST_LINES, min(_MOST_LINES, _BLOCK // rows.n))
     blocks = [range(k, min(k + size, n_bootstrap)) for k in range(0, n_bootstrap, size)]
-    parts: list[dict[tuple[str, Key], Matrix]] = []
+    parts: list[Drawn] = []
     with Workers() as workers:
         for k in range(0, len(blocks), workers.count):
             together = blocks[k : k + workers.count]
@@ -103,15 +130,15 @@ def bootstrap(
             progress(rows.n * sum(map(len, together)))
         antolini, skipped = _antolini(rows, found, n_bootstrap, seed, workers)
     drawn = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    values = {key: array for (kind, key), array in drawn.items() if kind == "value"}
-    return Draws(
-        n_bootstrap,
-        values | antolini,
-        {key: array for (kind, key), array in drawn.items() if kind == "length"},
-        {float(key[1] or 0): array for (kind, key), array in drawn.items() if kind == "smooth"},
-        {float(key[1] or 0): array for (kind, key), array in drawn.items() if kind == "benefit"},
-        skipped,
-    )
+    return _as_draws(n_bootstrap, drawn, antolini, skipped)
+
+
+def _as_draws(n: int, drawn: Drawn, antolini: dict[Key, Vector], skipped: dict[str, str]) -> Draws:
+    kinds: dict[str, dict[Key, Matrix]] = {"value": {}, "length": {}, "smooth": {}, "benefit": {}}
+    for (kind, key), array in drawn.items():
+        kinds[kind][key] = array
+    smooth, benefit = ({float(key[1] or 0): array for key, array in kinds[k].items()} for k in ("smooth", "benefit"))
+    return Draws(n, kinds["value"] | antolini, kinds["length"], smooth, benefit, skipped)
 
 
 def paired_draws(
@@ -127,17 +154,53 @@ def paired_draws(
     return bootstrap(rows, found, n_bootstrap=n_bootstrap, seed=seed, progress=progress).values
 
 
-def _counts(rows: Rows, block: range, seed: Seed) -> Matrix:
+def _part(rows: Rows, size: int, seed: Seed) -> BoolArray:
+    """Choose rows at random, by their places in the sample: the same for every model. Marked in time order."""
+    # A stream of its own: those of the resamples end in their number.
+    rng = np.random.default_rng([*_numbers(seed), 0, 0])
+    chosen = np.zeros(rows.n, dtype=np.bool_)
+    chosen[rng.choice(rows.n, size, replace=False)] = True
+    return chosen[rows.order]
+
+
+def _benefit(rows: Rows, horizon: float, thresholds: Vector) -> Vector:
+    return decision_curve(rows.risk[horizon], thresholds, at=horizon, time=rows.time, event=rows.event).model
+
+
+def _scaled(draws: Draws, own: Draws, found: Estimates, benefit: Mapping[float, Vector], scale: float) -> Draws:
+    """Scale what the resamples of a part differ by from that part, and put it around the values of all rows."""
+    values = {
+        key: found.values[key] + scale * (drawn - own.values[key][0])
+        for key, drawn in draws.values.items()
+        if key in found.values
+    }
+    return Draws(
+        draws.n,
+        values,
+        {key: scale * drawn for key, drawn in draws.lengths.items()},
+        {h: found.smooth[h][1] + scale * (drawn - own.smooth[h][0]) for h, drawn in draws.smooth.items()},
+        {h: benefit[h] + scale * (drawn - own.benefit[h][0]) for h, drawn in draws.benefit.items()},
+        draws.skipped,
+    )
+
+
+def _numbers(seed: Seed) -> tuple[int, ...]:
+    return (seed,) if isinstance(seed, int) else seed
+
+
+def _counts(rows: Rows, block: range, seed: Seed | None) -> Matrix:
     """How often each row is drawn, in time order; the draws are of the sample's own order, the same for every model."""
+    if seed is None:
+        return np.ones((len(block), rows.n))
     counts = np.empty((len(block), rows.n))
     for line, number in enumerate(block):
-        rng = np.random.default_rng([*((seed,) if isinstance(seed, int) else seed), number])
+        rng = np.random.default_rng([*_numbers(seed), number])
         counts[line] = np.bincount(rng.integers(rows.n, size=rows.n), minlength=rows.n)[rows.order]
     return counts
 
 
 def _antolini(
-    rows: Rows, found: Estimates, n_bootstrap: int, seed: Seed, workers: Workers
+    rows: Rows, found: Estimates, n_bootstrap: int, seed: Seed | None, workers: Workers
 ) -> tuple[dict[Key, Vector], dict[str, str]]:
     """Antolini's concordance, whose pairs are compared once for many resamples."""
     key: Key = ("antolini", None)

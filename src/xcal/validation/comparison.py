@@ -10,10 +10,12 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import write_whole
+from xcal.charts.words import time_in_words
 from xcal.interop.plain import is_plain
 from xcal.metrics.intervals import percentile_interval
 from xcal.validation.audit import audit
-from xcal.validation.export import COLUMNS, FORMAT, as_plain
+from xcal.validation.export import COLUMNS, FORMAT, as_plain, wrapped
+from xcal.validation.labels import label
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 
@@ -101,10 +103,11 @@ class ModelComparison:
     def __repr__(self) -> str:
         first = self.results[self.first]
         lines = [f"{len(self.results)} models on the same {first.data.n:,} rows, {first.data.n_events:,} events", ""]
-        lines += [f"{name}: {result.verdict.headline}" for name, result in self.results.items()]
+        for name, result in self.results.items():
+            lines += wrapped(f"{name}: {result.verdict.headline}")
         for name, values in self.differences.items():
             lines += ["", f"{name} minus {self.first}, {100 * first.level:g} % intervals from paired resamples:"]
-            lines += [line for value in values for line in _line(value, first.horizons)]
+            lines += [line for value in values for line in _line(value, first.horizons, first.time_unit)]
         return "\n".join(lines)
 
 
@@ -113,16 +116,16 @@ def as_plain_row(value: AuditValue) -> dict[str, Any]:
     return {name: getattr(value, name) for name in COLUMNS}
 
 
-def _line(value: AuditValue, horizons: tuple[float, ...]) -> Iterator[str]:
+def _line(value: AuditValue, horizons: tuple[float, ...], unit: str) -> Iterator[str]:
     """Write a main difference: over all times, or at the horizon in the middle."""
     middle = horizons[len(horizons) // 2] if horizons else None
     if value.group is not None or value.metric not in _MAIN or value.horizon not in (None, middle):
         return
-    at = "" if value.horizon is None else f" at {value.horizon:g}"
+    at = "" if value.horizon is None else f" at {time_in_words(value.horizon, unit)}"
     shown = f"{value.value:+.4f}"
     if np.isfinite(value.lower) and np.isfinite(value.upper):
         shown += f"  [{value.lower:+.4f}, {value.upper:+.4f}]  {_said(value)}"
-    yield f"  {value.metric + at:<24}{shown}"
+    yield f"  {label(value.metric).name + at:<26}{shown}"
 
 
 def _said(value: AuditValue) -> str:

@@ -18,8 +18,8 @@ from xcal.metrics.km_calibration import km_calibration
 from xcal.metrics.likelihood import mean_nll
 from xcal.metrics.observed_expected import observed_expected
 from xcal.metrics.one_calibration import one_calibration
+from xcal.metrics.pit_histogram import N_BINS
 from xcal.metrics.scaled_brier import scaled_brier_score
-from xcal.validation.pit import N_BINS
 from xcal.validation.rows import Rows
 
 Key = tuple[str, float | None]  # metric and horizon
@@ -133,8 +133,13 @@ def _moderate_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     index = integrated_calibration_index(risk, at=horizon, **given)
     found.smooth[horizon] = index.predicted, index.observed
-    for name, value in (("ici", index.value), ("e50", index.e50), ("e90", index.e90), ("emax", index.emax)):
-        found.put(name, horizon, value)
+    if (rows.event & (rows.time <= horizon)).any():
+        for name, value in (("ici", index.value), ("e50", index.e50), ("e90", index.e90), ("emax", index.emax)):
+            found.put(name, horizon, value)
+    else:
+        # The observed curve is zero in every resample: an interval without a width, which says more than is known.
+        reason = "no row has the event by then, and resamples cannot say how uncertain that is; nor E50, E90 and Emax"
+        found.skipped[f"ici at {horizon:g}"] = reason
     test = one_calibration(risk, at=horizon, **given, cdf=rows.cdf)
     found.put("one_calibration_p", horizon, test.p_value)
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from xcal._files import write_whole
+from xcal.charts.words import time_in_words
+from xcal.validation.labels import interval, label, shown
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
-from xcal.validation.words import time_in_words
 
 COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
 # Of the JSON: raised when a reader of an older file would misread a newer one.
@@ -57,49 +58,39 @@ def as_plain(value: Any) -> Any:
     return value
 
 
-# What a person looks for first, with its words, in the order of the text.
-_OVERALL = {
-    "harrell": "Harrell's concordance",
-    "uno": "Uno's concordance",
-    "antolini": "Antolini's concordance",
-    "cox_slope": "calibration slope",
-    "d_calibration": "D-calibration",
-    "d_calibration_floor": "  of a perfect model",
-    "d_calibration_p": "  p-value",
-    "ibs": "integrated Brier score",
-    "nll": "negative log-likelihood",
-}
-_AT_HORIZON = {
-    "mean_risk": "predicted risk",
-    "observed_risk": "observed risk",
-    "oe": "O/E",
-    "ici": "ICI",
-    "auc": "AUC",
-    "brier": "Brier score",
-    "ipa": "IPA",
-}
+# What a person looks for first, in the order of the text.
+_OVERALL = (
+    *("harrell", "uno", "antolini", "cox_slope", "d_calibration", "d_calibration_floor", "d_calibration_p"),
+    *("ibs", "nll"),
+)
+_AT_HORIZON = ("mean_risk", "observed_risk", "oe", "ici", "auc", "brier", "ipa")
 
 
-def to_text(result: AuditResult) -> str:
-    """Write the answer and the main figures, about 30 lines, to be read in a terminal or an e-mail."""
+def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
+    """Write the answer and the main values, about 30 lines, to be read in a terminal or an e-mail.
+
+    `next_steps` are the Python calls that give more, in the last line.
+    """
     source = "" if result.library == "none" else f" ({result.library})"
     data = result.data
     lines = [f"Audit of {result.model}{source}: {data.n:,} rows, {data.n_events:,} events", ""]
-    lines += _wrapped(result.verdict.headline)
+    lines += wrapped(result.verdict.headline)
     for sentence in result.verdict.sentences[:3]:
-        lines += _wrapped(sentence, "- ")
+        lines += wrapped(sentence, "- ")
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
-    overall = [(label, whole[name, None]) for name, label in _OVERALL.items() if (name, None) in whole]
+    overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
     if overall:
-        lines += ["", *(f"{label:<26}{_number(value)}" for label, value in overall)]
+        lines += ["", *(f"{label(value.metric).name:<26}{_number(value)}" for value in overall)]
     lines += _table(result, whole)
     lines.append("")
     lines.append(f"{_intervals(result)}{_groups(result)}")
-    lines.append('.report("audit.html") writes the report, .to_frame() gives every number.')
+    if next_steps:
+        lines.append('.report("audit.html") writes the report, .to_frame() gives every number.')
     return "\n".join(lines)
 
 
-def _wrapped(text: str, bullet: str = "", most: int = 2) -> list[str]:
+def wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
+    """Break a sentence into lines, at most so many."""
     wrapped = textwrap.wrap(text, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet))
     if len(wrapped) > most:
         wrapped = [*wrapped[: most - 1], wrapped[most - 1][: _WIDTH - 4].rsplit(" ", 1)[0] + " ..."]
@@ -107,36 +98,38 @@ def _wrapped(text: str, bullet: str = "", most: int = 2) -> list[str]:
 
 
 def _number(value: AuditValue) -> str:
-    text = f"{value.value:.4g}"
-    if math.isfinite(value.lower) and math.isfinite(value.upper):
-        text = f"{text:<10}[{value.lower:.4g}, {value.upper:.4g}]"
-    return text
+    return f"{shown(value):<10}{_ends(value)}".rstrip()
+
+
+def _ends(value: AuditValue) -> str:
+    """Write the interval in brackets; "" where there is none."""
+    ends = interval(value).replace(" to ", ", ")
+    return ends and f"[{ends}]"
 
 
 def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue]) -> list[str]:
     """One column for each of the first four horizons."""
-    shown = result.horizons[:4]
+    first = result.horizons[:4]
     rows = [
-        (label, [whole.get((name, horizon)) for horizon in shown])
-        for name, label in _AT_HORIZON.items()
-        if any((name, horizon) in whole for horizon in shown)
+        (label(name).name, [whole.get((name, horizon)) for horizon in first])
+        for name in _AT_HORIZON
+        if any((name, horizon) in whole for horizon in first)
     ]
     if not rows:
         return []
-    head = f"{'at':<16}" + "".join(f"{time_in_words(horizon, result.time_unit):>24}" for horizon in shown)
-    return ["", head, *(f"{label:<16}" + "".join(f"{_cell(value):>24}" for value in values) for label, values in rows)]
+    head = f"{'at':<20}" + "".join(f"{time_in_words(horizon, result.time_unit):>24}" for horizon in first)
+    return ["", head, *(f"{name:<20}" + "".join(f"{_cell(value):>24}" for value in values) for name, values in rows)]
 
 
 def _cell(value: AuditValue | None) -> str:
     if value is None or math.isnan(value.value):
         return "-"
-    if math.isfinite(value.lower) and math.isfinite(value.upper):
-        return f"{value.value:.3f} [{value.lower:.3f}, {value.upper:.3f}]"
-    return f"{value.value:.3f}"
+    return f"{shown(value)} {_ends(value)}".rstrip()
 
 
 def _intervals(result: AuditResult) -> str:
-    how = f"{result.n_bootstrap:,} resamples, seed {result.seed}" if result.n_bootstrap else "no resamples"
+    part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all"
+    how = f"{result.n_bootstrap:,} resamples{part}, seed {result.seed}" if result.n_bootstrap else "no resamples"
     return f"Intervals: {100 * result.level:g} %, {how}."
 
 

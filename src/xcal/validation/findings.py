@@ -10,6 +10,9 @@ Each value is judged by its interval against a range of values that are good eno
 
 D-calibration has a size and a test in place of an interval: an error that does not matter is "right" however clearly a
 large sample shows it, and one that matters is "wrong" or "off" if the test shows it, else "unsure".
+
+Of several intervals one misses the truth now and then, and intervals of few events miss it more often than they should.
+What is "wrong" is "clear" if it would be so with an interval twice as wide, or a p-value below .0001.
 """
 
 import math
@@ -17,8 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from xcal.charts.words import time_in_words
 from xcal.validation.measurements import AuditValue, Measurements
-from xcal.validation.words import interval_in_words, percent, time_in_words
+from xcal.validation.words import interval_in_words, percent
 
 # Ranges that are good enough: ratios of observed to expected events, slopes, and average errors of a risk.
 GOOD_RATIO = (0.8, 1.25)
@@ -28,7 +32,9 @@ GOOD_ICI = 0.05
 # what noise adds is taken away) before it matters, and the levels of its test from which a larger error is off and
 # wrong. A perfect model is called wrong in at most one of a hundred samples.
 GOOD_BIN_ERROR = 0.10
-OFF_LEVEL, WRONG_LEVEL = 0.05, 0.01
+OFF_LEVEL, WRONG_LEVEL, CLEAR_LEVEL = 0.05, 0.01, 0.0001
+# An interval this many times as wide shows what one of several intervals does not show by chance.
+CLEAR_WIDTH = 2
 # Bins of D-calibration where the histogram is not at hand.
 BINS = 10
 
@@ -51,6 +57,8 @@ class Finding:
         A phrase for what is good or uncertain, where the value and its interval do not say it.
     corrected : bool
         Whether the judgement is corrected for the number of groups.
+    clear : bool
+        Whether what is wrong would be so with an interval twice as wide.
     """
 
     value: AuditValue
@@ -59,6 +67,7 @@ class Finding:
     brief: str = ""
     short: str = ""
     corrected: bool = False
+    clear: bool = False
 
     @property
     def group(self) -> str | None:
@@ -109,29 +118,52 @@ def interval_state(value: AuditValue, ideal: float | None, good: tuple[float, fl
     return "unsure" if close else "off"
 
 
+def is_clear(value: AuditValue, good: tuple[float, float], *, ratio: bool = False) -> bool:
+    """Whether an interval lies outside of the good range even if it is made twice as wide; a ratio's on the log scale.
+
+    Examples
+    --------
+    >>> is_clear(AuditValue("cox_slope", None, None, 0.5, 0.3, 0.7), (0.8, 1.25))
+    False
+    >>> is_clear(AuditValue("cox_slope", None, None, 0.5, 0.4, 0.6), (0.8, 1.25))
+    True
+    """
+    if not has_interval(value):
+        return False
+    if ratio:
+        low, high = (value.value * (end / value.value) ** CLEAR_WIDTH for end in (value.lower, value.upper))
+    else:
+        low, high = (value.value + CLEAR_WIDTH * (end - value.value) for end in (value.lower, value.upper))
+    return high < good[0] or low > good[1]
+
+
 _Values = dict[tuple[str, float | None, str | None], AuditValue]
 
 
 def _of_ratio(value: AuditValue, values: _Values, when: str, level: float) -> Finding:
     predicted, observed = (values.get((name, value.horizon, value.group)) for name in ("mean_risk", "observed_risk"))
     ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
-    words = ratio
-    if predicted is not None and observed is not None:
-        words = f"a risk of {percent(predicted.value)} predicted and {percent(observed.value)} observed{when} ({ratio})"
     brief = f"risks{when} are too {'low' if value.value > 1 else 'high'} on average"
-    return Finding(value, interval_state(value, 1.0, GOOD_RATIO), f"{words}: {brief}", brief)
+    words = f"{brief} ({ratio})"
+    if predicted is not None and observed is not None:
+        both = f"{percent(predicted.value)} predicted, {percent(observed.value)} observed"
+        words = f"{brief}, {both} ({ratio})"
+    state = interval_state(value, 1.0, GOOD_RATIO)
+    clear = is_clear(value, GOOD_RATIO, ratio=True)
+    return Finding(value, state, words, brief, clear=clear)
 
 
 def _of_slope(value: AuditValue, when: str, level: float) -> Finding:
     brief = f"risks{when} are too extreme" if value.value < 1 else f"risks{when} differ too little between rows"
-    words = f"calibration slope {value.value:.2f}{interval_in_words(value, level)}: {brief}"
-    return Finding(value, interval_state(value, 1.0, GOOD_SLOPE), words, brief)
+    words = f"{brief} (calibration slope {value.value:.2f}{interval_in_words(value, level)})"
+    return Finding(value, interval_state(value, 1.0, GOOD_SLOPE), words, brief, clear=is_clear(value, GOOD_SLOPE))
 
 
 def _of_error(value: AuditValue, when: str, level: float) -> Finding:
     brief = f"risks{when} are off by {100 * value.value:.1f} points on average"
     words = f"{brief} (ICI{interval_in_words(value, level, 100)} points)"
-    return Finding(value, interval_state(value, None, (0.0, GOOD_ICI)), words, brief)
+    good = (0.0, GOOD_ICI)
+    return Finding(value, interval_state(value, None, good), words, brief, clear=is_clear(value, good))
 
 
 def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements) -> Finding | None:
@@ -142,7 +174,7 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     if tested is None or floor is None or not math.isfinite(tested.value):
         return None
     error = bin_error(value.value, floor.value, _bins(measured))
-    brief = f"over all times the probabilities are off by {percent(error)} of a bin on average"
+    brief = f"bins of risk over all times hold {100 * error:.0f} % too many or too few events"
     short = d_calibration_in_words(value, floor, tested)
     if error <= GOOD_BIN_ERROR:
         state: State = "right"
@@ -150,13 +182,14 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
         state = "unsure"
     else:
         state = "wrong" if tested.value < WRONG_LEVEL else "off"
-    return Finding(value, state, f"{short}: {brief}", brief, short, corrected is not None)
+    clear = state == "wrong" and tested.value < CLEAR_LEVEL
+    return Finding(value, state, f"{brief} ({short})", brief, short, corrected is not None, clear)
 
 
 def d_calibration_in_words(value: AuditValue, floor: AuditValue, tested: AuditValue) -> str:
     """Write D-calibration beside what a perfect model scores, and the p-value of its test."""
     p = f"p = {tested.value:.2g}" if tested.value >= 1e-4 else "p < 0.0001"
-    return f"D-calibration {value.value:.2g}, where a perfect model scores {floor.value:.2g} on average ({p})"
+    return f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}, {p}"
 
 
 def bin_error(value: float, floor: float, n_bins: int) -> float:

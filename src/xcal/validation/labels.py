@@ -3,12 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from xcal.charts.words import Form, written
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
-
-Form = Literal["ratio", "fraction", "percent", "p", "small"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ LABELS = {
     "d_calibration_floor": Label("Floor (uniform)", "small", "mean of a perfect model on as many rows"),
     "d_calibration_km_floor": Label("Floor (Kaplan-Meier)", "small", "mean of a perfect model on as many rows"),
     "d_calibration_ipcw_floor": Label("Floor (weighted)", "small", "mean of a perfect model on as many rows"),
-    "d_calibration_p": Label("D-calibration, p", "p", "small: a perfect model would rarely do this"),
+    "d_calibration_p": Label("D-calibration, p", "p", "below 0.05 speaks against the model"),
     "d_calibration_p_corrected": Label("D-calibration, p (Holm)", "p", "corrected for the number of groups"),
     "km_calibration": Label("KM calibration", "small", "mean prediction against Kaplan-Meier over time"),
     "one_calibration_p": Label("One-calibration, p", "p", "test of the risk groups at the horizon"),
@@ -63,23 +61,19 @@ def label(metric: str) -> Label:
     return LABELS.get(metric, Label(metric, "small", ""))
 
 
-def written(value: float, form: Form) -> str:
-    """Write one number.
+def skipped_title(what: str) -> str:
+    """Write what was not computed with the names that people read.
 
     Examples
     --------
-    >>> written(0.98712, "ratio"), written(0.24719, "percent"), written(0.00004, "p"), written(0.000432, "small")
-    ('0.99', '24.7%', '< 0.001', '0.00043')
+    >>> skipped_title("ici at 5 in sex = f"), skipped_title("interval of antolini"), skipped_title("sex = f")
+    ('ICI at 5 in sex = f', "Interval of Antolini's C", 'sex = f')
     """
-    if math.isnan(value):
-        return "–"
-    if form == "percent":
-        return f"{value:.1%}"
-    if form == "p":
-        return "< 0.001" if value < 0.001 else f"{value:.3f}"
-    if form == "small":
-        return f"{value:.2g}"
-    return f"{value:.2f}" if form == "ratio" else f"{value:.3f}"
+    lead, of, name = what.partition("interval of ")
+    if of and not lead:
+        return f"Interval of {skipped_title(name)}"
+    metric, space, rest = what.partition(" ")
+    return f"{label(metric).name}{space}{rest}"
 
 
 def shown(value: AuditValue) -> str:
@@ -93,11 +87,6 @@ def interval(value: AuditValue) -> str:
         return ""
     form = label(value.metric).form
     return f"{written(value.lower, form)} to {written(value.upper, form)}"
-
-
-def time_title(unit: str) -> str:
-    """Title of a time axis."""
-    return f"Time ({unit})" if unit else "Time"
 
 
 def names(results: Sequence[AuditResult]) -> list[str]:
@@ -120,7 +109,7 @@ def missing(result: AuditResult, *metrics: str) -> list[str]:
     lines = []
     for what, why in result.measured.skipped:
         if what.split(" ")[0] in metrics and not any(what.endswith(f" in {group}") for group in result.groups):
-            lines.append(f"{label(what).name}: {why}")
+            lines.append(f"{skipped_title(what)}: {why}")
     return list(dict.fromkeys(lines))
 
 

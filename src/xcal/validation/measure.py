@@ -11,13 +11,13 @@ from xcal.calibration.results import holm
 from xcal.metrics.calibration_curve import CalibrationCurve, band, drawn_curve
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve, decision_curve
+from xcal.metrics.pit_histogram import bin_shares, pit_histogram
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.risk_distribution import risk_distribution
 from xcal.validation.bootstrap import Draws, bootstrap
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, estimate
 from xcal.validation.measurements import AuditValue, Measurements, PitHistogram
 from xcal.validation.over_time import over_time
-from xcal.validation.pit import bin_shares, pit_histogram
 from xcal.validation.rows import Rows, read_rows
 from xcal.validation.sample import Sample
 from xcal.validation.subgroups import Subgroup, subgroups
@@ -33,6 +33,8 @@ _CALIBRATION = (
     "km_calibration",
 )
 _OVERALL = ("brier", "ipa", "ibs", "nll")
+# Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
+_FEWEST_ROWS = 2000
 ORDER: tuple[str, ...] = (*_DISCRIMINATION, *_CALIBRATION, *_OVERALL)
 
 
@@ -41,6 +43,7 @@ def measure(
     *,
     level: float = 0.95,
     n_bootstrap: int = 1000,
+    most_rows: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Measurements:
@@ -56,6 +59,9 @@ def measure(
         Resamples of the rows; 0 for none. The model is never fitted again. Percentiles for most metrics; for those
         that are zero at best the rule of `xcal.metrics.intervals.Distance`; O/E, the observed risk and the Cox slope
         and intercept have intervals by formula. Resamples of a group are of its own rows.
+    most_rows : int, optional
+        Of more rows than these a random part of this size is resampled, and the intervals are scaled to all rows; of
+        each group, its share of them.
     seed : int
         Of resamples and simulated p-values. The result does not depend on the number of threads.
     progress : callable, optional
@@ -71,12 +77,14 @@ def measure(
     as_count("seed", seed, at_least=0)
     rows, unreached = read_rows(sample)
     judged, too_small = subgroups(sample, rows)
-    steps = _Steps(progress, n_bootstrap * (rows.n + sum(group.rows.n for group in judged)))
-    thresholds = sample.thresholds
-    whole = _measure_rows(rows, None, level, n_bootstrap, seed, thresholds, steps)
+    drawn = [_Resamples(n_bootstrap, (seed,), most_rows)]
+    drawn += [_Resamples(n_bootstrap, (seed, k + 1), _share(most_rows, g.rows.n, rows.n)) for k, g in enumerate(judged)]
+    sizes = [rows.n, *(group.rows.n for group in judged)]
+    steps = _Steps(progress, n_bootstrap * sum(one.of(n) for one, n in zip(drawn, sizes, strict=True)))
+    whole = _measure_rows(rows, None, level, drawn[0], sample.thresholds, steps)
     parts = [
-        _measure_rows(group.rows, group.name, level, n_bootstrap, (seed, k + 1), None, steps)
-        for k, group in enumerate(judged)
+        _measure_rows(group.rows, group.name, level, resamples, None, steps)
+        for group, resamples in zip(judged, drawn[1:], strict=True)
     ]
     _correct(judged, [part.estimates for part in parts])
     skipped = [*unreached, *whole.estimates.skipped.items(), *whole.draws.skipped.items(), *too_small]
@@ -96,6 +104,24 @@ def measure(
         skipped=tuple(skipped),
         draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
     )
+
+
+@dataclass(frozen=True)
+class _Resamples:
+    """How many resamples, their seed, and of at most how many rows."""
+
+    n: int
+    seed: tuple[int, ...]
+    most_rows: int | None
+
+    def of(self, n: int) -> int:
+        """Rows of each resample, where there are n."""
+        return n if self.most_rows is None else min(n, self.most_rows)
+
+
+def _share(most_rows: int | None, n_group: int, n: int) -> int | None:
+    """Rows of a group to resample, so that all groups of a variable together are no more work than all rows."""
+    return None if most_rows is None else max(_FEWEST_ROWS, most_rows * n_group // n)
 
 
 class _Steps:
@@ -137,15 +163,21 @@ def _measure_rows(
     rows: Rows,
     group: str | None,
     level: float,
-    n_bootstrap: int,
-    seed: int | tuple[int, ...],
+    resamples: _Resamples,
     thresholds: Vector | None,
     steps: Callable[[int], None],
 ) -> _Measured:
     """Values, resamples and curves of one set of rows; a decision curve where there are thresholds."""
-    first = seed if isinstance(seed, int) else seed[0]
-    found = estimate(rows, level=level, seed=first, calibration_only=group is not None)
-    draws = bootstrap(rows, found, n_bootstrap=n_bootstrap, seed=seed, thresholds=thresholds, progress=steps)
+    found = estimate(rows, level=level, seed=resamples.seed[0], calibration_only=group is not None)
+    draws = bootstrap(
+        rows,
+        found,
+        n_bootstrap=resamples.n,
+        seed=resamples.seed,
+        thresholds=thresholds,
+        most_rows=resamples.most_rows,
+        progress=steps,
+    )
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     calibration, decision = [], []
     for horizon, risk in rows.risk.items():

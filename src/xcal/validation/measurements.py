@@ -9,6 +9,7 @@ import numpy.typing as npt
 from xcal.metrics.calibration_curve import CalibrationCurve
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve
+from xcal.metrics.pit_histogram import PitHistogram
 from xcal.metrics.pp_curve import PPCurve
 from xcal.metrics.risk_distribution import RiskDistribution
 
@@ -41,18 +42,6 @@ class AuditValue:
     value: float
     lower: float
     upper: float
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PitHistogram:
-    """Histogram of F at the own times, as D-calibration sees it, by one estimator; a perfect model is flat."""
-
-    method: str  # "uniform", "km" or "ipcw"
-    group: str | None
-    edges: Vector  # (b + 1,)
-    mass: Vector  # (b,)
-    lower: Vector  # per bin, the range in which a perfect model's mass lies in 95 % of samples of this size
-    upper: Vector
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from xcal.charts.words import time_in_words
 from xcal.validation.measurements import Measurements
 from xcal.validation.result import DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import listed, time_in_words
+from xcal.validation.words import listed, rounded_time, times_in_words
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
@@ -59,7 +60,13 @@ class _Cited:
 
 
 def write_methods(
-    sample: Sample, measured: Measurements, data: DataSummary, *, level: float, n_bootstrap: int, time_unit: str
+    sample: Sample,
+    measured: Measurements,
+    data: DataSummary,
+    level: float,
+    n_bootstrap: int,
+    resampled_rows: int | None,
+    time_unit: str,
 ) -> str:
     """Write one paragraph, an empty line, and its references."""
     cite = _Cited()
@@ -70,7 +77,7 @@ def write_methods(
         *_calibration(names, measured, cite),
         *_overall(names, measured, cite),
         *_groups(sample, names, cite),
-        *_intervals(level, n_bootstrap, names),
+        *_intervals(level, n_bootstrap, resampled_rows, names),
     ]
     return f"{' '.join(sentences)}\n\n{cite.listing()}"
 
@@ -86,11 +93,10 @@ def _rows(sample: Sample, data: DataSummary, unit: str, cite: _Cited) -> Iterato
         f"published guidance{cite('mclernon')}, with xcal {__version__}."
     )
     if np.isfinite(data.median_follow_up):
-        follow_up = time_in_words(data.median_follow_up, unit)
+        follow_up = time_in_words(rounded_time(data.median_follow_up), unit)
         yield f"Median follow-up was {follow_up} by reverse Kaplan-Meier{cite('schemper')}."
     if sample.horizons.size:
-        at = listed([f"{t:g}" for t in sample.horizons]) + (f" {unit}" if unit else "")
-        yield f"Risks were assessed at {'time ' if not unit else ''}{at}."
+        yield f"Risks were assessed at {times_in_words(list(sample.horizons), unit)}."
     yield from found.reading
 
 
@@ -162,13 +168,16 @@ def _groups(sample: Sample, names: set[str], cite: _Cited) -> Iterator[str]:
     yield f"Calibration was assessed within groups by {listed(list(sample.groups))}{corrected}."
 
 
-def _intervals(level: float, n_bootstrap: int, names: set[str]) -> Iterator[str]:
+def _intervals(level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str]) -> Iterator[str]:
     analytic = [words for name, words in (("oe", "O/E"), ("cox_slope", "slope and intercept")) if name in names]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
+        what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"
         yield (
-            f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of the rows without refitting "
+            f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of {what} without refitting "
             f"the model{by_formula}."
         )
+        if resampled_rows is not None:
+            yield "What the resamples differ by was scaled to all rows by the square root of the numbers of rows."
     elif analytic:
         yield f"Intervals ({100 * level:g} %) are analytic, for {listed(analytic)} only."

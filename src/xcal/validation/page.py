@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Literal
 
 from xcal._checks import fail
+from xcal.charts.words import time_in_words
 from xcal.pages import Page, Section, Selector, write_page
 from xcal.validation import sections
 from xcal.validation.labels import names
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
-from xcal.validation.words import time_in_words
 
 # More than this many horizons do not fit beside each other on a phone.
 _MOST_BUTTONS = 4

@@ -4,11 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xcal.metrics.inputs import Vector
-from xcal.pages import Key
-from xcal.validation.charts import NOT_HERE, PERCENT, TIP_PERCENT, Results, Wanted, empty, extreme, same
-from xcal.validation.labels import find, interval, label, names, shown, time_title, written
-from xcal.validation.marks import (
+from xcal.charts.calibration import PERCENT, TIP_PERCENT, extreme
+from xcal.charts.marks import (
     SERIES,
     Spec,
     band,
@@ -24,9 +21,13 @@ from xcal.validation.marks import (
     x_axis,
     y_axis,
 )
+from xcal.charts.words import time_in_words, time_title, written
+from xcal.metrics.inputs import Vector
+from xcal.pages import Key
+from xcal.validation.charts import NOT_HERE, Results, Wanted, empty, same
+from xcal.validation.labels import find, interval, label, names, shown
 from xcal.validation.measurements import AuditValue, DecisionCurve
 from xcal.validation.result import AuditResult
-from xcal.validation.words import time_in_words
 
 
 def values_with_intervals(

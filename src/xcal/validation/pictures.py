@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import as_choice, fail
-from xcal.validation.charts import risk_limit, same
-from xcal.validation.labels import ESTIMATORS, find, label, missing, time_title
+from xcal.charts.calibration import risk_limit
+from xcal.charts.words import time_in_words, time_title
+from xcal.validation.charts import same
+from xcal.validation.labels import ESTIMATORS, find, label, missing
 from xcal.validation.performance_charts import OUTCOMES, benefit_limits
 from xcal.validation.result import AuditResult
-from xcal.validation.words import time_in_words
 
 MODEL, OBSERVED, REFERENCE = "#0072b2", "#1a1f26", "#8a929c"
 _OUTCOMES = {"with_event": "#d55e00", "without_event": "#009e73", "censored": REFERENCE}

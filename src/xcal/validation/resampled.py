@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from xcal.metrics.calibration_curve import curve_places
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.inputs import Vector
+from xcal.metrics.pit_histogram import bin_shares
 from xcal.metrics.registry import ERRORS
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
@@ -14,7 +14,6 @@ from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, 
 from xcal.validation.counted.pairs import CountedPairs, uno_weights
 from xcal.validation.counted.smooth import CountedSmooth
 from xcal.validation.estimates import Estimates, Key
-from xcal.validation.pit import bin_shares
 from xcal.validation.rows import Rows
 
 Matrix = npt.NDArray[np.float64]
@@ -34,7 +33,7 @@ class ResampledMetrics:
         self._auc = {h: CountedAUC(line, rows.risk[h], h) for h in self._horizons if self._wanted("auc", h)}
         sets = RiskSets(rows.time, rows.event)
         self._smooth = {
-            h: CountedSmooth(line, sets, rows.risk[h], curve_places(rows.risk[h]), h)
+            h: CountedSmooth(line, sets, rows.risk[h], found.smooth[h][0], h)
             for h in self._horizons
             if self._wanted("ici", h)
         }

@@ -65,6 +65,8 @@ class AuditResult:
         Unit of the times, for labels; "" if not known.
     level, n_bootstrap, seed : float, int, int
         Of the intervals.
+    resampled_rows : int or None
+        Rows of the random part that was resampled, with intervals scaled to all rows; None if all rows were.
     """
 
     model: str
@@ -80,6 +82,7 @@ class AuditResult:
     level: float
     n_bootstrap: int
     seed: int
+    resampled_rows: int | None = None
 
     @property
     def values(self) -> tuple[AuditValue, ...]:
@@ -94,7 +97,14 @@ class AuditResult:
         for value in self.values:
             if (value.metric, value.horizon, value.group) == (metric, horizon, group):
                 return value
-        raise KeyError(f"no {metric!r} at horizon {horizon} in group {group}")
+        raise KeyError(self._what_there_is(metric, horizon, group))
+
+    def _what_there_is(self, metric: str, horizon: float | None, group: str | None) -> str:
+        asked = f"no {metric!r} at horizon {horizon} in group {group}"
+        there = [(value.horizon, value.group) for value in self.values if value.metric == metric]
+        if not there:
+            return f"{asked}; there are {', '.join(dict.fromkeys(value.metric for value in self.values))}"
+        return f"{asked}; its horizons and groups are {', '.join(f'({h}, {g})' for h, g in there[:8])}"
 
     def to_frame(self) -> Any:
         """One line per number as a pandas DataFrame: metric, horizon, group, value, lower, upper."""

@@ -1,7 +1,8 @@
 """The answer in plain words: can the probabilities be trusted, where not, how sure, on how many events.
 
-It follows from the findings (`xcal.validation.findings`). What is shown to be wrong counts at any number of events.
-What seems right does not: few events make wide intervals, and below a number of events the answer is never "trust".
+It follows from the findings (`xcal.validation.findings`). Below a number of events the answer is never "trust", and it
+is "distrust" only if one thing is clearly wrong or two different ones are: one interval of several that just misses the
+good range is not enough.
 """
 
 import math
@@ -11,7 +12,10 @@ from xcal.validation.findings import Finding, has_interval, judged
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import DataSummary, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS
-from xcal.validation.words import interval_in_words, listed
+from xcal.validation.words import interval_in_words, listed, times_in_words
+
+# Findings that one sentence tells in full, and groups that one names; the rest is counted.
+_MOST_WORDS, _MOST_GROUPS = 2, 3
 
 
 def judge(model: str, measured: Measurements, data: DataSummary, *, level: float, time_unit: str) -> Verdict:
@@ -20,7 +24,7 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     whole = [finding for finding in findings if finding.group is None]
     in_groups = [finding for finding in findings if finding.group is not None and _counts_in_group(finding)]
     kind = _level(whole, in_groups, data)
-    sentences = [*_where(whole, in_groups), *_order(measured, level), _how_sure(data, whole)]
+    sentences = [*_where(whole, in_groups, kind, time_unit), *_order(measured, level), _how_sure(data, whole)]
     sentences += [*_small_groups(measured), *_worries(data)]
     return Verdict(_headline(model, kind, whole, in_groups, data), kind, tuple(sentences))
 
@@ -35,11 +39,14 @@ def _counts_in_group(finding: Finding) -> bool:
 
 
 def _level(whole: list[Finding], in_groups: list[Finding], data: DataSummary) -> str:
-    """Give the level: what is shown to be wrong counts at any number of events, what seems right does not."""
+    """Give the level: with few events nothing is trusted, and only what is clearly wrong is distrusted."""
     states = {finding.state for finding in whole}
-    if "wrong" in states:
+    few = data.n_events < ENOUGH_EVENTS
+    wrong = [finding for finding in whole if finding.state == "wrong"]
+    shown = any(finding.clear for finding in wrong) or len({finding.value.metric for finding in wrong}) > 1
+    if wrong and (shown or not few):
         return "distrust"
-    if not whole or data.n_events < ENOUGH_EVENTS:
+    if not whole or few:
         return "unknown"
     if states != {"right"} or in_groups or any(concern.serious for concern in data.concerns):
         return "caution"
@@ -48,12 +55,12 @@ def _level(whole: list[Finding], in_groups: list[Finding], data: DataSummary) ->
 
 def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Finding], data: DataSummary) -> str:
     if level == "distrust":
-        why = listed([finding.brief for finding in whole if finding.state == "wrong"][:2])
+        why = listed([finding.brief for finding in _worst(whole, "wrong")[:2]])
         return f"The probabilities of {model} cannot be trusted as they are: {why}."
     if level == "unknown":
         if not whole:
             return f"Nothing could be computed that says whether the probabilities of {model} can be trusted."
-        off = any(finding.state == "off" for finding in whole)
+        off = any(finding.state in ("off", "wrong") for finding in whole)
         end = "; what there is speaks against it" if off else ""
         events = "1 event is" if data.n_events == 1 else f"{data.n_events:,} events are"
         return f"{events} too few to say whether the probabilities of {model} can be trusted{end}."
@@ -61,36 +68,66 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
         return f"The probabilities of {model} can be trusted on rows like these."
     states = {finding.state for finding in whole}
     if "off" in states:
-        why = listed([finding.brief for finding in whole if finding.state == "off"][:2])
+        why = listed([finding.brief for finding in _worst(whole, "off")[:2]])
     elif in_groups:
-        why = f"they hold over all rows, but not in {listed(sorted({str(f.group) for f in in_groups})[:3])}"
+        names = sorted({str(finding.group) for finding in in_groups})
+        why = f"they hold over all rows, but not in {listed(_few(names, _MOST_GROUPS, 'group'))}"
     elif "unsure" in states and not any(has_interval(f.value) for f in whole if f.state == "unsure"):
         why = "nothing speaks against them, but some values have no interval to judge by (n_bootstrap=)"
     elif "unsure" in states:
         why = "nothing speaks against them, but the evidence is too weak to trust them"
     else:
-        why = "the figures are good, but the data limit what they can show"
+        why = "the values are good, but the data limit what they can show"
     return f"Use the probabilities of {model} with caution: {why}."
 
 
-def _where(whole: list[Finding], in_groups: list[Finding]) -> Iterator[str]:
-    """Say what is wrong and what is off in full; what is uncertain and what is good in short."""
-    for state, title in (("wrong", "Wrong"), ("off", "Somewhat off")):
-        found = [finding.words for finding in whole if finding.state == state]
+def _where(whole: list[Finding], in_groups: list[Finding], kind: str, time_unit: str) -> Iterator[str]:
+    """Say the worst of what is wrong and off in full; what is uncertain and what is good in short."""
+    wrong = "Wrong" if kind == "distrust" else "Wrong, if it is not chance"
+    for state, title in (("wrong", wrong), ("off", "Somewhat off")):
+        found = _worst(whole, state)
         if found:
-            yield f"{title}: {'; '.join(found)}."
+            most = 1 if state == "off" and kind == "distrust" else _MOST_WORDS
+            yield f"{title}: {_and_more(found, most, sum(finding.state == state for finding in whole))}."
     for state, title in (("unsure", "Too uncertain to say"), ("right", "Good")):
-        short = in_short([finding for finding in whole if finding.state == state])
+        short = in_short([finding for finding in whole if finding.state == state], time_unit)
         if short:
             yield f"{title}: {'; '.join(short)}."
-    groups: dict[str, list[str]] = {}
-    for finding in in_groups:
-        groups.setdefault(str(finding.group), []).append(finding.words)
-    for group, words in groups.items():
-        yield f"Where {group}: {'; '.join(words)}."
+    for group in dict.fromkeys(str(finding.group) for finding in in_groups):
+        own = [finding for finding in in_groups if finding.group == group]
+        yield f"Where {group}: {_and_more([*_worst(own, 'wrong'), *_worst(own, 'off')], 1, len(own))}."
 
 
-def in_short(findings: list[Finding]) -> list[str]:
+def _worst(findings: list[Finding], state: str) -> list[Finding]:
+    """Of each metric with this state the value that is furthest off, in the order of the table."""
+    found: dict[str, Finding] = {}
+    for finding in findings:
+        metric = finding.value.metric
+        if finding.state == state and (metric not in found or _distance(finding) > _distance(found[metric])):
+            found[metric] = finding
+    return list(found.values())
+
+
+def _distance(finding: Finding) -> float:
+    """How far a value is off, to compare values of one metric."""
+    value = finding.value
+    if value.metric == "oe":
+        return abs(math.log(value.value)) if value.value > 0 else math.inf
+    return abs(value.value - 1) if value.metric == "cox_slope" else value.value
+
+
+def _and_more(found: list[Finding], most: int, total: int) -> str:
+    """Write the first findings in full, and count the rest."""
+    return "; ".join(_few([finding.words for finding in found], most, "value", total))
+
+
+def _few(words: list[str], most: int, what: str, total: int | None = None) -> list[str]:
+    """Give the first words, and how many more there are."""
+    shown, more = words[:most], (len(words) if total is None else total) - min(most, len(words))
+    return [*shown, f"{more} more {what}{'' if more == 1 else 's'}"] if more else shown
+
+
+def in_short(findings: list[Finding], time_unit: str) -> list[str]:
     """One phrase per metric, over all its horizons, with how far the intervals reach."""
     found: dict[str, list[AuditValue]] = {}
     for finding in findings:
@@ -99,9 +136,12 @@ def in_short(findings: list[Finding]) -> list[str]:
     phrases = []
     for metric, values in found.items():
         name, factor, digits = _SHORT[metric]
-        text = f"{name} {span([factor * value.value for value in values], digits)}"
+        moments = [value.horizon for value in values if value.horizon is not None]
+        when = f" by {times_in_words(moments, time_unit)}" if moments else ""
+        text = f"{name}{when} {span([factor * value.value for value in values], digits)}"
         ends = [factor * end for value in values for end in (value.lower, value.upper) if math.isfinite(end)]
-        phrases.append(f"{text} (intervals from {span(ends, digits)})" if ends else text)
+        reach = "interval" if len(ends) == 2 else "intervals from"
+        phrases.append(f"{text} ({reach} {span(ends, digits)})" if ends else text)
     return phrases + [finding.short for finding in findings if finding.short]
 
 
@@ -109,7 +149,7 @@ def in_short(findings: list[Finding]) -> list[str]:
 _SHORT = {
     "oe": ("O/E", 1, 2),
     "cox_slope": ("calibration slope", 1, 2),
-    "ici": ("average error of a risk in points", 100, 1),
+    "ici": ("average error in points", 100, 1),
 }
 
 
@@ -151,7 +191,7 @@ def _small_groups(measured: Measurements) -> Iterator[str]:
     """Name the groups that were not judged: their names are the ones that hold an equals sign."""
     small = [name for name, _ in measured.skipped if " = " in name and " in " not in name]
     if small:
-        yield f"Too few events to judge: {listed(small)}."
+        yield f"Too few events to judge: {listed(_few(small, _MOST_GROUPS, 'group'))}."
 
 
 def _worries(data: DataSummary) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from xcal.charts.words import time_in_words
 from xcal.validation.measurements import AuditValue
 
 
@@ -17,17 +18,29 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def time_in_words(time: float, unit: str) -> str:
-    """Write a time with its unit, if that is known.
+def times_in_words(times: Sequence[float], unit: str) -> str:
+    """Write some times with their unit, if that is known.
 
     Examples
     --------
-    >>> time_in_words(60.0, "months"), time_in_words(1.0, "years"), time_in_words(1.5, "")
-    ('60 months', '1 year', 'time 1.5')
+    >>> times_in_words([1.0, 2.0], "years"), times_in_words([1.0], "years"), times_in_words([1.0, 2.5], "")
+    ('1 and 2 years', '1 year', 'time 1 and 2.5')
     """
-    if not unit:
-        return f"time {time:g}"
-    return f"{time:g} {unit[:-1] if time == 1 and unit.endswith('s') else unit}"
+    *before, last = times
+    if not unit and before:
+        return f"time {listed([f'{t:g}' for t in times])}"
+    return listed([*(f"{t:g}" for t in before), time_in_words(last, unit)])
+
+
+def rounded_time(t: float) -> float:
+    """Give a time to three digits, or to whole units where that is more.
+
+    Examples
+    --------
+    >>> rounded_time(5.03217), rounded_time(1826.4), rounded_time(0.0123456)
+    (5.03, 1826.0, 0.0123)
+    """
+    return float(f"{t:.3g}") if abs(t) < 100 else float(round(t))
 
 
 def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> str:

@@ -7,8 +7,8 @@ from xcal.calibration.histogram import heaviest
 from xcal.metrics.curves import Interpolation, fraction, left_column
 from xcal.metrics.inputs import Vector
 from xcal.metrics.km_calibration import event_points
+from xcal.metrics.pit_histogram import BinShares
 from xcal.validation.counted.block import Block, Indices, Matrix, Timeline, kaplan_meier_product, product, share_lost
-from xcal.validation.pit import BinShares
 
 _BLOCK = 1 << 18  # predictions worked on at a time
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from xcal.charts.words import time_in_words
 from xcal.pages import Block, Chart, Key, Row, Section, Selector, Stack, Table, Text
 from xcal.pages.blocks import Cell
 from xcal.validation import charts
@@ -17,7 +18,6 @@ from xcal.validation.sections.parts import (
     reasons,
     with_intervals,
 )
-from xcal.validation.words import time_in_words
 
 
 def on_average(results: Results, horizons: Sequence[float]) -> Section:
@@ -95,14 +95,15 @@ def all_times(results: Results) -> Section:
         follows=("estimator",),
         title="F at the own times",
         keys=(*keys(results, "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
-        reading="Of a perfect model all bars are equally high, up to the dashed range. High on the left: events come "
-        "earlier than predicted; on the right: later; at both ends: the model is too sure.",
+        reading="The bars of a perfect model are equally high, up to chance: each ends within its two dotted lines 95 "
+        "of 100 times. High on the left: events come earlier than predicted; on the right: later; at both ends: the "
+        "model is too sure.",
     )
     pictures: list[Block] = [histogram]
     if all(result.measured.pp is not None for result in results):
         spec, alt = charts.pp(results)
         legend = (*keys(results), Key("right", "reference", "dashed"))
-        reading = "The same without bins. A line that leaves its band away from the diagonal is more than chance."
+        reading = "The same without bins. Where the diagonal lies outside of the band, the error is more than chance."
         pictures.append(Chart((spec,), (alt,), title="P-P curve", keys=legend, reading=reading))
     table: Block = _d_calibration_table(results, methods)
     if any(find(result, "km_calibration") for result in results):

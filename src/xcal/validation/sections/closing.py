@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Sequence
 
+from xcal.charts.words import time_in_words
 from xcal.pages import (
     Block,
     Chart,
@@ -20,13 +21,13 @@ from xcal.pages import (
 )
 from xcal.validation import performance_charts
 from xcal.validation.checklist import checklist
-from xcal.validation.labels import interval, label, names, shown
+from xcal.validation.labels import interval, label, names, shown, skipped_title
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
     Results,
 )
-from xcal.validation.words import time_in_words
+from xcal.validation.words import rounded_time
 
 
 def data(result: AuditResult) -> Section:
@@ -55,7 +56,7 @@ def data(result: AuditResult) -> Section:
 def _time(name: str, t: float, note: str) -> Figure:
     if math.isnan(t):
         return Figure(name, "–", note="not reached")
-    return Figure(name, f"{t:.3g}", t, note=note.strip())
+    return Figure(name, f"{rounded_time(t):,g}", t, note=note.strip())
 
 
 def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Section:
@@ -66,11 +67,12 @@ def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Sec
         caption = f"{second} minus {first}, on the same resamples of the rows"
         blocks.append(_value_table(differences, caption, results[0].time_unit, filterable=False))
     for name, result in zip(names(results), results, strict=True):
-        source = f" from {result.n_bootstrap:,} resamples" if result.n_bootstrap else ""
+        part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all rows"
+        source = f" from {result.n_bootstrap:,} resamples{part}" if result.n_bootstrap else ""
         caption = f"{name}: {len(result.values):,} numbers with {result.level:.0%} intervals{source}"
         blocks.append(_value_table(result.values, caption, result.time_unit, filterable=True))
     blocks.append(Download("Save as CSV", "audit.csv", as_csv(results)))
-    skipped = [f"{label(what).name}: {why}" for result in results for what, why in result.measured.skipped]
+    skipped = [f"{skipped_title(what)}: {why}" for result in results for what, why in result.measured.skipped]
     if skipped:
         blocks.append(Notes(tuple(dict.fromkeys(skipped)), "Not computed"))
     return Section("All numbers", tuple(blocks), "All numbers")

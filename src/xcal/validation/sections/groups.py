@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from xcal.charts.words import time_in_words
 from xcal.pages import Block, Chart, Key, Notes, Row, Section, Selector, Table, Text
 from xcal.pages.blocks import Cell, Spec
 from xcal.validation import charts, performance_charts
@@ -9,7 +10,6 @@ from xcal.validation.charts import keys
 from xcal.validation.labels import ESTIMATORS, find, names, not_judged
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import Results, cell
-from xcal.validation.words import time_in_words
 
 
 def groups(results: Results, horizons: Sequence[float]) -> Section:

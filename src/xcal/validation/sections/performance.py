@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xcal.charts.words import time_in_words
 from xcal.pages import Block, Chart, Key, Row, Section, Text
 from xcal.validation import charts, performance_charts
 from xcal.validation.charts import by_horizon, keys
@@ -18,7 +19,6 @@ from xcal.validation.sections.parts import (
     reasons,
     with_intervals,
 )
-from xcal.validation.words import time_in_words
 
 
 def ordering(results: Results, horizons: Sequence[float]) -> Section:

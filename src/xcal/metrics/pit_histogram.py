@@ -12,10 +12,21 @@ from xcal.calibration.bins import bin_edges
 from xcal.calibration.censored import rest, share_of_bin
 from xcal.calibration.histogram import edges_like, heaviest, locate
 from xcal.metrics.inputs import Vector
-from xcal.validation.measurements import PitHistogram
 
 Matrix = npt.NDArray[np.float64]
 N_BINS = 10
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PitHistogram:
+    """Histogram of F at the own times, as D-calibration sees it, by one estimator; a perfect model is flat."""
+
+    method: str  # "uniform", "km" or "ipcw"
+    group: str | None
+    edges: Vector  # (b + 1,)
+    mass: Vector  # (b,)
+    lower: Vector  # per bin, the range in which a perfect model's mass lies in 95 % of samples of this size
+    upper: Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +42,14 @@ class BinShares:
         return np.diff(self.edges)
 
 
-def bin_shares(cdf: FloatArray, event: BoolArray) -> BinShares:
-    """Shares of the rows in ten equal bins; their mean is the histogram of the "uniform" estimator."""
-    edges = bin_edges(N_BINS)
+def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS) -> BinShares:
+    """Shares of the rows in equal bins; their mean is the histogram of the "uniform" estimator."""
+    edges = bin_edges(n_bins)
     edge = edges_like(edges, cdf)
     u = cdf.astype(np.float64)
     bins, left = locate(u, edge), rest(u, edge)
-    shares = np.empty((u.size, N_BINS))
-    for j in range(N_BINS):
+    shares = np.empty((u.size, n_bins))
+    for j in range(n_bins):
         shares[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
     return BinShares(edges, shares)
 
@@ -89,6 +100,10 @@ def pit_histogram(
         masses, variance = bins.shares.mean(axis=0), uniform_variance(bins)
     else:
         masses, variance = redistributed_variance(bins, event, scale)
+    return PitHistogram(method, group, bins.edges, masses, *perfect_range(bins.widths, variance))
+
+
+def perfect_range(widths: Vector, variance: Vector) -> tuple[Vector, Vector]:
+    """Range of each bin's mass in 95 % of samples of a perfect model: normal, cut at 0 and 1."""
     reach = float(ndtri(0.975)) * np.sqrt(variance)
-    lower, upper = np.maximum(bins.widths - reach, 0.0), np.minimum(bins.widths + reach, 1.0)
-    return PitHistogram(method, group, bins.edges, masses, lower, upper)
+    return np.maximum(widths - reach, 0.0), np.minimum(widths + reach, 1.0)

@@ -1,0 +1,1 @@
+"""Pictures of what was measured, as Vega-Lite specifications for `xcal.pages`."""

@@ -1,0 +1,248 @@
+"""Every candidate of a path on rows that the user gives: the numbers and curves of the frontier page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from xcal._checks import BoolArray, fail
+from xcal.calibration.results import DCalibrationResult
+from xcal.estimators.fitted import FittedModel, PredictingModel, combined
+from xcal.estimators.inputs import Floats
+from xcal.estimators.prediction import d_calibration_of
+from xcal.interop.gathering import from_distribution
+from xcal.interop.rows import Rows
+from xcal.metrics import concordance_index, integrated_brier_score
+from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve
+from xcal.metrics.horizons import check_covered, default_horizons, read_horizons
+from xcal.metrics.ici import integrated_calibration_index
+from xcal.metrics.observed_expected import ObservedExpected, observed_expected
+from xcal.metrics.pit_histogram import PitHistogram, bin_shares, perfect_range, uniform_variance
+from xcal.metrics.pp_curve import PPCurve, pp_curve
+from xcal.objectives import nll
+from xcal.recalibration import KaplanMeierRecalibration
+
+# Shares of the rows that have a lower risk than the example patients.
+_EXAMPLES = (0.1, 0.5, 0.9)
+_CURVE_POINTS = 81
+# Share of the rows whose times the curves of the example patients cover.
+_SHOWN_SHARE = 0.98
+# Rows whose distributions are held at once.
+_ROWS_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """Rows of the page, as the networks read them, and what is asked about them.
+
+    Attributes
+    ----------
+    x : array of shape (n, d)
+    time, event : arrays of shape (n,)
+    horizons : array of shape (h,)
+        Times at which risks are compared with what happened.
+    n_bins : int
+        Bins of D-calibration.
+    """
+
+    x: Any
+    time: Floats
+    event: BoolArray
+    horizons: Floats
+    n_bins: int
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.time.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Numbers of one model on the rows of the page; NaN where the rows do not determine one."""
+
+    dcal: DCalibrationResult
+    concordance: float
+    nll: float
+    ibs: float
+
+
+@dataclass(frozen=True, eq=False)
+class AtHorizon:
+    """One model at one time: its calibration curve, ICI, and the risk observed and expected on average."""
+
+    curve: CalibrationCurve
+    ici: float
+    risk: ObservedExpected
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One candidate of the path on the rows of the page.
+
+    Attributes
+    ----------
+    lam, recalibrated
+        Which one it is.
+    values : Values
+        Of the model that `SurvivalPath.model` returns.
+    seeds : mapping of int to Values
+        Of each network alone; empty for a recalibrated candidate, whose map belongs to all of them together.
+    pit, pp
+        Histogram and distribution of F at the own times.
+    horizons : tuple of AtHorizon
+    survival : array of shape (examples, points)
+        Curves of the example patients.
+    """
+
+    lam: float
+    recalibrated: bool
+    values: Values
+    seeds: Mapping[int, Values]
+    pit: PitHistogram
+    pp: PPCurve
+    horizons: tuple[AtHorizon, ...]
+    survival: Floats
+
+    @property
+    def name(self) -> str:
+        """Name for people."""
+        return f"λ = {self.lam:g}, recalibrated" if self.recalibrated else f"λ = {self.lam:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """All candidates on the same rows: those as they were trained, by their weights, then the recalibrated ones.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+    rows : GivenRows
+    examples : tuple of int
+        Rows of the example patients, from low to high risk by the first candidate.
+    times : array of shape (points,)
+        Of the curves of the example patients.
+    """
+
+    candidates: tuple[Candidate, ...]
+    rows: GivenRows
+    examples: tuple[int, ...]
+    times: Floats
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the candidates."""
+        return tuple(one.name for one in self.candidates)
+
+    @property
+    def floor(self) -> float:
+        """What a perfect model scores on average on these rows; it hardly depends on the model."""
+        return float(np.mean([one.values.dcal.floor for one in self.candidates]))
+
+
+Line = tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]
+
+
+def given_rows(x: Any, time: Floats, event: BoolArray, horizons: Any, *, n_bins: int, end: float) -> GivenRows:
+    """Check rows for a page; `end` is the last time seen in training."""
+    if time.size < 2:
+        fail("X", "at least 2 rows", time.size)
+    if not event.any():
+        fail("y", "at least one event", f"{time.size} censored rows")
+    if horizons is None:
+        at = default_horizons(time, event, end)
+    else:
+        at = read_horizons(horizons, time)
+        check_covered(at, end)
+    return GivenRows(x, time, event, at, n_bins)
+
+
+def measure_frontier(
+    lines: Sequence[Line], networks: Mapping[float, Sequence[FittedModel]], rows: GivenRows
+) -> Frontier:
+    """Measure candidates on rows.
+
+    Parameters
+    ----------
+    lines
+        Weight, members and map of each candidate.
+    networks
+        All networks of each weight, for the spread over seeds.
+    """
+    first = combined(*lines[0][1:])
+    examples = _examples(first.risk(rows.x))
+    # A row at a time: features in a file are read by slices.
+    shown = np.concatenate([np.asarray(rows.x[row : row + 1]) for row in examples])
+    # Not to the very last time: a few rows with long times would press all that is to be seen to the left.
+    end = min(float(np.quantile(rows.time, _SHOWN_SHARE)), float(first.outputs.grid[-1]))
+    times = np.linspace(0.0, end, _CURVE_POINTS)
+    found = []
+    for lam, members, recalibration in lines:
+        model = combined(members, recalibration)
+        values, cdf, risks = _values(model, rows)
+        alone = () if recalibration is not None else networks[lam]
+        found.append(
+            Candidate(
+                lam=lam,
+                recalibrated=recalibration is not None,
+                values=values,
+                seeds={network.seed: _values(network, rows)[0] for network in alone},
+                pit=_pit(values.dcal, cdf, rows),
+                pp=pp_curve(cdf, event=rows.event),
+                horizons=tuple(_at_horizon(risk, float(t), rows) for t, risk in zip(rows.horizons, risks, strict=True)),
+                survival=model.survival(shown, times),
+            )
+        )
+    return Frontier(tuple(found), rows, examples, times)
+
+
+def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Floats]:
+    """Numbers of one model; with them F at the own times and the risks at the horizons, ``(h, n)``."""
+    given: dict[str, Any] = {"time": rows.time, "event": rows.event}
+    asked = Rows(rows.time, rows.event, horizons=rows.horizons)
+    read = from_distribution("", "", lambda part: model.distribution(rows.x[part]), asked)
+    assert read.survival is not None
+    assert read.times is not None
+    assert read.cdf is not None
+    values = Values(
+        dcal=d_calibration_of(model, rows.x, rows.time, rows.event, n_bins=rows.n_bins),
+        concordance=concordance_index(**given, risk=model.risk(rows.x)).value,
+        nll=_mean_nll(model, rows),
+        ibs=integrated_brier_score(read.survival, read.times, **given).value,
+    )
+    columns = np.searchsorted(read.times, rows.horizons)
+    return values, read.cdf, np.clip(1.0 - read.survival[:, columns].T, 0.0, 1.0)
+
+
+def _mean_nll(model: PredictingModel, rows: GivenRows) -> float:
+    """Mean over rows, as in `frontier_`: under a discrete distribution an event counts the mass of its time bin."""
+    total = 0.0
+    for start in range(0, rows.n, _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        time, event = (torch.from_numpy(np.ascontiguousarray(values[part])) for values in (rows.time, rows.event))
+        total += float(nll(model.distribution(rows.x[part]), time, event).sum())
+    return total / rows.n
+
+
+def _pit(dcal: DCalibrationResult, cdf: Floats, rows: GivenRows) -> PitHistogram:
+    """Give the histogram behind the value of D-calibration, and the range of a perfect model."""
+    bins = bin_shares(cdf, rows.event, rows.n_bins)
+    lower, upper = perfect_range(bins.widths, uniform_variance(bins))
+    return PitHistogram(dcal.method, None, dcal.edges, dcal.histogram, lower, upper)
+
+
+def _at_horizon(risk: Floats, at: float, rows: GivenRows) -> AtHorizon:
+    given: dict[str, Any] = {"time": rows.time, "event": rows.event}
+    index = integrated_calibration_index(risk, at=at, **given)
+    unknown = np.full(index.predicted.size, np.nan)  # no band: it would take resamples of every candidate
+    curve = drawn_curve(risk, rows.time, rows.event, at, index.predicted, index.observed, (unknown, unknown))
+    return AtHorizon(curve, index.value, observed_expected(risk, at=at, **given))
+
+
+def _examples(risk: Floats) -> tuple[int, ...]:
+    """Rows at the tenth, half and nine tenths of the order of risk, each once."""
+    order = np.argsort(risk, kind="stable")
+    places = [int(order[round(share * (risk.size - 1))]) for share in _EXAMPLES]
+    return tuple(dict.fromkeys(places))

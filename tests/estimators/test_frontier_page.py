@@ -1,0 +1,340 @@
+"""The frontier page, in a real browser: what it shows is what the models of the path give on the same rows."""
+
+import base64
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from lifelines import KaplanMeierFitter
+from scipy.stats import norm
+
+from tests.estimators.simulate import survival_rows
+from xcal import Surv, SurvivalData, audit, concordance_index, d_calibration, nll
+from xcal.estimators import SurvivalPath, load
+
+DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
+SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
+LAMBDAS = (0.0, 10.0, 1000.0)
+# The slider's order: as they were trained, then recalibrated.
+CANDIDATES = [(lam, mapped) for mapped in (False, True) for lam in LAMBDAS]
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def path():
+    return SurvivalPath(LAMBDAS, 2, **SETTINGS).fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
+
+
+@pytest.fixture(scope="module")
+def file(path, tmp_path_factory):
+    return path.report(tmp_path_factory.mktemp("frontier") / "frontier.html", TEST.x, TEST.y, time_unit="years")
+
+
+@pytest.fixture(scope="module")
+def tab(file, visit_once):
+    return visit_once(file)
+
+
+def named(lam, mapped):
+    return f"λ = {lam:g}, recalibrated" if mapped else f"λ = {lam:g}"
+
+
+def settle(tab):
+    tab.wait_for_selector("main[aria-busy=false]")
+
+
+def pick(tab, k):
+    tab.locator("input[type=range]").fill(str(k))
+    settle(tab)
+
+
+def chosen_place(path):
+    return CANDIDATES.index((path.selection_.lam, path.selection_.recalibrated))
+
+
+def section(tab, heading):
+    return tab.locator("section", has=tab.get_by_role("heading", name=heading, exact=True))
+
+
+def numbers(place):
+    return [float(one) for one in place.locator("data:visible").evaluate_all("all => all.map(one => one.value)")]
+
+
+def page_data(file):
+    return json.loads(re.search(r'id="page-data">(.*?)</script>', file.read_text(encoding="utf-8"), re.DOTALL)[1])
+
+
+def expected(model, x, y, horizons=None):
+    """D-calibration, floor, p, concordance, NLL and IBS by the public functions; IBS on times with the horizons."""
+    time, event = (torch.from_numpy(y[name].copy()) for name in ("time", "event"))
+    distribution = model.predict_distribution(x)
+    measured = d_calibration(distribution.cdf(time), event, n_bins=20)
+    order = concordance_index(time=time, event=event, risk=model.predict(x)).value
+    ibs = audit(model, x, y, n_bootstrap=0, horizons=horizons).value("ibs").value
+    return [measured.value, measured.floor, measured.p_value, order, float(nll(distribution, time, event).mean()), ibs]
+
+
+def test_it_is_whole_on_a_phone_without_a_network(file, visit):
+    tab = visit(file, viewport={"width": 390, "height": 800})
+    assert (tab.problems, tab.requests) == ([], [])
+    assert file.stat().st_size < 5e6
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    drawn = tab.locator("[data-chart]")
+    assert drawn.count() == drawn.locator("svg").count() == 8
+    texts = [one.get_attribute("aria-label") for one in tab.locator("[role=graphics-document]").all()]
+    assert len(texts) == 8
+    assert all(len(text) > 10 for text in texts)
+    assert not re.search(r"\b(nan|NaN|None|undefined|null)\b", tab.locator("main").inner_text() + " ".join(texts))
+
+
+def test_it_is_dark_for_those_who_want_it(file, visit):
+    def ground(tab):
+        colour = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(number) for number in re.findall(r"\d+", colour))
+
+    light, dark = visit(file), visit(file, color_scheme="dark")
+    assert ground(dark) < 150
+    assert ground(light) > 600
+    assert dark.problems == []
+
+
+def test_what_was_chosen_stands_on_top_with_its_reason(path, tab):
+    words = tab.locator(".callout").inner_text()
+    chosen = named(path.selection_.lam, path.selection_.recalibrated)
+    assert tab.locator(".callout .headline").inner_text() == chosen
+    assert path.selection_.reason[1:] in words
+    assert tab.locator("output").text_content() == chosen
+    measured = path.select().d_calibration(TEST.x, TEST.y)
+    assert f"its D-calibration is {measured.value:.2g}; a perfect model scores {measured.floor:.2g}" in words
+    assert ("finds it off" in words) == (measured.p_value < 0.05)
+    assert tab.locator(".callout").bounding_box()["y"] < tab.locator("section").first.bounding_box()["y"]
+
+
+@pytest.mark.parametrize("k", range(len(CANDIDATES)))
+def test_the_slider_moves_the_values_of_the_model(path, tab, k):
+    lam, mapped = CANDIDATES[k]
+    pick(tab, k)
+    model = path.model(lam, recalibrated=mapped)
+    place = section(tab, "What does calibration cost?")
+    np.testing.assert_allclose(numbers(place), expected(model, TEST.x, TEST.y), rtol=1e-9)
+    assert tab.locator("output").text_content() == named(lam, mapped)
+    line = f"model = path.model({lam!r}{', recalibrated=True' if mapped else ''})"
+    assert line in place.locator(".copyable:visible").inner_text()
+    pick(tab, chosen_place(path))
+
+
+@pytest.mark.parametrize("k", [0, 5])
+def test_values_at_the_horizon_are_those_of_the_model(path, tab, k):
+    lam, mapped = CANDIDATES[k]
+    pick(tab, k)
+    place = section(tab, "Is it right for each level of risk?")
+    for button in place.locator("input[name=horizon]").all():
+        button.check()
+        settle(tab)
+        t = float(re.search(r"[\d.]+", tab.locator("#said").text_content())[0])
+        ratio, mean, seen, ici = numbers(place)
+        predicted = path.model(lam, recalibrated=mapped).predict_cdf(TEST.x, [t])[:, 0]
+        observed = 1 - float(KaplanMeierFitter().fit(TEST.y["time"], TEST.y["event"]).predict(t))
+        assert [mean, seen] == [pytest.approx(predicted.mean()), pytest.approx(observed)]
+        assert ratio == pytest.approx(observed / predicted.mean())
+        assert 0 <= ici < 0.5
+    place.locator("input[name=horizon]").nth(1).check()
+    pick(tab, chosen_place(path))
+
+
+def test_on_the_validation_rows_the_values_are_those_of_the_path(path, tmp_path, visit):
+    tab = visit(path.report(tmp_path / "same.html", HELD_OUT.x, HELD_OUT.y))
+    plain = path.candidates_[~path.candidates_["recalibrated"]].set_index("lambda")
+    for k, lam in enumerate(LAMBDAS):
+        pick(tab, k)
+        found = numbers(section(tab, "What does calibration cost?"))[:5]
+        names = ["dcal", "dcal_floor", "dcal_p", "concordance", "nll"]
+        np.testing.assert_allclose(found, plain.loc[lam, names].to_numpy(dtype=float), rtol=1e-9)
+
+
+def test_the_values_that_the_choice_was_based_on_are_listed(path, tab):
+    lines = section(tab, "All numbers").locator("table").nth(1).locator("tbody tr")
+    names = ["dcal", "dcal_floor", "dcal_p", "concordance", "nll"]
+    for line, row in zip(lines.all(), path.candidates_.to_dict("records"), strict=True):
+        assert line.locator("th").inner_text() == named(row["lambda"], row["recalibrated"])
+        assert numbers(line) == [row[name] for name in names]
+
+
+def test_the_file_to_save_has_every_model_and_every_network(path, tab):
+    href = tab.get_by_text("Save as CSV").get_attribute("href")
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(href.split("base64,")[1]).decode())))
+    assert len(rows) == len(CANDIDATES) + 2 * len(LAMBDAS)
+    alone = {(float(row["lambda"]), int(row["seed"])): row for row in rows if row["seed"]}
+    for lam in LAMBDAS:
+        for seed in (0, 1):
+            values = [float(value) for value in list(alone[lam, seed].values())[3:]]
+            np.testing.assert_allclose(values, expected(path.model(lam, seed), TEST.x, TEST.y), rtol=1e-9)
+
+
+def marks(tab):
+    """For every picture, the selectors that it follows, and its marks."""
+    return tab.evaluate(
+        """() => JSON.parse(document.getElementById("page-data").textContent).charts.map((chart, k) => [chart.follows,
+            [...document.querySelectorAll(`[data-chart="${k}"] svg [class*=mark] :is(path, line, text)`)]
+                .map(mark => mark.outerHTML).join()])"""
+    )
+
+
+def test_a_click_on_a_point_moves_every_picture(path, tab):
+    start = chosen_place(path)
+    other = 2 if start != 2 else 0
+    before = marks(tab)
+    assert len(before) == 8
+    frontiers = section(tab, "What does calibration cost?").locator("[data-chart]")
+    point = frontiers.nth(1).locator(f"path[aria-label*='{named(*CANDIDATES[other])};']")
+    point.click(force=True)
+    tab.wait_for_function(f"document.querySelector('output').textContent == '{named(*CANDIDATES[other])}'")
+    settle(tab)
+    after = marks(tab)
+    assert all(old[1] != new[1] for old, new in zip(before, after, strict=True))
+    pick(tab, start)
+    assert marks(tab) == before
+
+
+def test_the_horizon_moves_the_calibration_curve_alone(tab):
+    before = marks(tab)
+    buttons = section(tab, "Is it right for each level of risk?").locator("input[name=horizon]")
+    buttons.nth(0).check()
+    settle(tab)
+    for (follows, old), (_, new) in zip(before, marks(tab), strict=True):
+        assert (old != new) == ("horizon" in follows)
+    buttons.nth(1).check()
+    settle(tab)
+
+
+def test_the_keyboard_picks_a_model(path, tab):
+    pick(tab, 1)
+    tab.locator("body").click(position={"x": 1, "y": 1})
+    for _ in range(2):
+        tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.type") == "range"
+    tab.keyboard.press("ArrowRight")
+    settle(tab)
+    assert tab.locator("output").text_content() == tab.locator("#said").text_content() == named(*CANDIDATES[2])
+    assert tab.locator("input[type=range]").get_attribute("aria-valuetext") == named(*CANDIDATES[2])
+    pick(tab, chosen_place(path))
+
+
+def rows_with(spec, *names):
+    """The largest data set of a chart whose rows have these fields."""
+    return max((rows for rows in spec["datasets"].values() if rows and set(names) <= rows[0].keys()), key=len)
+
+
+def test_points_of_the_frontiers_stand_where_the_values_are(path, file):
+    charts = page_data(file)["charts"][:3]
+    values = [expected(path.model(lam, recalibrated=mapped), TEST.x, TEST.y) for lam, mapped in CANDIDATES]
+    for chart, column in zip(charts, (3, 4, 5), strict=True):
+        (spec,) = chart["specs"]
+        points = rows_with(spec, "pick", "name")
+        assert [row["pick"] for row in points] == list(range(6))
+        np.testing.assert_allclose([row["x"] for row in points], [one[0] for one in values], rtol=1e-9)
+        np.testing.assert_allclose([row["y"] for row in points], [one[column] for one in values], rtol=1e-9)
+        labels = [rows[0]["label"] for rows in spec["datasets"].values() if "label" in rows[0]]
+        assert f"✓ {path.selection_.lam:g}" in labels
+        # The networks alone, each tied to its model; six digits are kept.
+        alone = rows_with(spec, "x2", "y2")
+        seeds = [path.model(lam, seed).d_calibration(TEST.x, TEST.y).value for lam in LAMBDAS for seed in (0, 1)]
+        np.testing.assert_allclose([row["x"] for row in alone], seeds, rtol=1e-5)
+        floor = next(rows[0]["x"] for rows in spec["datasets"].values() if set(rows[0]) == {"x"})
+        assert floor == pytest.approx(np.mean([one[1] for one in values]))
+        assert spec["layer"][0]["encoding"]["x"]["scale"]["type"] == "log"
+
+
+def test_the_histogram_and_its_range_are_those_of_d_calibration(path, file):
+    chart = page_data(file)["charts"][3]
+    for (lam, mapped), spec in zip(CANDIDATES, chart["specs"], strict=True):
+        measured = path.model(lam, recalibrated=mapped).d_calibration(TEST.x, TEST.y)
+        heights = [row["y"] for row in rows_with(spec, "start", "end")]
+        np.testing.assert_allclose(heights, measured.histogram, rtol=1e-5, atol=1e-9)
+        # The variances of the bins of a perfect model add up to the floor.
+        flat = rows_with(spec, "low", "high")
+        assert min(row["low"] for row in flat) > 0
+        spread = [(row["high"] - row["low"]) / (2 * norm.ppf(0.975)) for row in flat]
+        assert np.square(spread).sum() == pytest.approx(measured.floor, rel=1e-4)
+
+
+def test_curves_of_the_example_patients_are_those_of_the_model(path, file):
+    chart = page_data(file)["charts"][-1]
+    risk = path.model(0.0).predict(TEST.x)
+    for (lam, mapped), spec in zip(CANDIDATES, chart["specs"], strict=True):
+        curves = [rows for rows in spec["datasets"].values() if "row" in rows[0]]
+        rows = [int(curve[0]["row"].removeprefix("row ")) for curve in curves]
+        np.testing.assert_allclose([(risk < risk[row]).mean() for row in rows], [0.1, 0.5, 0.9], atol=0.01)
+        for row, curve in zip(rows, curves, strict=True):
+            model = path.model(lam, recalibrated=mapped)
+            survival = model.predict_survival_function(TEST.x[row : row + 1], [point["x"] for point in curve])[0]
+            # Times keep six digits on the page.
+            np.testing.assert_allclose([point["y"] for point in curve], survival, atol=1e-4)
+
+
+def test_a_path_from_a_file_makes_the_same_page(path, file, tmp_path):
+    path.save(tmp_path / "path.xcal")
+    again = load(tmp_path / "path.xcal").report(tmp_path / "again.html", TEST.x, TEST.y, time_unit="years")
+    assert again.read_bytes() == file.read_bytes()
+
+
+def test_rows_as_survival_data(path, file, tmp_path):
+    rows = SurvivalData(TEST.x, TEST.y["time"], TEST.y["event"])
+    again = path.report(tmp_path / "again.html", rows, time_unit="years")
+    assert again.read_bytes() == file.read_bytes()
+
+
+SMALL = {"hidden": (4,), "epochs": 2}
+
+
+@pytest.mark.parametrize("kind", ["target", "one seed", "best seed", "few rows", "one weight"])
+def test_every_kind_of_path_has_a_page(kind, tmp_path, visit):
+    made = {
+        "target": lambda: SurvivalPath(seeds=2, target_dcal=0.02, **SETTINGS),
+        "one seed": lambda: SurvivalPath((0.0, 10.0), 1, distribution="weibull", **SMALL),
+        "best seed": lambda: SurvivalPath((0.0, 10.0), 2, average=False, **SMALL),
+        "few rows": lambda: SurvivalPath((0.0, 10.0), 2, **SMALL),
+        "one weight": lambda: SurvivalPath((10.0,), 2, **SMALL),
+    }[kind]()
+    rows = survival_rows(60) if kind == "few rows" else DATA
+    fitted = made.fit(rows.x, rows.y)
+    tab = visit(fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y, horizons=1.0, time_unit=HOSTILE))
+    assert (tab.problems, tab.requests, tab.locator("img").count()) == ([], [], 0)
+    assert HOSTILE in tab.locator("main").inner_text()
+    assert int(tab.locator("input[type=range]").get_attribute("max")) == len(fitted.candidates_) - 1
+    assert fitted.selection_.reason[1:] in tab.locator(".callout").inner_text()
+    found = numbers(section(tab, "What does calibration cost?"))
+    np.testing.assert_allclose(found, expected(fitted.select(), HELD_OUT.x, HELD_OUT.y, 1.0), rtol=1e-9)
+
+
+def test_tied_times_are_measured_as_the_model_measures_them(path, tmp_path, visit):
+    months = Surv(time=np.ceil(4 * TEST.y["time"]) / 4, event=TEST.y["event"])
+    tab = visit(path.report(tmp_path / "months.html", TEST.x, months))
+    measured = path.select().d_calibration(TEST.x, months)
+    assert measured.value != path.select().d_calibration(TEST.x, months, ties="point").value
+    found = numbers(section(tab, "What does calibration cost?"))
+    assert found[:3] == [pytest.approx(one) for one in (measured.value, measured.floor, measured.p_value)]
+
+
+NEVER = Surv(time=TEST.y["time"], event=np.zeros(500, dtype=bool))
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "message"),
+    [
+        ((), {}, r"X: expected rows to measure the models on, .*report\(path, X, y\).*got None"),
+        ((TEST.x,), {}, "y: expected Surv"),
+        ((TEST.x, NEVER), {}, "y: expected at least one event, got 500 censored rows"),
+        ((TEST.x[:1], TEST.y[:1]), {}, "X: expected at least 2 rows, got 1"),
+        ((TEST.x, TEST.y), {"horizons": [-1.0]}, "horizons: expected finite times above 0"),
+        ((TEST.x, TEST.y), {"horizons": 1e6}, "horizons: expected times within the follow-up"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_and_nothing_is_written(path, tmp_path, rows, more, message):
+    with pytest.raises(ValueError, match=message):
+        path.report(tmp_path / "page.html", *rows, **more)
+    assert list(tmp_path.iterdir()) == []
