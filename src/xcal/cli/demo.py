@@ -268,7 +268,6 @@ def _save(
 
     from xcal import compare_models
     from xcal._files import write_whole
-    from xcal.cli.workflow.fit_run import write_frontier, write_picture
     from xcal.cli.workflow.training import collected_warnings
 
     last = list(models)[-1]
@@ -276,9 +275,22 @@ def _save(
     path.save(out / "path.safetensors")
     write_whole(out / "frontier.csv", path.frontier_.to_csv(index=False).encode())
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=2) + "\n").encode())
-    write_picture(path, out)
+    _draw(path, out / "frontier.png")
     both = {name: models[name] for name in ("over-fitted", last)}
     with collected_warnings():
         compared = compare_models(both, *new, n_bootstrap=100, progress=False)
-    page = compared.report(out / "comparison.html")
-    return [page, out / write_frontier(path, out, *new)]
+        return [compared.report(out / "comparison.html"), path.report(out / "frontier.html", *new)]
+
+
+def _draw(path: "SurvivalPath", file: Path) -> None:
+    import matplotlib as mpl
+
+    from xcal._files import new_file
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure = path.plot().figure
+    with new_file(file) as part:
+        figure.savefig(part, dpi=150, bbox_inches="tight", format="png")
+    plt.close(figure)

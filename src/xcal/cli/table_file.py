@@ -105,7 +105,8 @@ class TableFile:
             self.fail(name, "whether the event happened", "an empty cell", int(np.argmax(missing)))
         text = np.asarray([_cell(item) for item in column.unique()], dtype=np.str_)
         if value is not None:
-            wanted = _cell(_as_number_if_any(value))
+            # TRUE and true in a file are read as True.
+            wanted = value.strip().capitalize() if column.dtype.kind == "b" else _cell(_as_number_if_any(value))
             if wanted not in text:
                 fail(f"--event-value, {self.path}", f"a value of column {name!r}: {_listed(text)}", repr(value))
             return np.asarray(column.map(_cell) == wanted, dtype=np.bool_)

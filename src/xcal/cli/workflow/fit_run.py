@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._files import new_file, write_whole
+from xcal._files import write_whole
 from xcal.cli.workflow import run_folder, words
 from xcal.cli.workflow.parts import Part, Parts, read_parts
 from xcal.cli.workflow.settings import FitSettings, write_config
@@ -80,40 +80,14 @@ def _write(
         trained.model.save(folder / run_folder.MODEL)
         trained.path.save(folder / run_folder.PATH)
         trained.path.candidates_.to_csv(folder / run_folder.FRONTIER_TABLE, index=False)
-        asked = {"horizons": judged.audit.horizons, "time_unit": settings.time_unit}
-        write_frontier(trained.path, folder, test.X, test.y, **asked)
+        with collected_warnings():  # about these rows, and said with the audit
+            page, horizons = folder / run_folder.FRONTIER_PAGE, judged.audit.horizons
+            trained.path.report(page, test.X, test.y, horizons=horizons, time_unit=settings.time_unit)
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)
         text = json.dumps(as_json(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_whole(folder / run_folder.SUMMARY, text.encode())
         write_whole(folder / run_folder.CONFIG, write_config(settings).encode())
-
-
-def write_frontier(path: Any, folder: Path, X: Any, y: Any, **options: Any) -> str:
-    """Write the frontier of a path as a page, or as a picture where there is no page for it; return the file's name.
-
-    The page measures all models on the rows given.
-    """
-    page = getattr(path, "report", None)
-    if page is not None:
-        with collected_warnings():
-            page(folder / run_folder.FRONTIER_PAGE, X, y, **options)
-        return run_folder.FRONTIER_PAGE
-    write_picture(path, folder)
-    return run_folder.FRONTIER_PICTURE
-
-
-def write_picture(path: Any, folder: Path) -> None:
-    """Draw the frontier of a path."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure = path.plot().figure
-    with new_file(folder / run_folder.FRONTIER_PICTURE) as part:
-        figure.savefig(part, dpi=150, bbox_inches="tight", format="png")
-    plt.close(figure)
 
 
 def as_json(value: Any) -> Any:

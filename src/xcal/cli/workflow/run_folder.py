@@ -15,14 +15,13 @@ from xcal.cli.workflow.settings import FitSettings, read_config
 from xcal.estimators import SurvivalModel
 
 MODEL, PATH, CONFIG = "model.safetensors", "path.safetensors", "config.toml"
-FRONTIER_PAGE, FRONTIER_PICTURE, FRONTIER_TABLE = "frontier.html", "frontier.png", "frontier.csv"
+FRONTIER_PAGE, FRONTIER_TABLE = "frontier.html", "frontier.csv"
 AUDIT_PAGE, AUDIT_NUMBERS, SUMMARY = "audit.html", "audit.json", "summary.json"
 # The config file comes last: a folder that has one has everything else.
 FILES = (
     MODEL,
     PATH,
     FRONTIER_PAGE,
-    FRONTIER_PICTURE,
     FRONTIER_TABLE,
     AUDIT_PAGE,
     AUDIT_NUMBERS,

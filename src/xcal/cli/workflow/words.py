@@ -24,7 +24,6 @@ _WHAT = {
     run_folder.MODEL: "the chosen model: xcal predict, or xcal.load in Python",
     run_folder.PATH: "all models, to choose again: xcal.load",
     run_folder.FRONTIER_PAGE: "what calibration costs: open it in a browser",
-    run_folder.FRONTIER_PICTURE: "what calibration costs, a picture",
     run_folder.FRONTIER_TABLE: "the numbers of it",
     run_folder.AUDIT_PAGE: "can its probabilities be trusted? open it in a browser",
     run_folder.AUDIT_NUMBERS: "every number and curve of it",
