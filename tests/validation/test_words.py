@@ -225,6 +225,8 @@ def test_training_rows_that_differ_are_named():
     same = sample(600, seed=1)
     alike = Training(X, X.sample(frac=1, random_state=0), (same.time, same.event))
     assert not [c for c in summarise_data(made, alike).concerns if "training" in c.what]
+    assert summarise_data(made, alike).compared_with_training
+    assert not summarise_data(made, Training()).compared_with_training
     older = Training(X, X.assign(age=X["age"] + 8), (same.time / 2, same.event))
     told = " ".join(c.what for c in summarise_data(made, older).concerns)
     assert "Covariates differ from those of the training rows: age" in told
@@ -239,6 +241,15 @@ def test_methods_tell_what_was_computed_and_cite_it():
     whole = xcal.audit(survival=made.survival([0.5, 1, 2]), times=[0.5, 1, 2], y=y, n_bootstrap=0, time_unit="years")
     assert "Brier" in whole.methods
     assert "Intervals (95 %) are analytic" in whole.methods
+    assert "training rows" not in whole.methods
+    weighted = xcal.audit(
+        survival=made.survival([0.5, 1, 2]), times=[0.5, 1, 2], y=y, n_bootstrap=0, training=y, time_unit="years"
+    )
+    assert "censoring in the training rows" in weighted.methods
+    assert (
+        "Risks were assessed at 1 year."
+        in xcal.audit(risk=made.probability(1.0), horizons=1, y=y, n_bootstrap=0, time_unit="years").methods
+    )
     only_f = xcal.audit(cdf=-np.expm1(-made.rate * made.time), y=y, n_bootstrap=0).methods
     assert "D-calibration" in only_f
     for absent in ("Brier", "O/E", "net benefit", "ROC"):

@@ -30,7 +30,7 @@ def read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
         return falling
 
     name = class_name(model)
-    origin = f"Curves of hazardous' {name} at the {own.size:,} times of its grid."
+    origin = f"Curves were read from hazardous' {name} at the {own.size:,} times of its grid."
     found = from_own_times(name, "hazardous", predict, own, rows, "linear", origin)
     return replace(found, reading=(*found.reading, _said_of(np.concatenate(rises))))
 

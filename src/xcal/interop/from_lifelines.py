@@ -79,8 +79,9 @@ def _steps(model: Any, table: Any, rows: Rows) -> ModelPredictions:
         # Strata come one after the other: the columns are put back into the order of the rows.
         return np.asarray(frame.reindex(columns=range(frame.shape[1])).to_numpy(dtype=np.float64).T)
 
-    origin = f"Curves of lifelines' {class_name(model)} at its own {own.size:,} times, those of the training rows."
-    return from_own_times(class_name(model), "lifelines", predict, own, rows, "previous", origin)
+    name = class_name(model)
+    origin = f"Curves were read from lifelines' {name} at its own {own.size:,} times, those of the training rows."
+    return from_own_times(name, "lifelines", predict, own, rows, "previous", origin)
 
 
 def _parametric(model: Any, table: Any, rows: Rows) -> ModelPredictions:
@@ -91,7 +92,7 @@ def _parametric(model: Any, table: Any, rows: Rows) -> ModelPredictions:
     ]
     survival = np.concatenate(pieces)
     reading = [
-        f"Curves of lifelines' {class_name(model)}, exact at {grid.size} times, the horizons among them.",
+        f"Curves were read from lifelines' {class_name(model)}, exact at {grid.size} times, the horizons among them.",
         BETWEEN["linear"],
     ]
     cdf = loss = None

@@ -41,7 +41,7 @@ def read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     name = class_name(model)
     how: Interpolation = "previous" if cox else "linear"
     grid = "those of the training rows" if cox else "its grid"
-    origin = f"Curves of pycox's {name} at its own {own.size:,} times, {grid}."
+    origin = f"Curves were read from pycox's {name} at its own {own.size:,} times, {grid}."
     return from_own_times(name, "pycox", predict, own, rows, how, origin)
 
 

@@ -32,7 +32,9 @@ def read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
         return np.stack([step.a * np.asarray(step.y) + step.b for step in _functions(model, chosen)])
 
     name = class_name(model)
-    origin = f"Step functions of scikit-survival's {name} at its own {own.size:,} times, those of the training rows."
+    origin = (
+        f"Curves were read from scikit-survival's {name} at its own {own.size:,} times, those of the training rows."
+    )
     return from_own_times(name, "scikit-survival", predict, own, rows, "previous", origin)
 
 

@@ -61,7 +61,7 @@ def _cox(model: TorchsurvCox, X: Any, rows: Rows, name: str) -> ModelPredictions
         relative = torch.exp(_log_hazard(model.network, take_rows(X, part))).numpy()
         return np.asarray(start[None, :] ** relative[:, None])
 
-    origin = f"Curves by Breslow's estimator on the {time.size:,} training rows, at their {own.size:,} times."
+    origin = f"Curves are by Breslow's estimator on the {time.size:,} training rows, at their {own.size:,} times."
     return from_own_times(name, "torchsurv", predict, own, rows, "previous", origin)
 
 

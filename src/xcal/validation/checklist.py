@@ -14,7 +14,7 @@ _CAPTION = "Items of TRIPOD+AI (BMJ 2024;385:e078378) that concern the evaluatio
 
 def checklist(result: AuditResult) -> Checklist:
     """Give the items with what this result says of each."""
-    return Checklist(_CAPTION, (*_methods(result), *_results(result), *_left()))
+    return Checklist(_CAPTION, (*_methods(result), *_results(result), *_left(result)))
 
 
 def _item(number: str, asks: str, answered: bool | None, where: str) -> ChecklistItem:
@@ -85,13 +85,20 @@ def _results(result: AuditResult) -> tuple[ChecklistItem, ...]:
     )
 
 
-def _left() -> tuple[ChecklistItem, ...]:
+def _left(result: AuditResult) -> tuple[ChecklistItem, ...]:
     """Items that only the authors can answer, in one line."""
     where = "For you to write."
     return (
         _item("5–7", "Where the data come from, who could take part, how data were prepared", False, where),
         _item("9, 11", "Predictors and how they were measured; missing values", False, where),
-        _item("16, 20c", "How these rows differ from those the model was trained on", False, where),
+        _item(
+            "16, 20c",
+            "How these rows differ from those the model was trained on",
+            None if result.data.compared_with_training else False,
+            "Data: the differences found, if any; say where both come from."
+            if result.data.compared_with_training
+            else "Give the training rows: training=.",
+        ),
         _item("24", "Results of any update of the model, such as recalibration", False, where),
         _item("25–27", "Interpretation, limitations, and how the model would be used", False, where),
     )

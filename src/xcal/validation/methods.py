@@ -43,6 +43,10 @@ REFERENCES = {
 }
 
 
+# Values whose interval has a standard formula.
+_ANALYTIC = {"oe": "O/E", "observed_risk": "observed risk", "cox_slope": "slope", "cox_intercept": "intercept"}
+
+
 class _Cited:
     """Numbers references in the order in which they are cited."""
 
@@ -76,6 +80,7 @@ def write_methods(
         *_discrimination(names, cite),
         *_calibration(names, measured, cite),
         *_overall(names, measured, cite),
+        *_weights(sample, names),
         *_groups(sample, names, cite),
         *_intervals(level, n_bootstrap, resampled_rows, names),
     ]
@@ -159,6 +164,11 @@ def _overall(names: set[str], measured: Measurements, cite: _Cited) -> Iterator[
         yield f"Usefulness was assessed by net benefit under censoring{cite('vickers')}."
 
 
+def _weights(sample: Sample, names: set[str]) -> Iterator[str]:
+    if sample.training_time is not None and names & {"uno", "auc", "brier"}:
+        yield "Weights for censoring come from the Kaplan-Meier curve of the censoring in the training rows."
+
+
 def _groups(sample: Sample, names: set[str], cite: _Cited) -> Iterator[str]:
     if not sample.groups:
         return
@@ -169,7 +179,7 @@ def _groups(sample: Sample, names: set[str], cite: _Cited) -> Iterator[str]:
 
 
 def _intervals(level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str]) -> Iterator[str]:
-    analytic = [words for name, words in (("oe", "O/E"), ("cox_slope", "slope and intercept")) if name in names]
+    analytic = [words for name, words in _ANALYTIC.items() if name in names]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
         what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"

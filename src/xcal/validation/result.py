@@ -10,7 +10,7 @@ from xcal.validation.measurements import AuditValue, Measurements
 
 @dataclass(frozen=True)
 class Concern:
-    """Something about the rows that limits trust: what it is, and what it does to which figures."""
+    """Something about the rows that limits trust: what it is, and what it does to which values."""
 
     what: str
     effect: str
@@ -28,6 +28,7 @@ class DataSummary:
     n_tied_times: int  # rows that share their time with another row
     n_past_grid: int  # rows whose time lies past the last time of the model's curves
     concerns: tuple[Concern, ...]
+    compared_with_training: bool = False  # whether the training rows were given
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class AuditResult:
     reading : tuple of str
         How the model's curves were read.
     horizons : tuple of float
-        Times of the figures of one time.
+        Times of the values of one time.
     groups : tuple of str
         Names of the groups, "variable = label", that were judged.
     measured : Measurements

@@ -1,4 +1,4 @@
-"""The rows of an audit at a glance, and what about them limits trust in which figures."""
+"""The rows of an audit at a glance, and what about them limits trust in which values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from xcal.metrics.follow_up import follow_up
 from xcal.validation.checks import Outcome
 from xcal.validation.result import Concern, DataSummary
 from xcal.validation.sample import Sample
+from xcal.validation.words import rounded_time
 
 # Events below which intervals of calibration are too wide to be of use (Collins, Ogundimu, Altman 2016 ask for 100,
 # better 200), and below which hardly anything can be said.
@@ -58,6 +59,7 @@ def summarise_data(sample: Sample, training: Training) -> DataSummary:
         n_tied_times=int(counts[counts > 1].sum()),
         n_past_grid=beyond,
         concerns=tuple(concerns),
+        compared_with_training=training.outcome is not None,
     )
 
 
@@ -65,7 +67,7 @@ def _of_events(time: FloatArray, event: BoolArray) -> Iterator[Concern]:
     found, n = int(np.count_nonzero(event)), time.size
     if found < ENOUGH_EVENTS:
         few = found < FEWEST_EVENTS
-        effect = "Intervals of all figures are wide" + (
+        effect = "All intervals are wide" + (
             ", and those by resampling may be too short: do not read anything but large errors from them."
             if few
             else "; a good value may be chance, and small errors of calibration cannot be seen."
@@ -80,7 +82,7 @@ def _of_events(time: FloatArray, event: BoolArray) -> Iterator[Concern]:
         yield Concern(f"Heavy censoring: {censored:.0%} of the rows", effect, False)
     if (at_zero := int(np.count_nonzero(event & (time <= 0)))) > 0:
         effect = (
-            "Their F is 0 in most models: D-calibration and the likelihood suffer from it, figures at horizons do not."
+            "Their F is 0 in most models: D-calibration and the likelihood suffer from it, values at horizons do not."
         )
         yield Concern(f"{at_zero:,} events at time 0", effect, at_zero > found / 10)
 
@@ -90,7 +92,7 @@ def _of_discrete_times(time: FloatArray, event: BoolArray, distinct: FloatArray)
     if events < DISCRETE_SHARE * np.count_nonzero(event):
         effect = (
             "D-calibration, its p-value and the P-P curve take F at the end of an interval as exact and can call a "
-            "true model wrong; concordance counts tied rows. Figures at horizons on these times are not affected."
+            "true model wrong; concordance counts tied rows. Values at horizons on these times are not affected."
         )
         yield Concern(f"Discrete times: {distinct.size:,} different ones in {time.size:,} rows", effect, True)
 
@@ -98,10 +100,11 @@ def _of_discrete_times(time: FloatArray, event: BoolArray, distinct: FloatArray)
 def _of_curves(beyond: int, end: float, n: int) -> Iterator[Concern]:
     if beyond:
         effect = (
-            "These rows count as censored where the curves end in D-calibration, and integrated figures (IBS, "
+            "These rows count as censored where the curves end in D-calibration, and integrated values (IBS, "
             "km-calibration) stop there."
         )
-        what = f"{beyond:,} rows ({beyond / n:.1%}) have times past the end of the curves, {end:g}"
+        rows = "1 row" if beyond == 1 else f"{beyond:,} rows"
+        what = f"{rows} ({beyond / n:.1%}) with a time past the end of the curves, {rounded_time(end):g}"
         yield Concern(what, effect, beyond > MUCH_PAST * n)
 
 
@@ -120,7 +123,7 @@ def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
     if _p_of_logrank((time, ~event), (sample.time, ~sample.event)) < DIFFERENT:
         effect = (
             "The censoring curve of the training rows weights Uno's concordance, AUC and Brier scores; here rows are "
-            "censored at other times, and these figures can be biased. Calibration by Kaplan-Meier is not affected."
+            "censored at other times, and these values can be biased. Calibration by Kaplan-Meier is not affected."
         )
         yield Concern("Censoring differs from that of the training rows", effect, False)
     if _p_of_logrank((time, event), (sample.time, sample.event)) < DIFFERENT:
@@ -131,7 +134,7 @@ def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
     if different:
         shown = ", ".join(different[:5]) + (f" and {len(different) - 5} more" if len(different) > 5 else "")
         effect = (
-            "The figures are about other rows than the model has seen; a wider or narrower mix also moves concordance."
+            "The values are about other rows than the model has seen; a wider or narrower mix also moves concordance."
         )
         yield Concern(f"Covariates differ from those of the training rows: {shown}", effect, False)
 
@@ -141,7 +144,9 @@ def _risk_at_median(sample: Sample, time: FloatArray, event: BoolArray) -> str:
     at = min(float(np.median(time[event])), float(sample.time.max()), float(time.max()))
     before = 1 - float(fit_kaplan_meier(time, event).at(at))
     now = 1 - float(fit_kaplan_meier(sample.time, sample.event).at(at))
-    return f"By time {at:g}, {before:.1%} of the training rows had the event, and {now:.1%} of these rows."
+    return (
+        f"By time {rounded_time(at):g}, {before:.1%} of the training rows had the event, and {now:.1%} of these rows."
+    )
 
 
 def _p_of_logrank(first: Outcome, second: Outcome) -> float:
