@@ -1,9 +1,9 @@
 """From a CSV file of 200,000 rows and 30 columns to a model and its report: seconds and memory.
 
-Claim: `xcal fit` needs minutes and a few GB for it on two cores. The file has numbers, categories, dates, missing
-values and an id. Printed are the seconds of the clock and of the processor, and the largest memory, of the whole
-command with its start, reading and writing. ``--epochs`` and ``--seeds`` are those of the command; by default what it
-takes by default.
+Claim: with one seed and five epochs (``--seeds 1 --epochs 5``) `xcal fit` needs about four minutes of processor time
+and 3.2 GB for it. The file has numbers, categories, dates, missing values and an id. Printed are the seconds of the
+clock and of the processor, and the largest memory, of the whole command with its start, reading and writing. Without
+``--seeds`` and ``--epochs`` the defaults of the command are taken.
 """
 
 import argparse
