@@ -233,11 +233,7 @@ def conditional_calibration(
         drawn = KernelFeatures(n_features, bandwidth, seed).draw(columns)
     meter = _accumulated(u, happened, columns, edge, drawn, own)
     value, noise, floor, p_value = meter.compute(n_draws, rng)
-    subgroup = None
-    if where:
-        some = rng.permutation(u.size)[:SEARCHED_ROWS]
-        here = [column.take(some) for column in columns]
-        subgroup = find_subgroup(here, residuals(u[some], happened[some], edge), edge)
+    subgroup = _most_off(columns, u, happened, edge, rng) if where else None
     return ConditionalCalibrationResult(
         value=value,
         noise=noise,
@@ -250,6 +246,19 @@ def conditional_calibration(
         n_draws=n_draws,
         bandwidth=None if drawn is None else drawn.bandwidth,
     )
+
+
+def _most_off(
+    columns: tuple[Column, ...],
+    u: npt.NDArray[Any],
+    event: npt.NDArray[np.bool_],
+    edges: Edges,
+    rng: np.random.Generator,
+) -> Subgroup | None:
+    """Search for a subgroup among rows in random order."""
+    some = rng.permutation(u.size)[:SEARCHED_ROWS]
+    here = [column.take(some) for column in columns]
+    return find_subgroup(here, residuals(u[some], event[some], edges), edges)
 
 
 def _accumulated(

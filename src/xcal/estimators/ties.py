@@ -6,7 +6,7 @@ import numpy as np
 
 from xcal._checks import BoolArray
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.dcalibration import ties_caution
+from xcal.calibration.tied_times import ties_caution
 from xcal.estimators.inputs import Floats
 
 Ties = Literal["auto", "interval", "point"]
