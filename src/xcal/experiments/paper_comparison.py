@@ -22,8 +22,8 @@ Mark = Literal["matched", "better", "worse", "not settled", "missing", "not in t
 PARTS = ("", "demo", "other")
 
 NLL_LIMIT, NLL_DEVIATIONS = 0.05, 3.0
-# Three standard deviations match anything if they are large enough. Beyond this share of the paper's value the seeds
-# disagree so much that nothing can be said.
+# Three standard deviations match anything if they are large enough. Beyond this share of the paper's value, or of one
+# nat where that is more (an NLL may be near zero), the seeds disagree so much that nothing can be said.
 NLL_LARGEST_SPREAD = 0.5
 CONCORDANCE_LIMIT = 0.02
 DCAL_FACTOR, DCAL_LIMIT = 2.0, 1e-4
@@ -127,7 +127,7 @@ def mark_nll(ours: float, spread: float, paper: float) -> Mark:
     >>> mark_nll(38.0, 30.0, 4.4)
     'not settled'
     """
-    if spread > NLL_LARGEST_SPREAD * abs(paper):
+    if spread > NLL_LARGEST_SPREAD * max(1.0, abs(paper)):
         return "not settled"
     deviations = 0.0 if math.isnan(spread) else NLL_DEVIATIONS * spread
     return _mark(ours - paper, max(NLL_LIMIT, deviations))
