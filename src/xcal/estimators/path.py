@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import as_count, fail
 from xcal.estimators.candidates import Maps, candidates
+from xcal.estimators.choices import Choices, Chosen, by_weight
 from xcal.estimators.crossfit import cross_fitted_map, trained_as
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import fit_models
+from xcal.estimators.fitting import TrainedPath, fit_models
 from xcal.estimators.inputs import read_outcome, read_rows, read_table
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
@@ -23,7 +24,9 @@ from xcal.estimators.plotting import plot_frontier
 from xcal.estimators.prediction import SurvivalPredictor
 from xcal.estimators.selection import (
     Selection,
+    as_before,
     as_candidates,
+    by_target,
     cannot_judge,
     choose,
     frontier,
@@ -32,7 +35,6 @@ from xcal.estimators.selection import (
     when_needed,
 )
 from xcal.estimators.settings import AVERAGE, DEFAULTS, LAMBDAS, SHARED, Settings, checked_seeds, checked_target
-from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training.arguments import checked_lambdas
 from xcal.training.progress import Progress
 
@@ -179,21 +181,33 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
             seeds=checked_seeds(self.seeds, settings.seed()),
             target_dcal=target,
         )
-        rows, n_bins = path.validation, settings.calibration_bins
-        table = frontier(path.models, rows, n_bins, one_group=target is not None)
+        table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
         if target is None:
-            doubt = cannot_judge(rows, n_bins)
-            found = candidates(self._by_weight(path.models, table), rows, n_bins, recalibrate=doubt is None)
-            selection = _when_needed(found.table, doubt)
-            maps = dict(found.maps)
-            if selection.recalibrated and path.split and folds:
-                better = cross_fitted_map(path, found.members[selection.lam], settings, folds)
-                maps[selection.lam] = maps[selection.lam] if better is None else better
-            self._adopt(path.models, table, found.table, maps, selection)
+            self._choose(path, table, settings, folds)
         else:
-            self._adopt(path.models, table, as_candidates(table), {}, _by_target(table, target))
+            self._adopt(path.models, table, as_candidates(table), {}, by_target(table, target))
         path.pass_interrupt_on()
         return self
+
+    def _choose(self, path: TrainedPath, table: pd.DataFrame, settings: Settings, folds: int) -> None:
+        """Choose by the default rule; a map of F that it chooses is fitted once more, to all rows."""
+        rows, n_bins = path.validation, settings.calibration_bins
+        doubt = cannot_judge(rows, n_bins)
+        members = by_weight(path.models, table, average=self.average)
+        found = candidates(members, rows, n_bins, recalibrate=doubt is None)
+        selection = when_needed(found.table, doubt)
+        if doubt is not None and found.table["lambda"].nunique() > 1:
+            warnings.warn(
+                f"the path predicts with lambda {selection.lam:g}, its smallest: {doubt}. Give it more rows, or choose "
+                "by another rule of select",
+                UserWarning,
+                stacklevel=3,
+            )
+        maps = dict(found.maps)
+        if selection.recalibrated and path.split and folds:
+            better = cross_fitted_map(path, found.members[selection.lam], settings, folds)
+            maps[selection.lam] = maps[selection.lam] if better is None else better
+        self._adopt(path.models, table, found.table, maps, selection)
 
     def select(
         self,
@@ -232,7 +246,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         """
         check_is_fitted(self)
         if max_dcal is None and max_concordance_drop is None and rule in (None, self.selection_.rule):
-            return self._as_model(*self._selected())
+            return self._as_model(self._choices.selected())
         if max_dcal is None and max_concordance_drop is None and rule == "one_standard_error":
             return self.model(largest_within_one_error(self.frontier_))
         lam, recalibrated = choose(
@@ -246,13 +260,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         With `recalibrated` it has the map of F that was fitted to the validation rows; see `candidates_`.
         """
         check_is_fitted(self)
-        members = self._members(lam) if seed is None else (self.fitted_[self._line(lam, seed)],)
-        if not recalibrated:
-            return self._as_model(members, None)
-        if seed is not None or lam not in self._maps:
-            known = ", ".join(f"{value:g}" for value in sorted(self._maps)) or "none: too few events to validate on"
-            fail("recalibrated", f"a weight with a map of its own, all seeds together ({known})", f"{lam}, seed {seed}")
-        return self._as_model(members, self._maps[lam])
+        return self._as_model(self._choices.chosen(lam, seed, recalibrated=recalibrated))
 
     def refit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SurvivalModel:
         """Train what ``select()`` chose once more, on all these rows, for as many epochs as it took on a part of them.
@@ -261,8 +269,8 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         is kept. Nothing is left to judge the model by; the values of `candidates_` are those of the model before.
         """
         check_is_fitted(self)
-        members, recalibration = self._selected()
-        model = self._as_model(members, recalibration)
+        members, recalibration = self._choices.selected()
+        model = self._as_model((members, recalibration))
         models = trained_as(members, read_table(model, X, y, sample_weight), Settings.of(self))
         if not models:
             raise KeyboardInterrupt("training was interrupted: there is no model of all rows")
@@ -319,9 +327,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         time, event = read_outcome(X, y, len(x))
         end = float(self.fitted_[0].outputs.grid[-1])
         rows = given_rows(x, time, event, horizons, n_bins=self.calibration_bins, end=end)
-        lines = self._candidate_models()
-        networks = {lam: self._networks(lam) for lam, _, _ in lines}
-        measured = measure_frontier(lines, networks, rows)
+        measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows)
         words = f"SurvivalPath, {self.distribution}"
         return write_frontier(FrontierReport(measured, self.selection_, self.candidates_, words, time_unit), Path(path))
 
@@ -333,7 +339,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
             "candidates": self.candidates_.to_dict("list"),
             "selection": asdict(self.selection_),
         }
-        write_estimator(path, self, self.fitted_, extra, self._maps)
+        write_estimator(path, self, self.fitted_, extra, self._choices.maps)
 
     @classmethod
     def _from_saved(cls, saved: SavedEstimator) -> Self:
@@ -341,7 +347,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         path = cls(**({"average": False} | saved.parameters))
         saved.set_features(path)
         table, known = pd.DataFrame(saved.extra["frontier"]), saved.extra.get("selection")
-        selection = _as_before(path, table) if known is None else Selection(**known)
+        selection = as_before(table, path.target_dcal) if known is None else Selection(**known)
         measured = saved.extra.get("candidates")
         lines = as_candidates(table) if measured is None else pd.DataFrame(measured)
         return path._adopt(saved.models, table, lines, saved.maps, selection)
@@ -354,61 +360,17 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         maps: Maps,
         selection: Selection,
     ) -> Self:
+        target = None if self.target_dcal is None else float(self.target_dcal)
+        self._choices = Choices(models, table, lines, dict(maps), selection, self.average, target)
         self.fitted_ = models
         self.frontier_ = table
         self.candidates_ = lines
         self.selection_ = selection
-        self._maps = dict(maps)
-        if self.target_dcal is None:
-            self.selected_ = self._line(selection.lam)
-        else:
-            self.selected_ = _nearest_to(table, float(self.target_dcal))
+        self.selected_ = self._choices.line_of_selection
         return self
 
-    def _by_weight(self, models: tuple[FittedModel, ...], table: pd.DataFrame) -> dict[float, tuple[FittedModel, ...]]:
-        """Networks of each weight that was trained: all seeds, or the one with the lowest total."""
-        found: dict[float, tuple[FittedModel, ...]] = {}
-        for lam, lines in table[table["best_epoch"] >= 0].groupby("lambda"):
-            chosen = lines.index if self.average else [lines["total"].idxmin()]
-            found[float(lam)] = tuple(models[line] for line in chosen)
-        return found
-
-    def _members(self, lam: float) -> tuple[FittedModel, ...]:
-        line = self._line(lam)
-        if self.target_dcal is not None:
-            return (self.fitted_[line],)
-        return self._by_weight(self.fitted_, self.frontier_).get(lam, (self.fitted_[line],))
-
-    def _networks(self, lam: float) -> tuple[FittedModel, ...]:
-        """All trained networks of a weight, whether or not they are averaged."""
-        return tuple(model for model in self.fitted_ if model.lam == lam and model.best_epoch >= 0)
-
-    def _candidate_models(self) -> list[tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]]:
-        """Weight, members and map of each candidate: as they were trained, in the order of the weights, then mapped."""
-        flags = self.candidates_["recalibrated"].astype(bool)
-        plain, mapped = (sorted(self.candidates_.loc[flags == flag, "lambda"]) for flag in (False, True))
-        return [(lam, self._members(lam), None) for lam in plain] + [
-            (lam, self._members(lam), self._maps[lam]) for lam in mapped
-        ]
-
-    def _selected(self) -> tuple[tuple[FittedModel, ...], KaplanMeierRecalibration | None]:
-        if self.target_dcal is not None:
-            return (self.fitted_[self.selected_],), None
-        chosen = self.selection_
-        return self._members(chosen.lam), self._maps[chosen.lam] if chosen.recalibrated else None
-
-    def _line(self, lam: float, seed: int | None = None) -> int:
-        table = self.frontier_
-        found = np.flatnonzero((table["lambda"] == lam) & ((seed is None) | (table["seed"] == seed)))
-        if found.size == 0:
-            known = ", ".join(f"{value:g}" for value in sorted(set(table["lambda"])))
-            fail("lam", f"one of {known} with a seed of the path", f"{lam}, seed {seed}")
-        totals = table["total"].to_numpy()[found]
-        return int(found[0] if np.isnan(totals).all() else found[np.nanargmin(totals)])
-
-    def _as_model(
-        self, members: tuple[FittedModel, ...], recalibration: KaplanMeierRecalibration | None
-    ) -> SurvivalModel:
+    def _as_model(self, chosen: Chosen) -> SurvivalModel:
+        members, recalibration = chosen
         shared = {name: getattr(self, name) for name in SHARED if name != "random_state"}
         first = members[0]
         if len(members) == 1:
@@ -426,40 +388,4 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         return model._adopt(combined(members, recalibration))
 
     def _predicting_model(self) -> PredictingModel:
-        return combined(*self._selected())
-
-
-def _when_needed(table: pd.DataFrame, doubt: str | None) -> Selection:
-    """Choose by the default rule, and warn the caller of `fit` if the validation rows cannot show anything."""
-    selection = when_needed(table, doubt)
-    if doubt is not None and table["lambda"].nunique() > 1:
-        warnings.warn(
-            f"the path predicts with lambda {selection.lam:g}, its smallest: {doubt}. Give it more rows, or choose by "
-            "another rule of select",
-            UserWarning,
-            stacklevel=3,
-        )
-    return selection
-
-
-def _nearest_to(table: pd.DataFrame, target: float) -> int:
-    """Line of the lowest NLL among seeds at or below the target, else of the lowest D-calibration."""
-    reached = table["dcal"] <= target
-    return int(table.loc[reached, "nll"].idxmin() if reached.any() else table["dcal"].idxmin())
-
-
-def _by_target(table: pd.DataFrame, target: float) -> Selection:
-    line = table.loc[_nearest_to(table, target)]
-    what = "the seed with the lowest NLL of those that reached" if line["dcal"] <= target else "the seed closest to"
-    reason = f"lambda {line['lambda']:.4g}: {what} the target of {target:g}, with a D-calibration of {line['dcal']:.2g}"
-    return Selection(float(line["lambda"]), "target_dcal", reason)
-
-
-def _as_before(path: SurvivalPath, table: pd.DataFrame) -> Selection:
-    """Choose for a file of an earlier version what that version chose; the values of the default rule are unknown."""
-    table[["dcal_p", "dcal_gap_se"]] = np.nan
-    if path.target_dcal is not None:
-        return _by_target(table, float(path.target_dcal))
-    lam = largest_within_one_error(table)
-    reason = f"lambda {lam:g}: the largest whose NLL is at most one standard error above the lowest"
-    return Selection(lam, "one_standard_error", reason)
+        return combined(*self._choices.selected())

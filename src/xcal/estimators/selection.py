@@ -134,6 +134,30 @@ def when_needed(table: pd.DataFrame, doubt: str | None = None) -> Selection:
     return Selection(lam, "when_needed", told, recalibrated)
 
 
+def nearest_to(table: pd.DataFrame, target: float) -> int:
+    """Line of the lowest NLL among seeds at or below the target, else of the lowest D-calibration."""
+    reached = table["dcal"] <= target
+    return int(table.loc[reached, "nll"].idxmin() if reached.any() else table["dcal"].idxmin())
+
+
+def by_target(table: pd.DataFrame, target: float) -> Selection:
+    """Choose among seeds that each found a weight for the same target."""
+    line = table.loc[nearest_to(table, target)]
+    what = "the seed with the lowest NLL of those that reached" if line["dcal"] <= target else "the seed closest to"
+    reason = f"lambda {line['lambda']:.4g}: {what} the target of {target:g}, with a D-calibration of {line['dcal']:.2g}"
+    return Selection(float(line["lambda"]), "target_dcal", reason)
+
+
+def as_before(table: pd.DataFrame, target: Any) -> Selection:
+    """Choose for a file of an earlier version what that version chose; the values of the default rule are unknown."""
+    table[["dcal_p", "dcal_gap_se"]] = np.nan
+    if target is not None:
+        return by_target(table, float(target))
+    lam = largest_within_one_error(table)
+    reason = f"lambda {lam:g}: the largest whose NLL is at most one standard error above the lowest"
+    return Selection(lam, "one_standard_error", reason)
+
+
 def _smallest(table: pd.DataFrame) -> "pd.Series[Any]":
     """Smallest step away from the first model: a map that leaves the networks alone, then the smallest weight."""
     return table.sort_values(["lambda", "recalibrated"], ascending=True).iloc[0]
