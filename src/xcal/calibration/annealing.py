@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from xcal._checks import as_count, as_number
 
 FIRST_TEMPERATURE = 2.0
-LAST_TEMPERATURE = 0.1
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,8 @@ class Annealing:
     epochs : int
         Epochs until both have reached their end. With 0 they are there from the start.
     first_temperature, last_temperature : float
-        In bin widths. A start below the end counts as the end: a temperature never rises.
+        In bin widths; the end is by default that of `XCALLoss`. A start below the end counts as the end: a temperature
+        never rises.
 
     Examples
     --------
@@ -30,12 +30,12 @@ class Annealing:
     >>> [schedule.weight(epoch) for epoch in (0, 5, 10, 50)]
     [0.0, 0.5, 1.0, 1.0]
     >>> [round(schedule.temperature(epoch), 2) for epoch in (0, 5, 10, 50)]
-    [2.0, 0.45, 0.1, 0.1]
+    [2.0, 1.0, 0.5, 0.5]
     """
 
     epochs: int
     first_temperature: float = FIRST_TEMPERATURE
-    last_temperature: float = LAST_TEMPERATURE
+    last_temperature: float = 0.5
 
     def __post_init__(self) -> None:
         as_count("epochs", self.epochs, at_least=0)

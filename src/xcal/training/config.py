@@ -38,11 +38,11 @@ class TrainingConfig:
         Epochs at the start in which the rate rises to `learning_rate`, in equal steps.
     penalty_schedule : {"constant", "anneal"}
         "constant": weight and temperature of the penalty stay the same. "anneal": in the first epochs the weight rises
-        from 0 to lambda while the temperature falls (`xcal.Annealing`), to 0.1 bin widths unless `fit_path` is given
-        another penalty. Use it for large weights. A lambda of 0 is not affected. The epoch of a model is chosen by its
-        full lambda from the start, and `patience` counts from the first epoch that has it. A penalty without a
-        temperature has a rising weight alone, and a target (`target_dcal`), which moves the weight itself, a falling
-        temperature alone.
+        from 0 to lambda while the temperature falls to that of the penalty (`xcal.Annealing`). Use it for large
+        weights; with many rows in a batch, ``SoftBins(temperature=0.1)`` then reaches a lower D-calibration. A lambda
+        of 0 is not affected. The epoch of a model is chosen by its full lambda from the start, and `patience` counts
+        from the first epoch that has it. A penalty without a temperature has a rising weight alone, and a target
+        (`target_dcal`), which moves the weight itself, a falling temperature alone.
     anneal_epochs : int, optional
         Epochs until weight and temperature have reached their end; by default half of `epochs`, and with `patience` at
         most that many. With ``penalty_schedule="anneal"`` only.

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from xcal._threads import usable_threads
-from xcal.calibration.annealing import LAST_TEMPERATURE
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.row_features import FeatureMaker
 from xcal.calibration.softbins import SoftBins
@@ -88,8 +87,7 @@ def fit_path(
         One value per row from (distribution, time, event): `nll`, `survival_crps` or your own, written for leading
         dimensions that count models.
     penalty : SoftBins, optional
-        Which soft D-calibration; the default is ours, ``SoftBins("product", censored="soft")`` the paper's. Ours has a
-        temperature of 0.5 bin widths, and of 0.1 at the end of ``config.penalty_schedule="anneal"``.
+        Which soft D-calibration; the default is ours, ``SoftBins("product", censored="soft")`` the paper's.
     calibration_bins
         Number of equal bins of D-calibration, in the penalty and in validation.
     config : TrainingConfig, optional
@@ -139,7 +137,7 @@ def fit_path(
     check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
     first_lambdas, seeds = checked_path(lambdas, target_dcal), checked_seeds(seeds)
     check_number("dcal_floor", dcal_floor, above_zero=False)
-    penalty = penalty or _default_penalty(config, conditional)
+    penalty = penalty or SoftBins(estimator="bound" if conditional is None else "unbiased")
     check_temperature(config, penalty)
     where = chosen_device(device, train)
     rows = prepared("train", train, where)
@@ -161,12 +159,6 @@ def fit_path(
     states = _train_groups(groups, make_network, config, Reporter(progress, len(groups) * config.epochs), folder)
     best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
     return _result(states, seeds, used, config, Trained(best, make_network, family))
-
-
-def _default_penalty(config: TrainingConfig, conditional: FeatureMaker | None) -> SoftBins:
-    """Return our penalty; one that is annealed can end narrower than one that has to train at one temperature."""
-    temperature = LAST_TEMPERATURE if config.penalty_schedule == "anneal" else None
-    return SoftBins(temperature=temperature, estimator="bound" if conditional is None else "unbiased")
 
 
 def _grouped(
