@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xcal.calibration import (
+        Annealing,
         ConditionalCalibrationResult,
         DCalibration,
         DCalibrationResult,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 # Where each public name lives. A name is imported when it is first asked for: `xcal --help` needs none of them, and
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
+    "Annealing": "calibration",
     "ConditionalCalibrationResult": "calibration",
     "AuditResult": "validation",
     "DCalibration": "calibration",
@@ -76,6 +78,7 @@ _PACKAGES = {
 
 __all__ = [
     "FAMILIES",
+    "Annealing",
     "AuditResult",
     "ConditionalCalibrationResult",
     "DCalibration",

@@ -1,5 +1,6 @@
 """D-calibration, measured and optimised. Usable alone: numbers in, numbers out; torch, numpy and scipy only."""
 
+from xcal.calibration.annealing import Annealing
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional import (
     ConditionalCalibration,
@@ -15,6 +16,7 @@ from xcal.calibration.softbins import SoftBins, soft_membership
 from xcal.calibration.streaming import DCalibration
 
 __all__ = [
+    "Annealing",
     "ConditionalCalibration",
     "ConditionalCalibrationResult",
     "DCalibration",

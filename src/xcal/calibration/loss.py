@@ -1,12 +1,13 @@
 """The public functions of the penalty: every argument checked once, then `unchecked_penalty`."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import as_count, fail, refuse_masked
+from xcal._checks import as_count, as_number, fail, refuse_masked
 from xcal._torch_private import in_transform
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
@@ -273,6 +274,19 @@ class XCALLoss(nn.Module):
     def paper(cls, n_bins: int = 20, *, gamma: float = 1e4) -> "XCALLoss":
         """Penalty of the paper: product membership, softened censored term, upper bound on the batch."""
         return cls(n_bins, membership="product", gamma=gamma, censored="soft", estimator="bound")
+
+    def set_temperature(self, temperature: float) -> None:
+        """Change the temperature of the membership, in bin widths: from epoch to epoch as `Annealing` says, for one.
+
+        Examples
+        --------
+        >>> from xcal.calibration import Annealing
+        >>> penalty, schedule = XCALLoss(), Annealing(epochs=10)
+        >>> penalty.set_temperature(schedule.temperature(0))
+        >>> penalty.spec.temperature
+        2.0
+        """
+        self.spec = replace(self.spec, temperature=as_number("temperature", temperature, above=0))
 
     def forward(
         self,

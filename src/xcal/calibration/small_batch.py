@@ -22,7 +22,7 @@ def is_small_default(u: Tensor, labels: Tensor | None, edges: Tensor, spec: Soft
 
 
 def small_default(
-    u: Tensor, event: Tensor, weight: Tensor | None, edges: Tensor, scale: float
+    u: Tensor, event: Tensor, weight: Tensor | None, edges: Tensor, scale: float | Tensor
 ) -> tuple[Tensor, Tensor]:
     """Penalty and gradient in the fewest operations.
 

@@ -62,6 +62,7 @@ def compare(
       xcal compare gamma-censored --picture within.png --of dcal_within
       xcal compare gamma-censored --equal-dcal
       xcal compare mnist-dense --equal-dcal --penalty annealed
+      xcal compare gamma-uncensored --epochs appendix
       xcal compare mimic-los --part demo --epochs 20
     """
     from xcal import report
@@ -101,7 +102,7 @@ def _write_files(found: "Comparison", markdown: Path | None, csv: Path | None) -
 
 
 def _print_penalties(
-    table: str, found: "Comparison", penalty: str, epochs: int | None, results: Path, *, as_json: bool
+    table: str, found: "Comparison", penalty: str, epochs: str | None, results: Path, *, as_json: bool
 ) -> None:
     from xcal import report
     from xcal.experiments import compare as compare_with_paper
@@ -114,7 +115,7 @@ def _print_penalties(
     typer.echo(report.penalties_as_json(penalties) if as_json else report.penalties_as_text(penalties))
 
 
-def _check_records(found: "Comparison", epochs: int | None, results: Path) -> None:
+def _check_records(found: "Comparison", epochs: str | None, results: Path) -> None:
     """Without records, say which command makes them and which others there are."""
     if found.records:
         return

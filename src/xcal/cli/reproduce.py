@@ -62,6 +62,9 @@ def reproduce(
       xcal reproduce gamma-censored gamma-uncensored --penalty ours
       xcal reproduce gamma-censored --variant corrected
 
+    A trial that the table names: the epochs of the paper's appendix:
+      xcal reproduce gamma-censored --epochs appendix
+
     The length of stay, from a folder of xcal mimic prepare:
       xcal reproduce mimic-los --data los
       xcal reproduce mimic-los --data los-censored --death censor

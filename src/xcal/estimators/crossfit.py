@@ -73,9 +73,12 @@ def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Set
     """Train the same seeds on other rows, for as many epochs as they took; nothing if it was interrupted."""
     # The epochs are known, so that no rows are needed to stop by: the rows to train on stand in for them.
     epochs = max(1, round(float(np.mean([member.best_epoch + 1 for member in members]))))
-    fixed = replace(settings, epochs=epochs, patience=None)
+    config = settings.training_config()
+    rising = config.rising_epochs if config.penalty_schedule == "anneal" else None
+    config = replace(config, epochs=epochs, patience=None, anneal_epochs=rising)
     seeds = [member.seed for member in members]
-    result, models = train_on(rows, rows, fixed, lambdas=(members[0].lam,), seeds=seeds, progress=False)
+    options = {"lambdas": (members[0].lam,), "seeds": seeds, "config": config, "progress": False}
+    result, models = train_on(rows, rows, settings, **options)
     return () if result.interrupted else trained(models)
 
 

@@ -55,6 +55,10 @@ class SurvivalModel(SurvivalPredictor):
         Of the optimiser, AdamW.
     patience : int, optional
         Stop after this many epochs without improvement; None never stops early.
+    penalty_schedule : {"constant", "anneal"}
+        "anneal": the weight of the penalty rises from 0 to `xcal_lambda` over the first epochs (as many as `patience`,
+        at most half of all) while its bins become sharper. For large weights, with which a network may otherwise stay
+        at its start. Without a penalty it changes nothing. See `xcal.TrainingConfig`.
     validation_fraction : float
         Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
     encode : {"auto"}, optional
@@ -115,6 +119,7 @@ class SurvivalModel(SurvivalPredictor):
         learning_rate: float = DEFAULTS.learning_rate,
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
+        penalty_schedule: str = DEFAULTS.penalty_schedule,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
@@ -135,6 +140,7 @@ class SurvivalModel(SurvivalPredictor):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.penalty_schedule = penalty_schedule
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state

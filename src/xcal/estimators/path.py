@@ -60,7 +60,7 @@ class SurvivalPath(SurvivalPredictor):
     target_dcal : float, optional
         Instead of `lambdas`: the D-calibration to reach. Each seed finds its weight by dual ascent, in one run.
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
-learning_rate, weight_decay, patience, validation_fraction, encode, random_state, device, progress
+learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, encode, random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
 
     Attributes
@@ -127,6 +127,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         learning_rate: float = DEFAULTS.learning_rate,
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
+        penalty_schedule: str = DEFAULTS.penalty_schedule,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
@@ -150,6 +151,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.penalty_schedule = penalty_schedule
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state

@@ -46,6 +46,7 @@ class Settings:
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     patience: int | None = 20
+    penalty_schedule: str = "constant"
     validation_fraction: float = 0.2
     encode: str | None = None
     random_state: Any = 0
@@ -85,6 +86,7 @@ class Settings:
             optimizer="adamw",
             weight_decay=self.weight_decay,
             patience=self.patience,
+            penalty_schedule=self.penalty_schedule,  # type: ignore[arg-type]  # checked there
         )
 
     def where(self) -> torch.device:

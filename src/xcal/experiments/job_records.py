@@ -56,7 +56,7 @@ class JobRecords:
             "spec_hash": spec_hash,
             "data_hash": data.hash,
             "data": data.name,
-            "epochs": self.spec.training.epochs,
+            "epochs": self.spec.training_of(job.model, self.variant).epochs,
             "versions": _versions(),
             "device": _device_name(self.device),
             "job_runs": job.n_runs,
@@ -87,7 +87,7 @@ class JobRecords:
             objective=make_objective(job.model, self.variant),
             penalty=soft_bins(self.penalty, job.model),
             calibration_bins=self.spec.calibration_bins,
-            config=self.spec.training.config(self.penalty),
+            config=self.spec.training_of(job.model, self.variant).config(self.penalty),
             device=self.device,
             progress=bar.epoch,
         )

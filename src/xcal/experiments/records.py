@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from xcal._files import check_writable, only_writer, write_whole
-from xcal.experiments.spec import Penalty, Spec, Variant
+from xcal.experiments.spec import ModelSpec, Penalty, Spec, Variant
 
 Key = tuple[str, str, float, int]
 Metrics = dict[str, float]
@@ -141,7 +141,8 @@ class RecordFile:
         """Return the file of a table.
 
         Runs with other epochs than the spec's are trials and have their own folder. So have runs on a part of the data
-        (see `xcal.experiments.data.data_part`).
+        (see `xcal.experiments.data.data_part`). A model whose epochs a trial leaves as they are has its records in the
+        table's own file.
         """
         folder = results / spec.table / part / ("trial" if trial else "")
         return cls(folder / f"{variant}.{penalty}.jsonl")
@@ -183,6 +184,11 @@ class RecordFile:
                 write_whole(self.path, ("\n".join(lines) + "\n").encode())
         except OSError as error:
             raise _unwritable(self.path, error) from error
+
+
+def is_trial(full: Spec, asked: Spec, model: ModelSpec, variant: Variant) -> bool:
+    """Whether a model is to be trained for other epochs than the table's spec says."""
+    return asked.training_of(model, variant) != full.training_of(model, variant)
 
 
 def _unwritable(path: Path, error: OSError) -> OSError:

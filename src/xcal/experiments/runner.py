@@ -15,7 +15,7 @@ from xcal.experiments.data import PathLike, TableData, data_part, load_data
 from xcal.experiments.job_records import JobRecords
 from xcal.experiments.jobs import unfinished_jobs
 from xcal.experiments.progress_bar import ProgressBar
-from xcal.experiments.records import Corrupt, Key, Record, RecordFile
+from xcal.experiments.records import Corrupt, Key, Record, RecordFile, is_trial
 from xcal.experiments.spec import ModelSpec, Penalty, Spec, Variant
 from xcal.experiments.spec_file import load_spec
 
@@ -64,7 +64,7 @@ def reproduce(
     seeds: Iterable[int] | None = None,
     variant: Variant | None = None,
     penalty: Penalty | None = None,
-    epochs: int | None = None,
+    epochs: int | str | None = None,
     device: str | None = None,
     results: PathLike = "results",
     data_dir: PathLike | None = None,
@@ -86,11 +86,13 @@ def reproduce(
         Only these; by default all of the table's.
     variant : {"as-published", "corrected"}, optional
         By default the table's.
-    penalty : {"paper", "ours", "annealed"}, optional
+    penalty : {"paper", "ours", "annealed", "anneal"}, optional
         By default the paper's for "as-published" and ours for "corrected". The annealed one is ours with a temperature
-        that falls from 2 bin widths to 0.1.
+        that falls from 2 bin widths to 0.1. With "anneal" it does so in the first half of the epochs, while the weight
+        rises (`TrainingConfig`).
     epochs
-        Another number of epochs than the table's. Such a run is a trial, and its record goes into a separate file.
+        Another number of epochs than the table's, for all models, or the name of one of the table's trials. Such a run
+        is a trial, and its record goes into a separate file.
     device
         By default the GPU if there is one.
     results
@@ -118,8 +120,12 @@ def reproduce(
     chosen, soft = full.chosen_variant(variant, penalty)
     where = best_device() if device is None else as_device(device)
     part = data_part(spec, data_dir)
-    file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training, part=part)
-    return _Reproduction(spec, file, JobRecords(spec, chosen, soft, where), data_dir).run(progress)
+    records = JobRecords(spec, chosen, soft, where)
+    files = {
+        model.name: RecordFile.of(Path(results), spec, chosen, soft, trial=trial, part=part)
+        for model, trial in ((m, is_trial(full, spec, m, chosen)) for m in spec.models)
+    }
+    return _Reproduction(spec, files, records, data_dir).run(progress)
 
 
 @dataclass(frozen=True)
@@ -127,15 +133,19 @@ class _Reproduction:
     """One call of `reproduce`."""
 
     spec: Spec
-    file: RecordFile
+    files: dict[str, RecordFile]  # by model
     job_records: JobRecords
     data_dir: PathLike | None
 
     def run(self, progress: bool | None) -> Summary:
         """Train the jobs that have a run without a record."""
         start = time.perf_counter()
-        self.file.check_writable()
-        done, corrupt = self.file.read()
+        done: dict[Key, Record] = {}
+        corrupt: list[Corrupt] = []
+        for file in set(self.files.values()):
+            file.check_writable()
+            records, unreadable = file.read()
+            done, corrupt = done | records, corrupt + unreadable
         wanted = [(m, lam, seed) for m in self.spec.models for lam in self.spec.lambdas for seed in self.spec.seeds]
         found = {(m.name, lam, seed) for m, lam, seed in wanted if self._key(m, lam, seed) in done}
         data = self._load() if len(found) < len(wanted) else {}
@@ -143,7 +153,7 @@ class _Reproduction:
         missing = [(m, lam, seed) for m, lam, seed in wanted if (m.name, lam, seed) not in kept]
         trained, beside, interrupted = self._train(missing, kept, data, progress)
         return Summary(
-            self.file.path,
+            self._path(missing or wanted),
             trained,
             len(kept),
             len(missing) - trained,
@@ -153,6 +163,10 @@ class _Reproduction:
             interrupted,
             beside,
         )
+
+    def _path(self, runs: list[tuple[ModelSpec, float, int]]) -> Path:
+        """Return the file to name to a person: of the last model that was asked for, and trained if any was."""
+        return self.files[runs[-1][0].name].path
 
     def _hash(self, model: ModelSpec) -> str:
         return self.spec.hash(model, self.job_records.variant, self.job_records.penalty)
@@ -187,12 +201,13 @@ class _Reproduction:
         """Train what is missing; returns runs with a new record, runs trained beside them, and whether interrupted."""
         jobs = unfinished_jobs(self.spec, missing)
         trained, beside = 0, 0
-        with ProgressBar(jobs, self.spec.training.epochs, progress) as bar:
+        variant = self.job_records.variant
+        with ProgressBar(jobs, lambda job: self.spec.training_of(job.model, variant).epochs, progress) as bar:
             try:
                 for job in jobs:
                     records = self.job_records.make(job, data[job.seeds[0]], self._hash(job.model), bar)
                     new = [record for record in records if (record.model, record.lam, record.seed) not in kept]
-                    self.file.add(new)
+                    self.files[job.model.name].add(new)
                     trained, beside = trained + len(new), beside + len(records) - len(new)
             except KeyboardInterrupt:
                 return trained, beside, True

@@ -21,6 +21,7 @@ _PENALTIES = {
     "paper": {"color": "#0072b2", "marker": "o", "linestyle": "-", "label": "X-CAL, the paper's penalty"},
     "ours": {"color": "#d55e00", "marker": "^", "linestyle": "-", "label": "X-CAL, our penalty"},
     "annealed": {"color": "#cc79a7", "marker": "D", "linestyle": "-", "label": "X-CAL, our penalty annealed"},
+    "anneal": {"color": "#56b4e9", "marker": "v", "linestyle": "-", "label": "X-CAL, ours annealed, weight rising"},
 }
 _RECALIBRATED = {
     "color": "#009e73",
@@ -49,7 +50,7 @@ def draw_frontier(
     of: str = "concordance",
     variant: str | None = None,
     penalty: str | None = None,
-    epochs: int | None = None,
+    epochs: int | str | None = None,
     results: PathLike = "results",
     part: str = "",
 ) -> Path:
@@ -94,7 +95,8 @@ def _figure(found: list[Comparison], of: str) -> Any:
     for unused in panels[n:]:
         unused.set_axis_off()
     part = f", {found[0].part} data" if found[0].part else ""
-    figure.suptitle(f"{spec.title}{part}, {found[0].variant}", fontsize=12)
+    trial = f", {found[0].trial}: {spec.training.epochs} epochs" if found[0].trial else ""
+    figure.suptitle(f"{spec.title}{part}, {found[0].variant}{trial}", fontsize=12)
     _draw_legend(figure, panels)
     return figure
 

@@ -58,6 +58,8 @@ def check_kinds(
 def check_temperature(config: TrainingConfig, penalty: SoftBins) -> None:
     """Check that a temperature that is to fall starts above where it ends."""
     first, last = config.first_temperature, penalty.temperature
+    if isinstance(last, torch.Tensor):
+        fail("penalty.temperature", "a number, which config.penalty_schedule changes", f"a tensor, {last}")
     if first is None:
         return
     if last is None:

@@ -83,20 +83,29 @@ class _Run:
         self.problem, self.seeds, self.stack, self.config = group.problem, group.seeds, stack, config
         self.optimizer, self.state, self.workers = optimizer, state, workers
         self.order = self._order(state.epoch)
-        self.temperature = self.problem.penalty.temperature
-        self.records = config.cuda_graphs and stack.flat.is_cuda
+        self.temperature = self._temperature()
         self.steps = Steps(
             self.problem.train,
-            self._compiled_loss() if config.compile else self.problem.loss,
+            self._compiled_loss() if config.compile else self._plain_loss(),
             state.lambdas,
             stack,
             optimizer,
             clip=config.clip_norm,
-            record=self.records,
+            record=config.cuda_graphs and stack.flat.is_cuda,
             workers=workers,
             row_pieces=group.plan.row_pieces,
             row_features=self.problem.row_features,
         )
+
+    def _temperature(self) -> Tensor | None:
+        """Make the memory from which every step reads the temperature, if it changes and there is one."""
+        last = self.problem.penalty.temperature
+        if not self.config.moves_temperature or last is None or not self.problem.penalised:
+            return None
+        return torch.as_tensor(last, dtype=torch.float64, device=self.stack.flat.device)
+
+    def _plain_loss(self) -> LossFunction:
+        return (self.problem if self.temperature is None else self.problem.at_temperature(self.temperature)).loss
 
     def _compiled_loss(self) -> LossFunction:
         """Compile the network or the loss, whichever pays, and return the loss."""
@@ -104,12 +113,12 @@ class _Run:
         batch = take(problem.train, self.order[0].to(stack.flat.device), row_features=problem.row_features)
         if network_gains(stack):
             compile_network(stack, batch)
-        elif self.config.first_temperature is not None:
+        elif self.temperature is not None:
             _log.warning("the loss is not compiled: its temperature changes")
         else:
             lambdas = torch.tensor(self.state.lambdas, device=stack.flat.device).view(stack.shape)
             return compiled_loss(problem.loss, stack, batch, lambdas)
-        return problem.loss
+        return self._plain_loss()
 
     def _order(self, epoch: int) -> Tensor:
         return epoch_order(self.problem.train.n, self.config.batch_size, self.seeds, epoch)
@@ -122,7 +131,7 @@ class _Run:
 
     def _epoch(self) -> None:
         state, stack, steps, config = self.state, self.stack, self.steps, self.config
-        self._set_temperature()
+        self._set_penalty()
         set_rate(self.optimizer, config.rate(state.epoch))
         before = stack.snapshot()
         steps.begin(self.order, torch.as_tensor(~state.stopped))
@@ -133,15 +142,14 @@ class _Run:
         self._finish(before, first_bad.cpu().numpy())
         state.epoch += 1
 
-    def _set_temperature(self) -> None:
-        """Give the penalty the temperature of the epoch."""
-        last = self.problem.penalty.temperature
-        if self.config.first_temperature is None or last is None or not self.problem.penalised:
-            return
-        now = self.config.temperature(self.state.epoch, last)
-        if now != self.temperature:
-            self.temperature = now
-            self.steps.set_loss(self.problem.at_temperature(now).loss, record=self.records)
+    def _set_penalty(self) -> None:
+        """Give the penalty the temperature and the weights of the epoch, in the memory that every step reads."""
+        epoch, last = self.state.epoch, self.problem.penalty.temperature
+        if self.temperature is not None and last is not None:
+            self.temperature.fill_(self.config.temperature(epoch, float(last)))
+        # A target moves the weights itself, up from a small one.
+        if self.config.penalty_schedule == "anneal" and self.problem.target_dcal is None:
+            self.steps.set_lambdas(self.state.lambdas * self.config.weight(epoch))
 
     def _noise(self) -> list[list[int]] | None:
         """Seeds of an epoch's random numbers.
@@ -172,7 +180,7 @@ class _Run:
         score = total if problem.target_dcal is None else _constrained(objective, dcal, problem.target_dcal)
         # A weight that is still looking for its size must not be stopped while it does.
         patience = self.config.patience if problem.target_dcal is None else None
-        state.choose(stack.snapshot(), score, patience)
+        state.choose(stack.snapshot(), score, patience, self.config.rising_epochs)
         if problem.target_dcal is not None:
             state.raise_lambdas(dcal, problem.target_dcal, self.config.epochs)
             self.steps.set_lambdas(state.lambdas)

@@ -40,8 +40,8 @@ class Problem:
         # Asked once, and outside of what is compiled.
         object.__setattr__(self, "_objective_and_cdf", with_cdf(self.objective))
 
-    def at_temperature(self, temperature: float) -> "Problem":
-        """Return the same problem with another temperature of the penalty."""
+    def at_temperature(self, temperature: Tensor) -> "Problem":
+        """Return the same problem with a temperature of the penalty that can be filled anew."""
         return replace(self, penalty=replace(self.penalty, temperature=temperature))
 
     def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:

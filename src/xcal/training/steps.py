@@ -116,10 +116,6 @@ class Steps:
         """Change the weights of all models, (K,), from the next step on; a recorded step reads the same memory."""
         self.lambdas.copy_(torch.as_tensor(lambdas).view_as(self.lambdas))
 
-    def set_loss(self, loss_of: LossFunction, *, record: bool) -> None:
-        """Change the loss; a recorded step has the old one in it, and is recorded again where that is asked for."""
-        self.loss_of, self.graph, self.to_record = loss_of, None, record
-
     def begin(self, order: Tensor, alive: Tensor) -> None:
         """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once."""
         self._rewind(order, alive)
