@@ -68,7 +68,8 @@ def test_survival_data_brings_its_outcomes(rows, y):
             return np.exp(-np.asarray(X)[:, :1] * TIMES)
 
     data = xcal.SurvivalData(rows.rate[:, None], rows.time, rows.event, feature_names=("rate",))
-    assert numbers(audit(Truth(), data)) == numbers(audit(survival=rows.survival(TIMES), times=TIMES, y=y))
+    curves = {"survival": rows.survival(TIMES), "times": TIMES, "covariates": {"rate": rows.rate}}
+    assert numbers(audit(Truth(), data)) == numbers(audit(**curves, y=y))
     with pytest.raises(ValueError, match="nothing beside SurvivalData"):
         audit(Truth(), data, y)
 
