@@ -78,7 +78,7 @@ def test_groups_in_every_form(rows, y):
     sex = np.where(rows.rate > 1, "high", "low")
     X = pd.DataFrame({"rate": rows.rate, "level": sex})
     curves = {"survival": rows.survival(TIMES), "times": TIMES, "y": y}
-    expected = numbers(audit(**curves, groups={"level": sex}))
+    expected = numbers(audit(**curves, covariates=X, groups={"level": sex}))
     assert {group for _, _, group in expected} == {None, "level = high", "level = low"}
     assert numbers(audit(**curves, X=X, groups=["level"])) == expected
     for groups in (["level"], "level", X[["level"]], X["level"]):

@@ -7,7 +7,7 @@ one test.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +74,8 @@ class Subgroup:
     p_value: float
     conditions: tuple[Condition, ...]
     n_tested: int
-    mass: Floats
-    mass_error: Floats
+    mass: Floats = field(compare=False, repr=False)
+    mass_error: Floats = field(compare=False, repr=False)
 
     def holds(self, columns: Sequence[Column]) -> Mask:
         """Rows of the subgroup."""
