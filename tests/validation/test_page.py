@@ -318,7 +318,8 @@ def test_many_horizons_become_a_list():
 def test_without_intervals_and_groups_the_checklist_says_so():
     measured = made_result().measured
     values = tuple(replace(v, lower=NAN, upper=NAN) for v in measured.values if v.group is None)
-    result = replace(made_result(), groups=(), measured=replace(measured, values=values), n_bootstrap=0)
+    measured = replace(measured, values=values, for_whom=None)
+    result = replace(made_result(), groups=(), measured=measured, n_bootstrap=0)
     page = report_page(result)
     items = {item.number: item.answered for item in page.sections[-1].blocks[0].items}
     assert (items["14"], items["23a"], items["12e"]) == ("no", "no", "yes")

@@ -11,6 +11,7 @@ import torch
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
+from xcal.estimators.conditional import conditional_values
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.influence import dcal_influence, deviations, gap_error
 from xcal.estimators.inputs import Floats
@@ -75,7 +76,9 @@ def _table(measured: Sequence[_Measured], rows: SurvivalData, n_bins: int) -> pd
     """One line for each candidate; errors are those of the distance to the first, the smallest weight as it is."""
     first = measured[0]
     base = dcal_influence(first.cdf, rows, n_bins)
-    return pd.DataFrame([_line(one, first, base, rows, n_bins) for one in measured])
+    table = pd.DataFrame([_line(one, first, base, rows, n_bins) for one in measured])
+    cdf = np.stack([one.cdf for one in measured])
+    return table.assign(conditional=conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins))
 
 
 def _line(one: _Measured, first: _Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, pieces
+from xcal.estimators.conditional import penalty_features
 from xcal.estimators.fitted import FittedModel, in_own_memory
 from xcal.estimators.inputs import (
     check_events,
@@ -97,6 +98,7 @@ def train_on(
         objective=OBJECTIVES[settings.objective],
         calibration_bins=settings.calibration_bins,
         device=settings.where(),
+        conditional=penalty_features(settings),
         **(fixed | options),
     )
     return result, tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
