@@ -90,7 +90,11 @@ def train_on(
     family = outputs.family()
     start = family.initial(rows[0].time, rows[0].event)
     make_network = network_maker(settings, train.x.shape[1], family.n_outputs, start)
-    fixed: dict[str, Any] = {"config": settings.training_config(), "progress": settings.progress}
+    fixed: dict[str, Any] = {
+        "config": settings.training_config(),
+        "progress": settings.progress,
+        "conditional": penalty_features(settings),
+    }
     result = fit_path(
         make_network,
         family,
@@ -98,7 +102,6 @@ def train_on(
         objective=OBJECTIVES[settings.objective],
         calibration_bins=settings.calibration_bins,
         device=settings.where(),
-        conditional=penalty_features(settings),
         **(fixed | options),
     )
     return result, tuple(_fitted(result, index, standardizer, outputs) for index in range(result.n_models))
