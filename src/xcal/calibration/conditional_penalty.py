@@ -25,16 +25,18 @@ def _value_and_gradient(
     """Penalty of every model, (...), and its gradient in F, (..., n)."""
     total = weight.sum(-1, keepdim=True)
     share = (weight / total).unsqueeze(-1)
-    bins = spec.features(u, event, edges)
+    happened = spec.events(u, event).unsqueeze(-1)
+    events, censored = spec.event_features(u, edges), spec.censored_features(u, edges)
     # What a perfect model has is taken off each row before the rows are summed: features do not average to one.
-    bins = bins - ((1 - edges[1:-1]) if spec.cumulative else edges.diff())
-    slopes = spec.slopes(u, event, edges)
-    sums = features.transpose(-1, -2) @ (share * bins)  # (..., M, P)
+    bins = torch.where(happened, events, censored) - ((1 - edges[1:-1]) if spec.cumulative else edges.diff())
+    # From what is known already: sigmoids and quotients are most of the work.
+    slopes = torch.where(happened, spec.event_slopes(u, edges, events), spec.censored_slopes(u, edges, censored))
+    sums = _product(features.transpose(-1, -2), share * bins)  # (..., M, P)
     # With masses above edges the residual of bin j is a difference of two of them (`membership.bins_from_above`).
     mean = spec.residual_slope(sums)
     value = mean.square().sum((-2, -1))
     per_bin = 2 * (mean.diff(dim=-1) if spec.cumulative else mean)
-    gradient = share.squeeze(-1) * ((features @ per_bin) * slopes).sum(-1)
+    gradient = share.squeeze(-1) * (_product(features, per_bin) * slopes).sum(-1)
     if spec.estimator == "unbiased":
         length = features.square().sum(-1)
         residual, change = spec.residual_slope(bins), spec.residual_slope(slopes)
@@ -47,6 +49,20 @@ def _value_and_gradient(
         value = (value - own) * inverse
         gradient = (gradient - 2 * squared * (residual * change).sum(-1)) * inverse.unsqueeze(-1)
     return value, gradient
+
+
+def _product(shared: Tensor, values: Tensor) -> Tensor:
+    """Matrix product of (..., a, b) and (..., b, P).
+
+    Where all models (..., L) share a matrix (..., 1, a, b), their columns stand side by side in one product: a product
+    for each model would copy the matrix for every one of them.
+    """
+    if shared.dim() < 3 or shared.dim() != values.dim() or shared.shape[-3] != 1 or values.shape[-3] == 1:
+        return shared @ values
+    models, columns = values.shape[-3], values.shape[-1]
+    beside = values.transpose(-3, -2).flatten(-2)  # (..., b, L P)
+    found = shared.squeeze(-3) @ beside
+    return found.unflatten(-1, (models, columns)).transpose(-3, -2)
 
 
 class _Conditional(torch.autograd.Function):

@@ -11,6 +11,7 @@ import torch
 
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
+from xcal.estimators.conditional import conditional_values
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.influence import dcal_influence, deviations, gap_error
 from xcal.estimators.inputs import Floats
@@ -74,7 +75,9 @@ def measured_table(lines: Sequence[Measured], rows: SurvivalData, n_bins: int) -
     """One line for each candidate; errors are those of the distance to the first, the smallest weight as it is."""
     first = lines[0]
     base = dcal_influence(first.cdf, rows, n_bins)
-    return pd.DataFrame([_line(one, first, base, rows, n_bins) for one in lines])
+    table = pd.DataFrame([_line(one, first, base, rows, n_bins) for one in lines])
+    cdf = np.stack([one.cdf for one in lines])
+    return table.assign(conditional=conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins))
 
 
 def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:

@@ -45,6 +45,10 @@ class SurvivalModel(SurvivalPredictor):
     n_time_bins : int, optional
         Bins of a discrete distribution up to the last event time, with equally many events in each; tied event times
         can make them fewer. By default the square root of the number of events, at most 50.
+    calibration : {"marginal", "conditional"}
+        What the penalty asks for: calibration over all rows, or given the covariates (`xcal.conditional_calibration`,
+        with 128 random features of the covariates; the bandwidth of their kernel is the median distance between two
+        rows). Epochs are chosen by D-calibration either way.
     calibration_bins : int
         Bins of D-calibration, in training and validation; 2 or more.
     epochs : int
@@ -113,6 +117,7 @@ class SurvivalModel(SurvivalPredictor):
         seeds: int | Sequence[int] = 1,
         interpolation: str = DEFAULTS.interpolation,
         n_time_bins: int | None = DEFAULTS.n_time_bins,
+        calibration: str = DEFAULTS.calibration,
         calibration_bins: int = DEFAULTS.calibration_bins,
         epochs: int = DEFAULTS.epochs,
         batch_size: int = DEFAULTS.batch_size,
@@ -134,6 +139,7 @@ class SurvivalModel(SurvivalPredictor):
         self.seeds = seeds
         self.interpolation = interpolation
         self.n_time_bins = n_time_bins
+        self.calibration = calibration
         self.calibration_bins = calibration_bins
         self.epochs = epochs
         self.batch_size = batch_size

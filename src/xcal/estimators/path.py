@@ -59,6 +59,8 @@ class SurvivalPath(SurvivalPredictor):
         with ``validation_data`` too.
     target_dcal : float, optional
         Instead of `lambdas`: the D-calibration to reach. Each seed finds its weight by dual ascent, in one run.
+    calibration : {"marginal", "conditional"}
+        What the penalty asks for, as in `SurvivalModel`. `frontier_` and `candidates_` have both measures.
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
 learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, encode, random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
@@ -71,18 +73,20 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
         dcal_floor (what a perfect model would score on average), dcal_p (Akritas' test of a perfect model),
-        concordance, total (objective + lambda times the amount by which dcal exceeds its noise level, by which epochs
-        are chosen, in the network's unit of time; see `SurvivalModel`), best_epoch. The rest is the same for all seeds
-        of a lambda: nll_gap_se, the standard error over rows of its distance to the lowest mean nll; dcal_gap_se, that
-        of the distance of its mean dcal to the smallest lambda's; and the standard deviations over seeds nll_sd,
-        dcal_sd, concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little too good:
-        judge the chosen model by `d_calibration` on fresh rows.
+        conditional (conditional calibration K, less what noise gives: zero on average for a model that is right for
+        every row), concordance, total (objective + lambda times the amount by which dcal exceeds its noise level, by
+        which epochs are chosen, in the network's unit of time; see `SurvivalModel`), best_epoch. The rest is the same
+        for all seeds of a lambda: nll_gap_se, the standard error over rows of its distance to the lowest mean nll;
+        dcal_gap_se, that of the distance of its mean dcal to the smallest lambda's; and the standard deviations over
+        seeds nll_sd, dcal_sd, concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little
+        too good: judge the chosen model by `d_calibration` on fresh rows.
     candidates_ : DataFrame
         What `select` chooses among, measured on the validation rows as the model that it would return: one line for
         each weight, seeds averaged (see `average`), and one for each weight after recalibration, whose map of F is
         fitted to these rows and measured by cross-fitting. Columns lambda, recalibrated, nll, dcal, dcal_floor, dcal_p,
-        concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the distance to the
-        first line, the smallest weight as it is. Without enough events to judge by, nothing is recalibrated.
+        conditional, concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the
+        distance to the first line, the smallest weight as it is. Without enough events to judge by, nothing is
+        recalibrated.
     cross_fitted_ : DataFrame or None
         The smallest weight in the same columns, as it is and recalibrated, on all rows, each by networks that have not
         seen it; None where the validation rows judged. See `cross_fit`.
@@ -121,6 +125,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         objective: str = DEFAULTS.objective,
         interpolation: str = DEFAULTS.interpolation,
         n_time_bins: int | None = DEFAULTS.n_time_bins,
+        calibration: str = DEFAULTS.calibration,
         calibration_bins: int = DEFAULTS.calibration_bins,
         epochs: int = DEFAULTS.epochs,
         batch_size: int = DEFAULTS.batch_size,
@@ -145,6 +150,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         self.objective = objective
         self.interpolation = interpolation
         self.n_time_bins = n_time_bins
+        self.calibration = calibration
         self.calibration_bins = calibration_bins
         self.epochs = epochs
         self.batch_size = batch_size

@@ -12,6 +12,7 @@ import torch
 from xcal._checks import as_choice, as_number, fail
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
+from xcal.estimators.conditional import conditional_values
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.influence import dcal_influence, gap_error
 from xcal.estimators.inputs import Floats
@@ -62,6 +63,7 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
     losses = np.stack([_losses(model, rows) for model in models])
     cdf = np.stack([model.cdf_at_own(rows.x, rows.time) for model in models])
     frame = pd.DataFrame([_line(*parts, rows, n_bins) for parts in zip(models, losses, cdf, strict=True)])
+    frame["conditional"] = conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins)
     # With a target each seed has found its own weight: all seeds together are the one answer.
     groups = np.zeros(len(frame)) if one_group else frame["lambda"].to_numpy()
     trained = np.isfinite(frame["nll"].to_numpy())
@@ -77,7 +79,9 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of each lambda, and the standard deviations."""
     groups = frame.groupby("lambda")
-    means = groups[["nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "concordance"]].mean()
+    known = ("nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "conditional", "concordance")
+    # A frontier from a file of an earlier version has no conditional calibration.
+    means = groups[[name for name in known if name in frame]].mean()
     spread = groups[[f"{name}_sd" for name in _MEASURES]].first()
     return means.join(groups["dcal_p"].agg(_common_p_value)).join(spread)
 

@@ -21,6 +21,8 @@ from xcal.training.progress import Progress
 CONTINUOUS = ("lognormal", "weibull", "loglogistic")
 DISCRETE = ("mtlr", "categorical", "logistic-hazard")
 OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
+# What the penalty asks for: calibration on average, or given the covariates.
+CALIBRATIONS = ("marginal", "conditional")
 # Kinds of column that encode="auto" tells apart.
 KINDS = ("number", "category", "date")
 # Whether a path predicts with the mixture of all seeds of a weight.
@@ -40,6 +42,7 @@ class Settings:
     objective: str = "nll"
     interpolation: str = "linear"
     n_time_bins: int | None = None
+    calibration: str = "marginal"
     calibration_bins: int = 20
     epochs: int = 500
     batch_size: int = 512
@@ -58,6 +61,7 @@ class Settings:
         as_choice("objective", self.objective, tuple(OBJECTIVES))
         as_choice("interpolation", self.interpolation, tuple(READINGS))
         as_choice("encode", self.encode, ("auto",), or_none=True)
+        as_choice("calibration", self.calibration, CALIBRATIONS)
         check_sizes("hidden", self.hidden)
         check_dropout(self.dropout)
         if self.n_time_bins is not None:
