@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from xcal._checks import fail
 from xcal._processes import Group, Processes, World
@@ -234,8 +233,10 @@ class _Known(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            # The sums of all processes depend on F of every row, and only the first derivative is a sum over processes.
+            fail("process_group", "None for a second derivative (create_graph=True)", "a group")
         (gradient,) = ctx.saved_tensors
         return gradient * grad.unsqueeze(-1), None, None
 
