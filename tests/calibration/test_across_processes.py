@@ -254,7 +254,7 @@ def refusals(rank, size):
     leaf, loss = u.clone().requires_grad_(), XCALLoss(10, process_group="world")
     calls = {
         "bins": lambda: XCALLoss(10 + rank, process_group="world")(u, event),
-        "settings": lambda: XCALLoss(10, temperature=0.1 + rank, process_group="world")(u, event),
+        "settings": lambda: XCALLoss(10, estimator=("bound", "unbiased")[rank], process_group="world")(u, event),
         "edges": lambda: XCALLoss(edges=(0, 0.5 + rank / 10, 1), process_group="world")(u, event),
         "models": lambda: loss(u.expand(1 + rank, 6), event),
         "groups": lambda: loss(u, event, groups=torch.zeros(6, dtype=torch.long)),

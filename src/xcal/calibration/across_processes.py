@@ -212,13 +212,17 @@ def _no_rows() -> NoReturn:
 
 
 def _shared_numbers(rows: LocalRows, edges: Tensor, spec: SoftBins) -> dict[str, int]:
-    """Return what all processes must agree on, by the names of the arguments."""
+    """Return what all processes must agree on, by the names of the arguments.
+
+    Temperature and gamma are left out: they may change from step to step, and what is new has to be asked for.
+    """
+    kinds = (spec.membership, spec.censored, spec.estimator)
     return {
         "n_bins": edges.shape[0] - 1,
         "n_groups": rows.n_groups,
         "features": 0 if rows.features is None else rows.features.shape[-1],
         "cdf (number of models)": rows.cdf.shape[:-1].numel(),
-        "settings of the penalty": zlib.crc32(repr(spec).encode()),
+        "settings of the penalty": zlib.crc32(repr(kinds).encode()),
         # Those on a GPU are not asked: it would have to be waited for.
         "edges": 0 if edges.is_cuda else zlib.crc32(edges.numpy().tobytes()),
     }

@@ -78,15 +78,16 @@ def map_parquet(
     columns = {role: column for role, column in given.items() if column is not None}
     names = _features(file.schema_arrow.names, columns, features)
     sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
-    groups, first = _part(sizes, part)
-    n = sum(sizes[k] for k in groups)
+    pieces_of_file, first = _part(sizes, part)
+    n = sum(sizes[k] for k in pieces_of_file)
     if n == 0:
         fail("path", "at least one row", f"{source}, which has none")
     others = list(dict.fromkeys(columns.values()))
     target.parent.mkdir(parents=True, exist_ok=True)
     with new_file(target) as unfinished:
         x = np.lib.format.open_memmap(unfinished, "w+", np.float32, (n, len(names)))
-        pieces = file.iter_batches(batch_size=_ROWS, row_groups=groups, columns=[*dict.fromkeys([*names, *others])])
+        wanted = [*dict.fromkeys([*names, *others])]
+        pieces = file.iter_batches(batch_size=_ROWS, row_groups=pieces_of_file, columns=wanted)
         found = _copy(pieces, first, names, others, x)
         checked = {role: _checked(role, column, found[column], n) for role, column in columns.items()}
         x.flush()

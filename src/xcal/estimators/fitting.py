@@ -90,6 +90,7 @@ def train_on(
     start = family.initial(rows[0].time, rows[0].event)
     make_network = network_maker(settings, train.x.shape[1], family.n_outputs, start)
     fixed: dict[str, Any] = {"config": settings.training_config(), "progress": settings.progress}
+    fixed["distributed"] = settings.distributed
     result = fit_path(
         make_network,
         family,

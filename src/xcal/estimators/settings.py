@@ -50,6 +50,7 @@ class Settings:
     encode: str | None = None
     random_state: Any = 0
     device: str = "cpu"
+    distributed: bool | str | None = None
     progress: Progress = None
 
     def __post_init__(self) -> None:
@@ -57,6 +58,8 @@ class Settings:
         as_choice("objective", self.objective, tuple(OBJECTIVES))
         as_choice("interpolation", self.interpolation, tuple(READINGS))
         as_choice("encode", self.encode, ("auto",), or_none=True)
+        if not isinstance(self.distributed, bool):
+            as_choice("distributed", self.distributed, ("auto",), or_none=True)
         check_sizes("hidden", self.hidden)
         check_dropout(self.dropout)
         if self.n_time_bins is not None:
