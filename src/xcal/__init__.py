@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         XCALLoss,
         conditional_calibration,
         d_calibration,
+        mean_across_processes,
         xcal_penalty,
     )
     from xcal.data import Surv, SurvivalData
@@ -54,6 +55,7 @@ _HOME = {
     "family": "distributions",
     "fit_path": "training",
     "load": "estimators",
+    "mean_across_processes": "calibration",
     "nll": "objectives",
     "survival_crps": "objectives",
     "xcal_penalty": "calibration",
@@ -102,6 +104,7 @@ __all__ = [
     "family",
     "fit_path",
     "load",
+    "mean_across_processes",
     "nll",
     "survival_crps",
     "xcal_penalty",

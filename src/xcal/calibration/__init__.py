@@ -1,5 +1,6 @@
 """D-calibration, measured and optimised. Usable alone: numbers in, numbers out; torch, numpy and scipy only."""
 
+from xcal.calibration.across_processes import mean_across_processes
 from xcal.calibration.annealing import Annealing
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional import (
@@ -8,7 +9,7 @@ from xcal.calibration.conditional import (
     conditional_calibration,
 )
 from xcal.calibration.dcalibration import d_calibration
-from xcal.calibration.loss import XCALLoss, xcal_penalty
+from xcal.calibration.loss import PenaltySlopes, XCALLoss, xcal_penalty
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration
 from xcal.calibration.row_features import KernelFeatures
@@ -23,11 +24,13 @@ __all__ = [
     "DCalibrationResult",
     "GroupedDCalibration",
     "KernelFeatures",
+    "PenaltySlopes",
     "SoftBins",
     "XCALLoss",
     "bin_edges",
     "conditional_calibration",
     "d_calibration",
+    "mean_across_processes",
     "soft_membership",
     "unchecked_penalty",
     "xcal_penalty",

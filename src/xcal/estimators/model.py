@@ -73,6 +73,9 @@ class SurvivalModel(SurvivalPredictor):
         Seed of the split, the initial weights, the batches and dropout. None: a new random seed for every fit.
     device : str
         Where to train: "cpu", "cuda", or "auto" for a GPU if there is one. Predictions are made on the CPU.
+    distributed : {"auto"} or bool, optional
+        Train together with the other processes that torchrun started, each of which calls `fit` with the same rows; see
+        `xcal.training.fit_path`. All of them end with the same model.
     progress : bool or callable, optional
         As in `xcal.training.fit_path`: by default a bar if the standard error is a terminal.
 
@@ -129,6 +132,7 @@ class SurvivalModel(SurvivalPredictor):
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
+        distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
         self.distribution = distribution
@@ -151,6 +155,7 @@ class SurvivalModel(SurvivalPredictor):
         self.encode = encode
         self.random_state = random_state
         self.device = device
+        self.distributed = distributed
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:

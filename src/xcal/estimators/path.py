@@ -64,6 +64,8 @@ class SurvivalPath(SurvivalPredictor):
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
 learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, encode, random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
+    distributed : {"auto"} or bool, optional
+        As in `SurvivalModel`.
 
     Attributes
     ----------
@@ -137,6 +139,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
+        distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
         self.lambdas = lambdas
@@ -162,6 +165,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         self.encode = encode
         self.random_state = random_state
         self.device = device
+        self.distributed = distributed
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:

@@ -54,6 +54,7 @@ class Settings:
     encode: str | None = None
     random_state: Any = 0
     device: str = "cpu"
+    distributed: bool | str | None = None
     progress: Progress = None
 
     def __post_init__(self) -> None:
@@ -62,6 +63,8 @@ class Settings:
         as_choice("interpolation", self.interpolation, tuple(READINGS))
         as_choice("encode", self.encode, ("auto",), or_none=True)
         as_choice("calibration", self.calibration, CALIBRATIONS)
+        if not isinstance(self.distributed, bool):
+            as_choice("distributed", self.distributed, ("auto",), or_none=True)
         check_sizes("hidden", self.hidden)
         check_dropout(self.dropout)
         if self.n_time_bins is not None:

@@ -159,9 +159,18 @@ def write_checkpoint(
     write_tensors(path, tensors)
 
 
-def read_checkpoint(path: Path, fingerprint: str, stack: Stack, optimizer: torch.optim.Optimizer) -> RunState:
-    """Put stack and optimiser where the checkpoint left them, and return the rest of the state."""
-    tensors = read_tensors(path)
+def read_checkpoint(
+    path: Path,
+    fingerprint: str,
+    stack: Stack,
+    optimizer: torch.optim.Optimizer,
+    tensors: dict[str, Tensor] | None = None,
+) -> RunState:
+    """Put stack and optimiser where the checkpoint left them, and return the rest of the state.
+
+    Another process may have read the `tensors`.
+    """
+    tensors = read_tensors(path) if tensors is None else tensors
     found = tensors.get("run.fingerprint")
     if found is None or found.dtype != torch.uint8:
         fail("checkpoint", "a checkpoint of fit_path", f"{path}, which holds other tensors")

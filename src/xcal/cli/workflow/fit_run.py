@@ -34,6 +34,11 @@ def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, prog
     return summary
 
 
+def take_part(settings: FitSettings) -> None:
+    """Train together with the first process of a run on several ones, which says and writes everything."""
+    train(read_parts(settings), settings, progress=False)
+
+
 def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judged) -> dict[str, Any]:
     """Everything that a program may want to know of a run."""
     selection, verdict = trained.path.selection_, judged.audit.verdict
