@@ -57,7 +57,7 @@ def test_the_state_can_be_written_and_read(method, grid_cells):
     with pytest.raises(ValueError, match="state: expected the entries"):
         other.load_state_dict({"n": 1})
     broken = meter.state_dict() | {"sums.happened": np.zeros(3)}
-    with pytest.raises(ValueError, match="sums.happened"):
+    with pytest.raises(ValueError, match=r"sums\.happened"):
         other.load_state_dict(broken)
 
 
