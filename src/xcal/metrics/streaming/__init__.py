@@ -12,6 +12,7 @@ from xcal.metrics.streaming.kaplan_meier import BoundedCurve, StreamingKaplanMei
 from xcal.metrics.streaming.likelihood import StreamingMeanNLL
 from xcal.metrics.streaming.observed_expected import ObservedExpectedAt, StreamingObservedExpected
 from xcal.metrics.streaming.one_calibration import BoundedOneCalibration, StreamingOneCalibration
+from xcal.metrics.streaming.quantiles import StreamingQuantiles
 
 __all__ = [
     "Accumulator",
@@ -28,4 +29,5 @@ __all__ = [
     "StreamingMeanNLL",
     "StreamingObservedExpected",
     "StreamingOneCalibration",
+    "StreamingQuantiles",
 ]

@@ -7,7 +7,8 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
 from xcal.metrics.ici import IntegratedCalibrationIndex, index_of_counts
-from xcal.metrics.inputs import as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.streaming.cells import PairCellCounts
 from xcal.metrics.streaming.pair_table import PairAccumulator
 
 # Different rows (time, event, prediction) kept by default: 8 megabytes.
@@ -87,18 +88,37 @@ class StreamingICI(PairAccumulator):
         """Return the index of all rows seen so far; NaN where no row was followed until `at`."""
         self._need_rows()
         cells = self._pair_cells()
-        low, high = np.maximum(cells.low[1], 0.0), np.minimum(cells.high[1], 1.0)
-        middle = np.where(low == high, low, (low + high) / 2)
-        # A time beyond the last point of a grid is only later than all others.
-        times = np.where(cells.mixed[0], np.maximum(cells.low[0], 0.0), cells.high[0])
-        p, time = np.tile(middle[cells.place[1]], 2), np.tile(times[cells.place[0]], 2)
-        counts = np.concatenate([cells.events, cells.censored])
-        filled = counts > 0
-        event = np.repeat([True, False], cells.events.size)[filled]
         known = bool(self._sums["followed"] > 0)
-        index = index_of_counts(
-            p[filled], time[filled], event, counts[filled].astype(np.float64), self.at, self.n_knots, known=known
-        )
+        index = index_of_counts(*_moved_rows(cells), self.at, self.n_knots, known=known)
+        low, high = _within_unit(cells)
         used = np.unique(cells.place[1])
         resolution = float(np.max((high - low)[used] / 2, initial=0.0))
         return GriddedICI(index, resolution, not any(axis.any() for axis in cells.mixed))
+
+
+def _within_unit(cells: PairCellCounts) -> tuple[Vector, Vector]:
+    """Smallest and largest probability of each cell."""
+    return np.maximum(cells.low[1], 0.0), np.minimum(cells.high[1], 1.0)
+
+
+def _moved_rows(cells: PairCellCounts) -> tuple[Vector, Vector, BoolArray, Vector]:
+    """Predictions at the middles of their cells, times, events, and how often each counts.
+
+    Where rows at several times share a cell, half of the censored ones leave before the events (the actuarial rule).
+    """
+    low, high = _within_unit(cells)
+    middle = np.where(low == high, low, (low + high) / 2)[cells.place[1]]
+    mixed = cells.mixed[0][cells.place[0]]
+    # The order of the times is what counts, and that the events of a cell come after the time before it.
+    time = np.maximum(cells.low[0], 0.0)[cells.place[0]]
+    early = np.where(mixed, cells.censored // 2, 0)
+    before = np.maximum(np.nextafter(time, -np.inf), 0.0)
+    counts = np.concatenate([cells.events, cells.censored - early, early])
+    filled = counts > 0
+    event = np.repeat([True, False, False], time.size)
+    return (
+        np.tile(middle, 3)[filled],
+        np.concatenate([time, time, before])[filled],
+        event[filled],
+        counts[filled].astype(np.float64),
+    )

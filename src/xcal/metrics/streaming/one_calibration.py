@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, fail
+from xcal._checks import BoolArray, FloatArray, as_probability, check_same_length, fail
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
 from xcal.metrics.one_calibration import OneCalibration, checked_method, lived_hazard
 from xcal.metrics.risk_group_tests import TESTS, Method, RiskGroups, chi_square, joined
@@ -112,7 +112,10 @@ class StreamingOneCalibration(PairAccumulator):
         p = as_row_probability("probability", probability, times_seen.size)
         if (cdf is None) == self.uses_cdf:
             fail("cdf", "F at each row's own time with uses_cdf=True, else None", "None" if cdf is None else "an array")
-        own = None if cdf is None else as_row_probability("cdf", cdf, times_seen.size)
+        # In its own type: F = 1 counts with the largest hazard that the type can write.
+        own = None if cdf is None else as_probability("cdf", cdf)
+        if own is not None:
+            check_same_length("cdf", own, "time", times_seen.size)
         self.add(p, times_seen, happened, own)
         return self
 
