@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
+    from xcal.tuning import TuningResult, tune
     from xcal.validation.audit import audit
     from xcal.validation.comparison import ModelComparison, compare_models
     from xcal.validation.result import AuditResult
@@ -42,6 +43,7 @@ _HOME = {
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
+    "TuningResult": "tuning",
     "XCALLoss": "calibration",
     "audit": "validation",
     "compare_models": "validation",
@@ -54,6 +56,7 @@ _HOME = {
     "load": "estimators",
     "nll": "objectives",
     "survival_crps": "objectives",
+    "tune": "tuning",
     "xcal_penalty": "calibration",
 }
 _PACKAGES = {
@@ -71,6 +74,7 @@ _PACKAGES = {
     "recalibration",
     "report",
     "training",
+    "tuning",
     "validation",
 }
 
@@ -88,6 +92,7 @@ __all__ = [
     "SurvivalModel",
     "SurvivalPath",
     "TrainingConfig",
+    "TuningResult",
     "XCALLoss",
     "__version__",
     "audit",
@@ -101,6 +106,7 @@ __all__ = [
     "load",
     "nll",
     "survival_crps",
+    "tune",
     "xcal_penalty",
 ]
 

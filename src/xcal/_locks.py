@@ -28,8 +28,8 @@ class BusyError(OSError):
 def sole_user(name: str, path: Path) -> Iterator[None]:
     """Keep `path`, a file or a folder, for this block alone.
 
-    The lock is the file ``.lock`` in the folder, or ``.<name>.lock`` beside the file, and says who has it. It is
-    removed at the end. Where there is no ``flock`` (Windows, some network file systems), or nothing can be written,
+    The lock is the file ``.user.lock`` in the folder, or ``.<name>.user.lock`` beside the file, and says who has it. It
+    is removed at the end. Where there is no ``flock`` (Windows, some network file systems), or nothing can be written,
     nothing is locked: files are still written whole.
 
     Parameters
@@ -42,7 +42,8 @@ def sole_user(name: str, path: Path) -> Iterator[None]:
     BusyError
         Where another has it: says who, and since when.
     """
-    lock = path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
+    # Another name than that of `only_writer`, which is taken and given back many times meanwhile.
+    lock = path / ".user.lock" if path.is_dir() else path.with_name(f".{path.name}.user.lock")
     with ExitStack() as kept:
         handle = _taken(name, path, lock)
         if handle is not None:
