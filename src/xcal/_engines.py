@@ -19,6 +19,8 @@ _Result = TypeVar("_Result")
 
 # So often a piece is computed again whose process died under it. A piece that kills every process must end some time.
 RETRIES = 10
+# And so often a cluster on this machine is started.
+STARTS = 3
 
 
 class LostWorkError(OSError):
@@ -75,17 +77,35 @@ def cluster() -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    address = os.environ.get("RAY_ADDRESS")
-    if address:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    else:
-        # Nothing of a small local cluster is told to anybody, unless the user wants it to be.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    _connect(ray, os.environ.get("RAY_ADDRESS"))
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    """Connect to a cluster, or start one here. A machine that is busy may need another attempt."""
+    where: dict[str, Any] = {"address": address} if address else {"address": "local", "include_dashboard": False}
+    if not address:
+        # Nothing of a small local cluster is told to anybody, unless the user wants it to be.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for left in reversed(range(1 if address else STARTS)):
+        try:
+            ray.init(**where, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:  # of many kinds, a plain Exception for a node that takes too long
+            ray.shutdown()
+            if not left:
+                said = " ".join(str(error).split())[:300]
+                raise LostWorkError(
+                    f"engine: expected Ray {_at(address)}, got {type(error).__name__}: {said}"
+                ) from error
+        else:
+            return
+
+
+def _at(address: str | None) -> str:
+    return f"at RAY_ADDRESS={address}" if address else "to start on this machine"
 
 
 def has_gpus() -> bool:
