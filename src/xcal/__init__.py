@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
+    from xcal.tuning import TuningResult, tune
     from xcal.validation.audit import audit
     from xcal.validation.comparison import ModelComparison, compare_models
     from xcal.validation.result import AuditResult
@@ -45,6 +46,7 @@ _HOME = {
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
+    "TuningResult": "tuning",
     "XCALLoss": "calibration",
     "audit": "validation",
     "compare_models": "validation",
@@ -58,6 +60,7 @@ _HOME = {
     "mean_across_processes": "calibration",
     "nll": "objectives",
     "survival_crps": "objectives",
+    "tune": "tuning",
     "xcal_penalty": "calibration",
 }
 _PACKAGES = {
@@ -75,6 +78,7 @@ _PACKAGES = {
     "recalibration",
     "report",
     "training",
+    "tuning",
     "validation",
 }
 
@@ -93,6 +97,7 @@ __all__ = [
     "SurvivalModel",
     "SurvivalPath",
     "TrainingConfig",
+    "TuningResult",
     "XCALLoss",
     "__version__",
     "audit",
@@ -107,6 +112,7 @@ __all__ = [
     "mean_across_processes",
     "nll",
     "survival_crps",
+    "tune",
     "xcal_penalty",
 ]
 

@@ -93,11 +93,12 @@ def compare(
 
 def _write_files(found: "Comparison", markdown: Path | None, csv: Path | None) -> None:
     from xcal import report
+    from xcal._files import write_whole
 
     for path, make in ((markdown, report.markdown), (csv, report.as_csv)):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(make(found), encoding="utf-8")
+            write_whole(path, make(found).encode())
             typer.echo(f"wrote {path}", err=True)
 
 

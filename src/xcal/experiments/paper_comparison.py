@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 
 from xcal._checks import as_choice
+from xcal._record_lines import Corrupt
 from xcal.experiments.data import PathLike
 from xcal.experiments.jobs import jobs_of
 from xcal.experiments.paper_values import paper_values
-from xcal.experiments.records import Corrupt, Record, RecordFile, is_trial
+from xcal.experiments.records import Record, RecordFile, is_trial
 from xcal.experiments.spec import Kind, ModelSpec, Penalty, Spec, Variant
 from xcal.experiments.spec_file import load_spec
 

@@ -33,3 +33,9 @@ class ProgressBar:
     def epoch(self, report: EpochReport) -> None:
         """Count one epoch of each run that the report is about."""
         self.bar.update(report.models.size)
+
+    def finish(self, job: Job, epochs: int) -> None:
+        """Count a job that was trained elsewhere."""
+        self.number += 1
+        self.bar.set_description(f"job {self.number}/{self.n_jobs}: {job.model.name}, {job.n_runs} runs")
+        self.bar.update(job.n_runs * epochs)

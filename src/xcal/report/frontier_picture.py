@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import fail
+from xcal._files import new_file
 from xcal._frontier_axes import VERTICAL, finish_frontier, horizontal_label, vertical_label
 from xcal.experiments.data import PathLike
 from xcal.experiments.paper_comparison import Comparison, compare, values_of
@@ -71,7 +72,9 @@ def draw_frontier(
     figure = _figure(found, of)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
+    with new_file(target) as unfinished:
+        # The temporary file has another ending than the picture, which says of what kind it is.
+        figure.savefig(unfinished, dpi=110, format=target.suffix.removeprefix(".") or "png")
     return target
 
 

@@ -5,6 +5,7 @@ from itertools import product
 from pathlib import Path
 from typing import get_args
 
+from xcal._files import write_whole
 from xcal.experiments.data import PathLike
 from xcal.experiments.paper_comparison import PARTS, Comparison, compare
 from xcal.experiments.penalty_comparison import PenaltyComparison, compare_penalties
@@ -46,7 +47,7 @@ def write_pages(results: PathLike) -> list[Path]:
         penalties += [comparison for comparison in ours if comparison.levels]
     index = folder / "README.md"
     lines = [*_scores(found), *(_penalties(penalties) if penalties else [])]
-    index.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(index, ("\n".join(lines) + "\n").encode())
     return [*written, index]
 
 
@@ -73,7 +74,7 @@ def _write_tables(comparison: Comparison, folder: Path) -> Iterator[Path]:
     place = _place(folder, comparison.spec.table, comparison.part, comparison.trial)
     for ending, make in (("md", markdown), ("csv", as_csv)):
         page = place / f"{comparison.variant}.{comparison.penalty}{_ending(comparison.trial)}.{ending}"
-        page.write_text(make(comparison), encoding="utf-8")
+        write_whole(page, make(comparison).encode())
         yield page
 
 

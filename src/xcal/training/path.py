@@ -30,7 +30,7 @@ from xcal.training.arguments import (
     chosen_device,
 )
 from xcal.training.batches import batch_shape
-from xcal.training.checkpoint import check_folder
+from xcal.training.checkpoint import check_folder, sole_training
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.group import Group
 from xcal.training.loop import train_stack
@@ -169,7 +169,8 @@ def fit_path(
     used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
     folder = None if checkpoint is None else Path(checkpoint)
     shown = progress if processes is None or processes.first else False
-    states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)
+    with sole_training(folder):
+        states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)
     best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
     return _result(states, seeds, used, config, Trained(best, make_network, family))
 

@@ -21,6 +21,11 @@ Say = Callable[[str], None]
 def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, progress: Progress) -> dict[str, Any]:
     """Run everything, say what is done in words, and return the summary that was written."""
     run_folder.check_folder(out, overwrite=overwrite)
+    with run_folder.sole_run(out):
+        return _held_run(settings, out, say, progress)
+
+
+def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) -> dict[str, Any]:
     parts = read_parts(settings)
     say(words.understood(parts, settings))
     say(words.about_to_train(settings))
