@@ -407,3 +407,10 @@ def test_what_cannot_be_shown_is_refused_and_nothing_is_written(path, tmp_path, 
     with pytest.raises(ValueError, match=message):
         path.report(tmp_path / "page.html", *rows, **more)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_very_many_rows_some_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr("xcal.estimators.frontier.values.MOST_ROWS", 100)
+    fitted = SurvivalPath((0.0, 10.0), 1, **SMALL).fit(DATA.x, DATA.y)
+    text = fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y).read_text(encoding="utf-8")
+    assert f"on 100 rows (drawn at random from {len(HELD_OUT.x)}) with" in text

@@ -309,6 +309,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         X, y
             Rows to measure all models on, as in `fit`. A path keeps no rows. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
+            Of more than 10,000 rows, so many are drawn at random, and the page says so.
         horizons : number or array-like, optional
             Times at which risks are compared with what happened; by default quartiles of the event times, as readable
             numbers. After the last time seen in training the models extrapolate, and the page says so.
