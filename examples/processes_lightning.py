@@ -5,8 +5,8 @@ The penalty on several processes: Lightning
 The same model in a LightningModule, trained by a Trainer with ``strategy="ddp"`` on two processes.
 
 Start it with ``python examples/processes_lightning.py`` (``pip install "xcal[lightning]"``): Lightning starts the
-second process itself. The penalty finds the processes when it is called, so that it can be made before they know of each
-other. A sampler of our own divides every batch: Lightning's would repeat rows until all processes have equally many.
+second process itself. The penalty finds the processes when it is called, so that it can be made before they know of
+each other. A sampler of our own divides every batch: Lightning's would repeat rows until all have equally many.
 """
 
 import argparse
