@@ -76,7 +76,7 @@ def step_kinds(rows: int, width: int, bins: int) -> dict[str, Callable[[], None]
 
 def measure_steps(rank: int, size: int, folder: str, options: argparse.Namespace) -> None:
     connected(rank, size, folder)
-    for rows, width in options.sizes:
+    for rows, width, steps in options.sizes:
         torch.manual_seed(rank)
         kinds = step_kinds(rows, width, options.bins)
         taken: dict[str, list[float]] = {name: [] for name in kinds}
@@ -85,11 +85,11 @@ def measure_steps(rank: int, size: int, folder: str, options: argparse.Namespace
             for name, run in kinds.items():
                 dist.barrier()
                 clock, work = time.perf_counter(), time.process_time()
-                for _ in range(options.steps):
+                for _ in range(steps):
                     run()
                 if turn:  # the first one warms up
-                    taken[name].append((time.perf_counter() - clock) / options.steps * 1e3)
-                    worked[name].append((time.process_time() - work) / options.steps * 1e3)
+                    taken[name].append((time.perf_counter() - clock) / steps * 1e3)
+                    worked[name].append((time.process_time() - work) / steps * 1e3)
         if rank == 0:
             show_steps(f"{rows} rows per process, hidden layers of {width}", taken, worked)
     dist.destroy_process_group()
@@ -153,14 +153,14 @@ def show_sums(measured: dict[int, np.ndarray], cases: dict[str, int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bins", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=20, help="steps of each kind in a round")
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="one small network and few rounds, to try it out")
     options, _ = parser.parse_known_args()
-    options.sizes = [(500, 256)] if options.small else [(500, 256), (2000, 512)]
+    # Rows of a process, width of its network, and steps in a turn.
+    options.sizes = [(500, 256, 5)] if options.small else [(500, 256, 20), (2000, 512, 5)]
     if options.small:
-        options.rounds, options.steps = 3, 5
+        options.rounds = 3
     print(
         f"{options.processes} processes, gloo, {options.bins} bins, load {os.getloadavg()[0]:.1f} on {os.cpu_count()}"
     )
