@@ -168,8 +168,19 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         self.distributed = distributed
         self.progress = progress
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        validation_data: Any = None,
+        *,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
         """Train all models; arguments and interrupts as in `SurvivalModel.fit`.
+
+        With a folder `checkpoint`, the state of training is written there now and then, and a fit that finds its own
+        state there resumes from it (`xcal.training.fit_path`).
 
         Warns if the rows cannot show whether the smallest weight is off, which is then kept.
         """
@@ -194,6 +205,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
             lambdas=lambdas,
             seeds=checked_seeds(self.seeds, settings.seed()),
             target_dcal=target,
+            checkpoint=checkpoint,
         )
         table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
         if target is None:
