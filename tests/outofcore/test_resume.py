@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
@@ -94,6 +96,39 @@ def test_what_does_not_belong_to_the_run_does_not_count(tmp_path, folder, monkey
     found = run(folder, out, say=told.append, **settings)
     assert "starting anew" in told[0]
     same(run(folder, tmp_path / "again.json", **settings), found)
+
+
+class DyingPool:
+    """A pool of processes of which one dies with the third piece; the first two are counted here."""
+
+    def __init__(self, _processes, _context, _start, given):
+        self.work, self.pieces = given[0], 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+    def submit(self, _, piece):
+        self.pieces += 1
+        future = Future()
+        if self.pieces < 3:
+            future.set_result(local.piece_state(self.work, piece))
+        else:
+            future.set_exception(BrokenProcessPool())
+        return future
+
+
+def test_a_dead_worker_stops_the_run_with_one_message_and_it_resumes(tmp_path, folder, monkeypatch):
+    whole = run(folder, tmp_path / "whole.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "ProcessPoolExecutor", DyingPool)
+        with pytest.raises(ChildProcessError, match=r"a worker process died .* run the same command again to resume"):
+            run(folder, tmp_path / "m.json", processes=2)
+    told = []
+    same(whole, run(folder, tmp_path / "m.json", say=told.append))
+    assert told[0].startswith("resuming: ")
 
 
 SCRIPT = """
