@@ -254,3 +254,37 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(table, tmp_path
     (tmp_path / "file").write_text("no folder")
     told = error(run(written(tmp_path, table), "--curves", "s_*", "--out", str(tmp_path / "file" / "report.html")))
     assert "file" in told
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    """Twelve hundred rows whose curves miss the effect of age, with columns that no one could know at the start."""
+    rng = np.random.default_rng(3)
+    n = 1200
+    age, sex = rng.uniform(40, 90, n), rng.choice(["f", "m"], n)
+    happens, leaves = rng.exponential(np.exp(-0.05 * (age - 65))), rng.exponential(2.0, n)
+    time, event = np.minimum(happens, leaves), happens <= leaves
+    frame = pd.DataFrame({"t": time, "e": event.astype(int), "age": age, "sex": sex, "patient": np.arange(n)})
+    frame["months"] = np.round(12 * time)
+    frame["cause"] = np.where(event, rng.choice(["heart", "other"], n), "alive")
+    for at in TIMES:
+        frame[f"s_{at:g}"] = np.exp(-at)
+    return frame
+
+
+def test_for_whom_is_asked_of_the_columns_without_another_use(cohort, tmp_path):
+    done = run(written(tmp_path, cohort), "--curves", "s_*", "--json", str(tmp_path / "out.json"))
+    assert done.exit_code == 0, done.exception
+    found = json.loads((tmp_path / "out.json").read_text())["measured"]["for_whom"]
+    assert found["columns"] == ["age", "sex"]
+    assert [name for name, _ in found["left_out"]] == ["patient", "months", "cause"]
+    assert found["p_value"] < 0.01
+    assert found["subgroup"]["rule"].startswith("age")
+
+
+def test_for_whom_is_asked_of_the_columns_that_are_named(cohort, tmp_path):
+    path = written(tmp_path, cohort)
+    done = run(path, "--curves", "s_*", "--covariates", "sex", "--json", str(tmp_path / "out.json"))
+    assert done.exit_code == 0, done.exception
+    assert json.loads((tmp_path / "out.json").read_text())["measured"]["for_whom"]["columns"] == ["sex"]
+    assert "--covariates" in error(run(path, "--curves", "s_*", "--covariates", "weight"))

@@ -13,12 +13,15 @@ from xcal.metrics import brier_score, concordance_index, integrated_calibration_
 from xcal.validation.measurements import (
     AuditValue,
     CalibrationCurve,
+    CovariatePart,
     DecisionCurve,
+    ForWhom,
     Measurements,
     OverTime,
     PitHistogram,
     PPCurve,
     RiskDistribution,
+    WorstSubgroup,
 )
 from xcal.validation.result import AuditResult, Concern, DataSummary, Verdict
 
@@ -211,19 +214,45 @@ def over_time(rows, predicts=True):
     )
 
 
+def for_whom(rows):
+    """Give calibration by age; the numbers of the test are made up."""
+    at_event = np.where(rows.event, rows.cdf, (1 + rows.cdf) / 2)
+    parts = []
+    for name, chosen in rows.groups().items():
+        mean, half = at_event[chosen].mean(), 1.96 * at_event[chosen].std() / chosen.sum() ** 0.5
+        parts.append(CovariatePart(name.split(" ")[0], name, int(chosen.sum()), mean, mean - half, mean + half))
+    histogram = pit_histogram(rows, "uniform", None, rows.old)
+    half = (histogram.upper - histogram.lower) / 4
+    worst = WorstSubgroup(
+        *("age = old", "F too low at the observed times, so that events come earlier than predicted"),
+        *(int(rows.old.sum()), int(rows.old.sum()) // 2, 0.012),
+        *(histogram.edges, histogram.mass, half),
+    )
+    left_out = (("id", "its whole numbers are all different, as those of an id"),)
+    return ForWhom(0.00031, 0.00004, 0.0007, 0.004, ("age", "centre"), left_out, tuple(parts), worst)
+
+
+def values_for_whom():
+    names = ("", "_floor", "_noise", "_p")
+    numbers = (0.00031, 0.0007, 0.00004, 0.004)
+    found = [number(f"conditional_calibration{name}", value) for name, value in zip(names, numbers, strict=True)]
+    return [*found, number("subgroup_p", 0.012)]
+
+
 def measurements(rows, kind):
     """Measure what a model of this kind allows: "full" curves, the "risk" at one horizon, or "cdf" alone."""
     horizons = {"full": HORIZONS, "risk": HORIZONS[1:2], "cdf": ()}[kind]
     groups = rows.groups()
     values = discrimination(rows) if kind == "full" else []
     values += [value for t in horizons for value in values_at(rows, t)]
-    values += values_over_all_times(rows) if kind != "risk" else []
+    values += [*values_over_all_times(rows), *values_for_whom()] if kind != "risk" else []
     for name, chosen in groups.items():
         values += [value for t in horizons for value in values_at(rows, t, name, chosen)]
         values += values_over_all_times(rows, name, chosen) if kind != "risk" else []
     skipped = [("centre = tiny", "4 events: too few to judge")]
     if kind == "risk":
         skipped += [("d_calibration", "the model gives the risk at one horizon only, and no F at each row's own time")]
+        skipped += [("conditional_calibration", "it needs F at the own times")]
     if kind == "cdf":
         skipped += [(f"horizon {t:g}", "the predictions are F at the own times only") for t in HORIZONS]
         skipped += [(name, "F at the own times alone puts no rows in order") for name in ("harrell", "uno")]
@@ -240,6 +269,7 @@ def measurements(rows, kind):
         pp=pp_curve(rows) if kind != "risk" else None,
         over_time=over_time(rows, predicts=kind == "full"),
         skipped=tuple(skipped),
+        for_whom=for_whom(rows) if kind != "risk" else None,
     )
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.metrics.simulate import survival_data
+from xcal.calibration.covariates import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.validation.sample import Sample
 
@@ -30,6 +31,7 @@ def sample(n=300, *, seed=0, too_fast=1.0, grid=None, groups=True, interpolation
         "predictions": predictions,
         "horizons": HORIZONS,
         "thresholds": THRESHOLDS,
+        "covariates": (Column("rate", data.rate),),
         "groups": {"sex": np.where(rng.uniform(size=n) < 0.5, "f", "m")} if groups else {},
     }
     return Sample(**given | changes)

@@ -68,7 +68,8 @@ def test_survival_data_brings_its_outcomes(rows, y):
             return np.exp(-np.asarray(X)[:, :1] * TIMES)
 
     data = xcal.SurvivalData(rows.rate[:, None], rows.time, rows.event, feature_names=("rate",))
-    assert numbers(audit(Truth(), data)) == numbers(audit(survival=rows.survival(TIMES), times=TIMES, y=y))
+    curves = {"survival": rows.survival(TIMES), "times": TIMES, "covariates": {"rate": rows.rate}}
+    assert numbers(audit(Truth(), data)) == numbers(audit(**curves, y=y))
     with pytest.raises(ValueError, match="nothing beside SurvivalData"):
         audit(Truth(), data, y)
 
@@ -77,7 +78,7 @@ def test_groups_in_every_form(rows, y):
     sex = np.where(rows.rate > 1, "high", "low")
     X = pd.DataFrame({"rate": rows.rate, "level": sex})
     curves = {"survival": rows.survival(TIMES), "times": TIMES, "y": y}
-    expected = numbers(audit(**curves, groups={"level": sex}))
+    expected = numbers(audit(**curves, covariates=X, groups={"level": sex}))
     assert {group for _, _, group in expected} == {None, "level = high", "level = low"}
     assert numbers(audit(**curves, X=X, groups=["level"])) == expected
     for groups in (["level"], "level", X[["level"]], X["level"]):

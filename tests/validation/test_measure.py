@@ -17,9 +17,11 @@ from xcal.validation.subgroups import MIN_EVENTS
 
 OF_HORIZON = ("auc", "oe", "mean_risk", "observed_risk", "ici", "e50", "e90", "emax", "one_calibration_p")
 OF_HORIZON += ("brier", "ipa")
-CALIBRATION = [
-    name for name in ORDER if name not in ("harrell", "uno", "antolini", "auc", "brier", "ipa", "ibs", "nll")
-]
+OF_ALL_ROWS = (
+    *("harrell", "uno", "antolini", "auc", "brier", "ipa", "ibs", "nll", "conditional_calibration"),
+    *("conditional_calibration_floor", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p"),
+)
+CALIBRATION = [name for name in ORDER if name not in OF_ALL_ROWS]
 
 
 def table(measured):

@@ -212,6 +212,13 @@ def hostile_result():
         calibration=tuple(map(renamed, result.measured.calibration)),
         pit=tuple(map(renamed, result.measured.pit)),
         skipped=((f"x = {HOSTILE}", HOSTILE),),
+        for_whom=replace(
+            result.measured.for_whom,
+            columns=(HOSTILE,),
+            left_out=((HOSTILE, "it holds dates"),),
+            parts=tuple(replace(part, name=HOSTILE) for part in result.measured.for_whom.parts[:1]),
+            subgroup=replace(result.measured.for_whom.subgroup, rule=HOSTILE),
+        ),
     )
     groups = tuple(HOSTILE if group == old else group for group in result.groups)
     verdict = replace(result.verdict, headline=HOSTILE, sentences=(HOSTILE,))
@@ -227,6 +234,24 @@ def test_hostile_names_are_shown_as_text(folder, visit):
     assert HOSTILE in tab.locator("h1").text_content()
     assert HOSTILE in section(tab, "Is it right in every group?").locator("tbody").text_content()
     assert tab.get_by_label("Look into one group").locator("option").nth(1).text_content() == HOSTILE
+    assert section(tab, "For whom is it right?").text_content().count(HOSTILE) >= 4
+
+
+def test_for_whom_says_what_was_found_and_draws_it(tab):
+    own = section(tab, "For whom is it right?")
+    text = own.inner_text()
+    assert "Calibration differs with the covariates" in text
+    assert "Most off are rows with age = old: F too low" in text
+    assert "id: its whole numbers are all different" in text
+    assert own.locator("[data-chart]:visible svg").count() == 2
+    found = own.locator("data").evaluate_all("all => all.map(one => Number(one.value))")
+    names = ("conditional_calibration", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p")
+    assert found == [made_result().value(name).value for name in names]
+
+
+def test_for_whom_says_why_it_is_missing(folder, visit):
+    tab = visit(write_report(made_result("risk"), folder / "risk_only.html"))
+    assert "it needs F at the own times" in section(tab, "For whom is it right?").inner_text()
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +274,7 @@ def test_two_models_share_every_picture(both):
     assert "Forest" in legend
     assert "-0.0123456" in both.locator("data").evaluate_all("all => all.map(one => one.value)")
     assert "Forest minus CoxPHFitter" in section(both, "All numbers").inner_text()
+    assert section(both, "For whom is it right?").locator("tbody tr").count() == 4 + 2  # numbers, and the subgroups
     assert (both.problems, both.requests) == ([], [])
 
 
@@ -292,7 +318,8 @@ def test_many_horizons_become_a_list():
 def test_without_intervals_and_groups_the_checklist_says_so():
     measured = made_result().measured
     values = tuple(replace(v, lower=NAN, upper=NAN) for v in measured.values if v.group is None)
-    result = replace(made_result(), groups=(), measured=replace(measured, values=values), n_bootstrap=0)
+    measured = replace(measured, values=values, for_whom=None)
+    result = replace(made_result(), groups=(), measured=measured, n_bootstrap=0)
     page = report_page(result)
     items = {item.number: item.answered for item in page.sections[-1].blocks[0].items}
     assert (items["14"], items["23a"], items["12e"]) == ("no", "no", "yes")

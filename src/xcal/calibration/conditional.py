@@ -78,6 +78,10 @@ class ConditionalCalibration:
     features : callable
         From columns to features, (n, M); that of the first accumulator is used by all.
     edges : array of shape (B + 1,)
+
+    Notes
+    -----
+    Rows must not come in the order of their outcomes: shuffle a table that is sorted by time.
     """
 
     def __init__(self, features: Any, edges: Edges) -> None:
@@ -250,7 +254,7 @@ def conditional_calibration(
     drawn = None
     if own is None:
         drawn = KernelFeatures(n_features, bandwidth, seed).draw(columns)
-    meter = _accumulated(u, happened, columns, edge, drawn, own)
+    meter = _accumulated(u, happened, columns, edge, drawn, own, rng)
     value, noise, floor, p_value = meter.compute(n_draws, rng)
     subgroup = _most_off(columns, u, happened, edge, rng) if where else None
     return ConditionalCalibrationResult(
@@ -287,11 +291,17 @@ def _accumulated(
     edges: Edges,
     drawn: RandomFeatures | None,
     own: Floats | None,
+    rng: np.random.Generator,
 ) -> ConditionalCalibration:
-    """All rows, a chunk at a time."""
+    """All rows, a chunk at a time.
+
+    Where blocks have several rows, these come in random order. In a table that is sorted by time, neighbours have the
+    same residuals, and the sums of the blocks would not be independent.
+    """
     meter = ConditionalCalibration(drawn if drawn is not None else lambda h: h, edges)
+    order = np.arange(u.size) if u.size <= BLOCKS else rng.permutation(u.size)
     for start in range(0, u.size, _CHUNK):
-        rows = slice(start, start + _CHUNK)
+        rows = order[start : start + _CHUNK]
         given = own[rows] if own is not None else [column.take(rows) for column in columns]
         meter.update(u[rows], event[rows], given)
     return meter

@@ -25,9 +25,12 @@ class Column:
 def as_columns(X: Any, n: int) -> tuple[Column, ...]:
     """Read a data frame (pandas or polars) or an array, (n, p), into columns.
 
-    Text, categories and booleans become categories; everything else must be finite numbers.
+    Text, categories and booleans become categories; everything else must be finite numbers. Columns that were read
+    before are taken as they are.
     """
-    if hasattr(X, "columns") and not isinstance(X, np.ndarray):
+    if isinstance(X, tuple) and all(isinstance(column, Column) for column in X):
+        columns: tuple[Column, ...] = X
+    elif hasattr(X, "columns") and not isinstance(X, np.ndarray):
         columns = tuple(_as_column(str(name), X[name]) for name in X.columns)
     else:
         array = as_numpy("X", X)

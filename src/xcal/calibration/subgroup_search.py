@@ -7,7 +7,7 @@ one test.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,10 @@ class Subgroup:
     z, p_value : float
         Of the half that took no part in the search; two-sided, and honest: one test was made.
     conditions : tuple of Condition
+    n_tested : int
+        Its rows in that half.
+    mass, mass_error : arrays of shape (B,)
+        Share of F in each bin among these rows, and the standard error of each.
     """
 
     description: str
@@ -69,6 +73,9 @@ class Subgroup:
     z: float
     p_value: float
     conditions: tuple[Condition, ...]
+    n_tested: int
+    mass: Floats = field(compare=False, repr=False)
+    mass_error: Floats = field(compare=False, repr=False)
 
     def holds(self, columns: Sequence[Column]) -> Mask:
         """Rows of the subgroup."""
@@ -106,6 +113,7 @@ def find_subgroup(columns: Sequence[Column], residuals: Floats, edges: Edges) ->
     if not np.isfinite(z):
         return None
     rule, finding = " and ".join(c.words for c in conditions), _finding(contrast, z)
+    own, n_tested = residuals[half:][inside], int(inside.sum())
     return Subgroup(
         description=f"rows with {rule}: {finding}",
         rule=rule,
@@ -114,6 +122,9 @@ def find_subgroup(columns: Sequence[Column], residuals: Floats, edges: Edges) ->
         z=float(z),
         p_value=float(2 * ndtr(-abs(z))),
         conditions=conditions,
+        n_tested=n_tested,
+        mass=own.mean(axis=0) + np.diff(edges),
+        mass_error=own.std(axis=0) / np.sqrt(n_tested),
     )
 
 

@@ -23,6 +23,10 @@ Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event b
 Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
 Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probability of an event by the row's time.")]
 Group = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
+Covariates = Annotated[
+    str | None,
+    typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
+]
 Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
 Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; by default along straight lines.")]
 Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
@@ -48,6 +52,7 @@ def audit(
     horizon: Horizon = None,
     cdf: Cdf = None,
     group: Group = None,
+    covariates: Covariates = None,
     horizons: Horizons = None,
     steps: Steps = False,
     training: Training = None,
@@ -75,6 +80,11 @@ def audit(
       xcal audit predictions.csv --time t --event status --event-value dead \
         --curves "s_*" --group sex --horizons 24,60 --out report.html
 
+    Whether the predictions are right for all, or for some only, is asked of
+    the columns that have no other use. Name them if some of these were not
+    known at the start, such as the cause of death:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --covariates age,sex
+
     The risk at five years only, with every number as JSON:
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
@@ -90,6 +100,7 @@ def audit(
         "groups": {column: table.column(column, "--group") for column in group or []} or None,
         "horizons": horizon if risk is not None else asked,
         **_predictions(table, curves, risk, cdf, steps),
+        **_covariates(table, covariates, (time, event, risk, cdf), curves),
     }
     if training is not None:
         given["training"] = _outcome(read_table_file(training, separator=separator), time, event, event_value)
@@ -106,11 +117,11 @@ def audit(
 
 def _check_writable(*paths: Path | None) -> None:
     """Refuse a file that cannot be written, before anything is computed."""
-    from xcal._files import check_writable
+    from xcal._files import check_target
 
     for path in paths:
         if path is not None:
-            check_writable(path.resolve().parent)
+            check_target(path)
 
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
@@ -153,6 +164,20 @@ def _outcome(table: "TableFile", time: str, event: str, value: str | None) -> An
     if not happened.any():
         table.fail(event, "at least one event", f"{table.n} rows without one")
     return Surv(time=seen, event=happened)
+
+
+def _covariates(
+    table: "TableFile", covariates: str | None, used: tuple[str | None, ...], curves: str | None
+) -> dict[str, Any]:
+    """Give the columns that were named, or those that are neither outcome nor prediction, as arguments of `audit`."""
+    from xcal.cli.table_file import curve_columns
+
+    if covariates is not None:
+        names = listed("--covariates", covariates, str, "columns") or []
+        return {"covariates": {name: table.column(name, "--covariates") for name in names}}
+    predicted = [] if curves is None else list(curve_columns(table, curves).values())
+    rest = [name for name in table.names if name not in {*used, *predicted}]
+    return {"X": table.frame[rest]} if rest else {}
 
 
 def _predictions(

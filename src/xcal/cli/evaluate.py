@@ -137,14 +137,14 @@ def report(
       xcal report run new.csv --out new.html
     """
     from xcal._checks import fail
-    from xcal._files import check_writable
+    from xcal._files import check_target
     from xcal.cli.workflow.run_folder import AUDIT_NUMBERS, AUDIT_PAGE
 
     if file is not None and out is None:
         fail("--out", "a page for the report on another file", "none: the folder of the run keeps its own")
     target = run / AUDIT_PAGE if out is None else out
     if out is not None:
-        check_writable(target.resolve().parent)
+        check_target(target)
     result = _audited(run, file, horizons, by, (time, event, event_value), resamples)
     result.report(target)
     if out is None:

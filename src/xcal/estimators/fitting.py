@@ -14,6 +14,7 @@ from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, pieces
+from xcal.estimators.conditional import penalty_features
 from xcal.estimators.fitted import FittedModel, in_own_memory
 from xcal.estimators.inputs import (
     check_events,
@@ -89,7 +90,12 @@ def train_on(
     family = outputs.family()
     start = family.initial(rows[0].time, rows[0].event)
     make_network = network_maker(settings, train.x.shape[1], family.n_outputs, start)
-    fixed: dict[str, Any] = {"config": settings.training_config(), "progress": settings.progress}
+    fixed: dict[str, Any] = {
+        "config": settings.training_config(),
+        "progress": settings.progress,
+        "conditional": penalty_features(settings),
+        "distributed": settings.distributed,
+    }
     result = fit_path(
         make_network,
         family,

@@ -45,6 +45,10 @@ class SurvivalModel(SurvivalPredictor):
     n_time_bins : int, optional
         Bins of a discrete distribution up to the last event time, with equally many events in each; tied event times
         can make them fewer. By default the square root of the number of events, at most 50.
+    calibration : {"marginal", "conditional"}
+        What the penalty asks for: calibration over all rows, or given the covariates (`xcal.conditional_calibration`,
+        with 128 random features of the covariates; the bandwidth of their kernel is the median distance between two
+        rows). Epochs are chosen by D-calibration either way.
     calibration_bins : int
         Bins of D-calibration, in training and validation; 2 or more.
     epochs : int
@@ -55,6 +59,10 @@ class SurvivalModel(SurvivalPredictor):
         Of the optimiser, AdamW.
     patience : int, optional
         Stop after this many epochs without improvement; None never stops early.
+    penalty_schedule : {"constant", "anneal"}
+        "anneal": the weight of the penalty rises from 0 to `xcal_lambda` over the first epochs (as many as `patience`,
+        at most half of all) while its bins become sharper. For large weights, with which a network may otherwise stay
+        at its start. Without a penalty it changes nothing. See `xcal.TrainingConfig`.
     validation_fraction : float
         Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
     encode : {"auto"}, optional
@@ -65,6 +73,9 @@ class SurvivalModel(SurvivalPredictor):
         Seed of the split, the initial weights, the batches and dropout. None: a new random seed for every fit.
     device : str
         Where to train: "cpu", "cuda", or "auto" for a GPU if there is one. Predictions are made on the CPU.
+    distributed : {"auto"} or bool, optional
+        Train together with the other processes that torchrun started, each of which calls `fit` with the same rows; see
+        `xcal.training.fit_path`. All of them end with the same model.
     progress : bool or callable, optional
         As in `xcal.training.fit_path`: by default a bar if the standard error is a terminal.
 
@@ -109,16 +120,19 @@ class SurvivalModel(SurvivalPredictor):
         seeds: int | Sequence[int] = 1,
         interpolation: str = DEFAULTS.interpolation,
         n_time_bins: int | None = DEFAULTS.n_time_bins,
+        calibration: str = DEFAULTS.calibration,
         calibration_bins: int = DEFAULTS.calibration_bins,
         epochs: int = DEFAULTS.epochs,
         batch_size: int = DEFAULTS.batch_size,
         learning_rate: float = DEFAULTS.learning_rate,
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
+        penalty_schedule: str = DEFAULTS.penalty_schedule,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
+        distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
         self.distribution = distribution
@@ -129,16 +143,19 @@ class SurvivalModel(SurvivalPredictor):
         self.seeds = seeds
         self.interpolation = interpolation
         self.n_time_bins = n_time_bins
+        self.calibration = calibration
         self.calibration_bins = calibration_bins
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.penalty_schedule = penalty_schedule
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state
         self.device = device
+        self.distributed = distributed
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:

@@ -12,8 +12,9 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import as_count, fail
-from xcal.estimators.candidates import Maps, candidates
-from xcal.estimators.crossfit import cross_fitted_map, trained_as
+from xcal.estimators.choices import Choices, Chosen
+from xcal.estimators.crossfit import trained_as
+from xcal.estimators.decision import Decision, decide
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import fit_models
 from xcal.estimators.inputs import read_outcome, read_rows, read_table
@@ -23,16 +24,15 @@ from xcal.estimators.plotting import plot_frontier
 from xcal.estimators.prediction import SurvivalPredictor
 from xcal.estimators.selection import (
     Selection,
+    as_before,
     as_candidates,
-    cannot_judge,
+    by_target,
     choose,
     frontier,
     largest_within_one_error,
     summarise,
-    when_needed,
 )
 from xcal.estimators.settings import AVERAGE, DEFAULTS, LAMBDAS, SHARED, Settings, checked_seeds, checked_target
-from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training.arguments import checked_lambdas
 from xcal.training.progress import Progress
 
@@ -53,14 +53,19 @@ class SurvivalPath(SurvivalPredictor):
         Whether the model of a weight is the mixture of all its seeds, in equal parts, or the seed with the lowest
         `total` alone.
     cross_fit : int
-        Folds for the map of F if `select` chooses to recalibrate: its networks are then trained once more for each
-        fold, and the map is fitted to all rows, each by networks that have not seen it. 0: fitted to the validation
-        rows alone, whose noise it has; so it is with ``validation_data`` too.
+        Folds in which networks are trained once more, so that all rows judge the smallest weight where the validation
+        rows have fewer than 500 events, and so that the map of F is fitted to all rows if `select` recalibrates: each
+        row by networks that have not seen it. 0: the validation rows judge alone, and a map has their noise; so it is
+        with ``validation_data`` too.
     target_dcal : float, optional
         Instead of `lambdas`: the D-calibration to reach. Each seed finds its weight by dual ascent, in one run.
+    calibration : {"marginal", "conditional"}
+        What the penalty asks for, as in `SurvivalModel`. `frontier_` and `candidates_` have both measures.
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
-learning_rate, weight_decay, patience, validation_fraction, encode, random_state, device, progress
+learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, encode, random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
+    distributed : {"auto"} or bool, optional
+        As in `SurvivalModel`.
 
     Attributes
     ----------
@@ -70,18 +75,23 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
         dcal_floor (what a perfect model would score on average), dcal_p (Akritas' test of a perfect model),
-        concordance, total (objective + lambda times the amount by which dcal exceeds its noise level, by which epochs
-        are chosen, in the network's unit of time; see `SurvivalModel`), best_epoch. The rest is the same for all seeds
-        of a lambda: nll_gap_se, the standard error over rows of its distance to the lowest mean nll; dcal_gap_se, that
-        of the distance of its mean dcal to the smallest lambda's; and the standard deviations over seeds nll_sd,
-        dcal_sd, concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little too good:
-        judge the chosen model by `d_calibration` on fresh rows.
+        conditional (conditional calibration K, less what noise gives: zero on average for a model that is right for
+        every row), concordance, total (objective + lambda times the amount by which dcal exceeds its noise level, by
+        which epochs are chosen, in the network's unit of time; see `SurvivalModel`), best_epoch. The rest is the same
+        for all seeds of a lambda: nll_gap_se, the standard error over rows of its distance to the lowest mean nll;
+        dcal_gap_se, that of the distance of its mean dcal to the smallest lambda's; and the standard deviations over
+        seeds nll_sd, dcal_sd, concordance_sd (NaN with one seed). As epochs were chosen on these rows, dcal is a little
+        too good: judge the chosen model by `d_calibration` on fresh rows.
     candidates_ : DataFrame
         What `select` chooses among, measured on the validation rows as the model that it would return: one line for
         each weight, seeds averaged (see `average`), and one for each weight after recalibration, whose map of F is
         fitted to these rows and measured by cross-fitting. Columns lambda, recalibrated, nll, dcal, dcal_floor, dcal_p,
-        concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the distance to the
-        first line, the smallest weight as it is. Without enough events to judge by, nothing is recalibrated.
+        conditional, concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the
+        distance to the first line, the smallest weight as it is. Without enough events to judge by, nothing is
+        recalibrated.
+    cross_fitted_ : DataFrame or None
+        The smallest weight in the same columns, as it is and recalibrated, on all rows, each by networks that have not
+        seen it; None where the validation rows judged. See `cross_fit`.
     fitted_ : tuple of FittedModel
         In the order of `frontier_`.
     selection_ : Selection
@@ -117,16 +127,19 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         objective: str = DEFAULTS.objective,
         interpolation: str = DEFAULTS.interpolation,
         n_time_bins: int | None = DEFAULTS.n_time_bins,
+        calibration: str = DEFAULTS.calibration,
         calibration_bins: int = DEFAULTS.calibration_bins,
         epochs: int = DEFAULTS.epochs,
         batch_size: int = DEFAULTS.batch_size,
         learning_rate: float = DEFAULTS.learning_rate,
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
+        penalty_schedule: str = DEFAULTS.penalty_schedule,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
+        distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
         self.lambdas = lambdas
@@ -140,22 +153,25 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         self.objective = objective
         self.interpolation = interpolation
         self.n_time_bins = n_time_bins
+        self.calibration = calibration
         self.calibration_bins = calibration_bins
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.penalty_schedule = penalty_schedule
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state
         self.device = device
+        self.distributed = distributed
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
         """Train all models; arguments and interrupts as in `SurvivalModel.fit`.
 
-        Warns if the validation rows cannot show whether the smallest weight is off, which is then kept.
+        Warns if the rows cannot show whether the smallest weight is off, which is then kept.
         """
         settings = Settings.of(self)
         folds = as_count("cross_fit", self.cross_fit, at_least=0)
@@ -179,19 +195,19 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
             seeds=checked_seeds(self.seeds, settings.seed()),
             target_dcal=target,
         )
-        rows, n_bins = path.validation, settings.calibration_bins
-        table = frontier(path.models, rows, n_bins, one_group=target is not None)
+        table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
         if target is None:
-            doubt = cannot_judge(rows, n_bins)
-            found = candidates(self._by_weight(path.models, table), rows, n_bins, recalibrate=doubt is None)
-            selection = _when_needed(found.table, doubt)
-            maps = dict(found.maps)
-            if selection.recalibrated and path.split and folds:
-                better = cross_fitted_map(path, found.members[selection.lam], settings, folds)
-                maps[selection.lam] = maps[selection.lam] if better is None else better
-            self._adopt(path.models, table, found.table, maps, selection)
+            decision = decide(path, table, settings, folds=folds, average=self.average)
+            if decision.doubt is not None and len(lambdas) > 1:
+                warnings.warn(
+                    f"the path predicts with lambda {decision.selection.lam:g}, its smallest: {decision.doubt}. Give "
+                    "it more rows, or choose by another rule of select",
+                    UserWarning,
+                    stacklevel=2,
+                )
         else:
-            self._adopt(path.models, table, as_candidates(table), {}, _by_target(table, target))
+            decision = Decision(by_target(table, target), as_candidates(table), None, {}, None)
+        self._adopt(path.models, table, decision)
         path.pass_interrupt_on()
         return self
 
@@ -214,12 +230,13 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         max_concordance_drop
             Of the candidates whose concordance is at most this far below the best, that with the lowest D-calibration.
         rule : {"when_needed", "one_standard_error"}
-            "when_needed", the default if nothing else is given: the smallest weight, 0 as a rule, unless the validation
-            rows show that it is off (Akritas' test, p < .05). Then, of the candidates whose D-calibration is lower by
-            more than two standard errors and whose NLL is at most one standard error higher, the smallest step that the
-            same test does not find off: the recalibrated smallest weight, then the other weights in their order; if it
-            finds all of them off, the one with the lowest D-calibration. `selection_` says in words what was decided.
-            With `target_dcal` the default is the seed with the lowest NLL among those that reached the target.
+            "when_needed", the default if nothing else is given: the smallest weight, 0 as a rule, unless the rows that
+            judge (see `cross_fit`) show that it is off (Akritas' test, p < .05). Then, of the candidates whose
+            D-calibration is lower by more than two standard errors and whose NLL is at most one standard error higher,
+            the smallest step that the same test does not find off: the recalibrated smallest weight, then the other
+            weights in their order; if it finds all of them off, the one with the lowest D-calibration. `selection_`
+            says in words what was decided. With `target_dcal` the default is the seed with the lowest NLL among those
+            that reached the target.
 
             "one_standard_error": the largest weight whose NLL is at most one standard error above the lowest, by means
             over seeds, whether the model needs it or not. The error is that of the difference over the validation rows.
@@ -232,7 +249,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         """
         check_is_fitted(self)
         if max_dcal is None and max_concordance_drop is None and rule in (None, self.selection_.rule):
-            return self._as_model(*self._selected())
+            return self._as_model(self._choices.selected())
         if max_dcal is None and max_concordance_drop is None and rule == "one_standard_error":
             return self.model(largest_within_one_error(self.frontier_))
         lam, recalibrated = choose(
@@ -246,13 +263,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         With `recalibrated` it has the map of F that was fitted to the validation rows; see `candidates_`.
         """
         check_is_fitted(self)
-        members = self._members(lam) if seed is None else (self.fitted_[self._line(lam, seed)],)
-        if not recalibrated:
-            return self._as_model(members, None)
-        if seed is not None or lam not in self._maps:
-            known = ", ".join(f"{value:g}" for value in sorted(self._maps)) or "none: too few events to validate on"
-            fail("recalibrated", f"a weight with a map of its own, all seeds together ({known})", f"{lam}, seed {seed}")
-        return self._as_model(members, self._maps[lam])
+        return self._as_model(self._choices.chosen(lam, seed, recalibrated=recalibrated))
 
     def refit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SurvivalModel:
         """Train what ``select()`` chose once more, on all these rows, for as many epochs as it took on a part of them.
@@ -261,8 +272,8 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         is kept. Nothing is left to judge the model by; the values of `candidates_` are those of the model before.
         """
         check_is_fitted(self)
-        members, recalibration = self._selected()
-        model = self._as_model(members, recalibration)
+        members, recalibration = self._choices.selected()
+        model = self._as_model((members, recalibration))
         models = trained_as(members, read_table(model, X, y, sample_weight), Settings.of(self))
         if not models:
             raise KeyboardInterrupt("training was interrupted: there is no model of all rows")
@@ -319,9 +330,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         time, event = read_outcome(X, y, len(x))
         end = float(self.fitted_[0].outputs.grid[-1])
         rows = given_rows(x, time, event, horizons, n_bins=self.calibration_bins, end=end)
-        lines = self._candidate_models()
-        networks = {lam: self._networks(lam) for lam, _, _ in lines}
-        measured = measure_frontier(lines, networks, rows)
+        measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows)
         words = f"SurvivalPath, {self.distribution}"
         return write_frontier(FrontierReport(measured, self.selection_, self.candidates_, words, time_unit), Path(path))
 
@@ -333,7 +342,9 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
             "candidates": self.candidates_.to_dict("list"),
             "selection": asdict(self.selection_),
         }
-        write_estimator(path, self, self.fitted_, extra, self._maps)
+        if self.cross_fitted_ is not None:
+            extra["cross_fitted"] = self.cross_fitted_.to_dict("list")
+        write_estimator(path, self, self.fitted_, extra, self._choices.maps)
 
     @classmethod
     def _from_saved(cls, saved: SavedEstimator) -> Self:
@@ -341,74 +352,25 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         path = cls(**({"average": False} | saved.parameters))
         saved.set_features(path)
         table, known = pd.DataFrame(saved.extra["frontier"]), saved.extra.get("selection")
-        selection = _as_before(path, table) if known is None else Selection(**known)
-        measured = saved.extra.get("candidates")
+        selection = as_before(table, path.target_dcal) if known is None else Selection(**known)
+        measured, on_all = (saved.extra.get(name) for name in ("candidates", "cross_fitted"))
         lines = as_candidates(table) if measured is None else pd.DataFrame(measured)
-        return path._adopt(saved.models, table, lines, saved.maps, selection)
+        judged = None if on_all is None else pd.DataFrame(on_all)
+        return path._adopt(saved.models, table, Decision(selection, lines, judged, saved.maps, None))
 
-    def _adopt(
-        self,
-        models: tuple[FittedModel, ...],
-        table: pd.DataFrame,
-        lines: pd.DataFrame,
-        maps: Maps,
-        selection: Selection,
-    ) -> Self:
+    def _adopt(self, models: tuple[FittedModel, ...], table: pd.DataFrame, decision: Decision) -> Self:
+        target = None if self.target_dcal is None else float(self.target_dcal)
+        self._choices = Choices(models, table, decision.maps, decision.selection, self.average, target)
         self.fitted_ = models
         self.frontier_ = table
-        self.candidates_ = lines
-        self.selection_ = selection
-        self._maps = dict(maps)
-        if self.target_dcal is None:
-            self.selected_ = self._line(selection.lam)
-        else:
-            self.selected_ = _nearest_to(table, float(self.target_dcal))
+        self.candidates_ = decision.candidates
+        self.cross_fitted_ = decision.cross_fitted
+        self.selection_ = decision.selection
+        self.selected_ = self._choices.line_of_selection
         return self
 
-    def _by_weight(self, models: tuple[FittedModel, ...], table: pd.DataFrame) -> dict[float, tuple[FittedModel, ...]]:
-        """Networks of each weight that was trained: all seeds, or the one with the lowest total."""
-        found: dict[float, tuple[FittedModel, ...]] = {}
-        for lam, lines in table[table["best_epoch"] >= 0].groupby("lambda"):
-            chosen = lines.index if self.average else [lines["total"].idxmin()]
-            found[float(lam)] = tuple(models[line] for line in chosen)
-        return found
-
-    def _members(self, lam: float) -> tuple[FittedModel, ...]:
-        line = self._line(lam)
-        if self.target_dcal is not None:
-            return (self.fitted_[line],)
-        return self._by_weight(self.fitted_, self.frontier_).get(lam, (self.fitted_[line],))
-
-    def _networks(self, lam: float) -> tuple[FittedModel, ...]:
-        """All trained networks of a weight, whether or not they are averaged."""
-        return tuple(model for model in self.fitted_ if model.lam == lam and model.best_epoch >= 0)
-
-    def _candidate_models(self) -> list[tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]]:
-        """Weight, members and map of each candidate: as they were trained, in the order of the weights, then mapped."""
-        flags = self.candidates_["recalibrated"].astype(bool)
-        plain, mapped = (sorted(self.candidates_.loc[flags == flag, "lambda"]) for flag in (False, True))
-        return [(lam, self._members(lam), None) for lam in plain] + [
-            (lam, self._members(lam), self._maps[lam]) for lam in mapped
-        ]
-
-    def _selected(self) -> tuple[tuple[FittedModel, ...], KaplanMeierRecalibration | None]:
-        if self.target_dcal is not None:
-            return (self.fitted_[self.selected_],), None
-        chosen = self.selection_
-        return self._members(chosen.lam), self._maps[chosen.lam] if chosen.recalibrated else None
-
-    def _line(self, lam: float, seed: int | None = None) -> int:
-        table = self.frontier_
-        found = np.flatnonzero((table["lambda"] == lam) & ((seed is None) | (table["seed"] == seed)))
-        if found.size == 0:
-            known = ", ".join(f"{value:g}" for value in sorted(set(table["lambda"])))
-            fail("lam", f"one of {known} with a seed of the path", f"{lam}, seed {seed}")
-        totals = table["total"].to_numpy()[found]
-        return int(found[0] if np.isnan(totals).all() else found[np.nanargmin(totals)])
-
-    def _as_model(
-        self, members: tuple[FittedModel, ...], recalibration: KaplanMeierRecalibration | None
-    ) -> SurvivalModel:
+    def _as_model(self, chosen: Chosen) -> SurvivalModel:
+        members, recalibration = chosen
         shared = {name: getattr(self, name) for name in SHARED if name != "random_state"}
         first = members[0]
         if len(members) == 1:
@@ -426,40 +388,4 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         return model._adopt(combined(members, recalibration))
 
     def _predicting_model(self) -> PredictingModel:
-        return combined(*self._selected())
-
-
-def _when_needed(table: pd.DataFrame, doubt: str | None) -> Selection:
-    """Choose by the default rule, and warn the caller of `fit` if the validation rows cannot show anything."""
-    selection = when_needed(table, doubt)
-    if doubt is not None and table["lambda"].nunique() > 1:
-        warnings.warn(
-            f"the path predicts with lambda {selection.lam:g}, its smallest: {doubt}. Give it more rows, or choose by "
-            "another rule of select",
-            UserWarning,
-            stacklevel=3,
-        )
-    return selection
-
-
-def _nearest_to(table: pd.DataFrame, target: float) -> int:
-    """Line of the lowest NLL among seeds at or below the target, else of the lowest D-calibration."""
-    reached = table["dcal"] <= target
-    return int(table.loc[reached, "nll"].idxmin() if reached.any() else table["dcal"].idxmin())
-
-
-def _by_target(table: pd.DataFrame, target: float) -> Selection:
-    line = table.loc[_nearest_to(table, target)]
-    what = "the seed with the lowest NLL of those that reached" if line["dcal"] <= target else "the seed closest to"
-    reason = f"lambda {line['lambda']:.4g}: {what} the target of {target:g}, with a D-calibration of {line['dcal']:.2g}"
-    return Selection(float(line["lambda"]), "target_dcal", reason)
-
-
-def _as_before(path: SurvivalPath, table: pd.DataFrame) -> Selection:
-    """Choose for a file of an earlier version what that version chose; the values of the default rule are unknown."""
-    table[["dcal_p", "dcal_gap_se"]] = np.nan
-    if path.target_dcal is not None:
-        return _by_target(table, float(path.target_dcal))
-    lam = largest_within_one_error(table)
-    reason = f"lambda {lam:g}: the largest whose NLL is at most one standard error above the lowest"
-    return Selection(lam, "one_standard_error", reason)
+        return combined(*self._choices.selected())

@@ -12,6 +12,7 @@ import torch
 from xcal._checks import as_choice, as_number, fail
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
+from xcal.estimators.conditional import conditional_values
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.influence import dcal_influence, gap_error
 from xcal.estimators.inputs import Floats
@@ -46,12 +47,15 @@ class Selection:
         "when_needed" or "target_dcal"; "one_standard_error" for a path from a file of an earlier version.
     reason : str
         What was decided and why, in a sentence.
+    at_floor : bool
+        Whether the smallest weight stays because nothing shows that it is off.
     """
 
     lam: float
     rule: str
     reason: str
     recalibrated: bool = False
+    at_floor: bool = False
 
 
 def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
@@ -59,6 +63,7 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
     losses = np.stack([_losses(model, rows) for model in models])
     cdf = np.stack([model.cdf_at_own(rows.x, rows.time) for model in models])
     frame = pd.DataFrame([_line(*parts, rows, n_bins) for parts in zip(models, losses, cdf, strict=True)])
+    frame["conditional"] = conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins)
     # With a target each seed has found its own weight: all seeds together are the one answer.
     groups = np.zeros(len(frame)) if one_group else frame["lambda"].to_numpy()
     trained = np.isfinite(frame["nll"].to_numpy())
@@ -74,16 +79,18 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of each lambda, and the standard deviations."""
     groups = frame.groupby("lambda")
-    means = groups[["nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "concordance"]].mean()
+    known = ("nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "conditional", "concordance")
+    # A frontier from a file of an earlier version has no conditional calibration.
+    means = groups[[name for name in known if name in frame]].mean()
     spread = groups[[f"{name}_sd" for name in _MEASURES]].first()
     return means.join(groups["dcal_p"].agg(_common_p_value)).join(spread)
 
 
-def cannot_judge(rows: SurvivalData, n_bins: int) -> str | None:
-    """Say why the validation rows cannot show whether a model is calibrated; None if they can."""
+def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows") -> str | None:
+    """Say why rows cannot show whether a model is calibrated; None if they can. `judge` is their name."""
     events = int(np.count_nonzero(rows.event))
     if events < FEWEST_EVENTS:
-        return f"{events} events among {rows.n} validation rows are too few to judge calibration by"
+        return f"{events} events among {rows.n} {judge} are too few to judge calibration by"
     # Without covariates the Kaplan-Meier curve is a perfect model. If the test finds it off, that is the work of ties,
     # and no model can be judged by it. The factor is that of plotting positions: the last event is not at F = 1.
     curve = kaplan_meier(time=rows.time, event=rows.event)
@@ -91,47 +98,73 @@ def cannot_judge(rows: SurvivalData, n_bins: int) -> str | None:
     p_value = d_calibration(cdf, rows.event, n_bins=n_bins).p_value
     if p_value is not None and p_value < _LEVEL:
         distinct = np.unique(rows.time).size
-        return f"{distinct} distinct times among {rows.n} validation rows are too few to judge calibration by"
+        return f"{distinct} distinct times among {rows.n} {judge} are too few to judge calibration by"
     return None
 
 
-def when_needed(table: pd.DataFrame, doubt: str | None = None) -> Selection:
+def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the validation rows") -> Selection:
     """Choose by the default rule of `SurvivalPath.select` from a table of `candidates`.
 
-    `doubt` is the answer of `cannot_judge`.
+    `doubt` is the answer of `cannot_judge` for the rows that the table was measured on, and `judge` their name.
     """
     known = table.dropna(subset=["nll", "dcal"])
     plain = known[~known["recalibrated"].astype(bool)]
     own = plain.loc[plain["lambda"].idxmin()]
     first, others = float(own["lambda"]), known.drop(index=own.name)
 
-    def stay(reason: str) -> Selection:
-        return Selection(first, "when_needed", f"lambda {first:g}: {reason}")
+    def stay(reason: str, *, at_floor: bool = False) -> Selection:
+        return Selection(first, "when_needed", f"lambda {first:g}: {reason}", at_floor=at_floor)
 
     if others.empty:
         return stay("nothing else to choose from")
     if doubt is not None:
         return stay(doubt)
     off = f"D-calibration {own['dcal']:.2g}, a perfect model scores {own['dcal_floor']:.2g}, p = {own['dcal_p']:.2g}"
+    shown = f"as {judge} show"
     # Not `>=`: a p-value that is not known shows nothing.
     if not own["dcal_p"] < _LEVEL:
-        return stay(f"at its floor, as far as the validation rows can tell: nothing to correct ({off})")
+        told = f"at its floor, as far as {judge} can tell: nothing to correct ({off})"
+        return stay(told, at_floor=True)
     gain = (own["dcal"] - own["dcal_floor"]) - (others["dcal"] - others["dcal_floor"])
     better = others[gain > _CLEAR * others["dcal_gap_se"]]
     if better.empty:
-        return stay(f"it is off ({off}), but nothing else is less so by more than chance")
+        return stay(f"it is off, {shown} ({off}), but nothing else is less so by more than chance")
     allowed = better[better["nll"] - own["nll"] <= better["nll_gap_se"]]
     if allowed.empty:
-        return stay(f"it is off ({off}), but everything that is less so costs more than one standard error of NLL")
+        return stay(f"it is off, {shown} ({off}), but all that is less so costs more than one standard error of NLL")
     calibrated = allowed[allowed["dcal_p"] >= _LEVEL]
     if calibrated.empty:
         chosen, what = allowed.loc[allowed["dcal"].idxmin()], "has the lowest D-calibration"
     else:
         chosen, what = _smallest(calibrated), "is the smallest step that the test does not find off"
     lam, recalibrated = float(chosen["lambda"]), bool(chosen["recalibrated"])
-    reason = f"lambda {first:g} is off ({off}), and of what comes without a visible loss of NLL this {what}"
+    reason = f"lambda {first:g} is off, {shown} ({off}), and of what comes without a visible loss of NLL this {what}"
     told = f"{named(lam, recalibrated=recalibrated)}: {reason} ({chosen['dcal']:.2g})"
     return Selection(lam, "when_needed", told, recalibrated)
+
+
+def nearest_to(table: pd.DataFrame, target: float) -> int:
+    """Line of the lowest NLL among seeds at or below the target, else of the lowest D-calibration."""
+    reached = table["dcal"] <= target
+    return int(table.loc[reached, "nll"].idxmin() if reached.any() else table["dcal"].idxmin())
+
+
+def by_target(table: pd.DataFrame, target: float) -> Selection:
+    """Choose among seeds that each found a weight for the same target."""
+    line = table.loc[nearest_to(table, target)]
+    what = "the seed with the lowest NLL of those that reached" if line["dcal"] <= target else "the seed closest to"
+    reason = f"lambda {line['lambda']:.4g}: {what} the target of {target:g}, with a D-calibration of {line['dcal']:.2g}"
+    return Selection(float(line["lambda"]), "target_dcal", reason)
+
+
+def as_before(table: pd.DataFrame, target: Any) -> Selection:
+    """Choose for a file of an earlier version what that version chose; the values of the default rule are unknown."""
+    table[["dcal_p", "dcal_gap_se"]] = np.nan
+    if target is not None:
+        return by_target(table, float(target))
+    lam = largest_within_one_error(table)
+    reason = f"lambda {lam:g}: the largest whose NLL is at most one standard error above the lowest"
+    return Selection(lam, "one_standard_error", reason)
 
 
 def _smallest(table: pd.DataFrame) -> "pd.Series[Any]":

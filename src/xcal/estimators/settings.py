@@ -21,6 +21,8 @@ from xcal.training.progress import Progress
 CONTINUOUS = ("lognormal", "weibull", "loglogistic")
 DISCRETE = ("mtlr", "categorical", "logistic-hazard")
 OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
+# What the penalty asks for: calibration on average, or given the covariates.
+CALIBRATIONS = ("marginal", "conditional")
 # Kinds of column that encode="auto" tells apart.
 KINDS = ("number", "category", "date")
 # Whether a path predicts with the mixture of all seeds of a weight.
@@ -40,16 +42,19 @@ class Settings:
     objective: str = "nll"
     interpolation: str = "linear"
     n_time_bins: int | None = None
+    calibration: str = "marginal"
     calibration_bins: int = 20
     epochs: int = 500
     batch_size: int = 512
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     patience: int | None = 20
+    penalty_schedule: str = "constant"
     validation_fraction: float = 0.2
     encode: str | None = None
     random_state: Any = 0
     device: str = "cpu"
+    distributed: bool | str | None = None
     progress: Progress = None
 
     def __post_init__(self) -> None:
@@ -57,6 +62,9 @@ class Settings:
         as_choice("objective", self.objective, tuple(OBJECTIVES))
         as_choice("interpolation", self.interpolation, tuple(READINGS))
         as_choice("encode", self.encode, ("auto",), or_none=True)
+        as_choice("calibration", self.calibration, CALIBRATIONS)
+        if not isinstance(self.distributed, bool):
+            as_choice("distributed", self.distributed, ("auto",), or_none=True)
         check_sizes("hidden", self.hidden)
         check_dropout(self.dropout)
         if self.n_time_bins is not None:
@@ -85,6 +93,7 @@ class Settings:
             optimizer="adamw",
             weight_decay=self.weight_decay,
             patience=self.patience,
+            penalty_schedule=self.penalty_schedule,  # type: ignore[arg-type]  # checked there
         )
 
     def where(self) -> torch.device:

@@ -14,6 +14,7 @@ from xcal.metrics import horizons as horizon_times
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
 from xcal.validation import checks
+from xcal.validation.covariates import read_covariates
 from xcal.validation.measurements import Measurements
 from xcal.validation.methods import write_methods
 from xcal.validation.progress import Progress, shown_progress
@@ -35,6 +36,7 @@ def audit(
     interpolation: Interpolation | None = None,
     horizons: Any = None,
     groups: Any = None,
+    covariates: Any = None,
     training: Any = None,
     thresholds: Any = None,
     n_bootstrap: int | str = "auto",
@@ -53,8 +55,8 @@ def audit(
         inside `xcal.interop.TorchsurvWeibull` or `TorchsurvCox`, anything with `predict_survival_function`
         (`xcal.interop.supported` lists them), or survival curves as in `survival`.
     X
-        Features of the rows, as the model takes them. With plain predictions only for `groups`. `SurvivalData` brings
-        its own `y`.
+        Features of the rows, as the model takes them. With plain predictions only for `groups` and `covariates`.
+        `SurvivalData` brings its own `y`.
     y
         Outcomes: `xcal.Surv`, a structured array as in scikit-survival, a data frame with columns time and event, or a
         pair (time, event).
@@ -71,6 +73,10 @@ def audit(
     groups : optional
         Names of columns of X, a mapping of names to labels, a data frame, or one array of labels. A row without a label
         belongs to the group "missing".
+    covariates : optional
+        What the rows are asked about in "for whom?", calibration given the covariates
+        (`xcal.conditional_calibration`): a table, a mapping of names to values, or names of columns of X. By default
+        all columns of X. At most 50; columns that cannot be used are named in the result.
     training : optional
         The rows the model was trained on: outcomes, or a pair (X, y). The censoring curve is then theirs, and the
         result says where the two sets of rows differ.
@@ -114,6 +120,7 @@ def audit(
     if name is not None:
         found = _renamed(found, name)
     train_x, train_y = checks.read_training(training)
+    columns, left_out, no_covariates = read_covariates(covariates, X, (time, event))
     sample = Sample(
         time,
         event,
@@ -123,6 +130,9 @@ def audit(
         checks.read_groups(groups, X, time.size),
         None if train_y is None else train_y[0],
         None if train_y is None else train_y[1],
+        columns,
+        left_out,
+        no_covariates,
     )
     measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)

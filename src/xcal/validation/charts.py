@@ -15,11 +15,26 @@ from xcal.charts.calibration import (
     pp_curves,
     risk_histograms,
 )
-from xcal.charts.marks import SERIES, Spec, band, chart, hover, line, table, tip, vertical, x_axis, y_axis
+from xcal.charts.marks import (
+    SERIES,
+    Spec,
+    band,
+    bars,
+    chart,
+    dots,
+    horizontal,
+    hover,
+    line,
+    table,
+    tip,
+    vertical,
+    x_axis,
+    y_axis,
+)
 from xcal.charts.words import time_in_words, time_title
 from xcal.pages import Chart, Key
 from xcal.validation.labels import find, names, shown
-from xcal.validation.measurements import PitHistogram
+from xcal.validation.measurements import CovariatePart, PitHistogram, WorstSubgroup
 from xcal.validation.result import AuditResult
 
 Results = Sequence[AuditResult]
@@ -139,3 +154,60 @@ def pp(results: Results) -> tuple[Spec, str]:
     """Draw the distribution of F at the own times against the diagonal."""
     drawn = _inked([result.measured.pp for result in results])
     return pp_curves(drawn), "Probability-probability plot: the share of rows with F up to each value."
+
+
+# Covariates that are drawn: those whose parts are furthest off.
+_MOST_COVARIATES = 4
+
+
+def drawn_parts(results: Results) -> list[tuple[str, list[CovariatePart | None]]]:
+    """Give the parts of the covariates that are furthest off, in any of the models: names, and one value per model."""
+    found = [{} if r.measured.for_whom is None else {p.name: p for p in r.measured.for_whom.parts} for r in results]
+    far: dict[str, float] = {}
+    for parts in found:
+        for part in parts.values():
+            width = (part.upper - part.lower) or 1.0
+            far[part.column] = max(far.get(part.column, 0.0), abs(part.mean - 0.5) / width)
+    columns = sorted(far, key=lambda column: -far[column])[:_MOST_COVARIATES]
+    names_of = {part.name: part.column for parts in found for part in parts.values()}
+    return [
+        (name, [parts.get(name) for parts in found])
+        for column in columns
+        for name, own in names_of.items()
+        if own == column
+    ]
+
+
+def covariate_parts(results: Results) -> tuple[Spec, str]:
+    """Draw the mean of F for the parts of the covariates that are furthest off."""
+    rows, words = [], []
+    for name, parts in drawn_parts(results):
+        for k, part in enumerate(parts):
+            if part is not None:
+                rows.append({"name": name, "x": part.mean, "low": part.lower, "high": part.upper, "series": k})
+                words.append(f"{name}: {part.mean:.2f}")
+    spec = dots(rows, title="Mean of F at the event", reference=0.5, form=".2f", second=len(results) > 1)
+    return spec, f"Mean of F at the event by covariate; 0.5 is right. {'; '.join(words)}."
+
+
+def subgroup(worst: WorstSubgroup) -> tuple[Spec, str]:
+    """Draw the histogram of F in the subgroup that is most off, with the standard error of each bar."""
+    left, right = worst.edges[:-1], worst.edges[1:]
+    gap = 0.06 * (right - left)
+    reach = 1.96 * worst.mass_error
+    rows = table(
+        x=left + gap,
+        x2=right - gap,
+        middle=(left + right) / 2,
+        y=worst.mass,
+        low=np.maximum(worst.mass - reach, 0.0),
+        high=worst.mass + reach,
+    )
+    x = x_axis("F at the own time", domain=[0, 1], form=".1f")
+    y = y_axis("Share of the rows", domain=[0, 1.1 * float((worst.mass + reach).max())], form=PERCENT)
+    tips = [tip("y", "share", TIP_PERCENT), tip("low", "from", TIP_PERCENT), tip("high", "to", TIP_PERCENT)]
+    whiskers = band(rows, {**x, "field": "middle"}, y, "observed")
+    whiskers["mark"] = {"type": "rule", "strokeWidth": 1.5, "aria": False, "color": "var(--ink)"}
+    layers = [bars(rows, x, y, "model", tips, opacity=0.8), whiskers, horizontal(float(np.mean(right - left)), y)]
+    words = f"Histogram of F at the own times of rows with {worst.rule}; a perfect model is flat."
+    return chart(layers, height=260), words

@@ -44,8 +44,8 @@ def _methods(result: AuditResult) -> tuple[ChecklistItem, ...]:
         _item(
             "14",
             "What was done to see whether the model is fair",
-            None if groups else False,
-            "Groups: calibration within each." if groups else "No groups were given: use groups=.",
+            None if groups or result.measured.for_whom is not None else False,
+            _fairness(result),
         ),
         _item(
             "15",
@@ -54,6 +54,14 @@ def _methods(result: AuditResult) -> tuple[ChecklistItem, ...]:
             "Risks by horizon, and usefulness over a range of thresholds; say which one you would use.",
         ),
     )
+
+
+def _fairness(result: AuditResult) -> str:
+    if result.groups:
+        return "Groups: calibration within each."
+    if result.measured.for_whom is not None:
+        return "For whom: calibration given the covariates; name the groups that matter by groups=."
+    return "No groups were given: use groups=."
 
 
 def _results(result: AuditResult) -> tuple[ChecklistItem, ...]:

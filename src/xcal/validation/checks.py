@@ -86,25 +86,27 @@ def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:
         found = dict(groups)
     elif hasattr(groups, "columns"):
         found = {str(column): groups[column] for column in groups.columns}
-    elif _are_names(groups):
-        found = {name: _column(X, name) for name in groups}
+    elif are_names(groups):
+        found = {name: column_of(X, name, "groups") for name in groups}
     else:
         found = {str(getattr(groups, "name", None) or "group"): groups}
     return {str(name): _labels(str(name), values, n) for name, values in found.items()}
 
 
-def _are_names(groups: Any) -> bool:
-    few = isinstance(groups, list | tuple) and 0 < len(groups) <= MOST_GROUPS
-    return few and all(isinstance(name, str) for name in groups)
+def are_names(given: Any, most: int = MOST_GROUPS) -> bool:
+    """Whether names of columns were given, at most so many."""
+    few = isinstance(given, list | tuple) and 0 < len(given) <= most
+    return few and all(isinstance(name, str) for name in given)
 
 
-def _column(X: Any, name: str) -> Any:
+def column_of(X: Any, name: str, argument: str) -> Any:
+    """Give the column of X that an argument names."""
     columns = getattr(X, "columns", None)
     if columns is None:
-        fail("groups", "a mapping of names to labels, where X is no data frame", f"the name {name!r}")
+        fail(argument, "a mapping of names to labels, where X is no data frame", f"the name {name!r}")
     if name not in list(columns):
         shown = ", ".join(str(column) for column in list(columns)[:12])
-        fail("groups", f"names of columns of X ({shown})", repr(name))
+        fail(argument, f"names of columns of X ({shown})", repr(name))
     return X[name]
 
 

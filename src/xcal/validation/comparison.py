@@ -20,7 +20,7 @@ from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 
 # Values that say something about the test or the rows, not about the model: their difference means nothing.
-_NOT_COMPARED = ("_p", "_p_corrected", "_floor", "observed_risk")
+_NOT_COMPARED = ("_p", "_p_corrected", "_floor", "_noise", "observed_risk")
 # What a person compares first, with the direction that is better: 1 for higher, -1 for lower.
 _MAIN = {
     "harrell": 1,

@@ -61,7 +61,7 @@ def as_plain(value: Any) -> Any:
 # What a person looks for first, in the order of the text.
 _OVERALL = (
     *("harrell", "uno", "antolini", "cox_slope", "d_calibration", "d_calibration_floor", "d_calibration_p"),
-    *("ibs", "nll"),
+    *("conditional_calibration", "conditional_calibration_p", "ibs", "nll"),
 )
 _AT_HORIZON = ("mean_risk", "observed_risk", "oe", "ici", "auc", "brier", "ipa")
 

@@ -92,6 +92,36 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
                 yield finding
 
 
+def given_covariates(measured: Measurements) -> Finding | None:
+    """Judge calibration given the covariates; None if nothing is off, or not by enough to matter.
+
+    The subgroup that is most off is judged as a group is: by the error of its bins, and by its test. Without one that
+    counts, the test of all smooth subgroups at once may show that there is something. As these are two tests, each
+    p-value is doubled.
+    """
+    found = measured.for_whom
+    if found is None:
+        return None
+    worst = found.subgroup
+    if worst is not None:
+        width = worst.edges[1:] - worst.edges[:-1]
+        value, floor = (float((part**2).sum()) for part in (worst.mass - width, worst.mass_error))
+        state = _state_of_bins(bin_error(value, floor, width.size), min(1.0, 2 * worst.p_value))
+        if state in ("off", "wrong"):
+            tested = f"{worst.n_tested:,} rows that were not searched, {p_in_words(worst.p_value)}"
+            words = f"rows with {worst.rule}: {worst.finding} ({tested})"
+            own = AuditValue("subgroup_p", None, f"rows with {worst.rule}", worst.p_value, math.nan, math.nan)
+            return Finding(own, state, words, worst.finding, corrected=True)
+    state = _state_of_bins(bin_error(found.value, 0.0, _bins(measured)), min(1.0, 2 * found.p_value))
+    if state not in ("off", "wrong"):
+        return None
+    scale = f"conditional calibration {found.value:.2g}, of a right model 0 ± {found.noise:.1g}"
+    brief = "calibration differs with the covariates"
+    words = f"{brief}, and no one subgroup tells where ({scale}, {p_in_words(found.p_value)})"
+    own = AuditValue("conditional_calibration_p", None, "some rows", found.p_value, math.nan, math.nan)
+    return Finding(own, state, words, brief, corrected=True)
+
+
 def has_interval(value: AuditValue) -> bool:
     """Whether there is an interval; resamples without an event all give the same, and that is none."""
     return math.isfinite(value.lower) and math.isfinite(value.upper) and value.lower < value.upper
@@ -176,20 +206,35 @@ def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements
     error = bin_error(value.value, floor.value, _bins(measured))
     brief = f"bins of risk over all times hold {100 * error:.0f} % too many or too few events"
     short = d_calibration_in_words(value, floor, tested)
-    if error <= GOOD_BIN_ERROR:
-        state: State = "right"
-    elif tested.value >= OFF_LEVEL:
-        state = "unsure"
-    else:
-        state = "wrong" if tested.value < WRONG_LEVEL else "off"
+    state = _state_of_bins(error, tested.value)
     clear = state == "wrong" and tested.value < CLEAR_LEVEL
     return Finding(value, state, f"{brief} ({short})", brief, short, corrected is not None, clear)
 
 
+def _state_of_bins(error: float, p_value: float) -> State:
+    """Judge an error of bins: what does not matter is right, and what matters is as sure as its test."""
+    if error <= GOOD_BIN_ERROR:
+        return "right"
+    if p_value >= OFF_LEVEL:
+        return "unsure"
+    return "wrong" if p_value < WRONG_LEVEL else "off"
+
+
+def p_in_words(p_value: float) -> str:
+    """Write a p-value in a sentence.
+
+    Examples
+    --------
+    >>> p_in_words(0.0312), p_in_words(1e-9)
+    ('p = 0.031', 'p < 0.0001')
+    """
+    return f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
+
+
 def d_calibration_in_words(value: AuditValue, floor: AuditValue, tested: AuditValue) -> str:
     """Write D-calibration beside what a perfect model scores, and the p-value of its test."""
-    p = f"p = {tested.value:.2g}" if tested.value >= 1e-4 else "p < 0.0001"
-    return f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}, {p}"
+    scale = f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}"
+    return f"{scale}, {p_in_words(tested.value)}"
 
 
 def bin_error(value: float, floor: float, n_bins: int) -> float:

@@ -45,6 +45,13 @@ LABELS = {
     "d_calibration_p": Label("D-calibration, p", "p", "below 0.05 speaks against the model"),
     "d_calibration_p_corrected": Label("D-calibration, p (Holm)", "p", "corrected for the number of groups"),
     "km_calibration": Label("KM calibration", "small", "mean prediction against Kaplan-Meier over time"),
+    "conditional_calibration": Label("Conditional calibration", "small", "0 is right; compare with its noise"),
+    "conditional_calibration_floor": Label(
+        "Noise taken off", "small", "what chance alone adds; the value is without it"
+    ),
+    "conditional_calibration_noise": Label("Noise left", "small", "standard deviation of the value of a right model"),
+    "conditional_calibration_p": Label("Conditional calibration, p", "p", "below 0.05: not right for all covariates"),
+    "subgroup_p": Label("Subgroup most off, p", "p", "on rows that took no part in the search"),
     "one_calibration_p": Label("One-calibration, p", "p", "test of the risk groups at the horizon"),
 }
 VERDICTS = {

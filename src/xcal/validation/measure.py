@@ -16,6 +16,7 @@ from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.risk_distribution import risk_distribution
 from xcal.validation.bootstrap import Draws, bootstrap
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, estimate
+from xcal.validation.for_whom import measure_for_whom
 from xcal.validation.measurements import AuditValue, Measurements, PitHistogram
 from xcal.validation.over_time import over_time
 from xcal.validation.rows import Rows, read_rows
@@ -31,6 +32,8 @@ _CALIBRATION = (
     *("one_calibration_p", "d_calibration", "d_calibration_floor", "d_calibration_km", "d_calibration_km_floor"),
     *("d_calibration_ipcw", "d_calibration_ipcw_floor", "d_calibration_p", "d_calibration_p_corrected"),
     "km_calibration",
+    *("conditional_calibration", "conditional_calibration_floor", "conditional_calibration_noise"),
+    *("conditional_calibration_p", "subgroup_p"),
 )
 _OVERALL = ("brier", "ipa", "ibs", "nll")
 # Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
@@ -87,6 +90,7 @@ def measure(
         for group, resamples in zip(judged, drawn[1:], strict=True)
     ]
     _correct(judged, [part.estimates for part in parts])
+    for_whom = measure_for_whom(sample, rows, whole.estimates, level=level, seed=seed)
     skipped = [*unreached, *whole.estimates.skipped.items(), *whole.draws.skipped.items(), *too_small]
     for part in parts:
         skipped += [(f"{what} in {part.group}", why) for what, why in part.estimates.skipped.items()]
@@ -103,6 +107,7 @@ def measure(
         over_time=over_time(rows, level),
         skipped=tuple(skipped),
         draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
+        for_whom=for_whom,
     )
 
 

@@ -17,12 +17,15 @@ from xcal.metrics.risk_distribution import RiskDistribution
 __all__ = [
     "AuditValue",
     "CalibrationCurve",
+    "CovariatePart",
     "DecisionCurve",
+    "ForWhom",
     "Measurements",
     "OverTime",
     "PPCurve",
     "PitHistogram",
     "RiskDistribution",
+    "WorstSubgroup",
 ]
 
 Counts = npt.NDArray[np.int64]
@@ -59,6 +62,53 @@ class OverTime:
     brier_null: Vector  # of the Kaplan-Meier curve, which knows no covariates
 
 
+@dataclass(frozen=True)
+class CovariatePart:
+    """Rows with some values of one covariate: the mean of F at their events, 1/2 if the model is right for them.
+
+    A censored row counts with the mean of what lies above its F. `lower` and `upper` are the ends of the interval.
+    """
+
+    column: str
+    name: str
+    n: int
+    mean: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WorstSubgroup:
+    """The subgroup that is most off: searched on one half of the rows, tested on the other.
+
+    `mass` and `mass_error` are the share of F in each bin and its standard error, among its rows that were not
+    searched, `n_tested` of all its `n` rows.
+    """
+
+    rule: str
+    finding: str
+    n: int
+    n_tested: int
+    p_value: float
+    edges: Vector
+    mass: Vector
+    mass_error: Vector
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ForWhom:
+    """Calibration given the covariates (`xcal.conditional_calibration`), and where it is worst."""
+
+    value: float
+    noise: float
+    floor: float
+    p_value: float
+    columns: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]  # (column, why it cannot be used)
+    parts: tuple[CovariatePart, ...]
+    subgroup: WorstSubgroup | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurements:
     """Everything that was measured about one model."""
@@ -73,3 +123,4 @@ class Measurements:
     skipped: tuple[tuple[str, str], ...]  # (metric or group, why it was not computed)
     # (metric, horizon, group) to its value in every resample, for paired differences between models; not exported.
     draws: Mapping[tuple[str, float | None, str | None], Vector] = field(default_factory=dict)
+    for_whom: ForWhom | None = None  # where there are covariates

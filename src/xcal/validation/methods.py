@@ -32,6 +32,7 @@ REFERENCES = {
     "mclernon": "McLernon DJ, Giardiello D, Van Calster B, et al. Assessing performance and clinical usefulness in "
     "prediction models with survival outcomes: practical guidance for Cox proportional hazards models. Ann Intern Med "
     "2023;176:105-114.",
+    "rahimi": "Rahimi A, Recht B. Random features for large-scale kernel machines. NeurIPS 2007.",
     "schemper": "Schemper M, Smith TL. A note on quantifying follow-up in studies of failure time. Control Clin Trials "
     "1996;17:343-346.",
     "uno": "Uno H, Cai T, Pencina MJ, D'Agostino RB, Wei LJ. On the C-statistics for evaluating overall adequacy of "
@@ -143,6 +144,14 @@ def _calibration(names: set[str], measured: Measurements, cite: _Cited) -> Itera
         )
     if "d_calibration_p" in names:
         yield f"Its test allows for censoring{cite('akritas')}; where rows were few, its p-value is simulated."
+    if measured.for_whom is not None:
+        columns = len(measured.for_whom.columns)
+        yield (
+            f"Calibration given {'one covariate' if columns == 1 else f'{columns} covariates'} was tested with random "
+            f"Fourier features{cite('rahimi')} of the covariates, which are multiplied by each row's residual of "
+            "D-calibration, and random signs of the rows; the subgroup that is most off was searched on one half of "
+            "the rows and tested on the other."
+        )
     if "km_calibration" in names:
         yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
 

@@ -101,6 +101,7 @@ def _sections(
         sections.usefulness(results, horizons),
         sections.by_outcome(results, horizons),
         sections.groups(results, horizons),
+        sections.for_whom(results),
         sections.data(results[0]),
         sections.all_numbers(results, differences),
         sections.methods(results),

@@ -13,8 +13,9 @@ import numpy as np
 from xcal._checks import as_choice, fail
 from xcal.charts.calibration import risk_limit
 from xcal.charts.words import time_in_words, time_title
-from xcal.validation.charts import same
+from xcal.validation.charts import drawn_parts, same
 from xcal.validation.labels import ESTIMATORS, find, label, missing
+from xcal.validation.measurements import AuditValue
 from xcal.validation.performance_charts import OUTCOMES, benefit_limits
 from xcal.validation.result import AuditResult
 
@@ -190,7 +191,11 @@ def _dots(
 ) -> bool:
     """Draw values with intervals, one line each, the first on top."""
     found = [(name, find(result, metric, t, group)) for name, metric, t, group in wanted]
-    kept = [(name, value) for name, value in found if value is not None]
+    return _lines(ax, [(name, value) for name, value in found if value is not None], title, reference)
+
+
+def _lines(ax: Any, kept: list[tuple[str, AuditValue]], title: str, reference: float | None) -> bool:
+    """Draw values, one line each."""
     if not kept:
         return False
     if reference is not None:
@@ -204,6 +209,12 @@ def _dots(
         text.set_parse_math(False)
     ax.set(ylim=(len(kept) - 0.5, -0.5), xlabel=title)
     return True
+
+
+def _for_whom(ax: Any, result: AuditResult, horizon: float | None, group: str | None) -> bool:
+    parts = [(name, found[0]) for name, found in drawn_parts([result])]
+    kept = [(name, AuditValue("mean_f", None, None, p.mean, p.lower, p.upper)) for name, p in parts if p is not None]
+    return _lines(ax, kept, "Mean of F at the event (0.5 is right)", 0.5)
 
 
 def _brier(ax: Any, result: AuditResult, horizon: float | None, group: str | None) -> bool:
@@ -273,6 +284,7 @@ _PICTURES: dict[str, tuple[Draw, tuple[str, ...]]] = {
     "decision": (_decision, ("net_benefit", "horizon")),
     "risks": (_risks, ("horizon",)),
     "groups": (_groups, ("oe", "horizon")),
+    "for_whom": (_for_whom, ("conditional_calibration",)),
     "censoring": (_censoring, ()),
 }
 KINDS: tuple[str, ...] = tuple(_PICTURES)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal.calibration.covariates import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
 
@@ -31,6 +32,12 @@ class Sample:
         For each variable, such as "sex", the group of each row.
     training_time, training_event : arrays, optional
         Outcomes of the rows the model was trained on, for the censoring curve.
+    covariates : tuple of Column
+        What calibration is asked about given the covariates ("for whom?"); empty for nothing.
+    left_out : tuple of (str, str)
+        Covariates that cannot be used, each with the reason.
+    no_covariates : str
+        Why there are no covariates; "" if there are.
     """
 
     time: FloatArray
@@ -41,3 +48,6 @@ class Sample:
     groups: Mapping[str, Labels] = field(default_factory=dict)
     training_time: FloatArray | None = None
     training_event: BoolArray | None = None
+    covariates: tuple[Column, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    no_covariates: str = "no covariates were given"

@@ -8,7 +8,7 @@ good range is not enough.
 import math
 from collections.abc import Iterable, Iterator
 
-from xcal.validation.findings import Finding, has_interval, judged
+from xcal.validation.findings import Finding, given_covariates, has_interval, judged
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import DataSummary, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS
@@ -23,10 +23,13 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     findings = list(judged(measured, level=level, time_unit=time_unit))
     whole = [finding for finding in findings if finding.group is None]
     in_groups = [finding for finding in findings if finding.group is not None and _counts_in_group(finding)]
-    kind = _level(whole, in_groups, data)
-    sentences = [*_where(whole, in_groups, kind, time_unit), *_order(measured, level), _how_sure(data, whole)]
-    sentences += [*_small_groups(measured), *_worries(data)]
-    return Verdict(_headline(model, kind, whole, in_groups, data), kind, tuple(sentences))
+    for_whom = given_covariates(measured)
+    partly = in_groups if for_whom is None else [*in_groups, for_whom]
+    kind = _level(whole, partly, data)
+    sentences = list(_where(whole, in_groups, kind, time_unit))
+    sentences += [] if for_whom is None else [f"For whom: {for_whom.words}."]
+    sentences += [*_order(measured, level), _how_sure(data, whole), *_small_groups(measured), *_worries(data)]
+    return Verdict(_headline(model, kind, whole, partly, data), kind, tuple(sentences))
 
 
 def _counts_in_group(finding: Finding) -> bool:

@@ -178,6 +178,12 @@ def tiles(report: FrontierReport, k: int) -> Figures:
             Figure("Floor", written(values.dcal.floor, "small"), values.dcal.floor, note="a perfect model, on average"),
             Figure("p (Akritas)", "–" if p is None else written(p, "p"), p, note="small: a perfect model rarely is so"),
             Figure(
+                "Conditional calibration",
+                written(values.conditional, "small"),
+                known(values.conditional),
+                note=beside(base.conditional, "small") or "for every row, not on average; 0 is right",
+            ),
+            Figure(
                 "Concordance",
                 written(values.concordance, "fraction"),
                 known(values.concordance),
@@ -206,6 +212,7 @@ def _numbers(report: FrontierReport) -> Section:
             "The rows of this page were given to path.report. Judge by rows that no model was trained on.",
             f"D-calibration in {report.frontier.rows.n_bins} bins, censored rows spread evenly (uniform); p by "
             "Akritas' test of a perfect model.",
+            "Conditional is conditional calibration: whether F is right given the covariates, less what noise gives.",
             "Concordance is Harrell's. NLL is the mean negative log-likelihood; under a discrete distribution an event "
             "counts the mass of its time bin. IBS is the Brier score averaged over time, weighted for censoring.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",

@@ -18,6 +18,7 @@ _METRICS: tuple[tuple[str, str, Form, Callable[[Values], float]], ...] = (
     ("dcal", "D-calibration", "small", lambda values: values.dcal.value),
     ("dcal_floor", "Floor", "small", lambda values: values.dcal.floor),
     ("dcal_p", "p", "p", lambda values: _UNKNOWN if values.dcal.p_value is None else values.dcal.p_value),
+    ("conditional", "Conditional", "small", lambda values: values.conditional),
     ("concordance", "Concordance", "fraction", lambda values: values.concordance),
     ("nll", "NLL", "fraction", lambda values: values.nll),
     ("ibs", "IBS", "fraction", lambda values: values.ibs),

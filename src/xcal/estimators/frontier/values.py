@@ -9,6 +9,7 @@ import torch
 
 from xcal._checks import BoolArray, fail
 from xcal.calibration.results import DCalibrationResult
+from xcal.estimators.conditional import conditional_values
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.inputs import Floats
 from xcal.estimators.prediction import d_calibration_of
@@ -67,6 +68,7 @@ class Values:
     """Numbers of one model on the rows of the page; NaN where the rows do not determine one."""
 
     dcal: DCalibrationResult
+    conditional: float
     concordance: float
     nll: float
     ibs: float
@@ -208,6 +210,7 @@ def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Fl
     assert read.cdf is not None
     values = Values(
         dcal=d_calibration_of(model, rows.x, rows.time, rows.event, n_bins=rows.n_bins),
+        conditional=float(conditional_values(read.cdf[None], rows.x, rows.event, None, rows.n_bins)[0]),
         concordance=concordance_index(**given, risk=model.risk(rows.x)).value,
         nll=_mean_nll(model, rows),
         ibs=integrated_brier_score(read.survival, read.times, **given).value,

@@ -3,6 +3,7 @@
 from xcal.validation.sections.answer import glance, verdicts
 from xcal.validation.sections.calibration import all_times, each_level, on_average
 from xcal.validation.sections.closing import all_numbers, data, guideline, methods
+from xcal.validation.sections.for_whom import for_whom
 from xcal.validation.sections.groups import groups
 from xcal.validation.sections.performance import by_outcome, ordering, overall_error, usefulness
 
@@ -12,6 +13,7 @@ __all__ = [
     "by_outcome",
     "data",
     "each_level",
+    "for_whom",
     "glance",
     "groups",
     "guideline",

@@ -1,0 +1,117 @@
+"""For whom? Calibration given the covariates, as an audit measures it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import spearmanr
+
+from xcal._checks import BoolArray, FloatArray
+from xcal.calibration import conditional_calibration
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.covariates import Column
+from xcal.metrics.inputs import Vector
+from xcal.metrics.pit_histogram import N_BINS
+from xcal.validation.estimates import Estimates
+from xcal.validation.measurements import CovariatePart, ForWhom, WorstSubgroup
+from xcal.validation.rows import Rows
+from xcal.validation.sample import Sample
+
+METRIC = "conditional_calibration"
+# Parts of a numeric covariate, and the fewest rows of a part that is shown.
+_PARTS, _FEWEST = 4, 20
+# Rank correlation with F at the own time from which a column is no covariate: of a covariate that is known at the start
+# and F of a right model it is near zero without censoring.
+_SAME_ORDER = 0.9
+
+
+def measure_for_whom(sample: Sample, rows: Rows, found: Estimates, *, level: float, seed: int) -> ForWhom | None:
+    """Measure and test calibration given the covariates, and add the numbers to those of all rows.
+
+    Where it cannot be measured the reason is among what was skipped.
+    """
+    if rows.cdf is None or not sample.covariates:
+        found.skipped[METRIC] = sample.no_covariates if rows.cdf is not None else "it needs F at the own times"
+        return None
+    in_order = [column.take(rows.order) for column in sample.covariates]
+    columns = tuple(column for column in in_order if not _follows(column, rows.cdf))
+    left_out = [(column.name, "it follows from F at the own time") for column in in_order if column not in columns]
+    if not columns:
+        found.skipped[METRIC] = "all covariates follow from F at the own time"
+        return None
+    result = conditional_calibration(rows.cdf, rows.cdf_event, columns, n_bins=N_BINS, seed=seed)
+    where = result.where
+    p_value = float("nan") if result.p_value is None else result.p_value
+    for name, value in (("", result.value), ("_floor", result.floor), ("_noise", result.noise), ("_p", p_value)):
+        found.put(f"{METRIC}{name}", None, value)
+    if where is not None:
+        found.put("subgroup_p", None, where.p_value)
+    return ForWhom(
+        value=result.value,
+        noise=result.noise,
+        floor=result.floor,
+        p_value=p_value,
+        columns=tuple(column.name for column in columns),
+        left_out=(*sample.left_out, *left_out),
+        parts=tuple(_parts(columns, rows.cdf.astype(np.float64, copy=False), rows.cdf_event, level)),
+        subgroup=None
+        if where is None
+        else WorstSubgroup(
+            rule=where.rule,
+            finding=where.finding,
+            n=where.n,
+            n_tested=where.n_tested,
+            p_value=where.p_value,
+            edges=bin_edges(N_BINS),
+            mass=where.mass,
+            mass_error=where.mass_error,
+        ),
+    )
+
+
+def _follows(column: Column, cdf: FloatArray) -> bool:
+    """Whether a column is a prediction at the row's own time, which knows the outcome."""
+    if column.labels is not None:
+        return False
+    return bool(abs(spearmanr(column.values, cdf).statistic) > _SAME_ORDER)
+
+
+def _parts(columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: float) -> Iterator[CovariatePart]:
+    """Give the mean of F for the parts of every column.
+
+    Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above.
+    """
+    at_event = np.where(event, cdf, (1 + cdf) / 2)
+    reach = float(ndtri((1 + level) / 2))
+    for column in columns:
+        for name, own in _members(column):
+            n = int(np.count_nonzero(own))
+            if n < _FEWEST:
+                continue
+            mean, error = float(at_event[own].mean()), float(at_event[own].std(ddof=1)) / n**0.5
+            yield CovariatePart(column.name, name, n, mean, mean - reach * error, mean + reach * error)
+
+
+def _members(column: Column) -> Iterator[tuple[str, BoolArray]]:
+    """Give the categories of a column, its few different numbers, or its quarters."""
+    name, values = column.name, column.values
+    if column.labels is not None:
+        for k, label in enumerate(column.labels):
+            yield f"{name} = {label}", values == k
+        return
+    distinct = np.unique(values)
+    if distinct.size <= _PARTS:
+        for value in distinct:
+            yield f"{name} = {value:.6g}", values == value
+        return
+    cuts = np.unique(np.quantile(values, np.arange(1, _PARTS) / _PARTS, method="lower"))
+    place = np.searchsorted(cuts, values, side="left")
+    for k in range(cuts.size + 1):
+        low, high = cuts[k - 1] if k else None, cuts[k] if k < cuts.size else None
+        if low is None:
+            words = f"{name} ≤ {high:.4g}"
+        elif high is None:
+            words = f"{name} > {low:.4g}"
+        else:
+            words = f"{name} {low:.4g} to {high:.4g}"
+        yield words, place == k

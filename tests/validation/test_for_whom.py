@@ -1,0 +1,206 @@
+"""For whom? in an audit: which columns are asked, what is found, and what the verdict makes of it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import xcal
+from tests.validation.made_result import made_result
+from xcal.validation.covariates import FEWEST_ROWS, MOST_COLUMNS, read_covariates
+from xcal.validation.findings import given_covariates
+
+TIMES = np.linspace(0.02, 4, 120)
+
+
+def cohort(n, seed=0):
+    """Exponential times; the hazard depends on age alone. Rows are sorted by time, as files often are."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"age": rng.uniform(40, 90, n), "stage": rng.choice(["I", "II", "III"], n)})
+    hazard = np.exp(0.05 * (X["age"].to_numpy() - 65))
+    happens, leaves = rng.exponential(1 / hazard), rng.exponential(2.0, n)
+    time, event = np.minimum(happens, leaves), happens <= leaves
+    order = np.argsort(time)
+    return X.iloc[order].reset_index(drop=True), time[order], event[order], hazard[order]
+
+
+def audited(n=2000, *, right=False, **options):
+    X, time, event, hazard = cohort(n)
+    # The average over all rows is right: the mean survival of the true curves.
+    average = np.exp(-hazard[:, None] * TIMES).mean(axis=0)
+    survival = np.exp(-hazard[:, None] * TIMES) if right else np.tile(average, (n, 1))
+    given = {"survival": survival, "times": TIMES, "y": (time, event), "covariates": X, "n_bootstrap": 0}
+    return xcal.audit(**given | options)
+
+
+@pytest.fixture(scope="module")
+def wrong():
+    return audited()
+
+
+@pytest.fixture(scope="module")
+def right():
+    return audited(right=True)
+
+
+def test_a_model_that_is_right_on_average_alone_is_found(wrong):
+    found = wrong.measured.for_whom
+    assert wrong.value("d_calibration_p").value > 0.05
+    assert found.p_value <= 0.01
+    assert found.value > 5 * found.noise
+    assert found.subgroup.rule.startswith("age")
+    assert found.subgroup.p_value < 1e-4
+    assert any(s.startswith("For whom: rows with age") for s in wrong.verdict.sentences)
+
+
+def test_the_right_model_is_not(right):
+    found = right.measured.for_whom
+    assert found.p_value > 0.05
+    assert abs(found.value) < 4 * found.noise
+    assert not any(s.startswith("For whom") for s in right.verdict.sentences)
+
+
+def test_numbers_are_in_the_table_and_in_json(wrong):
+    found, frame = wrong.measured.for_whom, wrong.to_frame().set_index("metric")["value"]
+    assert frame["conditional_calibration"] == found.value
+    assert frame["conditional_calibration_floor"] == found.floor
+    assert frame["conditional_calibration_noise"] == found.noise
+    assert frame["conditional_calibration_p"] == found.p_value
+    assert frame["subgroup_p"] == found.subgroup.p_value
+    assert json.loads(wrong.to_json())["measured"]["for_whom"]["subgroup"]["rule"] == found.subgroup.rule
+    assert "random Fourier features" in wrong.methods
+
+
+def test_rows_keep_their_covariates_in_any_order():
+    """Fewer rows than blocks: the sums do not depend on the order, the bandwidth hardly does."""
+    X, time, event, _ = cohort(800)
+    cdf = 1 - np.exp(-time * np.exp(0.02 * (X["age"].to_numpy() - 65)))
+    mixed = np.random.default_rng(1).permutation(800)
+    one = xcal.audit(cdf=cdf, y=(time, event), covariates=X, n_bootstrap=0)
+    other = xcal.audit(cdf=cdf[mixed], y=(time[mixed], event[mixed]), covariates=X.iloc[mixed], n_bootstrap=0)
+    alone = xcal.conditional_calibration(cdf, event, X, n_bins=10, where=False)
+    values = [result.value("conditional_calibration").value for result in (one, other)]
+    assert min(*values, alone.value) > 5 * alone.noise  # rows beside the covariates of others would give zero
+    assert values == pytest.approx([alone.value] * 2, rel=0.1)
+
+
+def test_parts_have_the_mean_of_f_at_the_event():
+    X, time, event, hazard = cohort(600)
+    cdf = 1 - np.exp(-time * hazard)
+    found = xcal.audit(cdf=cdf, y=(time, event), covariates=X, n_bootstrap=0).measured.for_whom
+    by_name = {part.name: part for part in found.parts}
+    own = (X["stage"] == "II").to_numpy()
+    # What a censored row would have had: uniform between its F and 1.
+    grid = (np.arange(1000) + 0.5) / 1000
+    expected = np.where(event, cdf, (cdf[:, None] + (1 - cdf[:, None]) * grid).mean(axis=1))[own].mean()
+    part = by_name["stage = II"]
+    assert (part.n, part.column) == (own.sum(), "stage")
+    assert part.mean == pytest.approx(expected, rel=1e-12)
+    assert sum(part.n for part in found.parts if part.column == "age") == 600
+    assert np.mean([part.lower < 0.5 < part.upper for part in found.parts]) > 0.5  # the model is right
+
+
+def outcome(n=200):
+    rng = np.random.default_rng(5)
+    return rng.exponential(size=n), rng.random(n) < 0.6
+
+
+def reasons(**columns):
+    _, left_out, _ = read_covariates(pd.DataFrame(columns), None, outcome())
+    return dict(left_out)
+
+
+def test_columns_that_cannot_be_used_are_named():
+    time, event = outcome()
+    rng = np.random.default_rng(6)
+    found = reasons(
+        id=np.arange(200),
+        same=np.ones(200),
+        holes=np.where(np.arange(200) < 3, np.nan, rng.normal(size=200)),
+        day=pd.date_range("2020-01-01", periods=200),
+        name=[f"p{k}" for k in range(200)],
+        days=np.round(365 * time),
+        remaining=-time,
+        died=event.astype(int),
+        cause=np.where(event, rng.choice(["a", "b"], 200), "none"),
+        age=rng.normal(size=200),
+        old=rng.random(200) < 0.5,
+        stage=np.where(np.arange(200) < 40, None, rng.choice(["I", "II"], 200)),
+    )
+    assert found.pop("holes") == "3 of its values are missing"
+    assert set(found) == {"id", "same", "day", "name", "days", "remaining", "died", "cause"}
+    assert {found[name] for name in ("days", "remaining")} == {"it follows from the time"}
+    assert {found[name] for name in ("died", "cause")} == {"it tells whether the event happened"}
+
+
+def test_a_missing_label_is_a_category():
+    columns, _, _ = read_covariates({"stage": [None, "I", "II", "I"] * 50}, None, outcome())
+    assert columns[0].labels == ("I", "II", "missing")
+
+
+def test_a_prediction_at_the_own_time_is_no_covariate():
+    X, time, event, hazard = cohort(300)
+    cdf = 1 - np.exp(-time * hazard)
+    told = xcal.audit(cdf=cdf, y=(time, event), covariates=X.assign(F=cdf), n_bootstrap=0).measured.for_whom
+    assert told.left_out == (("F", "it follows from F at the own time"),)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"covariates": None}, "no covariates were given"),
+        ({"covariates": None, "X": np.zeros((2000, MOST_COLUMNS + 1))}, f"X has {MOST_COLUMNS + 1} columns"),
+        ({"covariates": None, "X": np.zeros((2000, 3, 2))}, "X is no table"),
+        ({"covariates": None, "X": np.zeros((2000, 2))}, "no column can be used: x0 (all its values are the same)"),
+    ],
+)
+def test_without_covariates_the_reason_is_said(options, why):
+    result = audited(**options)
+    assert result.measured.for_whom is None
+    assert why in dict(result.measured.skipped)["conditional_calibration"]
+
+
+def test_few_rows_are_not_asked():
+    assert f"at least {FEWEST_ROWS}" in dict(audited(80).measured.skipped)["conditional_calibration"]
+
+
+@pytest.mark.parametrize(
+    ("covariates", "what"),
+    [
+        (np.zeros((2000, MOST_COLUMNS + 1)), f"at most {MOST_COLUMNS} columns"),
+        (np.zeros((30, 2)), "2000 rows"),
+        (7, "a table"),
+        (["age", "weight"], "names of columns of X"),
+    ],
+)
+def test_covariates_that_were_asked_for_and_are_wrong_are_an_error(covariates, what):
+    with pytest.raises(ValueError, match=what):
+        audited(covariates=covariates, X=cohort(2000)[0])
+
+
+def test_names_of_columns_choose_among_those_of_x():
+    X = cohort(2000)[0]
+    assert audited(X=X, covariates=["stage"]).measured.for_whom.columns == ("stage",)
+    assert audited(X=X, covariates=None).measured.for_whom.columns == ("age", "stage")
+
+
+def test_a_subgroup_counts_if_it_is_large_and_sure():
+    measured = made_result(good=False).measured
+    worst = measured.for_whom.subgroup
+    off = np.linspace(0.15, 0.05, 10)
+
+    def judged(mass, p_value, p_of_all=0.5):
+        subgroup = replace(worst, mass=mass, mass_error=np.full(10, 0.004), p_value=p_value)
+        return given_covariates(
+            replace(measured, for_whom=replace(measured.for_whom, subgroup=subgroup, p_value=p_of_all))
+        )
+
+    assert judged(off, 1e-6).state == "wrong"
+    assert judged(off, 0.02).state == "off"  # two tests: .02 counts as .04
+    assert judged(off, 0.03) is None
+    assert judged(np.full(10, 0.1), 1e-6) is None  # sure, and too small to matter
+    large = replace(measured.for_whom, subgroup=None, value=0.01, p_value=0.001)
+    assert "no one subgroup" in given_covariates(replace(measured, for_whom=large)).words
+    assert given_covariates(replace(measured, for_whom=replace(large, p_value=0.03))) is None
