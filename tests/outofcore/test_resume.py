@@ -12,6 +12,7 @@ import pytest
 
 from tests.outofcore.rows import predictions, written
 from tests.outofcore.test_evaluate_folder import _small_pieces, run, same
+from xcal._locks import BusyError, sole_user
 from xcal.outofcore import local
 
 __all__ = ["_small_pieces"]
@@ -129,6 +130,13 @@ def test_a_dead_worker_stops_the_run_with_one_message_and_it_resumes(tmp_path, f
     told = []
     same(whole, run(folder, tmp_path / "m.json", say=told.append))
     assert told[0].startswith("resuming: ")
+
+
+def test_a_second_run_with_the_same_result_is_told_who_is_at_work(tmp_path, folder):
+    out = tmp_path / "m.json"
+    with sole_user("out", out), pytest.raises(BusyError, match=rf"out: expected {out} to be free"):
+        run(folder, out)
+    run(folder, out)
 
 
 SCRIPT = """
