@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import as_count, fail, refuse_masked
+from xcal._checks import MANY, as_count, fail, refuse_masked
 from xcal._torch_private import in_transform
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
@@ -91,7 +91,7 @@ def _checked(
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
     if n_groups is not None:
-        n_groups = as_count("n_groups", n_groups, at_least=1)
+        n_groups = as_count("n_groups", n_groups, at_least=1, below=MANY + 1)
     if _readable(cdf, event, weights, groups):
         _refuse_outside("cdf", cdf)
         if event.dtype != torch.bool:

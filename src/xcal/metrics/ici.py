@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, fail
+from xcal._checks import MANY, BoolArray, FloatArray, fail
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.cox import fit_cox, log_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
@@ -100,7 +100,7 @@ def integrated_calibration_index(
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
-    as_count("n_knots", n_knots, at_least=3)
+    as_count("n_knots", n_knots, at_least=3, below=MANY + 1)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     last = float(times_seen.max())
     if moment > last and outside == "raise":
