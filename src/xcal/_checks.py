@@ -28,10 +28,11 @@ def fail(name: str, expected: str, got: object, row: int | tuple[int, ...] | Non
     raise ValueError(f"{name}: expected {expected}, got {shown}{where}")
 
 
-def as_count(name: str, value: Any, *, at_least: int, below: int | None = None) -> int:
+def as_count(name: str, value: Any, *, at_least: int, below: int | None = None, at_most: int | None = None) -> int:
     """Check that `value` is an integer, Python's or numpy's, of `at_least` or more; the result is Python's.
 
-    True and False are no integers here: who writes ``n_bins=True`` means something else.
+    True and False are no integers here: who writes ``n_bins=True`` means something else. `at_most` is a limit that
+    nobody meets who does not make a mistake, and is told only to those who do.
 
     Examples
     --------
@@ -42,6 +43,8 @@ def as_count(name: str, value: Any, *, at_least: int, below: int | None = None) 
     if not whole or value < at_least or (below is not None and value >= below):
         wanted = f"an integer of {at_least} or more" if below is None else f"an integer from {at_least} to {below - 1}"
         fail(name, wanted, repr(value))
+    if at_most is not None and value > at_most:
+        fail(name, f"an integer of at most {at_most:,}", repr(value))
     return int(value)
 
 

@@ -35,7 +35,7 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     if edges is None:
-        count = as_count("n_bins", n_bins, at_least=2, below=MANY + 1)
+        count = as_count("n_bins", n_bins, at_least=2, at_most=MANY)
         return np.arange(count + 1, dtype=np.float64) / count
     array = as_vector("edges", edges).astype(np.float64)
     if array.size < 3:

@@ -224,7 +224,7 @@ def conditional_calibration(
     happened = as_event(event, u.size)
     if u.size < 2:
         fail("cdf", "at least two rows", u.size)
-    n_draws, seed = as_count("n_draws", n_draws, at_least=0, below=MANY + 1), as_count("seed", seed, at_least=0)
+    n_draws, seed = as_count("n_draws", n_draws, at_least=0, at_most=MANY), as_count("seed", seed, at_least=0)
     columns = as_columns(X, u.size)
     rng = np.random.default_rng(seed)
     own = None if features is None else _as_features(features, u.size)

@@ -150,7 +150,7 @@ def d_calibration(
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)
     n_simulations, seed = (
-        as_count("n_simulations", n_simulations, at_least=1, below=MANY + 1),
+        as_count("n_simulations", n_simulations, at_least=1, at_most=MANY),
         as_count("seed", seed, at_least=0),
     )
     t = None if time is None else as_time(time, u.size, reference="cdf")

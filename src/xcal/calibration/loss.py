@@ -91,7 +91,7 @@ def _checked(
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
     if n_groups is not None:
-        n_groups = as_count("n_groups", n_groups, at_least=1, below=MANY + 1)
+        n_groups = as_count("n_groups", n_groups, at_least=1, at_most=MANY)
     if _readable(cdf, event, weights, groups):
         _refuse_outside("cdf", cdf)
         if event.dtype != torch.bool:

@@ -95,7 +95,7 @@ class KernelFeatures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if as_count("n_features", self.n_features, at_least=2, below=MANY + 1) % 2:
+        if as_count("n_features", self.n_features, at_least=2, at_most=MANY) % 2:
             fail("n_features", "an even number: a cosine and a sine for each frequency", self.n_features)
         if self.bandwidth is not None:
             as_number("bandwidth", self.bandwidth, above=0)

@@ -62,7 +62,7 @@ class DCalibration:
         self.edges = bin_edges(n_bins, edges)
         self.method, self.p_value = method, p_value
         n_bins = self.edges.size - 1
-        grid_cells = as_count("grid_cells", grid_cells, at_least=1, below=MANY + 1)
+        grid_cells = as_count("grid_cells", grid_cells, at_least=1, at_most=MANY)
         if grid_cells < 10 * n_bins:
             fail("grid_cells", f"an integer of at least ten times the {n_bins} bins", repr(grid_cells))
         self._sums = BinSums(self.edges)

@@ -100,7 +100,7 @@ def integrated_calibration_index(
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
-    as_count("n_knots", n_knots, at_least=3, below=MANY + 1)
+    as_count("n_knots", n_knots, at_least=3, at_most=MANY)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     last = float(times_seen.max())
     if moment > last and outside == "raise":

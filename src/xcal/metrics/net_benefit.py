@@ -135,7 +135,7 @@ def decision_curve(
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, limits = as_time_point("at", at), as_thresholds(thresholds)
-    as_count("n_bootstrap", n_bootstrap, at_least=0, below=MANY + 1)
+    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
     as_number("level", level, above=0, below=1)
     if n_bootstrap and not isinstance(generator, np.random.Generator):
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)

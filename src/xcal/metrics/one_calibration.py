@@ -145,9 +145,9 @@ def one_calibration(
     own = None if cdf is None else _as_rows("cdf", cdf, times_seen.size)
     method = _checked_method(method, own)
     as_choice("outside", outside, ("nan", "raise", "clip"))
-    as_count("n_risk_groups", n_risk_groups, at_least=1, below=MANY + 1)
-    as_count("min_events", min_events, at_least=0, below=MANY + 1)
-    as_count("ddof", ddof, at_least=0, below=MANY + 1)
+    as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
+    as_count("min_events", min_events, at_least=0, at_most=MANY)
+    as_count("ddof", ddof, at_least=0, at_most=MANY)
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)

@@ -83,7 +83,7 @@ def read_predictions(
     curves, grid = (None, None) if survival is None else _falling_curves(survival, times, seen.size)
     if censoring is not None:
         as_censoring(censoring, seen, happened)
-    as_count("n_bins", n_bins, at_least=2, below=MANY + 1)
+    as_count("n_bins", n_bins, at_least=2, at_most=MANY)
     given = Predictions(
         time=seen,
         event=happened,

@@ -85,7 +85,7 @@ class ConformalQuantiles:
         if not happened.any():
             fail("event", "at least one event", "none: every row is censored")
         levels = even_levels(table.shape[1] + 1)
-        times, rows, weights = _completed(seen, happened, as_count("n_samples", n_samples, at_least=1, below=MANY + 1))
+        times, rows, weights = _completed(seen, happened, as_count("n_samples", n_samples, at_least=1, at_most=MANY))
         shifts = [_shift(table[rows, k] - times, weights, p, seen.size) for k, p in enumerate(levels)]
         return cls(levels, np.array(shifts), seen.size, int(happened.sum()))
 

@@ -267,7 +267,7 @@ class Recalibrated(BaseEstimator):
             pieces = (
                 DEFAULT_PIECES
                 if self.n_pieces is None
-                else as_count("n_pieces", self.n_pieces, at_least=2, below=MANY + 1)
+                else as_count("n_pieces", self.n_pieces, at_least=2, at_most=MANY)
             )
             quantiles = model_quantiles(model, table, even_levels(pieces), float(time.max()))
         if method.asks_groups:

@@ -86,7 +86,7 @@ def _pieces(n_events: int, asked: int | None) -> int:
     if asked is None:
         # The cube root of a cube may come out a hair above it.
         return int(np.ceil(2 * round(n_events ** (1 / 3), 9)))
-    return as_count("n_pieces", asked, at_least=1, below=MANY + 1)
+    return as_count("n_pieces", asked, at_least=1, at_most=MANY)
 
 
 def middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

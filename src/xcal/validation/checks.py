@@ -73,7 +73,7 @@ def read_resamples(n_bootstrap: Any, n: int) -> tuple[int, int | None]:
         if RESAMPLED_ROWS // n < FEWEST_RESAMPLES:
             return FEWEST_RESAMPLES, PART_OF_ROWS
         return min(MOST_RESAMPLES, RESAMPLED_ROWS // n), None
-    return as_count("n_bootstrap", n_bootstrap, at_least=0, below=MANY + 1), None
+    return as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY), None
 
 
 def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:

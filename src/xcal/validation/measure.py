@@ -73,7 +73,7 @@ def measure(
         What the predictions do not allow, or the rows do not determine, is named in `skipped` with the reason.
     """
     as_number("level", level, above=0, below=1)
-    as_count("n_bootstrap", n_bootstrap, at_least=0, below=MANY + 1)
+    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
     as_count("seed", seed, at_least=0)
     rows, unreached = read_rows(sample)
     judged, too_small = subgroups(sample, rows)
