@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import as_count, fail
+from xcal._checks import as_count, as_flag, fail
 from xcal.estimators.choices import Choices, Chosen
 from xcal.estimators.crossfit import trained_as
 from xcal.estimators.decision import Decision, decide
@@ -185,6 +185,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         Warns if the rows cannot show whether the smallest weight is off, which is then kept.
         """
         settings = Settings.of(self)
+        as_flag("average", self.average)
         folds = as_count("cross_fit", self.cross_fit, at_least=0)
         if folds == 1:
             fail("cross_fit", "0, or 2 or more folds", "1")
