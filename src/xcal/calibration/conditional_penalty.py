@@ -20,49 +20,69 @@ from xcal.calibration.softbins import SoftBins
 
 
 def _value_and_gradient(
-    u: Tensor, event: Tensor, weight: Tensor, features: Tensor, edges: Tensor, spec: SoftBins
+    u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins
 ) -> tuple[Tensor, Tensor]:
     """Penalty of every model, (...), and its gradient in F, (..., n)."""
-    total = weight.sum(-1, keepdim=True)
-    share = (weight / total).unsqueeze(-1)
     happened = spec.events(u, event).unsqueeze(-1)
     events, censored = spec.event_features(u, edges), spec.censored_features(u, edges)
     # What a perfect model has is taken off each row before the rows are summed: features do not average to one.
     bins = torch.where(happened, events, censored) - ((1 - edges[1:-1]) if spec.cumulative else edges.diff())
     # From what is known already: sigmoids and quotients are most of the work.
     slopes = torch.where(happened, spec.event_slopes(u, edges, events), spec.censored_slopes(u, edges, censored))
-    sums = _product(features.transpose(-1, -2), share * bins)  # (..., M, P)
+    share = 1 / max(1, u.shape[-1]) if weight is None else weight / weight.sum(-1, keepdim=True)
+    if isinstance(share, float):
+        sums = _sum_rows(features, bins) * share  # (..., M, P)
+    else:
+        sums = _sum_rows(features, share.unsqueeze(-1) * bins)
     # With masses above edges the residual of bin j is a difference of two of them (`membership.bins_from_above`).
     mean = spec.residual_slope(sums)
     value = mean.square().sum((-2, -1))
     per_bin = 2 * (mean.diff(dim=-1) if spec.cumulative else mean)
-    gradient = share.squeeze(-1) * (_product(features, per_bin) * slopes).sum(-1)
+    gradient = share * (_of_rows(features, per_bin) * slopes).sum(-1)
     if spec.estimator == "unbiased":
-        length = features.square().sum(-1)
         residual, change = spec.residual_slope(bins), spec.residual_slope(slopes)
-        squared = share.squeeze(-1).square() * length
+        squared = share * share * features.square().sum(-1)
         own = (squared * residual.square().sum(-1)).sum(-1)
-        pairs = 1 - share.squeeze(-1).square().sum(-1)
-        # One row makes no pair: nothing to estimate, value and gradient zero.
-        enough = pairs > 8 * torch.finfo(u.dtype).eps
-        inverse = torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
+        inverse = _inverse_pairs(share, u)
         value = (value - own) * inverse
-        gradient = (gradient - 2 * squared * (residual * change).sum(-1)) * inverse.unsqueeze(-1)
+        gradient = gradient - 2 * squared * (residual * change).sum(-1)
+        gradient = gradient * (inverse if isinstance(inverse, float) else inverse.unsqueeze(-1))
     return value, gradient
 
 
-def _product(shared: Tensor, values: Tensor) -> Tensor:
-    """Matrix product of (..., a, b) and (..., b, P).
+def _inverse_pairs(share: Tensor | float, u: Tensor) -> Tensor | float:
+    """One over the share of pairs of different rows; zero where one row has all the weight and there is no pair."""
+    if isinstance(share, float):
+        return 0.0 if share == 1 else 1 / (1 - share)
+    pairs = 1 - share.square().sum(-1)
+    enough = pairs > 8 * torch.finfo(u.dtype).eps
+    return torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
 
-    Where all models (..., L) share a matrix (..., 1, a, b), their columns stand side by side in one product: a product
-    for each model would copy the matrix for every one of them.
+
+def _sum_rows(features: Tensor, values: Tensor) -> Tensor:
+    """H'R: (..., n, M) and (..., n, P) give (..., M, P)."""
+    return _product(values, features)
+
+
+def _of_rows(features: Tensor, values: Tensor) -> Tensor:
+    """H A: (..., n, M) and (..., M, P) give (..., n, P)."""
+    return _product(values, features.transpose(-1, -2))
+
+
+def _product(values: Tensor, matrix: Tensor) -> Tensor:
+    """Product of the matrix of the features, (..., b, a), transposed, and values (..., b, P): (..., a, P).
+
+    Computed as the transpose of values' times matrix: with few columns P that is nearly twice as fast on a CPU. Where
+    all models (..., L) share a matrix (..., 1, b, a), their columns stand side by side in one product: a product for
+    each model would copy the matrix for every one of them.
     """
-    if shared.dim() < 3 or shared.dim() != values.dim() or shared.shape[-3] != 1 or values.shape[-3] == 1:
-        return shared @ values
+    shared = matrix.dim() >= 3 and matrix.dim() == values.dim() and matrix.shape[-3] == 1 != values.shape[-3]
+    if not shared:
+        return (values.transpose(-1, -2) @ matrix).transpose(-1, -2)
     models, columns = values.shape[-3], values.shape[-1]
-    beside = values.transpose(-3, -2).flatten(-2)  # (..., b, L P)
-    found = shared.squeeze(-3) @ beside
-    return found.unflatten(-1, (models, columns)).transpose(-3, -2)
+    rows = values.transpose(-1, -2).flatten(-3, -2)  # (..., L P, b)
+    found: Tensor = (rows @ matrix.squeeze(-3)).unflatten(-2, (models, columns))  # (..., L, P, a)
+    return found.transpose(-1, -2)
 
 
 class _Conditional(torch.autograd.Function):
@@ -72,7 +92,7 @@ class _Conditional(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        u: Tensor, event: Tensor, weight: Tensor, features: Tensor, edges: Tensor, spec: SoftBins, wanted: bool
+        u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins, wanted: bool
     ) -> tuple[Tensor, Tensor]:
         with full_precision(u):
             value, gradient = _value_and_gradient(u, event, weight, features, edges, spec)
@@ -117,7 +137,7 @@ def unchecked_conditional_penalty(
     Tensor of shape (...)
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
-    weight = torch.ones_like(u) if weights is None else in_units_of_the_largest(weights.detach(), u.dtype).expand_as(u)
+    weight = None if weights is None else in_units_of_the_largest(weights.detach(), u.dtype).expand_as(u)
     h = features.detach().to(u.dtype)
     value: Tensor
     value, _ = apply(_Conditional, u, event.expand(u.shape), weight, h, edges.to(u.dtype), spec, gradient_wanted(u))
