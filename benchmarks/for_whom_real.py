@@ -36,8 +36,8 @@ from benchmarks.remedies import LOAD, thirds
 from xcal import conditional_calibration, d_calibration
 from xcal.calibration import KernelFeatures
 from xcal.data import SurvivalData
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
-from xcal.estimators.fitted import FittedModel
+from xcal.distributions import SurvivalDistribution
+from xcal.estimators.fitted import FittedModel, combined
 from xcal.estimators.fitting import train_on
 from xcal.estimators.settings import Settings
 from xcal.metrics import concordance_index, integrated_brier_score, kaplan_meier
@@ -76,8 +76,7 @@ class Mapped:
         for k, own in enumerate(self.maps):
             chosen = np.flatnonzero(group == k) if len(self.maps) > 1 else np.arange(rows.n)
             if chosen.size:
-                plain = self.model.distribution(rows.x[chosen])
-                yield chosen, plain if own is None else RecalibratedDistribution(plain, own)
+                yield chosen, combined((self.model,), own).distribution(rows.x[chosen])
 
 
 def values_of(mapped: Mapped, rows: SurvivalData, group: np.ndarray, grid: np.ndarray) -> dict[str, np.ndarray]:
