@@ -23,9 +23,10 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from xcal import conditional_calibration, d_calibration
+from xcal import audit, conditional_calibration, d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.residuals import residuals
+from xcal.validation.findings import given_covariates
 
 # Rate of an exponential censoring time beside an event time of rate one that gives about this share of censored rows.
 RATES = {0.0: 0.0, 0.3: 0.43, 0.6: 1.5, 0.8: 4.0}
@@ -190,6 +191,27 @@ def show_power(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
             print(f"{n:>5}, about {censored:.0%}: " + " | ".join(f"{share:.2f}" for share in found), flush=True)
 
 
+def alarm_of(task: tuple[int, int, float]) -> tuple[bool]:
+    """Whether an audit of a right model says that it is off for some."""
+    seed, n, censored = task
+    u, event, x = right_model(n, 5, "normal", censored, np.random.default_rng(seed))
+    # F itself serves as the time: only its order is used here.
+    found = audit(cdf=u, y=(u, event), covariates=x, n_bootstrap=0, seed=seed)
+    return (given_covariates(found.measured) is not None,)
+
+
+def show_alarms(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
+    for n in options.n:
+        for censored in (0.3, 0.8):
+            (share,) = rejections(pool, alarm_of, [(seed, n, censored) for seed in range(options.datasets)])
+            error = (share * (1 - share) / options.datasets) ** 0.5
+            print(
+                f"audit of a right model, n = {n:>5}, about {censored:.0%} censored: said to be off for some in "
+                f"{share:.3f} ± {error:.3f} of {options.datasets} data sets",
+                flush=True,
+            )
+
+
 def show_planted(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
     for ratio in (1.0, 1.5):
         k, w, named = rejections(pool, planted, [(seed, ratio) for seed in range(options.datasets)])
@@ -215,7 +237,7 @@ def main() -> None:
     parser.add_argument("--datasets", type=int, default=200)
     parser.add_argument("--n", type=int, nargs="*", default=[300, 1000, 5000])
     parser.add_argument("--kinds", nargs="*", default=["normal", "skewed"])
-    parser.add_argument("--parts", nargs="*", default=["size", "power", "planted", "speed"])
+    parser.add_argument("--parts", nargs="*", default=["size", "power", "alarms", "planted", "speed"])
     parser.add_argument("--record", type=Path, default=Path("conditional_size.jsonl"))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options, _ = parser.parse_known_args()
@@ -225,6 +247,8 @@ def main() -> None:
             show_sizes(options.record)
         if "power" in options.parts:
             show_power(pool, options)
+        if "alarms" in options.parts:
+            show_alarms(pool, options)
         if "planted" in options.parts:
             show_planted(pool, options)
     if "speed" in options.parts:
