@@ -72,7 +72,7 @@ def evaluated(folder: str, out: str, processes: int, exact_rows: int, found: Any
     from xcal.outofcore import EvaluationSettings, evaluate_folder
 
     torch.set_num_threads(1)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
     settings = EvaluationSettings(processes=processes, exact_rows=exact_rows, progress=False)
     start = time.perf_counter()
     evaluate_folder(folder, out, settings)
@@ -130,7 +130,8 @@ def report(folder: Path, n: int, processes: list[int]) -> None:
     for k in processes:
         out = folder / f"metrics-{k}.json"
         seconds, cpu, before, own, workers = in_new_process(str(rows), str(out), k, 0)
-        extra, each = (own - before) / 1024, max(0, workers - before) / 1024 if k > 1 else 0.0
+        # Above what is resident after importing; of the largest worker, which imports the same.
+        extra, each = (own - before) / 1024, (workers - before) / 1024 if k > 1 else 0.0
         share = 2 * read_cpu / cpu
         times = f"{k:>9}  {seconds:>8.1f}  {n / seconds:>10,.0f}  {cpu:>7.1f}"
         print(f"{times}  {share:>8.0%}  {extra:>6.0f} MB  {each:>6.0f} MB", flush=True)

@@ -40,6 +40,7 @@ html_math_renderer = "mathml"
 # Single backticks in docstrings name Python objects.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["torchmetrics"]  # an extra that the documentation does not need otherwise
 autodoc_typehints = "none"  # the numpydoc sections already state types and shapes
 numpydoc_show_class_members = False
 
