@@ -74,6 +74,8 @@ def _validated(estimator: Any, X: Any, *, reset: bool) -> Floats:
             ensure_min_samples=2 if reset else 1,
         )
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch: a tensor that cannot be read
+        if "feature names" in str(error):
+            raise  # a list of names, in the form that scikit-learn's own checks ask for
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"X: {' '.join(str(error).split())}") from error
     return x

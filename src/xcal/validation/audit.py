@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_number, as_numpy, fail
+from xcal._checks import as_number, as_numpy, as_row, fail
 from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
 from xcal.interop import ModelPredictions, Rows, read_model
@@ -222,7 +222,7 @@ def _predictions(
         return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
     at = horizon_times.default_horizons(time, event) if asked is None else asked
     if survival is not None:
-        rows = Rows(time, event, None if times is None else np.asarray(times, dtype=np.float64), at)
+        rows = Rows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
         found = read_curves(survival, rows, times=times, interpolation=interpolation)
         check_predictions(found, rows.n)
     else:

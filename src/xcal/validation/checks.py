@@ -12,6 +12,7 @@ from xcal._checks import (
     as_count,
     as_event,
     as_floats,
+    as_numpy,
     as_row,
     as_time,
     fail,
@@ -126,7 +127,15 @@ def _labels(name: str, values: Any, n: int) -> Labels:
     """Labels as text; a missing one becomes the label "missing", which the result shows as a group."""
     import pandas as pd
 
-    series = pd.Series(np.asarray(values) if not hasattr(values, "to_numpy") else values.to_numpy())
+    where = f"groups[{name!r}]"
+    listed = as_numpy(where, values) if hasattr(values, "detach") else values
+    try:
+        array = np.asarray(listed) if not hasattr(listed, "to_numpy") else listed.to_numpy()
+    except ValueError:
+        fail(where, f"{n} labels, one per row", "rows of different lengths")
+    if array.ndim != 1 or array.dtype.names:
+        fail(where, "a one-dimensional array, one label per row", f"{array.dtype} of shape {array.shape}")
+    series = pd.Series(array)
     if series.size != n:
         fail(f"groups[{name!r}]", f"{n} labels, one per row", f"{series.size}")
     kinds = series.dropna().unique()
