@@ -10,6 +10,7 @@ WHAT = {
     "validation": "audit: any model on new rows, its report",
     "interop": "models of other libraries",
     "charts": "pictures of what was measured",
+    "outofcore": "files larger than memory",
     "estimators": "SurvivalModel, SurvivalPath: the scikit-learn face",
     "recalibration": "one map of F after training",
     "metrics": "concordance, Brier score, calibration",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xcal.calibration import (
+        Annealing,
         ConditionalCalibrationResult,
         DCalibration,
         DCalibrationResult,
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
         XCALLoss,
         conditional_calibration,
         d_calibration,
+        mean_across_processes,
         xcal_penalty,
     )
     from xcal.data import Surv, SurvivalData
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
     from xcal.training import TrainingConfig, fit_path
+    from xcal.tuning import TuningResult, tune
     from xcal.validation.audit import audit
     from xcal.validation.comparison import ModelComparison, compare_models
     from xcal.validation.result import AuditResult
@@ -29,6 +32,7 @@ __version__ = "0.1.0"
 # Where each public name lives. A name is imported when it is first asked for: `xcal --help` needs none of them, and
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
+    "Annealing": "calibration",
     "ConditionalCalibrationResult": "calibration",
     "AuditResult": "validation",
     "DCalibration": "calibration",
@@ -42,6 +46,7 @@ _HOME = {
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
+    "TuningResult": "tuning",
     "XCALLoss": "calibration",
     "audit": "validation",
     "compare_models": "validation",
@@ -52,8 +57,10 @@ _HOME = {
     "family": "distributions",
     "fit_path": "training",
     "load": "estimators",
+    "mean_across_processes": "calibration",
     "nll": "objectives",
     "survival_crps": "objectives",
+    "tune": "tuning",
     "xcal_penalty": "calibration",
 }
 _PACKAGES = {
@@ -71,11 +78,13 @@ _PACKAGES = {
     "recalibration",
     "report",
     "training",
+    "tuning",
     "validation",
 }
 
 __all__ = [
     "FAMILIES",
+    "Annealing",
     "AuditResult",
     "ConditionalCalibrationResult",
     "DCalibration",
@@ -88,6 +97,7 @@ __all__ = [
     "SurvivalModel",
     "SurvivalPath",
     "TrainingConfig",
+    "TuningResult",
     "XCALLoss",
     "__version__",
     "audit",
@@ -99,8 +109,10 @@ __all__ = [
     "family",
     "fit_path",
     "load",
+    "mean_across_processes",
     "nll",
     "survival_crps",
+    "tune",
     "xcal_penalty",
 ]
 

@@ -202,11 +202,18 @@ def _refuse_words_and_gaps(name: str, event: Any) -> None:
         fail(
             name, f"True/False or 0/1: say which word is the event, as in status == {words[0]!r}", f"the words {shown}"
         )
-    # None, NaN and pandas' NA, whose comparison with itself has no truth value.
-    missing = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in listed])  # noqa: PLR0124
+    missing = np.array([is_missing(value) for value in listed])
     if missing.any():
         row = first_row(missing)
         fail(name, "True/False or 0/1 in every row", f"a missing value ({listed[row]})", row)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA: what is not equal to itself, or cannot say."""
+    try:
+        return value is None or bool(value != value)  # noqa: PLR0124 - that is the definition of NaN
+    except (TypeError, ValueError):
+        return True
 
 
 def as_probability(name: str, values: Any) -> FloatArray:

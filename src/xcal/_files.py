@@ -4,7 +4,10 @@ A new file is written beside the old one under a name of its own, brought to the
 a reader, or a process killed at any moment, sees the old file or the new one.
 
 A kill (or a power cut) can leave a temporary file, ``.<name>.<random>.part``. It does no harm: nothing reads it, and
-the next write of the same file removes it once it is a day old, when no writer can still be at work on it.
+the next write of the same file removes it once it is a day old and no writer holds it. A clock that jumps can make a
+file look old, but not free.
+
+What cannot be written is one error that names the file that was asked for, and not the temporary one.
 """
 
 import contextlib
@@ -27,10 +30,11 @@ except ImportError:  # Windows
 
 _PART = ".part"
 _DAY = 86_400.0
+_KEPT = "what was there before is as it was"
 # Only where there is no flock: a lock that old was left by a process that died. It is held for milliseconds.
 _STALE = 600.0
 # What a file system says that has no locks of this kind, or cannot bring a folder to the disk.
-_NOT_SUPPORTED = {errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+NOT_SUPPORTED = {errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 # Some network file systems give a lock to a process, not to a thread.
 _between_threads = threading.Lock()
 
@@ -41,21 +45,50 @@ def new_file(path: Path) -> Iterator[Path]:
 
     After any error in the block, or in bringing the file to the disk, the temporary file is removed and the old file
     is as it was. A file that is replaced passes its permissions on.
+
+    Raises
+    ------
+    OSError
+        Of the kind that the system gives, in one sentence that names `path`: a folder stands there, the disk is full,
+        the folder cannot be written. Other errors of the block are left as they are.
     """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: expected the name of a file to write, got a folder")
     _remove_old_parts(path)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_PART}")
-    # Not tempfile.mkstemp: a model, a checkpoint or a record is for every reader that the user's settings let in.
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
     try:
+        # Not tempfile.mkstemp: a model, a checkpoint or a record is for every reader that the user's settings let in.
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+    except OSError as error:
+        raise _named(path, error) from error
+    try:
+        _try_lock(handle)
         with contextlib.suppress(FileNotFoundError):
             part.chmod(stat.S_IMODE(path.stat().st_mode))
         yield part
         _to_disk(part)
         os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(part), part):
+            raise _named(path, error) from error
         raise
+    finally:
+        os.close(handle)
     _folder_to_disk(path.parent)
+
+
+def _named(path: Path, error: OSError) -> OSError:
+    """Make an error about a temporary file, or about none, one about the file that was asked for."""
+    told = type(error)(f"{path}: expected a file that can be written, got: {error.strerror or error} ({_KEPT})")
+    told.errno = error.errno  # a caller can still tell a full disk from a folder that is read-only
+    return told
+
+
+def reason(error: OSError) -> str:
+    """Return the system's words for an error, also where it was raised again with a sentence of ours."""
+    cause = error.__cause__
+    return error.strerror or (reason(cause) if isinstance(cause, OSError) else str(error))
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -66,13 +99,27 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def check_writable(folder: Path) -> None:
     """Make the folder and a file in it, and remove the file: an OSError now rather than after hours of work."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder}: expected a folder, got a file")
     folder.mkdir(parents=True, exist_ok=True)
     probe = folder / f".{secrets.token_hex(8)}{_PART}"
     try:
         # Something to write: an empty file also fits on a full disk.
         probe.write_bytes(b"writable?")
+    except OSError as error:
+        told = type(error)(f"{folder}: expected a folder that can be written, got: {error.strerror or error}")
+        told.errno = error.errno
+        raise told from error
     finally:
-        probe.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that cannot be written holds no probe either
+            probe.unlink(missing_ok=True)
+
+
+def check_target(path: Path) -> None:
+    """Find out before any work whether a file of this name can be written: its folder, and no folder of its name."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: expected the name of a file to write, got a folder")
+    check_writable(path.resolve().parent)
 
 
 @contextmanager
@@ -103,7 +150,7 @@ def _acquire(handle: int, lock: Path) -> Callable[[], None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError as error:
-            if error.errno not in _NOT_SUPPORTED:
+            if error.errno not in NOT_SUPPORTED:
                 raise
         else:
             # Closing the handle gives it back.
@@ -136,8 +183,28 @@ def _remove_old_parts(path: Path) -> None:
     # A folder that cannot be listed can still be written to.
     with contextlib.suppress(OSError):
         for entry in path.parent.iterdir():
-            if entry.name.startswith(start) and entry.name.endswith(_PART) and _age(entry) > _DAY:
+            if entry.name.startswith(start) and entry.name.endswith(_PART) and _age(entry) > _DAY and _is_free(entry):
                 entry.unlink(missing_ok=True)
+
+
+def _is_free(part: Path) -> bool:
+    """Whether no writer holds a temporary file. Without ``flock`` its age alone has to tell."""
+    handle = os.open(part, os.O_RDWR)
+    try:
+        return _try_lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    """Take the lock of an open file unless another has it; it ends when the file is closed, or with the process."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in NOT_SUPPORTED
+    return True
 
 
 def _to_disk(path: Path) -> None:
@@ -159,7 +226,7 @@ def _folder_to_disk(folder: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in _NOT_SUPPORTED:
+        if error.errno not in NOT_SUPPORTED:
             raise
     finally:
         os.close(handle)

@@ -82,14 +82,26 @@ def fit_kaplan_meier(time: FloatArray, event: BoolArray, of: Of = "event") -> Ka
     keys, order = stable_sort(sortable_time(time, event))
     sorted_time = time[order].astype(np.float64, copy=False)
     starts = np.flatnonzero(starts_run(sorted_time))
-    at_risk = (time.size - starts).astype(np.float64)
     events = np.add.reduceat(is_event_key(keys).astype(np.float64), starts)
-    if of == "event":
-        counts = events
-    else:
-        counts = np.diff(np.append(starts, time.size)) - events
-        at_risk -= events
+    censored = np.diff(np.append(starts, time.size)) - events
+    return curve_of_counts(sorted_time[starts], events, censored, of)
+
+
+def curve_of_counts(
+    times: Vector, events: Vector, censored: Vector, of: Of = "event", *, mixed: BoolArray | None = None
+) -> KaplanMeier:
+    """Kaplan-Meier curve of counts at increasing times.
+
+    `mixed` marks counts that stand for rows at several times which nobody knows. There half of the rows that leave for
+    the other reason count as gone before (the actuarial rule).
+    """
+    rows = events + censored
+    counts, others = (events, censored) if of == "event" else (censored, events)
+    gone = np.full(times.size, 0.0 if of == "event" else 1.0)
+    if mixed is not None:
+        gone[mixed] = 0.5
+    at_risk = np.cumsum(rows[::-1])[::-1] - gone * others
     # A time at which all rows at risk had an event leaves nobody at risk of being censored, and censors nobody.
     lost = np.divide(counts, at_risk, out=np.zeros_like(counts), where=counts > 0)
     survival = np.cumprod(1.0 - lost, dtype=np.float64)
-    return KaplanMeier(sorted_time[starts], survival, at_risk, counts, of)
+    return KaplanMeier(times, survival, at_risk, counts, of)

@@ -40,6 +40,27 @@ def test_chunks_equal_the_one_shot_value(method, scale, p_value):
         assert result.error_bound == 0
 
 
+@pytest.mark.parametrize(("method", "grid_cells"), [("uniform", 100), ("ipcw", 100), ("km", 100), ("km", 5000)])
+def test_the_state_can_be_written_and_read(method, grid_cells):
+    rng = np.random.default_rng(1)
+    u, event, time = survival_data(2000, 0.7, rng=rng)
+    made = {"method": method, "grid_cells": grid_cells, "p_value": None}
+    g = {"censoring_survival": np.exp(-time / 0.7)} if method == "ipcw" else {}
+    meter = DCalibration(**made).update(u, event, **g)
+    other = DCalibration(**made).load_state_dict(pickle.loads(pickle.dumps(meter.state_dict())))
+    for one, another in zip(meter.state_dict().values(), other.state_dict().values(), strict=True):
+        np.testing.assert_array_equal(one, another)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the coarse grid
+        assert other.compute().value == meter.compute().value
+        assert other.merge(meter).compute().n == 4000
+    with pytest.raises(ValueError, match="state: expected the entries"):
+        other.load_state_dict({"n": 1})
+    broken = meter.state_dict() | {"sums.happened": np.zeros(3)}
+    with pytest.raises(ValueError, match=r"sums\.happened"):
+        other.load_state_dict(broken)
+
+
 def hard_rows(rng):
     """F crowded into a range of any width from 1e-6 to 1, any share censored, ties; settings that the grid must serve.
 

@@ -349,7 +349,9 @@ def test_every_kind_of_path_has_a_page(kind, tmp_path, visit):
     tab = visit(fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y, horizons=1.0, time_unit=HOSTILE))
     assert (tab.problems, tab.requests, tab.locator("img").count()) == ([], [], 0)
     assert HOSTILE in tab.locator("main").inner_text()
-    assert int(tab.locator("input[type=range]").get_attribute("max")) == len(fitted.candidates_) - 1
+    # On few rows lambda 0 has a map, fitted and judged on all rows; the validation rows could not judge any.
+    candidates = len(fitted.candidates_) + (kind == "few rows")
+    assert int(tab.locator("input[type=range]").get_attribute("max")) == candidates - 1
     assert fitted.selection_.reason[1:] in tab.locator(".callout").inner_text()
     found = numbers(section(tab, "What does calibration cost?"))
     np.testing.assert_allclose(found, expected(fitted.select(), HELD_OUT.x, HELD_OUT.y, 1.0), rtol=1e-9)
@@ -412,3 +414,10 @@ def test_what_cannot_be_shown_is_refused_and_nothing_is_written(path, tmp_path, 
     with pytest.raises(ValueError, match=message):
         path.report(tmp_path / "page.html", *rows, **more)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_very_many_rows_some_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr("xcal.estimators.frontier.values.MOST_ROWS", 100)
+    fitted = SurvivalPath((0.0, 10.0), 1, **SMALL).fit(DATA.x, DATA.y)
+    text = fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y).read_text(encoding="utf-8")
+    assert f"on 100 rows (drawn at random from {len(HELD_OUT.x)}) with" in text

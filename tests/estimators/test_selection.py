@@ -163,25 +163,36 @@ def test_several_dependent_seeds_hold_the_level():
 
 
 class TestFewRows:
-    """Issue: with 60 rows the former default took lambda 1000, and new rows were hardly ordered any more."""
+    """With 60 rows an earlier default took lambda 1000, and new rows were hardly ordered any more."""
 
     @pytest.fixture(scope="class")
     @staticmethod
     def small():
         rows = survival_rows(60, seed=5)
-        with pytest.warns(UserWarning, match="the path predicts with lambda 0, its smallest: ") as told:
-            path = SurvivalPath(distribution="weibull", seeds=1).fit(rows.x, rows.y)
-        assert told[0].filename == __file__
-        return path
+        return SurvivalPath(distribution="weibull", seeds=1).fit(rows.x, rows.y)
 
     def test_the_smallest_weight_is_kept(self, small):
         assert small.selection_.lam == small.select().xcal_lambda == 0
-        assert "events among 12 validation rows are too few to judge calibration by" in small.selection_.reason
+        assert "all 60 cross-fitted rows" in small.selection_.reason
+        assert small.cross_fitted_["recalibrated"].tolist() == [False, True]
+        # A perfect model has the same floor on as many rows.
+        events = survival_rows(60, seed=5).y["event"]
+        assert (
+            0.8 < small.cross_fitted_["dcal_floor"][0] / d_calibration(np.linspace(0.01, 0.99, 60), events).floor < 1.2
+        )
 
     def test_the_former_default_is_still_there_and_does_harm(self, small):
         former = small.select(**RULE)
         assert former.xcal_lambda == 1000
         assert small.score(TEST.x, TEST.y) > former.score(TEST.x, TEST.y) + 0.1
+
+    def test_without_cross_fitting_the_validation_rows_are_too_few(self):
+        rows = survival_rows(60, seed=5)
+        with pytest.warns(UserWarning, match="the path predicts with lambda 0, its smallest: ") as told:
+            path = SurvivalPath((0.0, 10.0), 1, cross_fit=0, hidden=(4,), epochs=1).fit(rows.x, rows.y)
+        assert told[0].filename == __file__
+        assert path.cross_fitted_ is None
+        assert "events among 12 validation rows are too few to judge calibration by" in path.selection_.reason
 
     def test_a_path_of_one_weight_has_nothing_to_warn_of(self):
         rows = survival_rows(60, seed=3)
@@ -222,7 +233,7 @@ def test_a_model_that_is_off_gets_a_weight(skewed):
     new = mixed_times(3000, 2)
     # The map of F leaves the networks as they are: a smaller step than a weight.
     assert (path.selection_.lam, path.selection_.recalibrated) == (0, True)
-    assert path.selection_.reason.startswith("lambda 0, recalibrated: lambda 0 is off (")
+    assert path.selection_.reason.startswith("lambda 0, recalibrated: lambda 0 is off, as the validation rows show (")
     chosen = path.select(rule="when_needed")
     assert chosen.xcal_lambda == 0
     assert chosen.fitted_.recalibration is not None
@@ -315,3 +326,37 @@ def test_a_target_says_how_close_it_came():
             DATA.x, DATA.y, validation_data=(HELD_OUT.x, slower)
         )
     assert "the seed closest to the target of 0.006" in path.selection_.reason
+
+
+class TestJudgedOnAllRows:
+    """A model that is off: 120 validation rows cannot show it, all 600 can."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def path():
+        x, y = mixed_times(600, 3)
+        options = {"distribution": "lognormal", "hidden": (16,), "epochs": 30, "learning_rate": 1e-2}
+        return SurvivalPath((0.0, 5.0), 2, **options).fit(x, y)
+
+    def test_the_map_that_all_rows_ask_for_is_chosen(self, path):
+        assert (path.selection_.lam, path.selection_.recalibrated) == (0, True)
+        before, after = path.cross_fitted_["dcal"]
+        assert after < before / 2
+
+    def test_new_rows_agree(self, path):
+        new = mixed_times(2000, 4)
+        before, after = (path.model(0, recalibrated=flag).d_calibration(*new) for flag in (False, True))
+        assert after.value - after.floor < (before.value - before.floor) / 3
+
+    def test_the_values_are_those_of_rows_that_the_networks_have_not_seen(self, path):
+        # On its own rows a map of F has no error left: there D-calibration would be next to zero.
+        assert path.cross_fitted_["dcal"][1] > path.cross_fitted_["dcal_floor"][1] / 10
+        assert path.cross_fitted_["nll"][1] < path.cross_fitted_["nll"][0]
+
+    def test_they_are_saved(self, path, tmp_path):
+        path.save(tmp_path / "path")
+        found = load(tmp_path / "path")
+        pd.testing.assert_frame_equal(found.cross_fitted_, path.cross_fitted_)
+        assert found.selection_ == path.selection_
+        x, _ = mixed_times(20, 5)
+        np.testing.assert_array_equal(found.predict(x), path.predict(x))

@@ -11,6 +11,7 @@ from xcal.calibration import SoftBins
 from xcal.distributions import family
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path, problem
+from xcal.training.steps import Steps
 
 TRAIN, VALIDATION = simulated_rows(300), simulated_rows(100, seed=1)
 LOGNORMAL = family("lognormal")
@@ -45,7 +46,7 @@ def test_the_penalty_is_given_the_temperature_of_the_epoch(monkeypatch):
     plain = problem.unchecked_penalty
 
     def watched(cdf, event, edges, spec, weights):
-        seen.append(spec.temperature)
+        seen.append(float(spec.temperature))
         return plain(cdf, event, edges, spec, weights)
 
     monkeypatch.setattr(problem, "unchecked_penalty", watched)
@@ -95,12 +96,17 @@ def test_a_loss_that_changes_is_not_compiled_and_that_is_said(caplog):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_recorded_step_is_recorded_anew(caplog):
+def test_a_recorded_step_reads_the_temperature_and_is_recorded_once(caplog, monkeypatch):
+    made = []
+    plain_recording = Steps._recorded
+    monkeypatch.setattr(Steps, "_recorded", lambda steps: made.append(1) or plain_recording(steps))
+
     def make():
         return MLP(N_INPUTS, 2, hidden=(16, 8))
 
     with caplog.at_level(logging.WARNING):
         recorded = fitted(2.0, make=make, device="cuda")
     assert not caplog.records
+    assert len(made) == 1
     plain = TrainingConfig(epochs=20, batch_size=100, learning_rate=1e-2, first_temperature=2.0, cuda_graphs=False)
     assert distance(recorded.state(1), fitted(2.0, make=make, device="cuda", config=plain).state(1)) < 1e-3

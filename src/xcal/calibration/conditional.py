@@ -1,5 +1,6 @@
 """Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -109,6 +110,24 @@ class ConditionalCalibration:
         self._sums += other._sums
         self._counts += other._counts
         self.n, self.n_censored = self.n + other.n, self.n_censored + other.n_censored
+        return self
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state as arrays by name; `sums` is empty before the first row."""
+        sums = np.empty((0, 0, 0)) if self._sums is None else self._sums.copy()
+        rows = np.array([self.n, self.n_censored], dtype=np.int64)
+        return {"sums": sums, "counts": self._counts.copy(), "rows": rows}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Replace the state by one from `state_dict` of an accumulator with the same features and bins."""
+        if set(state) != {"sums", "counts", "rows"}:
+            fail("state", "the entries sums, counts and rows", ", ".join(sorted(map(str, state))))
+        sums, counts = np.asarray(state["sums"], np.float64), np.asarray(state["counts"], np.float64)
+        fits = sums.ndim == 3 and sums.shape[0] == BLOCKS and sums.shape[2] == self.edges.size - 1
+        if (sums.size and not fits) or counts.shape != (BLOCKS,):
+            fail("state, sums", f"shape ({BLOCKS}, features, {self.edges.size - 1})", f"shape {sums.shape}")
+        self._sums, self._counts = sums.copy() if sums.size else None, counts.copy()
+        self.n, self.n_censored = (int(rows) for rows in state["rows"])
         return self
 
     def _add(self, h: Floats, r: Floats) -> None:

@@ -9,54 +9,87 @@ and the gradient in F_i of the bound is (2 w_i / W) sum_mj h_m(x_i) A_mj R'_ij w
 products, H'R and H A. X-CAL is h = 1, and its subgroups are indicators.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from xcal._torch_private import apply
-from xcal.calibration.penalty import full_precision, gradient_wanted, in_units_of_the_largest
+from xcal.calibration.penalty import full_precision, gradient_wanted, one_over_pairs
+from xcal.calibration.row_weights import in_units_of_the_largest
 from xcal.calibration.softbins import SoftBins
 
 
-def _value_and_gradient(
-    u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins
-) -> tuple[Tensor, Tensor]:
-    """Penalty of every model, (...), and its gradient in F, (..., n)."""
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over rows with their shares of the weight, all that the penalty knows of them.
+
+    Those of several sets of rows add up.
+    """
+
+    sums: Tensor  # of features times residuals, (..., M, P)
+    own: Tensor  # of every row with itself, (...); unbiased only
+    square: Tensor  # of squared shares, (...); unbiased only
+
+
+def bins_and_slopes(u: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> tuple[Tensor, Tensor]:
+    """Give what each row has in each bin, or above each edge, less what a perfect model has, and its derivative in F.
+
+    Both are (..., n, P). What a perfect model has is taken off each row before the rows are summed: features do not
+    average to one.
+    """
     happened = spec.events(u, event).unsqueeze(-1)
     events, censored = spec.event_features(u, edges), spec.censored_features(u, edges)
-    # What a perfect model has is taken off each row before the rows are summed: features do not average to one.
     bins = torch.where(happened, events, censored) - ((1 - edges[1:-1]) if spec.cumulative else edges.diff())
     # From what is known already: sigmoids and quotients are most of the work.
     slopes = torch.where(happened, spec.event_slopes(u, edges, events), spec.censored_slopes(u, edges, censored))
-    share = 1 / max(1, u.shape[-1]) if weight is None else weight / weight.sum(-1, keepdim=True)
-    if isinstance(share, float):
-        sums = _sum_rows(features, bins) * share  # (..., M, P)
-    else:
-        sums = _sum_rows(features, share.unsqueeze(-1) * bins)
+    return bins, slopes
+
+
+def moments(share: Tensor, features: Tensor, bins: Tensor, spec: SoftBins) -> Moments:
+    """Sum over rows of shares (..., n), features (..., n, M) and bins (..., n, P)."""
+    sums = _sum_rows(features, share.unsqueeze(-1) * bins)  # (..., M, P)
+    own = square = share.new_zeros(())
+    if spec.estimator == "unbiased":
+        squared = share.square() * features.square().sum(-1)
+        own = (squared * spec.residual_slope(bins).square().sum(-1)).sum(-1)
+        square = share.square().sum(-1)
+    return Moments(sums, own, square)
+
+
+def value_of(at: Moments, spec: SoftBins, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Penalty of every model, (...), the mean by feature and bin, (..., M, B), and one over the share of pairs."""
     # With masses above edges the residual of bin j is a difference of two of them (`membership.bins_from_above`).
-    mean = spec.residual_slope(sums)
+    mean = spec.residual_slope(at.sums)
     value = mean.square().sum((-2, -1))
+    if spec.estimator == "bound":
+        return value, mean, None
+    inverse = one_over_pairs(at.square, dtype)
+    return (value - at.own) * inverse, mean, inverse
+
+
+def slope_of(
+    share: Tensor, features: Tensor, bins: Tensor, slopes: Tensor, mean: Tensor, inverse: Tensor | None, spec: SoftBins
+) -> Tensor:
+    """Gradient in F, (..., n), from the derivatives `slopes` of the bins."""
     per_bin = 2 * (mean.diff(dim=-1) if spec.cumulative else mean)
     gradient = share * (_of_rows(features, per_bin) * slopes).sum(-1)
-    if spec.estimator == "unbiased":
-        residual, change = spec.residual_slope(bins), spec.residual_slope(slopes)
-        squared = share * share * features.square().sum(-1)
-        own = (squared * residual.square().sum(-1)).sum(-1)
-        inverse = _inverse_pairs(share, u)
-        value = (value - own) * inverse
-        gradient = gradient - 2 * squared * (residual * change).sum(-1)
-        gradient = gradient * (inverse if isinstance(inverse, float) else inverse.unsqueeze(-1))
-    return value, gradient
+    if inverse is None:
+        return gradient
+    squared = share.square() * features.square().sum(-1)
+    own = (spec.residual_slope(bins) * spec.residual_slope(slopes)).sum(-1)
+    return (gradient - 2 * squared * own) * inverse.unsqueeze(-1)
 
 
-def _inverse_pairs(share: Tensor | float, u: Tensor) -> Tensor | float:
-    """One over the share of pairs of different rows; zero where one row has all the weight and there is no pair."""
-    if isinstance(share, float):
-        return 0.0 if share == 1 else 1 / (1 - share)
-    pairs = 1 - share.square().sum(-1)
-    enough = pairs > 8 * torch.finfo(u.dtype).eps
-    return torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
+def _value_and_gradient(
+    u: Tensor, event: Tensor, weight: Tensor, features: Tensor, edges: Tensor, spec: SoftBins
+) -> tuple[Tensor, Tensor]:
+    """Penalty of every model, (...), and its gradient in F, (..., n)."""
+    share = weight / weight.sum(-1, keepdim=True)
+    bins, slopes = bins_and_slopes(u, event, edges, spec)
+    value, mean, inverse = value_of(moments(share, features, bins, spec), spec, u.dtype)
+    return value, slope_of(share, features, bins, slopes, mean, inverse, spec)
 
 
 def _sum_rows(features: Tensor, values: Tensor) -> Tensor:
@@ -92,7 +125,7 @@ class _Conditional(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins, wanted: bool
+        u: Tensor, event: Tensor, weight: Tensor, features: Tensor, edges: Tensor, spec: SoftBins, wanted: bool
     ) -> tuple[Tensor, Tensor]:
         with full_precision(u):
             value, gradient = _value_and_gradient(u, event, weight, features, edges, spec)
@@ -137,7 +170,7 @@ def unchecked_conditional_penalty(
     Tensor of shape (...)
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
-    weight = None if weights is None else in_units_of_the_largest(weights.detach(), u.dtype).expand_as(u)
+    weight = torch.ones_like(u) if weights is None else in_units_of_the_largest(weights.detach(), u.dtype).expand_as(u)
     h = features.detach().to(u.dtype)
     value: Tensor
     value, _ = apply(_Conditional, u, event.expand(u.shape), weight, h, edges.to(u.dtype), spec, gradient_wanted(u))

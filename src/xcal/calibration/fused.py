@@ -26,8 +26,13 @@ def _columns(bins: int) -> int:
     return max(16, 1 << (bins - 1).bit_length())
 
 
-def sum_features(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale: float, cumulative: bool) -> Tensor:
-    """Weighted sum over rows of the features of `SoftBins`: (..., n) to (..., P)."""
+def sum_features(
+    u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale: float | Tensor, cumulative: bool
+) -> Tensor:
+    """Weighted sum over rows of the features of `SoftBins`: (..., n) to (..., P).
+
+    A `scale` that is a tensor is read by the kernel when it runs: a recorded step follows it.
+    """
     n, bins = u.shape[-1], edges.shape[0] - 1
     models = u.numel() // n
     used, columns = (bins - 1 if cumulative else bins), _columns(bins)
@@ -40,13 +45,13 @@ def sum_features(u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, scale:
     with torch.cuda.device(u.device):
         forward[(programs, models)](
             u.contiguous(), event.view(torch.uint8), weight, edges, out, n, event_step, weight_step, bins, scale,
-            SATURATED, CUMULATIVE=cumulative, COLUMNS=columns, ROWS=_ROWS,
+            SATURATED, CUMULATIVE=cumulative, IN_MEMORY=isinstance(scale, Tensor), COLUMNS=columns, ROWS=_ROWS,
         )  # fmt: skip
     return out.sum(1)[:, :used].view(*u.shape[:-1], used)
 
 
 def row_gradient(
-    u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, slope: Tensor, scale: float, cumulative: bool
+    u: Tensor, event: Tensor, weight: Tensor, edges: Tensor, slope: Tensor, scale: float | Tensor, cumulative: bool
 ) -> Tensor:
     """Weight times the inner product of each row's feature derivatives with `slope` (..., P): (..., n)."""
     n, bins = u.shape[-1], edges.shape[0] - 1
@@ -59,6 +64,7 @@ def row_gradient(
     with torch.cuda.device(u.device):
         backward[(-(-n // _ROWS), models)](
             u.contiguous(), event.view(torch.uint8), weight, edges, slope.contiguous(), out, n, event_step, weight_step,
-            bins, slope.shape[-1], scale, SATURATED, CUMULATIVE=cumulative, COLUMNS=_columns(bins), ROWS=_ROWS,
+            bins, slope.shape[-1], scale, SATURATED, CUMULATIVE=cumulative, IN_MEMORY=isinstance(scale, Tensor),
+            COLUMNS=_columns(bins), ROWS=_ROWS,
         )  # fmt: skip
     return out

@@ -87,6 +87,10 @@ def cumulative_hazard(cdf: Array) -> Floats:
     return hazard
 
 
+# What `BinSums` adds up, in its own words.
+SUMS = ("happened", "censored", "inverse", "inverse_square", "hazard")
+
+
 @dataclass
 class BinSums:
     """Everything the uniform estimator and Akritas' test need of the rows, in five sums per bin."""
@@ -99,7 +103,7 @@ class BinSums:
     hazard: Floats = field(init=False)  # sum of -log(1 - F) over all rows
 
     def __post_init__(self) -> None:
-        for name in ("happened", "censored", "inverse", "inverse_square", "hazard"):
+        for name in SUMS:
             setattr(self, name, np.zeros(self.edges.size - 1))
 
     def add(self, cdf: Array, event: npt.NDArray[np.bool_], *, hazard: bool) -> None:
@@ -122,7 +126,7 @@ class BinSums:
 
     def merge(self, other: "BinSums") -> None:
         """Add another set of rows, given as sums."""
-        for name in ("happened", "censored", "inverse", "inverse_square", "hazard"):
+        for name in SUMS:
             getattr(self, name).__iadd__(getattr(other, name))
 
     @property

@@ -55,20 +55,30 @@ def features(u, event, edges, columns, bins, scale, saturated, CUMULATIVE: tl.co
 
 
 @triton.jit
+def read_scale(scale, IN_MEMORY: tl.constexpr):
+    """Slope of the sigmoid: a number, or where it is in memory what stands there now, as single as a number is."""
+    found = scale
+    if IN_MEMORY:
+        found = tl.load(scale).to(tl.float32)
+    return found
+
+
+@triton.jit
 def forward(
     u, event, weight, edges, out, n, event_step, weight_step, bins, scale, saturated,
-    CUMULATIVE: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    CUMULATIVE: tl.constexpr, IN_MEMORY: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     model, program = tl.program_id(1).to(tl.int64), tl.program_id(0)
     columns = tl.arange(0, COLUMNS)
     sums = tl.zeros([ROWS, COLUMNS], dtype=u.dtype.element_ty)
+    steepness = read_scale(scale, IN_MEMORY)
     for start in range(program * ROWS, n, tl.num_programs(0) * ROWS):
         rows = start + tl.arange(0, ROWS)
         there = rows < n
         x = tl.load(u + model * n + rows, mask=there, other=0.5)
         happened = tl.load(event + model * event_step + rows, mask=there, other=0)
         w = tl.load(weight + model * weight_step + rows, mask=there, other=0.0)
-        sums += w[:, None] * features(x, happened, edges, columns, bins, scale, saturated, CUMULATIVE, False)
+        sums += w[:, None] * features(x, happened, edges, columns, bins, steepness, saturated, CUMULATIVE, False)
     place = (model * tl.num_programs(0) + program) * COLUMNS + columns
     tl.store(out + place, tl.sum(sums, axis=0))
 
@@ -76,7 +86,7 @@ def forward(
 @triton.jit
 def backward(
     u, event, weight, edges, slope, out, n, event_step, weight_step, bins, used, scale, saturated,
-    CUMULATIVE: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    CUMULATIVE: tl.constexpr, IN_MEMORY: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     model = tl.program_id(1).to(tl.int64)
     columns = tl.arange(0, COLUMNS)
@@ -86,5 +96,6 @@ def backward(
     x = tl.load(u + model * n + rows, mask=there, other=0.5)
     happened = tl.load(event + model * event_step + rows, mask=there, other=0)
     w = tl.load(weight + model * weight_step + rows, mask=there, other=0.0)
-    tile = features(x, happened, edges, columns, bins, scale, saturated, CUMULATIVE, True)
+    steepness = read_scale(scale, IN_MEMORY)
+    tile = features(x, happened, edges, columns, bins, steepness, saturated, CUMULATIVE, True)
     tl.store(out + model * n + rows, w * tl.sum(tile * factor[None, :], axis=1), mask=there)

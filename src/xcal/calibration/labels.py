@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import check_same_length, fail, first_row, refuse_masked
+from xcal._checks import check_same_length, fail, first_row, is_missing, refuse_masked
 
 
 def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
@@ -25,7 +25,7 @@ def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.
         if isinstance(labels, str) or not isinstance(labels, Iterable):
             fail(name, one_each, repr(labels))
         listed = list(labels)
-        missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
+        missing = np.array([is_missing(label) for label in listed], dtype=np.bool_)
         if missing.any():
             row = first_row(missing)
             fail(name, "a label for every row", listed[row], row)
@@ -39,11 +39,3 @@ def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.
         fail(name, one_each, f"shape {labels.shape}")
     check_same_length(name, labels, reference, n)
     return np.asarray(labels)
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT and pandas' NA: what is not equal to itself, or cannot say."""
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124 - that is the definition of NaN
-    except (TypeError, ValueError):
-        return True

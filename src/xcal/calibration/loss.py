@@ -1,122 +1,19 @@
 """The public functions of the penalty: every argument checked once, then `unchecked_penalty`."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import as_count, fail, refuse_masked
-from xcal._torch_private import in_transform
+from xcal._checks import as_number, fail
+from xcal._processes import Group, Processes, World
+from xcal.calibration.across_processes import LocalRows, check_any_rows, penalty_across
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
+from xcal.calibration.loss_checks import as_tensor, checked, is_true, readable
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
-
-
-def _readable(*tensors: Tensor | None) -> bool:
-    """Whether values can be read now: not while a graph is compiled or captured."""
-    if torch.compiler.is_compiling():
-        return False
-    on_gpu = any(t is not None and t.is_cuda for t in tensors)
-    return not (on_gpu and torch.cuda.is_current_stream_capturing())
-
-
-def _is_true(flag: Tensor) -> bool:
-    """Read a flag; inside torch.func.vmap there is no single value to read, and nothing is refused."""
-    try:
-        return bool(flag)
-    except RuntimeError:
-        if in_transform(flag):
-            return False
-        raise
-
-
-def _refuse(name: str, expected: str, values: Tensor, bad: Tensor) -> None:
-    """Raise if any value is bad, naming its row and, with several models, the model."""
-    if _is_true(bad.any()):
-        where = tuple(int(i) for i in bad.nonzero()[0])
-        value = values.expand(bad.shape)[where].item()
-        if len(where) == 1:
-            fail(name, expected, value, where[0])
-        fail(name, expected, f"{value} in model {where[:-1]}", where[-1])
-
-
-def _refuse_outside(name: str, values: Tensor) -> None:
-    """Raise if any value lies outside [0, 1]. One pass over the values: NaN is its own smallest and largest."""
-    low, high = torch.aminmax(values.detach())
-    if _is_true(~((low >= 0) & (high <= 1))):
-        _refuse(name, "values in [0, 1]", values, ~((values >= 0) & (values <= 1)))
-
-
-def _as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
-    refuse_masked(name, values)
-    try:
-        # Through numpy: torch would read a pandas column by its index, not by its position.
-        return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values), device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name}: expected a tensor or an array of numbers, got {type(values).__name__}") from error
-
-
-def _check_shapes(cdf: Tensor, rows: dict[str, Tensor | None]) -> None:
-    if not cdf.is_floating_point():
-        fail("cdf", "a floating-point tensor of probabilities", f"dtype {cdf.dtype}")
-    if cdf.ndim == 0 or cdf.numel() == 0:
-        fail("cdf", "shape (..., n) with at least one row", f"shape {tuple(cdf.shape)}")
-    for name, values in rows.items():
-        if values is None:
-            continue
-        shape, wanted = tuple(values.shape), tuple(cdf.shape)
-        if wanted[-1:] == (1,) and shape == wanted[:-1]:
-            fail("cdf", f"rows in the last dimension, as {name} has them: cdf.squeeze(-1)?", f"shape {wanted}")
-        if shape not in {wanted, wanted[-1:]}:
-            fail(name, f"shape {wanted[-1:]}" + (f" or {wanted}" if cdf.ndim > 1 else ""), f"shape {shape}")
-        # One penalty for each row: nobody wants n models of a single row that have events of their own.
-        if name == "event" and wanted[-1:] == (1,) and max(shape) > 1:
-            expected = "rows in the last dimension: cdf.squeeze(-1) and event.squeeze(-1)?"
-            fail("cdf", expected, f"shape {wanted}, which is {cdf.numel()} models of one row")
-
-
-def _checked(
-    cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: int | None
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int]:
-    """Everything the penalty needs of its arguments, checked once, with groups as labels from 0."""
-    cdf = _as_tensor("cdf", cdf)
-    event = _as_tensor("event", event, cdf.device)
-    weights = None if weights is None else _as_tensor("weights", weights, cdf.device)
-    groups = None if groups is None else _as_tensor("groups", groups, cdf.device)
-    _check_shapes(cdf, {"event": event, "weights": weights, "groups": groups})
-    if groups is not None and (groups.is_floating_point() or groups.is_complex()):
-        fail("groups", "integer labels, one per row", f"dtype {groups.dtype}")
-    if groups is None and n_groups is not None:
-        fail("n_groups", "None where there are no groups", n_groups)
-    if n_groups is not None:
-        n_groups = as_count("n_groups", n_groups, at_least=1)
-    if _readable(cdf, event, weights, groups):
-        _refuse_outside("cdf", cdf)
-        if event.dtype != torch.bool:
-            _refuse(
-                "event",
-                "True/False or 0/1, 1 meaning that the event happened",
-                event,
-                (event != 0) & (event != 1),
-            )
-        if weights is not None:
-            _refuse("weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite()))
-            if _is_true((weights.sum(-1) <= 0).any()):
-                fail("weights", "a positive sum", "weights that are all zero")
-        if groups is not None and n_groups is not None:
-            _refuse("groups", f"labels from 0 to {n_groups - 1}", groups, (groups < 0) | (groups >= n_groups))
-    if groups is not None:
-        if n_groups is None:
-            if torch.compiler.is_compiling():
-                raise ValueError(
-                    "n_groups: expected a number, as the labels cannot be counted while compiling, got None"
-                )
-            known, groups = torch.unique(groups, return_inverse=True)
-            n_groups = known.shape[0]
-        groups = groups.long()
-    return cdf, event.bool(), weights, groups, n_groups or 1
 
 
 def xcal_penalty(
@@ -134,6 +31,7 @@ def xcal_penalty(
     groups: Any = None,
     n_groups: int | None = None,
     features: Any = None,
+    process_group: Group | World | None = None,
 ) -> Tensor:
     """Soft D-calibration of a batch, differentiable: add ``lam * xcal_penalty(F, event)`` to a loss.
 
@@ -174,6 +72,9 @@ def xcal_penalty(
         they can describe (`xcal.conditional_calibration`). ``KernelFeatures().of(X)`` makes them from covariates; a
         layer of a network will do. Constants to the gradient. Take ``estimator="unbiased"`` with them: the bound adds
         the noise of every single row.
+    process_group : group of torch.distributed or "world", optional
+        The batch is then the rows of all processes of the group, or of all processes there are: each of them calls
+        with its own rows, which may be none, and gets the same value. `XCALLoss` says more.
 
     Returns
     -------
@@ -195,39 +96,60 @@ def xcal_penalty(
     torch.Size([4])
     """
     spec = SoftBins(membership, temperature, gamma, censored, estimator)
-    cdf, event, weights, labels, n_groups = _checked(cdf, event, weights, groups, n_groups)
+    rows = _rows(cdf, event, weights, groups, n_groups, features, alone=process_group is None)
     if edges is None:
         bin_edges(n_bins)
-        dtype = torch.float64 if cdf.dtype == torch.float64 else torch.float32
-        edge = torch.arange(n_bins + 1, device=cdf.device, dtype=dtype) / n_bins
+        dtype = torch.float64 if rows.cdf.dtype == torch.float64 else torch.float32
+        edge = torch.arange(n_bins + 1, device=rows.cdf.device, dtype=dtype) / n_bins
     else:
-        edge = torch.as_tensor(bin_edges(edges=edges), device=cdf.device)
-    return _either(cdf, event, edge, spec, weights, labels, n_groups, features)
+        edge = torch.as_tensor(bin_edges(edges=edges), device=rows.cdf.device)
+    return _either(rows, edge, spec, process_group)
 
 
-def _either(
-    cdf: Tensor,
-    event: Tensor,
-    edges: Tensor,
-    spec: SoftBins,
-    weights: Tensor | None,
-    labels: Tensor | None,
-    n_groups: int,
-    features: Any,
-) -> Tensor:
-    """Calibration on average or within groups, or with features of the rows calibration given them."""
+def _rows(
+    cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: int | None, features: Any, *, alone: bool
+) -> LocalRows:
+    """Check the arguments; where the process is not `alone` others may have the rows."""
+    cdf, event, weights, labels, n_groups = checked(cdf, event, weights, groups, n_groups, alone=alone)
     if features is None:
-        return unchecked_penalty(cdf, event, edges, spec, weights, labels, n_groups)
+        return LocalRows(cdf, event, weights, labels, n_groups)
     if labels is not None:
         fail("groups", "None where features are given: indicators of groups are features", "both")
-    h = _as_tensor("features", features, cdf.device)
+    h = as_tensor("features", features, cdf.device)
     n = cdf.shape[-1]
     if h.ndim < 2 or h.shape[-2] != n or tuple(h.shape[:-2]) not in {(), tuple(cdf.shape[:-1])}:
         fail("features", f"shape ({n}, M), one row per row of cdf", f"shape {tuple(h.shape)}")
-    if _readable(h) and _is_true(~h.isfinite().all()):
+    if readable(h) and is_true(~h.isfinite().all()):
         bad = ~h.isfinite().all(-1)
         fail("features", "finite numbers", "others", tuple(int(i) for i in bad.nonzero()[0])[-1])
-    return unchecked_conditional_penalty(cdf, event, h, edges, spec, weights)
+    return LocalRows(cdf, event, weights, features=h)
+
+
+def _either(rows: LocalRows, edges: Tensor, spec: SoftBins, process_group: Group | World | None) -> Tensor:
+    """Calibration on average or within groups, or with features of the rows calibration given them."""
+    if process_group is not None:
+        value = penalty_across(rows, edges, spec, Processes.of(process_group))
+        check_any_rows(value)
+        return value
+    if rows.features is None:
+        return unchecked_penalty(rows.cdf, rows.event, edges, spec, rows.weights, rows.labels, rows.n_groups)
+    return unchecked_conditional_penalty(rows.cdf, rows.event, rows.features, edges, spec, rows.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class PenaltySlopes:
+    """A penalty, and its slope in F of every row.
+
+    Attributes
+    ----------
+    value : Tensor of shape (...)
+        The penalty.
+    slopes : Tensor of shape (..., n)
+        Its derivative in F of each row of this process, times the number of processes if there are several.
+    """
+
+    value: Tensor
+    slopes: Tensor
 
 
 class XCALLoss(nn.Module):
@@ -235,6 +157,13 @@ class XCALLoss(nn.Module):
 
     The defaults are ours: partition membership at half a bin width and the exact censored term. `XCALLoss.paper()` is
     the penalty of the paper. See `xcal_penalty` for the parameters.
+
+    With ``process_group="world"`` (all processes) or a group of `torch.distributed`, each process calls it with its own
+    rows and gets the penalty of the rows of all: the sums over bins are added up by one all-reduce, and no row leaves
+    its process. Gradients must then be averaged over processes, as DistributedDataParallel, Lightning and Accelerate
+    do; after that every parameter has the gradient of this one penalty. Processes may have different numbers of rows,
+    or none. Use `xcal.mean_across_processes` for the mean of the objective beside it. With groups give `n_groups`.
+    ``torch.distributed.group.WORLD`` is None before the processes are initialised; "world" is looked up at every call.
 
     Examples
     --------
@@ -255,8 +184,12 @@ class XCALLoss(nn.Module):
         gamma: float | None = None,
         censored: Censored = "exact",
         estimator: Estimator = "bound",
+        process_group: Group | World | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(process_group, str) and process_group != "world":
+            fail("process_group", 'a group of torch.distributed, "world" or None', repr(process_group))
+        self.process_group = process_group
         self.spec = SoftBins(membership, temperature, gamma, censored, estimator)
         # Held as bits, so that model.bfloat16() moves the edges with the model but does not round them.
         bits = torch.from_numpy(bin_edges(n_bins, edges)).view(torch.int64)
@@ -274,6 +207,19 @@ class XCALLoss(nn.Module):
         """Penalty of the paper: product membership, softened censored term, upper bound on the batch."""
         return cls(n_bins, membership="product", gamma=gamma, censored="soft", estimator="bound")
 
+    def set_temperature(self, temperature: float) -> None:
+        """Change the temperature of the membership, in bin widths: from epoch to epoch as `Annealing` says, for one.
+
+        Examples
+        --------
+        >>> from xcal.calibration import Annealing
+        >>> penalty, schedule = XCALLoss(), Annealing(epochs=10)
+        >>> penalty.set_temperature(schedule.temperature(0))
+        >>> penalty.spec.temperature
+        2.0
+        """
+        self.spec = replace(self.spec, temperature=as_number("temperature", temperature, above=0))
+
     def forward(
         self,
         cdf: Tensor,
@@ -284,8 +230,42 @@ class XCALLoss(nn.Module):
         features: Any = None,
     ) -> Tensor:
         """Return one penalty per model, shape (...)."""
-        cdf, event, weights, labels, n_groups = _checked(cdf, event, weights, groups, n_groups)
-        return _either(cdf, event, self.edges, self.spec, weights, labels, n_groups, features)
+        rows = _rows(cdf, event, weights, groups, n_groups, features, alone=self.process_group is None)
+        return _either(rows, self.edges, self.spec, self.process_group)
+
+    def slopes(
+        self,
+        cdf: Tensor,
+        event: Any,
+        weights: Any = None,
+        groups: Any = None,
+        n_groups: int | None = None,
+        features: Any = None,
+    ) -> PenaltySlopes:
+        """Return the penalty and its slope in F of every row, for a batch that is trained on in pieces.
+
+        The penalty is a function of all rows of a batch, so the penalties of pieces (micro-batches of gradient
+        accumulation) do not add up to it. Two passes do: F of all rows without gradient, then for each piece the loss
+        ``(slopes * F).sum()``, whose gradients add up to that of the penalty. Both passes must see the same F: dropout
+        has to draw the same numbers in both.
+
+        Examples
+        --------
+        >>> penalty, x = XCALLoss(n_bins=4), torch.linspace(-1, 1, 8)
+        >>> w = torch.tensor(0.5, requires_grad=True)
+        >>> with torch.no_grad():
+        ...     found = penalty.slopes(torch.sigmoid(w * x), torch.ones(8))
+        >>> for piece, slopes in zip(x.split(3), found.slopes.split(3)):
+        ...     (slopes * torch.sigmoid(w * piece)).sum().backward()
+        >>> whole, = torch.autograd.grad(penalty(torch.sigmoid(w * x), torch.ones(8)), w)
+        >>> torch.allclose(w.grad, whole)
+        True
+        """
+        with torch.enable_grad():
+            u = as_tensor("cdf", cdf).detach().requires_grad_()
+            value = self(u, event, weights, groups, n_groups, features)
+            (slopes,) = torch.autograd.grad(value.sum(), u)
+        return PenaltySlopes(value.detach(), slopes)
 
     def extra_repr(self) -> str:
         """Return the settings in use, as the constructor takes them."""
@@ -295,4 +275,6 @@ class XCALLoss(nn.Module):
         used["membership"] = self.spec.membership
         used |= {k: v for k in ("temperature", "gamma") if (v := getattr(self.spec, k)) is not None}
         used |= {"censored": self.spec.censored, "estimator": self.spec.estimator}
+        if self.process_group is not None:
+            used["process_group"] = self.process_group
         return ", ".join(f"{k}={v!r}" for k, v in used.items())

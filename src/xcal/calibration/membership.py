@@ -40,7 +40,7 @@ def _widened(edges: Tensor) -> tuple[Tensor, Tensor]:
     return lower, upper
 
 
-def product(u: Tensor, edges: Tensor, gamma: float, *, derivative: bool = False) -> Tensor:
+def product(u: Tensor, edges: Tensor, gamma: float | Tensor, *, derivative: bool = False) -> Tensor:
     """Soft indicator of the paper: sigma(gamma (u - a)(b - u)), with widened outer bins."""
     lower, upper = _widened(edges)
     u = u.unsqueeze(-1)
@@ -71,13 +71,13 @@ def soft_censored(u: Tensor, edges: Tensor, gamma: float, *, derivative: bool = 
     return ((b - u) * d_inside - inside + width * d_below + value) / left
 
 
-def partition_above(u: Tensor, edges: Tensor, temperature: float, *, derivative: bool = False) -> Tensor:
+def partition_above(u: Tensor, edges: Tensor, temperature: float | Tensor, *, derivative: bool = False) -> Tensor:
     """Soft mass above each inner edge e: sigma((u - e) / T). T is in units of F."""
     above = (u.unsqueeze(-1) - edges[1:-1]).mul_(1 / temperature).sigmoid_()
     return sigmoid_slope(above, temperature) if derivative else above
 
 
-def sigmoid_slope(above: Tensor, temperature: float) -> Tensor:
+def sigmoid_slope(above: Tensor, temperature: float | Tensor) -> Tensor:
     """Return the derivative of `partition_above` from its value s: s (1 - s) / T."""
     return torch.addcmul(above, above, above, value=-1).mul_(1 / temperature)
 

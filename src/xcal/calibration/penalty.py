@@ -19,6 +19,7 @@ from torch import Tensor
 
 from xcal._torch_private import apply, in_transform, kernels_usable
 from xcal.calibration import fused
+from xcal.calibration.row_weights import by_kind, group_weights, in_units_of_the_largest, ones
 from xcal.calibration.small_batch import is_small_default, small_default
 from xcal.calibration.softbins import SoftBins
 
@@ -47,69 +48,47 @@ def _sum_rows(weight: Tensor, values: Tensor) -> Tensor:
     return weight @ values
 
 
-def _group_weights(weight: Tensor, labels: Tensor | None, n_groups: int) -> Tensor:
-    """Row weights split by group: (..., n) to (..., G, n). Without groups G is one."""
-    if labels is None:
-        return weight.unsqueeze(-2)
-    one = torch.arange(n_groups, device=labels.device).unsqueeze(-1) == labels.unsqueeze(-2)
-    return weight.unsqueeze(-2) * one
+@dataclass(frozen=True, eq=False)
+class RowSums:
+    """Weighted sums over rows, all that the penalty knows of them: by group G, and P features of `SoftBins`.
 
-
-def _ones(u: Tensor, event: Tensor) -> Tensor:
-    """Weights of rows that were given none."""
-    return torch.ones_like(event, dtype=u.dtype)
-
-
-def _by_kind(weight: Tensor, happened: Tensor) -> tuple[Tensor, Tensor]:
-    """Row weights of events and of censored rows.
-
-    Weights of zero do what a choice between two arrays of rows x bins would do, in two vectors.
+    Those of several sets of rows add up.
     """
-    seen = weight * happened
-    return seen, weight - seen
+
+    features: Tensor  # (..., G, P)
+    weight: Tensor  # (..., G)
+    own: Tensor  # of squared weights times squared residuals, (..., G); unbiased only
+    square: Tensor  # of squared weights, (..., G); unbiased only
+    kept: tuple[Tensor | None, Tensor | None] = (None, None)  # features of the rows, where one block holds all
 
 
-def _statistics(
+def row_sums(
     u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, n_groups: int
-) -> "_Statistics":
-    unbiased = spec.estimator == "unbiased"
+) -> RowSums:
+    """Sum over rows, some of them at a time."""
     total = square = sums = own = u.new_zeros(())
     kept: tuple[Tensor | None, Tensor | None] = (None, None)
     if _use_kernels(u, labels, spec):
         sums = fused.sum_features(u, event, weight, edges, spec.scale(edges.shape[0] - 1), spec.cumulative)
-        sums, total = sums.unsqueeze(-2), weight.sum(-1, keepdim=True)
-    else:
-        blocks = _blocks(u, edges.shape[0])
-        for rows in blocks:
-            part, happened = u[..., rows], event[..., rows]
-            w = _group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
-            seen, unseen = _by_kind(w, spec.events(part, happened).unsqueeze(-2))
-            events, censored = spec.event_features(part, edges), spec.censored_features(part, edges)
-            sums = sums + _sum_rows(seen, events) + _sum_rows(unseen, censored)
-            total = total + w.sum(-1)
-            if unbiased:
-                row_square = spec.residual(spec.features(part, happened, edges), edges).square().sum(-1)
-                own = own + (w.square() * row_square.unsqueeze(-2)).sum(-1)
-                square = square + w.square().sum(-1)
-            kept = (events, censored) if len(blocks) == 1 else (None, None)
-    if labels is not None:
-        # A group without rows has share zero; what it is divided by does not matter.
-        total = torch.where(total > 0, total, 1.0)
-    mean = spec.residual(sums / total.unsqueeze(-1), edges)
-    value = mean.square().sum(-1)
-    inverse = None
-    if unbiased:
-        # M (M - 1) / M^2 for equal weights. One row makes no pair: nothing to estimate, value and gradient zero.
-        # Rounding may leave its share of pairs a few units in the last place off zero.
-        pairs = 1 - square / total.square()
-        enough = pairs > 8 * torch.finfo(u.dtype).eps
-        inverse = torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
-        value = (value - own / total.square()) * inverse
-    return _Statistics(value, mean, total, inverse, kept)
+        return RowSums(sums.unsqueeze(-2), weight.sum(-1, keepdim=True), own, square)
+    blocks = _blocks(u, edges.shape[0])
+    for rows in blocks:
+        part, happened = u[..., rows], event[..., rows]
+        w = group_weights(weight[..., rows], None if labels is None else labels[..., rows], n_groups)
+        seen, unseen = by_kind(w, spec.events(part, happened).unsqueeze(-2))
+        events, censored = spec.event_features(part, edges), spec.censored_features(part, edges)
+        sums = sums + _sum_rows(seen, events) + _sum_rows(unseen, censored)
+        total = total + w.sum(-1)
+        if spec.estimator == "unbiased":
+            row_square = spec.residual(spec.features(part, happened, edges), edges).square().sum(-1)
+            own = own + (w.square() * row_square.unsqueeze(-2)).sum(-1)
+            square = square + w.square().sum(-1)
+        kept = (events, censored) if len(blocks) == 1 else (None, None)
+    return RowSums(sums, total, own, square, kept)
 
 
 @dataclass(frozen=True, eq=False)
-class _Statistics:
+class Statistics:
     """Of every group: penalty, mean residual R of each bin, total weight, and one over the share of pairs."""
 
     value: Tensor
@@ -119,8 +98,34 @@ class _Statistics:
     features: tuple[Tensor | None, Tensor | None]  # of events and of censored rows, kept where one block holds all
 
 
-def _gradient(
-    u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, at: _Statistics
+def statistics(rows: RowSums, edges: Tensor, spec: SoftBins, *, grouped: bool, dtype: torch.dtype) -> Statistics:
+    """Penalty of every group from the sums over its rows; `dtype` is the type that these were computed in."""
+    total = rows.weight
+    if grouped:
+        # A group without rows has share zero; what it is divided by does not matter.
+        total = torch.where(total > 0, total, 1.0)
+    mean = spec.residual(rows.features / total.unsqueeze(-1), edges)
+    value = mean.square().sum(-1)
+    inverse = None
+    if spec.estimator == "unbiased":
+        inverse = one_over_pairs(rows.square / total.square(), dtype)
+        value = (value - rows.own / total.square()) * inverse
+    return Statistics(value, mean, total, inverse, rows.kept)
+
+
+def one_over_pairs(own: Tensor, dtype: torch.dtype) -> Tensor:
+    """One over the share of pairs of different rows, M (M - 1) / M^2 for equal weights, from that of equal ones.
+
+    One row makes no pair: nothing to estimate, value and gradient zero. Rounding may leave its share of pairs a few
+    units in the last place off zero.
+    """
+    pairs = 1 - own
+    enough = pairs > 8 * torch.finfo(dtype).eps
+    return torch.where(enough, 1 / torch.where(enough, pairs, 1.0), 0.0)
+
+
+def row_gradient(
+    u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, at: Statistics
 ) -> Tensor:
     """Gradient in F of each row's own group's penalty, (..., n)."""
     scale = 2 / at.total
@@ -137,16 +142,23 @@ def _gradient(
     for rows in _blocks(u, edges.shape[0]):
         part, happened, w = u[..., rows], event[..., rows], weight[..., rows]
         label = None if labels is None else labels[..., rows]
-        seen, unseen = _by_kind(w, spec.events(part, happened))
+        seen, unseen = by_kind(w, spec.events(part, happened))
         piece = seen * _row_product(spec.event_slopes(part, edges, events), slope, label)
         piece = piece + unseen * _row_product(spec.censored_slopes(part, edges, censored), slope, label)
         if spec.estimator == "unbiased":
             slopes = spec.slopes(part, happened, edges)
             residual = spec.residual(spec.features(part, happened, edges), edges)
             own = (residual * spec.residual_slope(slopes)).sum(-1)
-            piece = piece - w.square() * own * _pick(scale / at.total, label)
+            piece = piece - w.square() * own * pick(scale / at.total, label)
         pieces.append(piece)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1)
+
+
+def _statistics(
+    u: Tensor, event: Tensor, weight: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, n_groups: int
+) -> Statistics:
+    sums = row_sums(u, event, weight, labels, edges, spec, n_groups)
+    return statistics(sums, edges, spec, grouped=labels is not None, dtype=u.dtype)
 
 
 def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
@@ -183,9 +195,9 @@ class _XCAL(torch.autograd.Function):
         with full_precision(u):
             if wanted and is_small_default(u, labels, edges, spec, _BLOCK["cpu"]):
                 return small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
-            weight = _ones(u, event) if weight is None else weight
+            weight = ones(u, event) if weight is None else weight
             at = _statistics(u, event, weight, labels, edges, spec, n_groups)
-            gradient = _gradient(u, event, weight, labels, edges, spec, at) if wanted else u.new_zeros(())
+            gradient = row_gradient(u, event, weight, labels, edges, spec, at) if wanted else u.new_zeros(())
         return at.value, gradient
 
     @staticmethod
@@ -201,11 +213,11 @@ class _XCAL(torch.autograd.Function):
         u, event, weight, labels, edges, gradient = ctx.saved_tensors
         if torch.is_grad_enabled():
             # A second derivative is wanted (create_graph): the gradient has to depend on F again.
-            weight = _ones(u, event) if weight is None else weight
+            weight = ones(u, event) if weight is None else weight
             with full_precision(u):
                 at = _statistics(u, event, weight, labels, edges, ctx.spec, ctx.n_groups)
-                gradient = _gradient(u, event, weight, labels, edges, ctx.spec, at)
-        return gradient * _pick(grad, labels), None, None, None, None, None, None, None
+                gradient = row_gradient(u, event, weight, labels, edges, ctx.spec, at)
+        return gradient * pick(grad, labels), None, None, None, None, None, None, None
 
 
 def gradient_wanted(u: Tensor) -> bool:
@@ -215,7 +227,7 @@ def gradient_wanted(u: Tensor) -> bool:
     return u.requires_grad or torch.compiler.is_compiling() or in_transform(u)
 
 
-def _pick(per_group: Tensor, labels: Tensor | None) -> Tensor:
+def pick(per_group: Tensor, labels: Tensor | None) -> Tensor:
     """Value of each row's own group: (..., G) and labels (..., n) give (..., n)."""
     if labels is None:
         return per_group
@@ -231,20 +243,6 @@ def _row_product(values: Tensor, per_group: Tensor, labels: Tensor | None) -> Te
     index = labels.unsqueeze(-1).expand(*values.shape[:-1], 1)
     own = torch.take_along_dim(per_group, index, dim=-2)
     return (values * own).sum(-1)
-
-
-def in_units_of_the_largest(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """Row weights in the type of F, the largest of each model between 1 and 2.
-
-    The penalty does not depend on their unit, but sums of squares of them may leave the range of the type. The factor
-    is a power of two, which rounds nothing, in two halves, each of which the type can hold.
-    """
-    if not weights.is_floating_point() or weights.element_size() < 4:
-        weights = weights.to(dtype)
-    largest = weights.amax(-1, keepdim=True)
-    power = torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0)))
-    half = torch.floor(power / 2)
-    return (weights * torch.exp2(-half) * torch.exp2(half - power)).to(dtype)
 
 
 def unchecked_penalty(
@@ -281,5 +279,5 @@ def unchecked_penalty(
     value, _ = apply(_XCAL, u, event, weight, labels, edges.to(u.dtype), spec, n_groups, gradient_wanted(u))
     if labels is None:
         return value.squeeze(-1)
-    share = _group_weights(_ones(u, event) if weight is None else weight, labels, n_groups).sum(-1)
+    share = group_weights(ones(u, event) if weight is None else weight, labels, n_groups).sum(-1)
     return (value * (share / share.sum(-1, keepdim=True))).sum(-1)

@@ -22,13 +22,13 @@ def is_small_default(u: Tensor, labels: Tensor | None, edges: Tensor, spec: Soft
 
 
 def small_default(
-    u: Tensor, event: Tensor, weight: Tensor | None, edges: Tensor, scale: float
+    u: Tensor, event: Tensor, weight: Tensor | None, edges: Tensor, scale: float | Tensor
 ) -> tuple[Tensor, Tensor]:
     """Penalty and gradient in the fewest operations.
 
     On a thousand rows, starting an operation costs as much as its arithmetic.
 
-    The same formulas as in `penalty._statistics` and `penalty._gradient`, which every other penalty takes, and as in
+    The same formulas as in `penalty.statistics` and `penalty.row_gradient`, which every other penalty takes, and as in
     `membership`: `happened` is `partition_above`, `later` is `exact_above`, and the two slopes are `sigmoid_slope` and
     `exact_slope`. Tests hold them together.
     """

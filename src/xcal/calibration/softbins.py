@@ -16,10 +16,14 @@ Estimator = Literal["bound", "unbiased"]
 
 @dataclass(frozen=True)
 class SoftBins:
-    """Which soft D-calibration is meant. `temperature` is in units of the mean bin width; see `xcal_penalty`."""
+    """Which soft D-calibration is meant. `temperature` is in units of the mean bin width; see `xcal_penalty`.
+
+    A temperature that changes while a model is trained is a tensor of one number. It is read at every step, by a
+    recorded CUDA graph too, so that whoever fills it anew changes the penalty.
+    """
 
     membership: Membership = "partition"
-    temperature: float | None = None
+    temperature: float | Tensor | None = None
     gamma: float | None = None
     censored: Censored = "exact"
     estimator: Estimator = "bound"
@@ -37,7 +41,7 @@ class SoftBins:
             object.__setattr__(self, name, default if used else None)
         elif not used:
             fail(name, f"None, as only {user} uses it", value)
-        else:
+        elif not isinstance(value, Tensor):
             object.__setattr__(self, name, as_number(name, value, above=0))
 
     @property
@@ -53,8 +57,8 @@ class SoftBins:
             ("product", "soft"),
         }
 
-    def scale(self, n_bins: int) -> float:
-        """Slope of the sigmoid: gamma, or one over the temperature in units of F."""
+    def scale(self, n_bins: int) -> float | Tensor:
+        """Slope of the sigmoid: gamma, or one over the temperature in units of F; a tensor if the temperature is."""
         if self.membership == "product":
             assert self.gamma is not None
             return self.gamma

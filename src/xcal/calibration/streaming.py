@@ -1,15 +1,17 @@
 """D-calibration over chunks, processes or files: a few numbers per bin, which can be added up."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from xcal._checks import as_choice, as_count, as_event, as_numpy, as_probability, fail
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution, result
-from xcal.calibration.histogram import BinSums, weighted
+from xcal.calibration.histogram import SUMS, BinSums, weighted
 from xcal.calibration.inverse_weights import as_censoring_survival, inverse_weights, lost_mass_caution
 from xcal.calibration.redistribution import redistributed_counts, value_range
 from xcal.calibration.results import DCalibrationResult, Method, PValue
@@ -99,6 +101,32 @@ class DCalibration:
         self._sums.merge(other._sums)
         self._tally.merge(other._tally)
         self._weights += other._weights
+        return self
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state as arrays by name, to be written to a file or sent to another process."""
+        state = {f"sums.{name}": getattr(self._sums, name).copy() for name in SUMS}
+        if self.method == "ipcw":
+            state["weights"] = self._weights.copy()
+        if self.method == "km":
+            state |= {f"tally.{name}": values for name, values in self._tally.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Replace the state by one from `state_dict` of an accumulator with the same settings."""
+        wanted = self.state_dict()
+        if set(state) != set(wanted):
+            fail("state", f"the entries {', '.join(sorted(wanted))}", ", ".join(sorted(map(str, state))))
+        given = {name: np.asarray(values) for name, values in state.items()}
+        for name, values in given.items():
+            if not name.startswith("tally.") and values.shape != wanted[name].shape:
+                fail(f"state[{name!r}]", f"numbers of shape {wanted[name].shape}", f"shape {values.shape}")
+        for name in SUMS:
+            setattr(self._sums, name, given[f"sums.{name}"].astype(np.float64))
+        if self.method == "ipcw":
+            self._weights = given["weights"].astype(np.float64)
+        if self.method == "km":
+            self._tally.load_state_dict({name: given[f"tally.{name}"] for name in self._tally.state_dict()})
         return self
 
     def compute(self) -> DCalibrationResult:

@@ -1,10 +1,13 @@
 """What `DCalibration` keeps of the rows for Kaplan-Meier: every distinct F while they are few, a fine grid beyond."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from xcal._checks import fail
 from xcal.calibration.bins import Edges
 from xcal.calibration.histogram import Array, Floats, bin_sums, edges_like, locate
 
@@ -75,6 +78,22 @@ class Tally:
             self._count(other.values, other.counts, other.single)
         else:
             self._insert(other.values, other.counts)
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Distinct values or none, counts, and which of the two ways is used."""
+        self._settle()
+        marks = np.array([self.on_grid, self.single], dtype=np.int64)
+        return {"values": self.values.copy(), "counts": self.counts.copy(), "marks": marks}
+
+    def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Replace the state."""
+        self._waiting = []
+        on_grid, single = (bool(mark) for mark in state["marks"])
+        cells = self._grid().size - 1 if on_grid else state["values"].size
+        if state["counts"].shape != (2, cells) or cells > max(self.limit, self._grid().size):
+            fail("state, counts", f"numbers of shape (2, {cells})", f"shape {state['counts'].shape}")
+        self.values, self.counts = state["values"].astype(np.float64), state["counts"].astype(np.float64)
+        self.on_grid, self.single = on_grid, single
 
     def cells(self) -> Cells:
         """Return the counts, without empty cells."""

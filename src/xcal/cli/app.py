@@ -10,6 +10,7 @@ from xcal.cli.evaluate import evaluate, report
 from xcal.cli.fit import fit
 from xcal.cli.mimic import mimic
 from xcal.cli.predict import predict
+from xcal.cli.processes import is_helper
 from xcal.cli.reproduce import reproduce
 from xcal.cli.results_page import results_page
 
@@ -66,5 +67,7 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, ImportError) as error:
-        typer.secho(f"error: {error}", fg="red", err=True)
+        # What is wrong with a command or a file the first process says; that the others are gone, everyone.
+        if not is_helper() or isinstance(error, ConnectionError):
+            typer.secho(f"error: {error}", fg="red", err=True)
         raise SystemExit(2) from None

@@ -117,11 +117,11 @@ def audit(
 
 def _check_writable(*paths: Path | None) -> None:
     """Refuse a file that cannot be written, before anything is computed."""
-    from xcal._files import check_writable
+    from xcal._files import check_target
 
     for path in paths:
         if path is not None:
-            check_writable(path.resolve().parent)
+            check_target(path)
 
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:

@@ -62,6 +62,7 @@ def compare(
       xcal compare gamma-censored --picture within.png --of dcal_within
       xcal compare gamma-censored --equal-dcal
       xcal compare mnist-dense --equal-dcal --penalty annealed
+      xcal compare gamma-uncensored --epochs appendix
       xcal compare mimic-los --part demo --epochs 20
     """
     from xcal import report
@@ -92,16 +93,17 @@ def compare(
 
 def _write_files(found: "Comparison", markdown: Path | None, csv: Path | None) -> None:
     from xcal import report
+    from xcal._files import write_whole
 
     for path, make in ((markdown, report.markdown), (csv, report.as_csv)):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(make(found), encoding="utf-8")
+            write_whole(path, make(found).encode())
             typer.echo(f"wrote {path}", err=True)
 
 
 def _print_penalties(
-    table: str, found: "Comparison", penalty: str, epochs: int | None, results: Path, *, as_json: bool
+    table: str, found: "Comparison", penalty: str, epochs: str | None, results: Path, *, as_json: bool
 ) -> None:
     from xcal import report
     from xcal.experiments import compare as compare_with_paper
@@ -114,7 +116,7 @@ def _print_penalties(
     typer.echo(report.penalties_as_json(penalties) if as_json else report.penalties_as_text(penalties))
 
 
-def _check_records(found: "Comparison", epochs: int | None, results: Path) -> None:
+def _check_records(found: "Comparison", epochs: str | None, results: Path) -> None:
     """Without records, say which command makes them and which others there are."""
     if found.records:
         return

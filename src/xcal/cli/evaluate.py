@@ -9,10 +9,22 @@ from xcal.cli.options import listed
 
 if TYPE_CHECKING:  # torch takes seconds to import, and --help should not
     from xcal.cli.workflow.settings import FitSettings
+    from xcal.outofcore import FolderEvaluation
     from xcal.validation import AuditResult
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit.")]
-File = Annotated[Path, typer.Argument(help="CSV or parquet file with the columns of the run, time and event included.")]
+RunOrFolder = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit, or a folder of predictions (parquet).")]
+MaybeRows = Annotated[
+    Path | None,
+    typer.Argument(
+        help="CSV or parquet file with the columns of the run, time and event included; none for predictions."
+    ),
+]
+MetricsOut = Annotated[Path | None, typer.Option(help="Of predictions: JSON file to write.")]
+Processes = Annotated[int, typer.Option(min=1, help="Of predictions: processes of this machine.")]
+Engine = Annotated[str, typer.Option(help="Of predictions: local, or ray (a cluster by RAY_ADDRESS).")]
+ExactRows = Annotated[int, typer.Option(min=0, help="Of predictions: rows up to which everything is exact.")]
+DCalibrationMethod = Annotated[str, typer.Option(help="Of predictions: uniform or km, how censored rows count.")]
 MaybeFile = Annotated[
     Path | None, typer.Argument(help="CSV or parquet file of new rows; by default the held-out rows of the run.")
 ]
@@ -27,8 +39,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print every number as JSON
 
 
 def evaluate(
-    run: Run,
-    file: File,
+    run: RunOrFolder,
+    file: MaybeRows = None,
     horizons: Horizons = None,
     by: By = None,
     time: Time = None,
@@ -36,15 +48,73 @@ def evaluate(
     event_value: EventValue = None,
     resamples: Resamples = None,
     as_json: AsJson = False,
+    out: MetricsOut = None,
+    processes: Processes = 1,
+    engine: Engine = "local",
+    exact_rows: ExactRows = 1_000_000,
+    d_calibration: DCalibrationMethod = "uniform",
 ) -> None:
     """Measure the model of a run on new rows: calibration, discrimination, errors, with intervals.
 
     For example:
       xcal evaluate run new.csv
       xcal evaluate run new.csv --horizons 12,60 --json
+
+    Without a file: measure predictions in a folder of parquet files, of
+    any size, with the columns time, event and what a model says: cdf (F at
+    the row's own time), risk (larger: sooner), nll, S_12 and so on
+    (survival at time 12), weight (how often a row counts). Run the same
+    command again to resume.
+
+    For example:
+      xcal evaluate predictions --out metrics.json --processes 4
+      xcal evaluate predictions --out metrics.json --engine ray
     """
+    if file is None:
+        if by or event_value or resamples is not None:
+            raise ValueError("--by, --event-value, --resamples: expected with a run and a file, got a folder alone")
+        found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration))
+        typer.echo(found.to_json() if as_json else repr(found))
+        return
+    if out is not None:
+        raise ValueError(f"--out: expected with a folder of predictions, got it with the file {file} (use --json)")
     result = _audited(run, file, horizons, by, (time, event, event_value), resamples)
     typer.echo(result.to_json() if as_json else repr(result))
+
+
+def _folder(
+    folder: Path,
+    out: Path | None,
+    horizons: str | None,
+    columns: tuple[str | None, str | None],
+    how: tuple[str, int, int, str],
+) -> "FolderEvaluation":
+    """Evaluate a folder of predictions."""
+    from xcal.cli.workflow.run_folder import CONFIG
+    from xcal.outofcore import EvaluationSettings, evaluate_folder
+
+    if (folder / CONFIG).is_file():
+        raise ValueError(f"{folder} is a run of xcal fit: expected a file of new rows after it, got none")
+    if out is None:
+        raise ValueError("--out: expected a JSON file to write, such as metrics.json, got none")
+    times = listed("--horizons", horizons, float, "times")
+    engine, processes, exact_rows, method = how
+    settings = EvaluationSettings(
+        time=columns[0] or "time",
+        event=columns[1] or "event",
+        horizons=None if times is None else tuple(sorted(set(times))),
+        exact_rows=exact_rows,
+        d_calibration_method=method,  # type: ignore[arg-type]
+        engine=engine,  # type: ignore[arg-type]
+        processes=processes,
+    )
+    try:
+        found = evaluate_folder(folder, out, settings, say=lambda words: typer.echo(words, err=True))
+    except KeyboardInterrupt:
+        typer.echo("interrupted: what is finished is kept, run the same command again to resume", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"wrote {out}", err=True)
+    return found
 
 
 def report(
@@ -67,14 +137,14 @@ def report(
       xcal report run new.csv --out new.html
     """
     from xcal._checks import fail
-    from xcal._files import check_writable
+    from xcal._files import check_target
     from xcal.cli.workflow.run_folder import AUDIT_NUMBERS, AUDIT_PAGE
 
     if file is not None and out is None:
         fail("--out", "a page for the report on another file", "none: the folder of the run keeps its own")
     target = run / AUDIT_PAGE if out is None else out
     if out is not None:
-        check_writable(target.resolve().parent)
+        check_target(target)
     result = _audited(run, file, horizons, by, (time, event, event_value), resamples)
     result.report(target)
     if out is None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from xcal.cli.options import listed
+from xcal.cli.processes import is_helper
 
 File = Annotated[
     Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")
@@ -84,11 +85,15 @@ def fit(
 
     The same run again, to the same bits:
       xcal fit --config run/config.toml --out again
+
+    On four processes, which train together:
+      torchrun --nproc-per-node 4 -m xcal fit patients.csv --time months \
+        --event died --out run
     """
     import json
 
     from xcal.cli.workflow.fit_run import as_json as plain
-    from xcal.cli.workflow.fit_run import fit_run
+    from xcal.cli.workflow.fit_run import fit_run, take_part
     from xcal.cli.workflow.settings import merged
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
@@ -122,6 +127,9 @@ def fit(
         # Machines read the output; people still see what happens.
         typer.echo(text, err=as_json)
 
+    if is_helper():
+        take_part(settings)
+        return
     summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=None)
     if as_json:
         typer.echo(json.dumps(plain(summary), indent=2, ensure_ascii=False))

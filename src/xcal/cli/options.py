@@ -24,13 +24,16 @@ Variant = Annotated[
 Penalty = Annotated[
     str | None,
     typer.Option(
-        help="paper, ours, or annealed (ours with a temperature that falls during training). By default paper with "
-        "as-published, and ours with corrected."
+        help="paper; ours; annealed (ours with a temperature that falls during training); anneal (it falls in the "
+        "first half, while the weight rises). By default paper with as-published, and ours with corrected."
     ),
 ]
 Epochs = Annotated[
-    int | None,
-    typer.Option(help="Another number of epochs than the table's. Such a trial has its own file of records."),
+    str | None,
+    typer.Option(
+        help="Another number of epochs than the table's, or the name of one of its trials, as in --epochs appendix. A "
+        "trial has its own file of records."
+    ),
 ]
 Death = Annotated[
     str | None,

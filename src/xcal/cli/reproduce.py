@@ -30,6 +30,12 @@ Data = Annotated[
         "made; the records of its demo have a folder of their own."
     ),
 ]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help='local, or ray: jobs run as tasks of a Ray cluster, this machine or RAY_ADDRESS (pip install "xcal[ray]").'
+    ),
+]
 
 
 def reproduce(
@@ -44,6 +50,7 @@ def reproduce(
     results: Results = Path("results"),
     data: Data = None,
     death: Death = None,
+    engine: Engine = "local",
 ) -> None:
     """Train and measure what is missing of the paper's tables.
 
@@ -62,9 +69,15 @@ def reproduce(
       xcal reproduce gamma-censored gamma-uncensored --penalty ours
       xcal reproduce gamma-censored --variant corrected
 
+    A trial that the table names: the epochs of the paper's appendix:
+      xcal reproduce gamma-censored --epochs appendix
+
     The length of stay, from a folder of xcal mimic prepare:
       xcal reproduce mimic-los --data los
       xcal reproduce mimic-los --data los-censored --death censor
+
+    On all machines of a Ray cluster, or all cores of this one:
+      xcal reproduce gamma-censored --engine ray
     """
     from xcal.experiments import load_spec
     from xcal.experiments import reproduce as run
@@ -89,6 +102,7 @@ def reproduce(
             device=device,
             results=results,
             data_dir=data,
+            engine=engine,  # type: ignore[arg-type]  # likewise
         )
         _print_summary(summary)
         if summary.interrupted:
@@ -105,6 +119,8 @@ def _print_summary(summary: "Summary") -> None:
         f"{summary.path}: {summary.trained} runs trained in {summary.seconds:.0f} s, "
         f"{summary.kept} were there already{beside if summary.trained_beside else ''}"
     )
+    for sentence in summary.elsewhere:
+        typer.secho(f"left out: {sentence}", fg="yellow", err=True)
     if summary.interrupted:
         typer.secho(
             f"stopped: {summary.missing} runs are missing; run the same command again to resume", fg="yellow", err=True

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_number, fail
+from xcal._checks import BoolArray, as_number, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 
@@ -162,7 +162,7 @@ def _csv(path: Path, separator: str) -> Any:
     options: dict[str, Any] = {"sep": separator, "encoding": "utf-8-sig", "skip_blank_lines": False}
     try:
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
-        names = ["" if name != name else str(name) for name in header.iloc[0]]  # noqa: PLR0124 - NaN
+        names = ["" if is_missing(name) else str(name) for name in header.iloc[0]]
         _check_separator(path, names, separator)
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:

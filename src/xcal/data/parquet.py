@@ -1,6 +1,6 @@
 """Tables larger than memory: a parquet file, read once piece by piece into a memory-mapped array."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_event, as_time, fail, first_row
+from xcal._checks import as_count, as_event, as_time, fail, first_row
 from xcal._files import new_file
 from xcal.data.columns import read_ids, read_labels, read_weights
 from xcal.data.survival import SurvivalData
@@ -28,6 +28,7 @@ def map_parquet(
     groups: str | None = None,
     row_ids: str | None = None,
     time_unit: str = "",
+    part: tuple[int, int] | None = None,
 ) -> SurvivalData:
     """Read a parquet file piece by piece; its features go to a file of float32 numbers and are never whole in memory.
 
@@ -48,6 +49,10 @@ def map_parquet(
         Names of further columns; see `SurvivalData`.
     time_unit
         Unit of the times, such as "days".
+    part
+        ``(k, m)``: read part k (from 0) of m parts of the file's row groups, neighbours and about equally large. All
+        parts one after another are the file. For processes that each hold a part of the rows
+        (``fit_path(..., distributed="shards")``); `into` must be another file for each.
 
     Returns
     -------
@@ -72,13 +77,18 @@ def map_parquet(
     given = {"time": time, "event": event, "weights": weights, "groups": groups, "row_ids": row_ids}
     columns = {role: column for role, column in given.items() if column is not None}
     names = _features(file.schema_arrow.names, columns, features)
-    n = file.metadata.num_rows
+    sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+    pieces_of_file, first = _part(sizes, part)
+    n = sum(sizes[k] for k in pieces_of_file)
     if n == 0:
         fail("path", "at least one row", f"{source}, which has none")
+    others = list(dict.fromkeys(columns.values()))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with new_file(target) as part:
-        x = np.lib.format.open_memmap(part, "w+", np.float32, (n, len(names)))
-        found = _copy(file, names, list(dict.fromkeys(columns.values())), x)
+    with new_file(target) as unfinished:
+        x = np.lib.format.open_memmap(unfinished, "w+", np.float32, (n, len(names)))
+        wanted = [*dict.fromkeys([*names, *others])]
+        pieces = file.iter_batches(batch_size=_ROWS, row_groups=pieces_of_file, columns=wanted)
+        found = _copy(pieces, first, names, others, x)
         checked = {role: _checked(role, column, found[column], n) for role, column in columns.items()}
         x.flush()
     mapped: Any = np.load(target, mmap_mode="r")
@@ -114,17 +124,40 @@ def _features(known: list[str], columns: dict[str, str], features: Sequence[str]
     return names
 
 
+def _part(sizes: list[int], part: tuple[int, int] | None) -> tuple[list[int], int]:
+    """Row groups of a part, and the number of its first row in the file."""
+    if part is None:
+        return list(range(len(sizes))), 0
+    try:
+        k, m = part
+    except (TypeError, ValueError):
+        fail("part", "(k, m): part k of m", repr(part))
+    m = as_count("part[1]", m, at_least=1)
+    k = as_count("part[0]", k, at_least=0, below=m)
+    if m > len(sizes):
+        expected = f"at most {len(sizes)} parts, the number of row groups of the file"
+        fail("part", f"{expected} (write it with a smaller row_group_size)", m)
+    # A part ends with the group that brings it nearest to its share of the rows, and has at least one group.
+    ends = np.cumsum(sizes)
+    edges = [0]
+    for share in range(1, m):
+        nearest = int(np.abs(ends - ends[-1] * share / m).argmin()) + 1
+        edges.append(min(max(nearest, edges[-1] + 1), len(sizes) - (m - share)))
+    edges.append(len(sizes))
+    return list(range(edges[k], edges[k + 1])), int(sum(sizes[: edges[k]]))
+
+
 def _copy(
-    file: Any, names: tuple[str, ...], others: list[str], target: npt.NDArray[np.float32]
+    pieces: Iterable[Any], first: int, names: tuple[str, ...], others: list[str], target: npt.NDArray[np.float32]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Copy features into `target`; return the other columns."""
+    """Copy features into `target`; return the other columns. `first` is the number of the first row in the file."""
     found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in others}
     start = 0
-    for piece in file.iter_batches(batch_size=_ROWS, columns=[*dict.fromkeys([*names, *others])]):
+    for piece in pieces:
         for name, values in found.items():
-            values.append(_values(piece.column(name), name, start))
+            values.append(_values(piece.column(name), name, first + start))
         for position, name in enumerate(names):
-            target[start : start + piece.num_rows, position] = _single(piece.column(name), name, start)
+            target[start : start + piece.num_rows, position] = _single(piece.column(name), name, first + start)
         start += piece.num_rows
     return {name: np.concatenate(values) for name, values in found.items()}
 

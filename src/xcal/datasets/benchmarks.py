@@ -17,10 +17,14 @@ _UNITS = {"METABRIC": "months", "SUPPORT": "days"}
 
 def parse_table(name: str, content: bytes) -> SurvivalData:
     """Read the CSV form: columns x0, x1, ..., time, event, split (the last is not used)."""
-    header, *rows = csv.reader(io.StringIO(content.decode("utf-8")))
-    features = tuple(header[: header.index("time")])
-    values = np.array([row[: len(features) + 2] for row in rows], dtype=np.float64)
-    return _table(name, features, values[:, :-2], values[:, -2], values[:, -1])
+    try:
+        header, *rows = csv.reader(io.StringIO(content.decode("utf-8")))
+        features = tuple(header[: header.index("time")])
+        values = np.array([row[: len(features) + 2] for row in rows], dtype=np.float64)
+        return _table(name, features, values[:, :-2], values[:, -2], values[:, -1])
+    # Text that is not UTF-8, no column of times, rows of different lengths, words among the numbers.
+    except (ValueError, IndexError, csv.Error) as error:
+        fail(name, "a CSV file with columns x0, x1, ..., time, event", f"one that cannot be read ({error})")
 
 
 def parse_hdf5(name: str, content: bytes) -> SurvivalData:
@@ -28,9 +32,13 @@ def parse_hdf5(name: str, content: bytes) -> SurvivalData:
     h5py = optional_module("h5py")
     if h5py is None:
         fail("data_dir", f"the package h5py, to read the HDF5 file of {name}", "none installed")
-    with h5py.File(io.BytesIO(content), "r") as file:
-        x, time, event = (np.concatenate([file[part][key][:] for part in ("train", "test")]) for key in "xte")
-    return _table(name, tuple(f"x{i}" for i in range(x.shape[1])), x, time, event)
+    try:
+        with h5py.File(io.BytesIO(content), "r") as file:
+            x, time, event = (np.concatenate([file[part][key][:] for part in ("train", "test")]) for key in "xte")
+        return _table(name, tuple(f"x{i}" for i in range(x.shape[1])), x, time, event)
+    # What h5py raises for a damaged file is of many kinds.
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        fail(name, "an HDF5 file with groups train and test of x, t and e", f"one that cannot be read ({error})")
 
 
 def _table(

@@ -17,13 +17,17 @@ def read_string_frame(name: str, content: bytes) -> dict[str, list[str]]:
     """Read the columns of the first object, a data frame of strings; a missing value becomes an empty string."""
     try:
         raw = lzma.decompress(content)
-        if raw[:7] != b"RDX2\nX\n":
-            fail(name, "an R data file, xz-compressed, binary, version 2", f"one that begins with {raw[:7]!r}")
+    except (lzma.LZMAError, EOFError) as error:
+        fail(name, "an R data file, xz-compressed", f"{len(content)} bytes that do not decompress ({error})")
+    if raw[:7] != b"RDX2\nX\n":
+        fail(name, "an R data file, xz-compressed, binary, version 2", f"one that begins with {raw[:7]!r}")
+    try:
         # Three version numbers follow the seven bytes; the file is a list of name and value.
         _, value = _Reader(raw, 7 + 12).item()[0]
         columns, attributes = value
         return dict(zip(dict(attributes)["names"][0], (column for column, _ in columns), strict=True))
-    except (lzma.LZMAError, EOFError, struct.error, KeyError, TypeError, IndexError) as error:
+    # What a walk through other bytes ends in; lists within lists without end among it.
+    except (struct.error, KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
         fail(name, "an R data file with one data frame of strings", f"{type(error).__name__}: {error}")
 
 

@@ -111,6 +111,11 @@ class SurvivalDistribution(ABC):
         """Time by which half have had the event."""
         return self.quantile(0.5)
 
+    @property
+    def example(self) -> Tensor:
+        """A tensor of the type, and on the device, of all that the distribution returns."""
+        return self.median
+
     @final
     def survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
         """Survival CRPS, one value per row: ``int_0^y F^2 + event * int_y^inf S^2`` (x-cal, appendix on survival CRPS).

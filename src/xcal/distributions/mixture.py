@@ -75,6 +75,11 @@ class Mixture(SurvivalDistribution):
         shape: torch.Size = torch.broadcast_shapes(*(component.batch_shape for component in self.components))
         return shape
 
+    @property
+    def example(self) -> Tensor:
+        """That of a component: the median of a mixture is a search."""
+        return self.components[0].example
+
     def _stack(self, method: str, *arguments: Tensor) -> Tensor:
         return torch.stack(torch.broadcast_tensors(*(getattr(c, method)(*arguments) for c in self.components)))
 

@@ -41,13 +41,18 @@ class RecalibratedDistribution(SurvivalDistribution):
         if found["knots"].size != found["levels"].size:
             fail("levels", f"{found['knots'].size} numbers, one for each knot", found["levels"].size)
         self.base = base
-        like = base.median
+        like = base.example
         self.knots, self.levels = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in found.values())
 
     @property
     def batch_shape(self) -> torch.Size:
         """Shape of the distribution inside."""
         return self.base.batch_shape
+
+    @property
+    def example(self) -> Tensor:
+        """The knots, which were made so."""
+        return self.knots
 
     def _piece(self, u: Tensor) -> Tensor:
         """Straight line that holds each F; on a knot the one to its right, at 1 the last."""

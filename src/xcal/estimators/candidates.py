@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
 from xcal.estimators.conditional import conditional_values
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.influence import dcal_influence, deviations, gap_error
@@ -40,8 +40,8 @@ class Candidates:
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """One candidate on the validation rows: a value for each row, and the risks."""
+class Measured:
+    """One candidate on rows that its networks have not seen: its values for each row."""
 
     lam: float
     recalibrated: bool
@@ -59,36 +59,36 @@ def candidates(
     that has not seen the row.
     """
     own = {lam: tuple(models) for lam, models in sorted(members.items())}
-    measured: list[_Measured] = []
+    lines: list[Measured] = []
     maps: dict[float, KaplanMeierRecalibration] = {}
     for lam, models in own.items():
         model = combined(models)
-        distribution = model.distribution(rows.x)
-        plain = _measured(lam, distribution, model, rows)
-        measured.append(plain)
+        plain = measured(lam, model, rows)
+        lines.append(plain)
         if recalibrate:
             maps[lam] = KaplanMeierRecalibration.fit(plain.cdf, rows.event)
-            measured.append(_cross_fitted(plain, model, rows))
-    return Candidates(_table(measured, rows, n_bins), own, maps)
+            lines.append(_cross_fitted(plain, model, rows))
+    return Candidates(measured_table(lines, rows, n_bins), own, maps)
 
 
-def _table(measured: Sequence[_Measured], rows: SurvivalData, n_bins: int) -> pd.DataFrame:
+def measured_table(lines: Sequence[Measured], rows: SurvivalData, n_bins: int) -> pd.DataFrame:
     """One line for each candidate; errors are those of the distance to the first, the smallest weight as it is."""
-    first = measured[0]
+    first = lines[0]
     base = dcal_influence(first.cdf, rows, n_bins)
-    table = pd.DataFrame([_line(one, first, base, rows, n_bins) for one in measured])
-    cdf = np.stack([one.cdf for one in measured])
+    table = pd.DataFrame([_line(one, first, base, rows, n_bins) for one in lines])
+    cdf = np.stack([one.cdf for one in lines])
     return table.assign(conditional=conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins))
 
 
-def _line(one: _Measured, first: _Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
+def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
     result = d_calibration(one.cdf, rows.event, n_bins=n_bins)
+    losses, before = (_weighted(line.losses, rows) for line in (one, first))
     value = result.value if rows.weights is None else _weighted_dcal(one.cdf, rows, n_bins)
     return {
         "lambda": one.lam,
         "recalibrated": one.recalibrated,
-        "nll": float(one.losses.mean()),
-        "nll_gap_se": gap_error(one.losses, first.losses),
+        "nll": float(losses.mean()),
+        "nll_gap_se": gap_error(losses, before),
         "dcal": value,
         "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base),
         "dcal_floor": result.floor * rows.design_effect,
@@ -102,25 +102,31 @@ def _weighted_dcal(cdf: Floats, rows: SurvivalData, n_bins: int) -> float:
     return float(np.square(np.average(deviations(cdf, rows, n_bins), axis=0, weights=rows.weights)).sum())
 
 
-def _measured(lam: float, distribution: SurvivalDistribution, model: PredictingModel, rows: SurvivalData) -> _Measured:
-    time = torch.from_numpy(rows.time)
-    return _Measured(lam, False, _losses(distribution, rows), distribution.cdf(time).numpy(), model.risk(rows.x))
+def measured(lam: float, model: PredictingModel, rows: SurvivalData) -> Measured:
+    """Measure a model, recalibrated or not."""
+    distribution, time = model.distribution(rows.x), torch.from_numpy(rows.time)
+    losses = nll(distribution, time, torch.from_numpy(rows.event)).numpy()
+    cdf = distribution.cdf(time).numpy()
+    return Measured(lam, model.recalibration is not None, losses, cdf, model.risk(rows.x))
 
 
-def _cross_fitted(plain: _Measured, model: PredictingModel, rows: SurvivalData) -> _Measured:
+def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Measured]]) -> Measured:
+    """Put the values of parts together, each of which comes with the numbers of its rows."""
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    first = parts[0][1]
+    losses, cdf, risk = (
+        np.concatenate([getattr(part, name) for _, part in parts])[order] for name in ("losses", "cdf", "risk")
+    )
+    return Measured(first.lam, first.recalibrated, losses, cdf, risk)
+
+
+def _cross_fitted(plain: Measured, model: PredictingModel, rows: SurvivalData) -> Measured:
     """Values of the recalibrated model, each row's by a map of the other rows."""
-    losses, cdf, risk = plain.losses.copy(), plain.cdf.copy(), plain.risk.copy()
-    weights = None if rows.weights is None else rows.weights / rows.weights.mean()
+    parts = []
     for train, test in _folds(rows):
         fitted = KaplanMeierRecalibration.fit(plain.cdf[train], rows.event[train])
-        part = rows[test]
-        mapped = combined(model.members, fitted)
-        distribution = mapped.distribution(part.x)
-        assert isinstance(distribution, RecalibratedDistribution)
-        own = nll(distribution, torch.from_numpy(part.time), torch.from_numpy(part.event)).numpy()
-        losses[test] = own if weights is None else own * weights[test]
-        cdf[test], risk[test] = fitted.cdf(plain.cdf[test]), mapped.risk(part.x)
-    return _Measured(plain.lam, True, losses, cdf, risk)
+        parts.append((test, measured(plain.lam, combined(model.members, fitted), rows[test])))
+    return joined(parts)
 
 
 def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:
@@ -128,7 +134,6 @@ def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:
     return ((fold.train, fold.test) for fold in rows.folds(parts, seed=0))
 
 
-def _losses(distribution: SurvivalDistribution, rows: SurvivalData) -> Floats:
-    """Negative log-likelihood of each row, times its weight if there are weights (of mean one)."""
-    values = nll(distribution, torch.from_numpy(rows.time), torch.from_numpy(rows.event)).numpy()
-    return values if rows.weights is None else np.asarray(values * rows.weights / rows.weights.mean())
+def _weighted(losses: Floats, rows: SurvivalData) -> Floats:
+    """Losses times the weights of the rows, if they have any (of mean one)."""
+    return losses if rows.weights is None else np.asarray(losses * rows.weights / rows.weights.mean())

@@ -34,7 +34,7 @@ class Choices:
     Attributes
     ----------
     models : tuple of FittedModel
-    frontier, candidates : DataFrame
+    frontier : DataFrame
         As in `SurvivalPath`.
     maps : mapping
         Map of F for each weight that has one.
@@ -47,7 +47,6 @@ class Choices:
 
     models: tuple[FittedModel, ...]
     frontier: pd.DataFrame
-    candidates: pd.DataFrame
     maps: Maps
     selection: Selection
     average: bool
@@ -94,10 +93,9 @@ class Choices:
 
     def lines(self) -> list[tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]]:
         """Weight, members and map of each candidate: as they were trained, in the order of the weights, then mapped."""
-        flags = self.candidates["recalibrated"].astype(bool)
-        plain, mapped = (sorted(self.candidates.loc[flags == flag, "lambda"]) for flag in (False, True))
+        plain = sorted(set(self.frontier.loc[self.frontier["best_epoch"] >= 0, "lambda"]))
         return [(lam, self.members(lam), None) for lam in plain] + [
-            (lam, self.members(lam), self.maps[lam]) for lam in mapped
+            (lam, self.members(lam), self.maps[lam]) for lam in sorted(self.maps)
         ]
 
     def networks(self) -> Mapping[float, tuple[FittedModel, ...]]:

@@ -1,49 +1,88 @@
-"""Networks trained once more, as long as those of a path were: on all rows, or for a map of F from all rows."""
+"""Networks trained once more, as long as those of a path were: on all rows, or to judge one weight on all rows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from xcal.data import SurvivalData
+from xcal.estimators.candidates import Measured, joined, measured, measured_table
 from xcal.estimators.fitted import FittedModel, combined
-from xcal.estimators.fitting import TrainedPath, train_on, trained
+from xcal.estimators.fitting import train_on, trained
 from xcal.estimators.settings import Settings
 from xcal.recalibration import KaplanMeierRecalibration
 
 
-def cross_fitted_map(
-    path: TrainedPath, members: Sequence[FittedModel], settings: Settings, n_folds: int
-) -> KaplanMeierRecalibration | None:
-    """Fit the map of one weight to all rows; None if training was interrupted.
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """One weight on all rows, each by networks that have not seen it.
 
-    A map of the validation rows has their noise, and a fifth of the rows has five times that of all of them. So the
-    networks are trained once more for each fold, as long as those of the path were, and the map is fitted to the F of
-    every row by the networks of the other folds. It is then used with the networks of the path, which were made in the
-    same way from nearly as many rows.
+    Attributes
+    ----------
+    table : DataFrame
+        Two lines of `candidates`: the weight as it is, and recalibrated.
+    map : KaplanMeierRecalibration
+        Fitted to all rows.
+    n : int
+        How many rows they are.
     """
-    rows = joined(path.train, path.validation)
-    cdf = np.empty(rows.n)
-    for fold in rows.folds(n_folds, seed=0):
-        rest = rows[fold.test]
+
+    table: pd.DataFrame
+    map: KaplanMeierRecalibration
+    n: int
+
+
+def cross_fitted(
+    rows: SurvivalData, members: Sequence[FittedModel], settings: Settings, n_folds: int
+) -> CrossFitted | None:
+    """Measure one weight on all rows of a path, and fit its map of F to them; None if training was interrupted.
+
+    The validation rows are a fifth of all, and show five times less; a map of them has five times the noise. So the
+    networks are trained once more for each fold, as long as those of the path were, and every row is measured by the
+    networks of the other folds. The map is then used with the networks of the path, which were made in the same way
+    from nearly as many rows.
+    """
+    lam = members[0].lam
+    folds = rows.folds(n_folds, seed=0)
+    networks = []
+    for fold in folds:
         models = trained_as(members, rows[fold.train], settings)
         if not models:
             return None
-        cdf[fold.test] = combined(models).cdf_at_own(rest.x, rest.time)
-    return KaplanMeierRecalibration.fit(cdf, rows.event)
+        networks.append(models)
+    trained_folds = list(zip(folds, networks, strict=True))
+    plain = joined([(fold.test, measured(lam, combined(models), rows[fold.test])) for fold, models in trained_folds])
+    # Each row's map, too, is one of the other folds.
+    mapped = joined(
+        [
+            (fold.test, measured(lam, combined(models, _map(plain, rows, fold.train)), rows[fold.test]))
+            for fold, models in trained_folds
+        ]
+    )
+    table = measured_table([plain, mapped], rows, settings.calibration_bins)
+    return CrossFitted(table, KaplanMeierRecalibration.fit(plain.cdf, rows.event), rows.n)
+
+
+def _map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp]) -> KaplanMeierRecalibration:
+    return KaplanMeierRecalibration.fit(plain.cdf[which], rows.event[which])
 
 
 def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Settings) -> tuple[FittedModel, ...]:
     """Train the same seeds on other rows, for as many epochs as they took; nothing if it was interrupted."""
     # The epochs are known, so that no rows are needed to stop by: the rows to train on stand in for them.
     epochs = max(1, round(float(np.mean([member.best_epoch + 1 for member in members]))))
-    fixed = replace(settings, epochs=epochs, patience=None)
+    config = settings.training_config()
+    rising = config.rising_epochs if config.penalty_schedule == "anneal" else None
+    config = replace(config, epochs=epochs, patience=None, anneal_epochs=rising)
     seeds = [member.seed for member in members]
-    result, models = train_on(rows, rows, fixed, lambdas=(members[0].lam,), seeds=seeds, progress=False)
+    options = {"lambdas": (members[0].lam,), "seeds": seeds, "config": config, "progress": False}
+    result, models = train_on(rows, rows, settings, **options)
     return () if result.interrupted else trained(models)
 
 
-def joined(one: SurvivalData, other: SurvivalData) -> SurvivalData:
+def both(one: SurvivalData, other: SurvivalData) -> SurvivalData:
     """Put the rows of two parts together."""
     weights = None
     if one.weights is not None and other.weights is not None:

@@ -94,6 +94,7 @@ def train_on(
         "config": settings.training_config(),
         "progress": settings.progress,
         "conditional": penalty_features(settings),
+        "distributed": settings.distributed,
     }
     result = fit_path(
         make_network,

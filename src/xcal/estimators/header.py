@@ -24,6 +24,8 @@ FRONTIER = (
 CANDIDATES = (
     *("lambda", "recalibrated", "nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p", "concordance"),
 )
+# Tables of candidates: on the validation rows, and on all rows.
+MEASURED = {"candidates", "cross_fitted"}
 _KEYS = ("class", "parameters", "n_features", "feature_names", "outputs", "network", "models", "extra")
 # Parameters are numbers, words and lists of them.
 _DEEPEST = 4
@@ -184,8 +186,8 @@ def _restored(name: str, value: Any, depth: int) -> Any:
 
 def _extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]], shapes: Shapes) -> dict[str, Any]:
     path = kind == "SurvivalPath"
-    # Files of an earlier version have no selection, and no candidates.
-    needed, known = ({"frontier"}, {"frontier", "selection", "candidates"}) if path else (set(), set())
+    # Files of an earlier version have no selection and no candidates, and large data are not judged by cross-fitting.
+    needed, known = ({"frontier"}, {"frontier", "selection", *MEASURED}) if path else (set(), set())
     if not isinstance(value, dict) or not needed <= set(value) <= known | {"maps", "encoding"}:
         fail(
             "extra", "a frontier and a selection for a path, nothing but maps and an encoding for a model", shown(value)
@@ -205,13 +207,13 @@ def _extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]], shap
     _check_columns("frontier", frontier, FRONTIER, len(models))
     if any(line[:2] != model[:2] for line, model in zip(_lines(frontier), models, strict=True)):
         fail("frontier", "the lambdas and seeds of the models", shown(frontier))
-    if "candidates" in value:
-        table = value["candidates"]
+    for name in MEASURED & set(value):
+        table = value[name]
         if not isinstance(table, dict) or not isinstance(table.get("lambda"), list):
-            fail("candidates", f"the columns {', '.join(CANDIDATES)}", shown(table))
-        _check_columns("candidates", table, CANDIDATES, len(table["lambda"]))
+            fail(name, f"the columns {', '.join(CANDIDATES)}", shown(table))
+        _check_columns(name, table, CANDIDATES, len(table["lambda"]))
         if not set(table["lambda"]) <= set(lambdas):
-            fail("candidates", "the lambdas of the models", shown(table["lambda"]))
+            fail(name, "the lambdas of the models", shown(table["lambda"]))
     return value
 
 
@@ -276,10 +278,10 @@ def _check_maps(value: Any, lambdas: Sequence[float], shapes: Shapes) -> None:
 
 def _check_selection(value: Any, lambdas: Sequence[float]) -> None:
     needed = {"lam", "rule", "reason"}
-    if not isinstance(value, dict) or not needed <= set(value) <= needed | {"recalibrated"}:
-        fail("selection", "the keys lam, rule, reason and recalibrated", shown(value))
-    if not isinstance(value.get("recalibrated", False), bool):
-        fail("selection", "true or false for recalibrated", shown(value))
+    if not isinstance(value, dict) or not needed <= set(value) <= needed | {"recalibrated", "at_floor"}:
+        fail("selection", "the keys lam, rule, reason, recalibrated and at_floor", shown(value))
+    if not all(isinstance(value.get(name, False), bool) for name in ("recalibrated", "at_floor")):
+        fail("selection", "true or false for recalibrated and at_floor", shown(value))
     if value["lam"] not in lambdas:
         fail("selection", "the lambda of a model", shown(value["lam"]))
     if not isinstance(value["rule"], str) or not isinstance(value["reason"], str):

@@ -59,6 +59,10 @@ class SurvivalModel(SurvivalPredictor):
         Of the optimiser, AdamW.
     patience : int, optional
         Stop after this many epochs without improvement; None never stops early.
+    penalty_schedule : {"constant", "anneal"}
+        "anneal": the weight of the penalty rises from 0 to `xcal_lambda` over the first epochs (as many as `patience`,
+        at most half of all) while its bins become sharper. For large weights, with which a network may otherwise stay
+        at its start. Without a penalty it changes nothing. See `xcal.TrainingConfig`.
     validation_fraction : float
         Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
     encode : {"auto"}, optional
@@ -69,6 +73,9 @@ class SurvivalModel(SurvivalPredictor):
         Seed of the split, the initial weights, the batches and dropout. None: a new random seed for every fit.
     device : str
         Where to train: "cpu", "cuda", or "auto" for a GPU if there is one. Predictions are made on the CPU.
+    distributed : {"auto"} or bool, optional
+        Train together with the other processes that torchrun started, each of which calls `fit` with the same rows; see
+        `xcal.training.fit_path`. All of them end with the same model.
     progress : bool or callable, optional
         As in `xcal.training.fit_path`: by default a bar if the standard error is a terminal.
 
@@ -120,10 +127,12 @@ class SurvivalModel(SurvivalPredictor):
         learning_rate: float = DEFAULTS.learning_rate,
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
+        penalty_schedule: str = DEFAULTS.penalty_schedule,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
+        distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
         self.distribution = distribution
@@ -141,10 +150,12 @@ class SurvivalModel(SurvivalPredictor):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.penalty_schedule = penalty_schedule
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state
         self.device = device
+        self.distributed = distributed
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:

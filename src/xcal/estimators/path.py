@@ -12,11 +12,11 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import as_count, fail
-from xcal.estimators.candidates import Maps, candidates
-from xcal.estimators.choices import Choices, Chosen, by_weight
-from xcal.estimators.crossfit import cross_fitted_map, trained_as
+from xcal.estimators.choices import Choices, Chosen
+from xcal.estimators.crossfit import trained_as
+from xcal.estimators.decision import Decision, decide
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import TrainedPath, fit_models
+from xcal.estimators.fitting import fit_models
 from xcal.estimators.inputs import read_outcome, read_rows, read_table
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
@@ -27,12 +27,10 @@ from xcal.estimators.selection import (
     as_before,
     as_candidates,
     by_target,
-    cannot_judge,
     choose,
     frontier,
     largest_within_one_error,
     summarise,
-    when_needed,
 )
 from xcal.estimators.settings import AVERAGE, DEFAULTS, LAMBDAS, SHARED, Settings, checked_seeds, checked_target
 from xcal.training.arguments import checked_lambdas
@@ -55,16 +53,19 @@ class SurvivalPath(SurvivalPredictor):
         Whether the model of a weight is the mixture of all its seeds, in equal parts, or the seed with the lowest
         `total` alone.
     cross_fit : int
-        Folds for the map of F if `select` chooses to recalibrate: its networks are then trained once more for each
-        fold, and the map is fitted to all rows, each by networks that have not seen it. 0: fitted to the validation
-        rows alone, whose noise it has; so it is with ``validation_data`` too.
+        Folds in which networks are trained once more, so that all rows judge the smallest weight where the validation
+        rows have fewer than 500 events, and so that the map of F is fitted to all rows if `select` recalibrates: each
+        row by networks that have not seen it. 0: the validation rows judge alone, and a map has their noise; so it is
+        with ``validation_data`` too.
     target_dcal : float, optional
         Instead of `lambdas`: the D-calibration to reach. Each seed finds its weight by dual ascent, in one run.
     calibration : {"marginal", "conditional"}
         What the penalty asks for, as in `SurvivalModel`. `frontier_` and `candidates_` have both measures.
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
-learning_rate, weight_decay, patience, validation_fraction, encode, random_state, device, progress
+learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, encode, random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
+    distributed : {"auto"} or bool, optional
+        As in `SurvivalModel`.
 
     Attributes
     ----------
@@ -88,6 +89,9 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         conditional, concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the
         distance to the first line, the smallest weight as it is. Without enough events to judge by, nothing is
         recalibrated.
+    cross_fitted_ : DataFrame or None
+        The smallest weight in the same columns, as it is and recalibrated, on all rows, each by networks that have not
+        seen it; None where the validation rows judged. See `cross_fit`.
     fitted_ : tuple of FittedModel
         In the order of `frontier_`.
     selection_ : Selection
@@ -130,10 +134,12 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         learning_rate: float = DEFAULTS.learning_rate,
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
+        penalty_schedule: str = DEFAULTS.penalty_schedule,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
         device: str = DEFAULTS.device,
+        distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
         self.lambdas = lambdas
@@ -154,16 +160,18 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.patience = patience
+        self.penalty_schedule = penalty_schedule
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state
         self.device = device
+        self.distributed = distributed
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
         """Train all models; arguments and interrupts as in `SurvivalModel.fit`.
 
-        Warns if the validation rows cannot show whether the smallest weight is off, which is then kept.
+        Warns if the rows cannot show whether the smallest weight is off, which is then kept.
         """
         settings = Settings.of(self)
         folds = as_count("cross_fit", self.cross_fit, at_least=0)
@@ -189,31 +197,19 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         )
         table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
         if target is None:
-            self._choose(path, table, settings, folds)
+            decision = decide(path, table, settings, folds=folds, average=self.average)
+            if decision.doubt is not None and len(lambdas) > 1:
+                warnings.warn(
+                    f"the path predicts with lambda {decision.selection.lam:g}, its smallest: {decision.doubt}. Give "
+                    "it more rows, or choose by another rule of select",
+                    UserWarning,
+                    stacklevel=2,
+                )
         else:
-            self._adopt(path.models, table, as_candidates(table), {}, by_target(table, target))
+            decision = Decision(by_target(table, target), as_candidates(table), None, {}, None)
+        self._adopt(path.models, table, decision)
         path.pass_interrupt_on()
         return self
-
-    def _choose(self, path: TrainedPath, table: pd.DataFrame, settings: Settings, folds: int) -> None:
-        """Choose by the default rule; a map of F that it chooses is fitted once more, to all rows."""
-        rows, n_bins = path.validation, settings.calibration_bins
-        doubt = cannot_judge(rows, n_bins)
-        members = by_weight(path.models, table, average=self.average)
-        found = candidates(members, rows, n_bins, recalibrate=doubt is None)
-        selection = when_needed(found.table, doubt)
-        if doubt is not None and found.table["lambda"].nunique() > 1:
-            warnings.warn(
-                f"the path predicts with lambda {selection.lam:g}, its smallest: {doubt}. Give it more rows, or choose "
-                "by another rule of select",
-                UserWarning,
-                stacklevel=3,
-            )
-        maps = dict(found.maps)
-        if selection.recalibrated and path.split and folds:
-            better = cross_fitted_map(path, found.members[selection.lam], settings, folds)
-            maps[selection.lam] = maps[selection.lam] if better is None else better
-        self._adopt(path.models, table, found.table, maps, selection)
 
     def select(
         self,
@@ -234,12 +230,13 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         max_concordance_drop
             Of the candidates whose concordance is at most this far below the best, that with the lowest D-calibration.
         rule : {"when_needed", "one_standard_error"}
-            "when_needed", the default if nothing else is given: the smallest weight, 0 as a rule, unless the validation
-            rows show that it is off (Akritas' test, p < .05). Then, of the candidates whose D-calibration is lower by
-            more than two standard errors and whose NLL is at most one standard error higher, the smallest step that the
-            same test does not find off: the recalibrated smallest weight, then the other weights in their order; if it
-            finds all of them off, the one with the lowest D-calibration. `selection_` says in words what was decided.
-            With `target_dcal` the default is the seed with the lowest NLL among those that reached the target.
+            "when_needed", the default if nothing else is given: the smallest weight, 0 as a rule, unless the rows that
+            judge (see `cross_fit`) show that it is off (Akritas' test, p < .05). Then, of the candidates whose
+            D-calibration is lower by more than two standard errors and whose NLL is at most one standard error higher,
+            the smallest step that the same test does not find off: the recalibrated smallest weight, then the other
+            weights in their order; if it finds all of them off, the one with the lowest D-calibration. `selection_`
+            says in words what was decided. With `target_dcal` the default is the seed with the lowest NLL among those
+            that reached the target.
 
             "one_standard_error": the largest weight whose NLL is at most one standard error above the lowest, by means
             over seeds, whether the model needs it or not. The error is that of the difference over the validation rows.
@@ -312,6 +309,7 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         X, y
             Rows to measure all models on, as in `fit`. A path keeps no rows. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
+            Of more than 10,000 rows, so many are drawn at random, and the page says so.
         horizons : number or array-like, optional
             Times at which risks are compared with what happened; by default quartiles of the event times, as readable
             numbers. After the last time seen in training the models extrapolate, and the page says so.
@@ -345,6 +343,8 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
             "candidates": self.candidates_.to_dict("list"),
             "selection": asdict(self.selection_),
         }
+        if self.cross_fitted_ is not None:
+            extra["cross_fitted"] = self.cross_fitted_.to_dict("list")
         write_estimator(path, self, self.fitted_, extra, self._choices.maps)
 
     @classmethod
@@ -354,24 +354,19 @@ learning_rate, weight_decay, patience, validation_fraction, encode, random_state
         saved.set_features(path)
         table, known = pd.DataFrame(saved.extra["frontier"]), saved.extra.get("selection")
         selection = as_before(table, path.target_dcal) if known is None else Selection(**known)
-        measured = saved.extra.get("candidates")
+        measured, on_all = (saved.extra.get(name) for name in ("candidates", "cross_fitted"))
         lines = as_candidates(table) if measured is None else pd.DataFrame(measured)
-        return path._adopt(saved.models, table, lines, saved.maps, selection)
+        judged = None if on_all is None else pd.DataFrame(on_all)
+        return path._adopt(saved.models, table, Decision(selection, lines, judged, saved.maps, None))
 
-    def _adopt(
-        self,
-        models: tuple[FittedModel, ...],
-        table: pd.DataFrame,
-        lines: pd.DataFrame,
-        maps: Maps,
-        selection: Selection,
-    ) -> Self:
+    def _adopt(self, models: tuple[FittedModel, ...], table: pd.DataFrame, decision: Decision) -> Self:
         target = None if self.target_dcal is None else float(self.target_dcal)
-        self._choices = Choices(models, table, lines, dict(maps), selection, self.average, target)
+        self._choices = Choices(models, table, decision.maps, decision.selection, self.average, target)
         self.fitted_ = models
         self.frontier_ = table
-        self.candidates_ = lines
-        self.selection_ = selection
+        self.candidates_ = decision.candidates
+        self.cross_fitted_ = decision.cross_fitted
+        self.selection_ = decision.selection
         self.selected_ = self._choices.line_of_selection
         return self
 

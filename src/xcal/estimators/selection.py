@@ -47,12 +47,15 @@ class Selection:
         "when_needed" or "target_dcal"; "one_standard_error" for a path from a file of an earlier version.
     reason : str
         What was decided and why, in a sentence.
+    at_floor : bool
+        Whether the smallest weight stays because nothing shows that it is off.
     """
 
     lam: float
     rule: str
     reason: str
     recalibrated: bool = False
+    at_floor: bool = False
 
 
 def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
@@ -83,11 +86,11 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     return means.join(groups["dcal_p"].agg(_common_p_value)).join(spread)
 
 
-def cannot_judge(rows: SurvivalData, n_bins: int) -> str | None:
-    """Say why the validation rows cannot show whether a model is calibrated; None if they can."""
+def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows") -> str | None:
+    """Say why rows cannot show whether a model is calibrated; None if they can. `judge` is their name."""
     events = int(np.count_nonzero(rows.event))
     if events < FEWEST_EVENTS:
-        return f"{events} events among {rows.n} validation rows are too few to judge calibration by"
+        return f"{events} events among {rows.n} {judge} are too few to judge calibration by"
     # Without covariates the Kaplan-Meier curve is a perfect model. If the test finds it off, that is the work of ties,
     # and no model can be judged by it. The factor is that of plotting positions: the last event is not at F = 1.
     curve = kaplan_meier(time=rows.time, event=rows.event)
@@ -95,45 +98,47 @@ def cannot_judge(rows: SurvivalData, n_bins: int) -> str | None:
     p_value = d_calibration(cdf, rows.event, n_bins=n_bins).p_value
     if p_value is not None and p_value < _LEVEL:
         distinct = np.unique(rows.time).size
-        return f"{distinct} distinct times among {rows.n} validation rows are too few to judge calibration by"
+        return f"{distinct} distinct times among {rows.n} {judge} are too few to judge calibration by"
     return None
 
 
-def when_needed(table: pd.DataFrame, doubt: str | None = None) -> Selection:
+def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the validation rows") -> Selection:
     """Choose by the default rule of `SurvivalPath.select` from a table of `candidates`.
 
-    `doubt` is the answer of `cannot_judge`.
+    `doubt` is the answer of `cannot_judge` for the rows that the table was measured on, and `judge` their name.
     """
     known = table.dropna(subset=["nll", "dcal"])
     plain = known[~known["recalibrated"].astype(bool)]
     own = plain.loc[plain["lambda"].idxmin()]
     first, others = float(own["lambda"]), known.drop(index=own.name)
 
-    def stay(reason: str) -> Selection:
-        return Selection(first, "when_needed", f"lambda {first:g}: {reason}")
+    def stay(reason: str, *, at_floor: bool = False) -> Selection:
+        return Selection(first, "when_needed", f"lambda {first:g}: {reason}", at_floor=at_floor)
 
     if others.empty:
         return stay("nothing else to choose from")
     if doubt is not None:
         return stay(doubt)
     off = f"D-calibration {own['dcal']:.2g}, a perfect model scores {own['dcal_floor']:.2g}, p = {own['dcal_p']:.2g}"
+    shown = f"as {judge} show"
     # Not `>=`: a p-value that is not known shows nothing.
     if not own["dcal_p"] < _LEVEL:
-        return stay(f"at its floor, as far as the validation rows can tell: nothing to correct ({off})")
+        told = f"at its floor, as far as {judge} can tell: nothing to correct ({off})"
+        return stay(told, at_floor=True)
     gain = (own["dcal"] - own["dcal_floor"]) - (others["dcal"] - others["dcal_floor"])
     better = others[gain > _CLEAR * others["dcal_gap_se"]]
     if better.empty:
-        return stay(f"it is off ({off}), but nothing else is less so by more than chance")
+        return stay(f"it is off, {shown} ({off}), but nothing else is less so by more than chance")
     allowed = better[better["nll"] - own["nll"] <= better["nll_gap_se"]]
     if allowed.empty:
-        return stay(f"it is off ({off}), but everything that is less so costs more than one standard error of NLL")
+        return stay(f"it is off, {shown} ({off}), but all that is less so costs more than one standard error of NLL")
     calibrated = allowed[allowed["dcal_p"] >= _LEVEL]
     if calibrated.empty:
         chosen, what = allowed.loc[allowed["dcal"].idxmin()], "has the lowest D-calibration"
     else:
         chosen, what = _smallest(calibrated), "is the smallest step that the test does not find off"
     lam, recalibrated = float(chosen["lambda"]), bool(chosen["recalibrated"])
-    reason = f"lambda {first:g} is off ({off}), and of what comes without a visible loss of NLL this {what}"
+    reason = f"lambda {first:g} is off, {shown} ({off}), and of what comes without a visible loss of NLL this {what}"
     told = f"{named(lam, recalibrated=recalibrated)}: {reason} ({chosen['dcal']:.2g})"
     return Selection(lam, "when_needed", told, recalibrated)
 

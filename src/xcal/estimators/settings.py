@@ -49,10 +49,12 @@ class Settings:
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     patience: int | None = 20
+    penalty_schedule: str = "constant"
     validation_fraction: float = 0.2
     encode: str | None = None
     random_state: Any = 0
     device: str = "cpu"
+    distributed: bool | str | None = None
     progress: Progress = None
 
     def __post_init__(self) -> None:
@@ -61,6 +63,8 @@ class Settings:
         as_choice("interpolation", self.interpolation, tuple(READINGS))
         as_choice("encode", self.encode, ("auto",), or_none=True)
         as_choice("calibration", self.calibration, CALIBRATIONS)
+        if not isinstance(self.distributed, bool):
+            as_choice("distributed", self.distributed, ("auto",), or_none=True)
         check_sizes("hidden", self.hidden)
         check_dropout(self.dropout)
         if self.n_time_bins is not None:
@@ -89,6 +93,7 @@ class Settings:
             optimizer="adamw",
             weight_decay=self.weight_decay,
             patience=self.patience,
+            penalty_schedule=self.penalty_schedule,  # type: ignore[arg-type]  # checked there
         )
 
     def where(self) -> torch.device:

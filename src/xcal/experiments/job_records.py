@@ -32,6 +32,10 @@ class JobRecords:
     penalty: Penalty
     device: torch.device
 
+    def epochs(self, job: Job) -> int:
+        """Return how long the runs of a job are trained."""
+        return self.spec.training_of(job.model, self.variant).epochs
+
     def make(self, job: Job, data: TableData, spec_hash: str, bar: ProgressBar) -> list[Record]:
         """Train all runs of a job, measure them and return their records.
 
@@ -56,7 +60,7 @@ class JobRecords:
             "spec_hash": spec_hash,
             "data_hash": data.hash,
             "data": data.name,
-            "epochs": self.spec.training.epochs,
+            "epochs": self.epochs(job),
             "versions": _versions(),
             "device": _device_name(self.device),
             "job_runs": job.n_runs,
@@ -87,7 +91,7 @@ class JobRecords:
             objective=make_objective(job.model, self.variant),
             penalty=soft_bins(self.penalty, job.model),
             calibration_bins=self.spec.calibration_bins,
-            config=self.spec.training.config(self.penalty),
+            config=self.spec.training_of(job.model, self.variant).config(self.penalty),
             device=self.device,
             progress=bar.epoch,
         )

@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 
 from xcal._checks import as_choice
+from xcal._record_lines import Corrupt
 from xcal.experiments.data import PathLike
 from xcal.experiments.jobs import jobs_of
 from xcal.experiments.paper_values import paper_values
-from xcal.experiments.records import Corrupt, Record, RecordFile
+from xcal.experiments.records import Record, RecordFile, is_trial
 from xcal.experiments.spec import Kind, ModelSpec, Penalty, Spec, Variant
 from xcal.experiments.spec_file import load_spec
 
@@ -78,7 +79,8 @@ class Comparison:
 
     `other_jobs` counts the records that come from another job than the table's: from a part of the table, or from other
     seeds. Older records do not name their job and are not counted. `part` names the part of the data that the records
-    are of, "demo" for the demo of MIMIC-III; empty for the table's own data.
+    are of, "demo" for the demo of MIMIC-III; empty for the table's own data. `trial` is the name of the trial, empty
+    for the table's own epochs.
     """
 
     spec: Spec
@@ -89,6 +91,7 @@ class Comparison:
     corrupt: tuple[Corrupt, ...]
     other_jobs: int = 0
     part: str = ""
+    trial: str = ""
 
     @property
     def compared(self) -> list[Cell]:
@@ -167,24 +170,21 @@ def compare(
     *,
     variant: str | None = None,
     penalty: str | None = None,
-    epochs: int | None = None,
+    epochs: int | str | None = None,
     results: PathLike = "results",
     part: str = "",
 ) -> Comparison:
     """Compare the records of a table with the paper's values.
 
     Only records of the spec as it is now count. Records with another hash are left out. So are trials (runs with
-    another number of epochs), unless that number is given as `epochs`, and runs on a part of the data or on other data
-    ("demo" or "other", for MIMIC-III), unless it is given as `part`.
+    another number of epochs), unless that number or the trial's name is given as `epochs`, and runs on a part of the
+    data or on other data ("demo" or "other", for MIMIC-III), unless it is given as `part`.
     """
     full = load_spec(table)
     as_choice("part", part, PARTS if full.data.name == "mimic" else ("",))
     spec = full.narrowed(epochs=epochs)
     chosen, soft = full.chosen_variant(variant, penalty)
-    file = RecordFile.of(Path(results), spec, chosen, soft, trial=spec.training != full.training, part=part)
-    found, corrupt = file.read()
-    hashes = {model.name: spec.hash(model, chosen, soft) for model in spec.models}
-    kept = tuple(r for r in found.values() if hashes.get(r.model) == r.spec_hash)
+    kept, corrupt = _records(full, spec, chosen, soft, Path(results), part)
     cells = tuple(
         _cell(model, lam, metric, kept, spec)
         for model in spec.models
@@ -192,7 +192,25 @@ def compare(
         for lam in spec.lambdas
     )
     other_jobs = sum(_of_other_job(r, spec) for r in kept)
-    return Comparison(spec, chosen, soft, cells, kept, tuple(corrupt), other_jobs, part)
+    trial = epochs if isinstance(epochs, str) and epochs in full.trials else ""
+    return Comparison(spec, chosen, soft, cells, kept, corrupt, other_jobs, part, trial)
+
+
+def _records(
+    full: Spec, spec: Spec, variant: Variant, penalty: Penalty, results: Path, part: str
+) -> tuple[tuple[Record, ...], tuple[Corrupt, ...]]:
+    """Return the records of a table as it is asked for: each model's from its own file, by its hash."""
+    kept: list[Record] = []
+    unreadable: list[Corrupt] = []
+    for trial in (False, True):
+        models = [model for model in spec.models if is_trial(full, spec, model, variant) == trial]
+        if models:
+            file = RecordFile.of(results, spec, variant, penalty, trial=trial, part=part)
+            found, corrupt = file.read()
+            hashes = {model.name: spec.hash(model, variant, penalty) for model in models}
+            kept += [r for r in found.values() if hashes.get(r.model) == r.spec_hash]
+            unreadable += corrupt
+    return tuple(kept), tuple(unreadable)
 
 
 def _of_other_job(record: Record, spec: Spec) -> bool:

@@ -69,6 +69,7 @@ class PenaltyComparison:
     table: str
     variant: str
     penalty: str
+    trial: str
     levels: tuple[Level, ...]
     lognormal: dict[str, list[str]]
 
@@ -98,10 +99,10 @@ def compare_penalties(
     *,
     variant: str | None = None,
     penalty: str = "ours",
-    epochs: int | None = None,
+    epochs: int | str | None = None,
     results: PathLike = "results",
 ) -> PenaltyComparison:
-    """Compare the paper's penalty with ours (or with `penalty`, "annealed"), everything else equal.
+    """Compare the paper's penalty with ours (or with `penalty`, "annealed" or "anneal"), everything else equal.
 
     For every model and every lambda above 0, the D-calibration of the paper's penalty (mean over seeds) is a level. Two
     penalties never stop at the same level, so a path is read as straight lines between neighbouring lambdas, in the
@@ -114,7 +115,7 @@ def compare_penalties(
     if spec.kind != "path":
         fail("table", "a table of models, which has paths to compare", spec.table)
     if penalty == "paper":
-        fail("penalty", "ours or annealed, to be compared with the paper's", repr(penalty))
+        fail("penalty", "ours, annealed or anneal, to be compared with the paper's", repr(penalty))
     paper = compare(table, variant=variant, penalty="paper", epochs=epochs, results=results)
     ours = compare(table, variant=paper.variant, penalty=penalty, epochs=epochs, results=results)
     levels = []
@@ -129,7 +130,7 @@ def compare_penalties(
         compare(table, variant="as-published", penalty="paper", epochs=epochs, results=results),
         compare(table, variant="corrected", penalty="ours", epochs=epochs, results=results),
     )
-    return PenaltyComparison(paper.spec.table, paper.variant, ours.penalty, tuple(levels), lognormal)
+    return PenaltyComparison(paper.spec.table, paper.variant, ours.penalty, paper.trial, tuple(levels), lognormal)
 
 
 def point_of(comparison: Comparison, model: str, lam: float) -> Point | None:

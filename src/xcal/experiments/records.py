@@ -3,20 +3,19 @@
 A file is rewritten whole and replaced in one move (`xcal._files`). A reader sees the old records or the new ones, also
 after a crash in the middle of writing. Writers take turns: each reads, adds and writes under a lock, and none undoes
 what another has added. A few hundred lines are written in milliseconds, and the result is one readable file to look at
-or commit; one file per run would be hundreds of files. Each line ends with a checksum of itself. A line that does not
-match its checksum, or holds values of the wrong kind, is reported, and its run counts as missing.
+or commit; one file per run would be hundreds of files. Each line ends with a checksum of itself
+(`xcal._record_lines`). A line that does not match its checksum, or holds values of the wrong kind, is reported, and its
+run counts as missing.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from xcal._files import check_writable, only_writer, write_whole
-from xcal.experiments.spec import Penalty, Spec, Variant
+from xcal._record_lines import Corrupt, add_lines, as_line, check_place, read_lines
+from xcal.experiments.spec import ModelSpec, Penalty, Spec, Variant
 
 Key = tuple[str, str, float, int]
 Metrics = dict[str, float]
@@ -113,19 +112,7 @@ class Record:
             for name, value in asdict(self).items()
             if value or all(name not in group for group in _LATER)
         }
-        return json.dumps(content | {"check": _check(content)}, allow_nan=False)
-
-
-@dataclass(frozen=True)
-class Corrupt:
-    """A line that cannot be read."""
-
-    path: Path
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: {self.reason}; its run counts as missing"
+        return as_line(content)
 
 
 @dataclass(frozen=True)
@@ -141,32 +128,19 @@ class RecordFile:
         """Return the file of a table.
 
         Runs with other epochs than the spec's are trials and have their own folder. So have runs on a part of the data
-        (see `xcal.experiments.data.data_part`).
+        (see `xcal.experiments.data.data_part`). A model whose epochs a trial leaves as they are has its records in the
+        table's own file.
         """
         folder = results / spec.table / part / ("trial" if trial else "")
         return cls(folder / f"{variant}.{penalty}.jsonl")
 
     def read(self) -> tuple[dict[Key, Record], list[Corrupt]]:
         """Return records by key, and the lines that cannot be read. Without a file there are no records."""
-        records: dict[Key, Record] = {}
-        corrupt: list[Corrupt] = []
-        if not self.path.exists():
-            return records, corrupt
-        for number, line in enumerate(self.path.read_bytes().splitlines(), start=1):
-            try:
-                record = _parse(line)
-            except ValueError as error:
-                corrupt.append(Corrupt(self.path, number, str(error)))
-            else:
-                records[record.key] = record
-        return records, corrupt
+        return read_lines(self.path, _record, lambda record: record.key)
 
     def check_writable(self) -> None:
         """Find out before hours of training whether records can be written at all."""
-        try:
-            check_writable(self.path.parent)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        check_place(self.path, "results")
 
     def add(self, new: Iterable[Record]) -> None:
         """Write the old records and the new ones, all or nothing; a new record replaces an old one with the same key.
@@ -174,40 +148,15 @@ class RecordFile:
         The file is read again first, and other writers wait until it is written: what another thread or process has
         added is kept.
         """
-        added = {record.key: record for record in new}
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with only_writer(self.path):
-                records = self.read()[0] | added
-                lines = [record.line() for record in sorted(records.values(), key=lambda r: r.key)]
-                write_whole(self.path, ("\n".join(lines) + "\n").encode())
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        add_lines(self.path, _record, new, "results")
 
 
-def _unwritable(path: Path, error: OSError) -> OSError:
-    message = f"results: expected a folder that can be written, got {path.parent}: {error.strerror or error}"
-    told = type(error)(f"{message} (earlier records are as they were)")
-    told.errno = error.errno  # a caller can still tell a full disk from a folder that is read-only
-    return told
+def is_trial(full: Spec, asked: Spec, model: ModelSpec, variant: Variant) -> bool:
+    """Whether a model is to be trained for other epochs than the table's spec says."""
+    return asked.training_of(model, variant) != full.training_of(model, variant)
 
 
-def _check(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _parse(line: bytes) -> Record:
-    try:
-        content = json.loads(line)
-        if not isinstance(content, dict) or "check" not in content:
-            raise _NoRecordError("no record")
-        found = content.pop("check")
-        if found != _check(content):
-            raise _NoRecordError("the checksum does not match")
-    except (ValueError, RecursionError) as error:
-        # A recursion error is JSON nested too deeply for anything that we wrote.
-        reason = str(error) if isinstance(error, _NoRecordError) else "not a whole line of JSON"
-        raise ValueError(reason) from error
+def _record(content: dict[str, Any]) -> Record:
     expected = {_IN_FILE.get(f.name, f.name) for f in fields(Record)}
     for group in _LATER:
         names = {_IN_FILE.get(name, name) for name in group}
@@ -220,10 +169,6 @@ def _parse(line: bytes) -> Record:
 
 def _in_python(in_file: str) -> str:
     return _IN_PYTHON.get(in_file, in_file)
-
-
-class _NoRecordError(ValueError):
-    """What is wrong with a line that is JSON but not a record."""
 
 
 def _field(in_file: str, value: Any) -> Any:

@@ -7,7 +7,7 @@ one lambda and one seed. A *job* is the runs that are trained together. A *row* 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from xcal._checks import fail
@@ -15,10 +15,12 @@ from xcal.calibration.softbins import SoftBins
 from xcal.training.config import TrainingConfig
 
 Variant = Literal["as-published", "corrected"]
-Penalty = Literal["paper", "ours", "annealed"]
+Penalty = Literal["paper", "ours", "annealed", "anneal"]
 Kind = Literal["path", "gamma-choice", "jensen-slack"]
 
-FIRST_TEMPERATURE = 2.0  # of the annealed penalty, in bin widths
+# Of the annealed penalty, in bin widths: its temperature falls in ten steps over all epochs, its weight is constant.
+# "anneal" is the schedule of `TrainingConfig`, in which the weight rises too.
+FIRST_TEMPERATURE = 2.0
 
 # Part of every hash: raise it when code changes what the same spec computes.
 METHOD = 1
@@ -29,6 +31,11 @@ LARGEST_INTEGER = 2**63
 # Names under which the hash of a spec knows its settings. They are older than the names here and stay: with other names
 # every committed record would belong to another spec.
 _HASHED_AS = {"distribution": "model"}
+# Settings of a model that do not count: its names, and its epochs, which are hashed as those it is trained for.
+_NOT_HASHED = {"name", "label", "published_epochs"}
+
+# What the hash knows of a penalty that changes during training.
+_SCHEDULES = {"annealed": (FIRST_TEMPERATURE,), "anneal": ("anneal", FIRST_TEMPERATURE)}
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,11 @@ class TrainingSpec:
 
     def config(self, penalty: Penalty = "paper") -> TrainingConfig:
         """Return the settings of `fit_path`."""
-        return TrainingConfig(**asdict(self), first_temperature=FIRST_TEMPERATURE if penalty == "annealed" else None)
+        return TrainingConfig(
+            **asdict(self),
+            penalty_schedule="anneal" if penalty == "anneal" else "constant",
+            first_temperature=FIRST_TEMPERATURE if penalty == "annealed" else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,11 @@ class VariantSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One model, a row of the paper's table; for `released_dropout` see `PaperCNN`."""
+    """One model, a row of the paper's table; for `released_dropout` see `PaperCNN`.
+
+    `published_epochs` are those of the variant "as-published", where the released script trained this model for another
+    number of epochs than the paper's text says. The hash of a run knows its epochs, not where they are written.
+    """
 
     name: str
     label: str
@@ -96,6 +111,7 @@ class ModelSpec:
     dropout: float = 0.0
     released_dropout: bool = False
     gamma: float | None = None
+    published_epochs: int | None = None
 
     def __post_init__(self) -> None:
         if (self.interpolation is not None) != self.discrete:
@@ -113,6 +129,7 @@ class Spec:
     """One table: its models, its grid, its data and how it is trained.
 
     `job` says which runs are trained together: "model", all lambdas and seeds of a model; or "run", each run alone.
+    `trials` are other numbers of epochs for all models, by name.
 
     Examples
     --------
@@ -120,6 +137,10 @@ class Spec:
     >>> spec = load_spec("gamma-censored")
     >>> len(spec.models), spec.lambdas[-1], spec.training.epochs
     (6, 1000.0, 100)
+    >>> spec.training_of(spec.model("lognormal-nll"), "as-published").epochs
+    500
+    >>> spec.narrowed(epochs="appendix").training_of(spec.model("lognormal-nll"), "as-published").epochs
+    100
     """
 
     table: str
@@ -136,6 +157,7 @@ class Spec:
     training: TrainingSpec
     variants: dict[str, VariantSpec]
     models: tuple[ModelSpec, ...]
+    trials: dict[str, int] = field(default_factory=dict)
 
     def model(self, name: str) -> ModelSpec:
         """Return the model of that name."""
@@ -147,9 +169,12 @@ class Spec:
         models: Iterable[str] | None = None,
         lambdas: Iterable[float] | None = None,
         seeds: Iterable[int] | None = None,
-        epochs: int | None = None,
+        epochs: int | str | None = None,
     ) -> "Spec":
-        """Return the spec with some of its models and lambdas, with other seeds, or with other epochs."""
+        """Return the spec with some of its models and lambdas, with other seeds, or with other epochs for all models.
+
+        `epochs` is a number, or the name of one of the `trials`.
+        """
         spec = self
         if models is not None:
             names = _known("models", models, [model.name for model in self.models])
@@ -160,9 +185,24 @@ class Spec:
         if seeds is not None:
             spec = replace(spec, seeds=checked_seeds(seeds))
         if epochs is not None:
-            TrainingConfig(epochs=epochs)
-            spec = replace(spec, training=replace(spec.training, epochs=epochs))
+            number = self.epochs_of(epochs)
+            equal = tuple(replace(model, published_epochs=None) for model in spec.models)
+            spec = replace(spec, training=replace(spec.training, epochs=number), models=equal)
         return spec
+
+    def epochs_of(self, epochs: int | str) -> int:
+        """Return a number of epochs: itself, or that of the trial of this name."""
+        if isinstance(epochs, str) and epochs in self.trials:
+            return self.trials[epochs]
+        if isinstance(epochs, str) and not epochs.isdecimal():
+            names = f", or the name of a trial ({', '.join(self.trials)})" if self.trials else ""
+            fail("epochs", f"a whole number of 1 or more{names}", repr(epochs))
+        return TrainingConfig(epochs=int(epochs) if isinstance(epochs, str) else epochs).epochs
+
+    def training_of(self, model: ModelSpec, variant: Variant) -> TrainingSpec:
+        """Return how a model is trained, with its own epochs where it has some."""
+        own = self.model(model.name).published_epochs if variant == "as-published" else None
+        return self.training if own is None else replace(self.training, epochs=own)
 
     def chosen_variant(self, variant: str | None, penalty: str | None) -> tuple[Variant, Penalty]:
         """Check a variant and a penalty, and fill in the table's own where one is None."""
@@ -188,13 +228,15 @@ class Spec:
             "kind": self.kind,
             "variant": variant,
             "variant_settings": _not_default(self.variants[variant]),
-            "penalty": [soft.membership, soft.temperature, soft.gamma, soft.censored, soft.estimator]
-            + ([FIRST_TEMPERATURE] if penalty == "annealed" else []),
+            "penalty": [
+                *(soft.membership, soft.temperature, soft.gamma, soft.censored, soft.estimator),
+                *_SCHEDULES.get(penalty, ()),
+            ],
             "calibration_bins": self.calibration_bins,
             "time_bins": self.time_bins if model.discrete else None,
             "data": _not_default(self.data),
-            "training": _not_default(self.training),
-            "row": {name: value for name, value in _not_default(model).items() if name not in {"name", "label"}},
+            "training": _not_default(self.training_of(model, variant)),
+            "row": {name: value for name, value in _not_default(model).items() if name not in _NOT_HASHED},
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -202,11 +244,12 @@ class Spec:
 def soft_bins(penalty: Penalty, model: ModelSpec) -> SoftBins:
     """Return the penalty: the paper's, product membership with soft censored rows, or the default of `xcal`.
 
-    The "annealed" one is ours with a temperature that falls from 2 bin widths to the one returned.
+    The "annealed" one is ours with a temperature that falls from 2 bin widths to the one returned; with "anneal" it
+    does so in the first half of the epochs, while the weight rises.
     """
     if penalty == "paper":
         return SoftBins("product", gamma=model.gamma, censored="soft")
-    return SoftBins(temperature=0.1) if penalty == "annealed" else SoftBins()
+    return SoftBins() if penalty == "ours" else SoftBins(temperature=0.1)
 
 
 def default_penalty(variant: Variant) -> Penalty:

@@ -39,10 +39,19 @@ def check_spec(spec: "Spec") -> None:
         spec.training.config()
     except ValueError as error:
         raise ValueError(f"training.{error}") from error
+    for name, epochs in spec.trials.items():
+        if not _NAME.fullmatch(name) or name.isdecimal():
+            fail("trials", "names of letters, digits, '-', '_' and '.', no numbers", repr(name))
+        _check_epochs(f"trials.{name}", epochs)
     _check_data(spec)
     for index, model in enumerate(spec.models):
         _check_model(f"models[{index}]", model, spec)
     _check_variants(spec)
+
+
+def _check_epochs(where: str, epochs: object) -> None:
+    if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
+        fail(where, "a whole number of 1 or more epochs", repr(epochs))
 
 
 def _check_data(spec: "Spec") -> None:
@@ -72,6 +81,8 @@ def _check_model(where: str, model: "ModelSpec", spec: "Spec") -> None:
     if not name or name != name.strip() or not name.isprintable() or "," in name:
         fail(f"{where}.name", "a name without commas, which --models can ask for", repr(name))
     _check_network(where, model, spec.data.name)
+    if model.published_epochs is not None:
+        _check_epochs(f"{where}.published_epochs", model.published_epochs)
     try:
         SoftBins("product", gamma=model.gamma, censored="soft")
     except ValueError as error:

@@ -151,10 +151,15 @@ def integrated_brier_score(
     as_choice("outside", outside, ("drop", "raise", "clip"))
     censoring = as_censoring(censoring, times_seen, happened)
     curve = _brier(curves, grid, times_seen, happened, censoring, left_limit, outside)
+    return integrated(curve)
+
+
+def integrated(curve: BrierScore) -> IntegratedBrierScore:
+    """Average of the scores that could be estimated, by the trapezoidal rule."""
     kept = np.isfinite(curve.values)
     if np.count_nonzero(kept) < 2:
         return IntegratedBrierScore(float("nan"), float("nan"), float("nan"), curve)
-    x, y = grid[kept], curve.values[kept]
+    x, y = curve.times[kept], curve.values[kept]
     area = float(np.dot(np.diff(x), (y[1:] + y[:-1]) / 2))
     return IntegratedBrierScore(area / float(x[-1] - x[0]), float(x[0]), float(x[-1]), curve)
 
@@ -189,10 +194,16 @@ def _mean_errors(
     step = max(1, _BLOCK // m)
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        outlasts = (time[rows, None] > times).astype(np.float64)
-        error = np.square(survival[rows] - outlasts)
-        outlasts *= error
-        alive += outlasts.sum(axis=0)
-        error -= outlasts  # what remains belongs to the rows whose time has passed
-        dead += event_weight[rows] @ error
+        outlasting, passed = squared_errors(survival[rows], times, time[rows])
+        alive += outlasting.sum(axis=0)
+        dead += event_weight[rows] @ passed
     return np.asarray((dead + alive * alive_weight) / n)
+
+
+def squared_errors(survival: FloatArray, times: Vector, time: FloatArray) -> tuple[Vector, Vector]:
+    """Squared errors of rows under observation at each time, and of rows whose time has passed; zero elsewhere."""
+    outlasts = (time[:, None] > times).astype(np.float64)
+    error = np.square(survival - outlasts)
+    outlasts *= error
+    error -= outlasts
+    return outlasts, error

@@ -144,7 +144,7 @@ def concordance_index(
         elif limit < np.inf:
             weight = (times_seen < limit).astype(np.float64)
         pairs = pair_weights(times_seen, happened, score, weight)
-    return _summary(pairs, method, limit, happened, n_dropped)
+    return summary(pairs, method, limit, happened.size, int(np.count_nonzero(happened)), n_dropped)
 
 
 def _one_score(predicted_time: Any, risk: Any, n: int) -> FloatArray:
@@ -201,7 +201,8 @@ def _antolini(
     return antolini_weights(time, event, curves, grid, increasing=increasing, interpolation=interpolation, tau=tau)
 
 
-def _summary(pairs: PairWeights, method: Method, tau: float, event: BoolArray, n_dropped: int) -> Concordance:
+def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: int, n_dropped: int = 0) -> Concordance:
+    """Give the index of these pairs, of `n` rows with `n_events` events."""
     agreed = pairs.concordant + pairs.tied / 2
     return Concordance(
         value=agreed / pairs.comparable if pairs.comparable > 0 else float("nan"),
@@ -211,7 +212,7 @@ def _summary(pairs: PairWeights, method: Method, tau: float, event: BoolArray, n
         comparable=pairs.comparable,
         method=method,
         tau=tau,
-        n=event.size,
-        n_events=int(np.count_nonzero(event)),
+        n=n,
+        n_events=n_events,
         n_dropped=n_dropped,
     )

@@ -23,6 +23,10 @@ _DECREMENT = 1e-10
 # Rounding of a log-likelihood as a share of it: that of a million rows is about -1e7, and its last digits are noise.
 _ROUNDING = 1e-13
 
+# Above so many deaths (of rows that count several times), so many at one time stand for all of that time.
+_MANY_DEATHS = 1 << 20
+_SHOWN_DEATHS = 256
+
 # log(-log(1 - p)) is infinite at p = 0 and p = 1. Predictions are moved this far inside, to -23.0 and 3.1 on that
 # scale; no calibration sample can tell a probability of 1e-10 from zero.
 _INSIDE = 1e-10
@@ -77,12 +81,13 @@ class RiskSets:
         self._at_risk = time.size - first
         self._outlasting = self._at_risk - np.diff(np.append(self._starts, self._events.size))
 
-    def fit(self, x: Matrix, counts: Vector, at: float, start: Vector) -> CoxFit:
+    def fit(self, x: Matrix, counts: Vector, at: float, start: Vector, *, most_deaths: int | None = None) -> CoxFit:
         """Efron's partial likelihood maximised, x of shape (p, n); Newton's method begins at `start`.
 
-        `counts` are whole numbers, at least one of them on an event.
+        `counts` are whole numbers, at least one of them on an event. At a time with more than `most_deaths` deaths,
+        so many stand for all: the mean over them is the midpoint rule for Efron's.
         """
-        deaths = self._deaths(counts)
+        deaths = self._deaths(counts, most_deaths)
         p = x.shape[0]
         upper = np.triu_indices(p)
         observed = x.take(self._events, axis=1) @ counts[self._events]
@@ -95,14 +100,15 @@ class RiskSets:
                 sums = deaths.totals(products * np.exp(np.einsum("p,pn->n", beta, x)))
                 total, mean = sums[0], sums[1 : p + 1] / sums[0]
                 information = np.empty((p, p))
-                information[upper] = (sums[p + 1 :] / total).sum(axis=1)
+                weighted = mean if deaths.weight is None else mean * deaths.weight
+                information[upper] = deaths.sum(sums[p + 1 :] / total)
                 information[upper[::-1]] = information[upper]
-                information -= np.einsum("pn,qn->pq", mean, mean)
-                value = float(beta @ observed - np.log(total).sum())
-                return value, observed - mean.sum(axis=1), information, total
+                information -= np.einsum("pn,qn->pq", weighted, mean)
+                value = float(beta @ observed - deaths.sum(np.log(total)))
+                return value, observed - weighted.sum(axis=1), information, total
 
         beta, (_, _, information, denominators), converged = newton(likelihood, start)
-        return CoxFit(beta, float(np.sum(1.0 / denominators[deaths.time <= at])), converged, information)
+        return CoxFit(beta, deaths.hazard(denominators, at), converged, information)
 
     def offset_hazard(self, offset: Vector, at: float) -> tuple[float, float]:
         """Cumulative baseline hazard at one time with the offset as the whole linear predictor, and its variance.
@@ -113,11 +119,17 @@ class RiskSets:
         steps = 1.0 / deaths.totals(np.exp(offset[::-1])[None])[0][deaths.time <= at]
         return float(steps.sum()), float(np.square(steps).sum())
 
-    def _deaths(self, counts: Vector) -> "_Deaths":
+    def _deaths(self, counts: Vector, most: int | None = None) -> "_Deaths":
         number = np.add.reduceat(counts[self._events], self._starts).astype(np.int64)
-        of_time = np.repeat(np.arange(number.size), number)
-        gone = (np.arange(of_time.size) - (np.cumsum(number) - number)[of_time]) / number[of_time]
-        return _Deaths(self._time[of_time], gone, self._at_risk[of_time], self._outlasting[of_time])
+        shown = number if most is None else np.minimum(number, most)
+        of_time = np.repeat(np.arange(number.size), shown)
+        gone = (np.arange(of_time.size) - (np.cumsum(shown) - shown)[of_time]) / shown[of_time]
+        weight = None
+        if most is not None:
+            weight = number[of_time] / shown[of_time]
+            # From the beginnings of the parts to their middles, less half a death: nothing where all are shown.
+            gone += 0.5 / shown[of_time] - 0.5 / number[of_time]
+        return _Deaths(self._time[of_time], gone, self._at_risk[of_time], self._outlasting[of_time], weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +140,16 @@ class _Deaths:
     gone: Vector
     at_risk: npt.NDArray[np.int64]
     outlasting: npt.NDArray[np.int64]
+    weight: Vector | None = None  # deaths that each stands for; one each if None
+
+    def sum(self, values: Matrix) -> Matrix:
+        """Sum over the deaths, along the last axis."""
+        return np.asarray((values if self.weight is None else values * self.weight).sum(axis=-1))
+
+    def hazard(self, totals: Vector, at: float) -> float:
+        """Cumulative baseline hazard at one time: over the deaths by then, the sum of one over the risk-set total."""
+        early = self.time <= at
+        return float(np.sum((1.0 if self.weight is None else self.weight[early]) / totals[early]))
 
     def totals(self, backwards: Matrix) -> Matrix:
         """Sum over the risk set of each death, of values of shape (k, n) from the last row to the first."""
@@ -136,7 +158,7 @@ class _Deaths:
         return np.asarray(everybody - self.gone * (everybody - running.take(self.outlasting, axis=1)))
 
 
-def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
+def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float, counts: Vector | None = None) -> CoxFit:
     """Maximise Efron's partial likelihood by Newton's method with step halving; hazard by Efron's estimator.
 
     Parameters
@@ -147,10 +169,14 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float) -> CoxFit:
         At least one event.
     at : float
         Time of the cumulative baseline hazard.
+    counts : array, shape (n,), optional
+        How often each row counts. With millions of deaths, a part of those at one time stand for all.
     """
     _, order = stable_sort(sortable_time(time, event))
     sets = RiskSets(time[order], event[order])
-    return sets.fit(np.ascontiguousarray(x[order].T), np.ones(time.size), at, np.zeros(x.shape[1]))
+    own = np.ones(time.size) if counts is None else counts[order]
+    most = None if counts is None or counts[event].sum() <= _MANY_DEATHS else _SHOWN_DEATHS
+    return sets.fit(np.ascontiguousarray(x[order].T), own, at, np.zeros(x.shape[1]), most_deaths=most)
 
 
 def offset_hazard(offset: Vector, time: FloatArray, event: BoolArray, at: float) -> tuple[float, float]:

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail
-from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._kaplan_meier import curve_of_counts, fit_kaplan_meier
+from xcal.metrics.counted_quantiles import counted_quantiles
 from xcal.metrics.cox import fit_cox, log_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
 
@@ -105,46 +106,85 @@ def integrated_calibration_index(
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
-    low, high = np.quantile(p, [0.01, 0.99])
+    return index_of_counts(p, times_seen, happened, None, moment, n_knots, known=moment <= last or outside == "clip")
+
+
+def index_of_counts(
+    p: Vector,
+    time: FloatArray,
+    event: BoolArray,
+    counts: Vector | None,
+    at: float,
+    n_knots: int,
+    *,
+    known: bool = True,
+) -> IntegratedCalibrationIndex:
+    """ICI of checked rows that may count several times; all NaN where it is not `known`."""
+    low, high = _quantiles(p, counts, [0.01, 0.99])
     grid = np.linspace(float(low), float(high), 100)
-    observed, smoother, converged = smoothed(p, np.concatenate([p, grid]), times_seen, happened, moment, n_knots)
-    if not converged or (moment > last and outside == "nan"):
+    observed, smoother, converged = smoothed(p, np.concatenate([p, grid]), time, event, at, n_knots, counts)
+    if not (converged and known):
         observed[:] = np.nan
     error = np.abs(p - observed[: p.size])
-    e50, e90 = np.quantile(error, [0.5, 0.9])
+    e50, e90 = _quantiles(error, counts, [0.5, 0.9])
     return IntegratedCalibrationIndex(
-        value=float(error.mean()),
+        value=float(np.average(error, weights=counts)),
         e50=float(e50),
         e90=float(e90),
         emax=float(error.max()),
         predicted=grid,
         observed=observed[p.size :],
-        at=moment,
+        at=at,
         smoother=smoother,
         converged=converged,
     )
 
 
+def _quantiles(values: Vector, counts: Vector | None, levels: list[float] | Vector) -> Vector:
+    """Quantiles of rows that may count several times; NaN where a value is."""
+    if counts is None or np.isnan(values).any():
+        return np.asarray(np.quantile(values, levels))
+    order = np.argsort(values, kind="stable")
+    return counted_quantiles(values[order], counts[order], levels)
+
+
 def smoothed(
-    p: Vector, where: Vector, time: FloatArray, event: BoolArray, at: float, n_knots: int = 3
+    p: Vector,
+    where: Vector,
+    time: FloatArray,
+    event: BoolArray,
+    at: float,
+    n_knots: int = 3,
+    counts: Vector | None = None,
 ) -> tuple[Vector, Smoother, bool]:
     """Observed probability as a function of the predicted one p, read at `where`; the smoother; whether it fitted."""
     if not (event & (time <= at)).any():
         return np.zeros(where.size), "constant", True
     if p.min() == p.max():
-        return np.full(where.size, 1 - fit_kaplan_meier(time, event).at(at)), "constant", True
+        return np.full(where.size, 1 - _survival(time, event, at, counts)), "constant", True
     x = log_hazard(np.concatenate([p, where]))
-    basis, smoother = _spline(x, x[: p.size], n_knots)
+    basis, smoother = _spline(x, x[: p.size], n_knots, counts)
     # Centre and scale, so that Newton's method starts in a well-conditioned place; the fitted curve does not change.
-    centre, scale = basis[: p.size].mean(axis=0), basis[: p.size].std(axis=0)
+    own = basis[: p.size]
+    centre = np.average(own, axis=0, weights=counts)
+    scale = np.sqrt(np.average(np.square(own - centre), axis=0, weights=counts))
     basis = (basis - centre) / np.where(scale > 0, scale, 1.0)
-    fit = fit_cox(basis[: p.size], time, event, at)
+    fit = fit_cox(basis[: p.size], time, event, at, counts)
     return fit.event_probability(basis[p.size :]), smoother, fit.converged
 
 
-def _spline(x: Vector, sample: Vector, n_knots: int) -> tuple[Matrix, Smoother]:
+def _survival(time: FloatArray, event: BoolArray, at: float, counts: Vector | None) -> float:
+    """Kaplan-Meier at one time, of rows that may count several times."""
+    if counts is None:
+        return float(fit_kaplan_meier(time, event).at(at))
+    times, place = np.unique(time, return_inverse=True)
+    events, censored = (np.bincount(place, counts * kind).astype(np.float64) for kind in (event, ~event))
+    return float(curve_of_counts(times.astype(np.float64), events, censored).at(at))
+
+
+def _spline(x: Vector, sample: Vector, n_knots: int, counts: Vector | None) -> tuple[Matrix, Smoother]:
     """Basis at x of a spline with knots at quantiles of the sample, or of a line where it has too few values."""
-    knots = np.quantile(sample, knot_levels(n_knots))
+    knots = _quantiles(sample, counts, knot_levels(n_knots))
     if np.unique(knots).size < n_knots or np.unique(sample).size < n_knots:
         return x[:, None], "line"
     return spline_basis(x, knots), "spline"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from xcal._checks import as_floats, fail, first_row
 
@@ -46,12 +47,18 @@ def mean_nll(nll: Any) -> MeanNLL:
     >>> mean_nll([1.0, 2.0, 3.0]).value
     2.0
     """
-    values = as_floats("nll", nll).astype(np.float64, copy=False)
-    bad = np.isnan(values) | (values == -np.inf)
-    if bad.any():
-        row = first_row(bad)
-        fail("nll", "numbers, or infinity for an impossible row", values[row], row)
+    values = as_nll(nll)
     mean = float(values.mean())
     determined = values.size > 1 and np.isfinite(mean)
     error = float(values.std(ddof=1) / values.size**0.5) if determined else float("nan")
     return MeanNLL(mean, error, values.size)
+
+
+def as_nll(nll: Any) -> npt.NDArray[np.float64]:
+    """One negative log-likelihood per row: numbers, or infinity for a row that the model held to be impossible."""
+    values: npt.NDArray[np.float64] = as_floats("nll", nll).astype(np.float64, copy=False)
+    bad = np.isnan(values) | (values == -np.inf)
+    if bad.any():
+        row = first_row(bad)
+        fail("nll", "numbers, or infinity for an impossible row", values[row], row)
+    return values

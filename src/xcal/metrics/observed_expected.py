@@ -96,6 +96,11 @@ def observed_expected(
     if moment > last and outside == "nan":
         observed = float("nan")
     expected, events = float(p.mean()), int(np.count_nonzero(happened & (times_seen <= moment)))
+    return ratio(observed, expected, moment, events, level)
+
+
+def ratio(observed: float, expected: float, at: float, events: int, level: float) -> ObservedExpected:
+    """O/E of what was observed and expected, with its interval."""
     value = observed / expected if expected > 0 else float("nan")
     factor = float(np.exp(ndtri((1 + level) / 2) / np.sqrt(events))) if events else float("nan")
-    return ObservedExpected(value, value / factor, value * factor, observed, expected, moment, events)
+    return ObservedExpected(value, value / factor, value * factor, observed, expected, at, events)

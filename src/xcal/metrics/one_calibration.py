@@ -14,7 +14,7 @@ from xcal._checks import BoolArray, FloatArray, as_probability, check_same_lengt
 from xcal._deprecation import warn_renamed
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_time_point
-from xcal.metrics.risk_group_tests import TESTS, Method, Rows, chi_square, group_labels, joined
+from xcal.metrics.risk_group_tests import TESTS, Method, Rows, chi_square, group_labels, joined, sums_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def one_calibration(
     predicted = _as_rows("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
     own = None if cdf is None else _as_rows("cdf", cdf, times_seen.size)
-    method = _checked_method(method, own)
+    method = checked_method(method, own is not None)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     as_count("n_risk_groups", n_risk_groups, at_least=1)
     as_count("min_events", min_events, at_least=0)
@@ -152,8 +152,9 @@ def one_calibration(
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
     rows = _followed(predicted, own, times_seen, happened, min(moment, last))
-    label = joined(group_labels(rows.probability, n_risk_groups), *TESTS[method].joined_by(rows, min_events))
-    compared = TESTS[method].compare(rows, label)
+    test, label = TESTS[method], group_labels(rows.probability, n_risk_groups)
+    label = joined(*test.joined_by(sums_of(rows, label), min_events))[label]
+    compared = test.compare(sums_of(rows, label, curves=test.needs_curves))
     if moment > last and outside == "nan":
         unknown = np.full_like(compared.observed, np.nan)
         compared = replace(compared, observed=unknown, terms=unknown)
@@ -163,11 +164,12 @@ def one_calibration(
     )
 
 
-def _checked_method(method: Method | None, own_cdf: FloatArray | None) -> Method:
+def checked_method(method: Method | None, has_cdf: bool) -> Method:
+    """Test to use: the default depends on whether F at the own times is given."""
     if method is None:
-        return "effective-size" if own_cdf is None else "likelihood-ratio"
+        return "likelihood-ratio" if has_cdf else "effective-size"
     as_choice("method", method, tuple(TESTS))
-    if TESTS[method].needs_cdf and own_cdf is None:
+    if TESTS[method].needs_cdf and not has_cdf:
         fail("cdf", "F at each row's own time, which this method needs", None)
     return method
 
@@ -176,10 +178,13 @@ def _followed(
     predicted: FloatArray, own_cdf: FloatArray | None, time: FloatArray, event: BoolArray, end: float
 ) -> Rows:
     """Rows as they are followed until `end`: with the hazard up to their own time or, if that is later, up to `end`."""
-    hazard = None
-    if own_cdf is not None:
-        hazard = np.where(time <= end, cumulative_hazard(own_cdf), cumulative_hazard(predicted))
+    hazard = None if own_cdf is None else lived_hazard(predicted, own_cdf, time, end)
     return Rows(predicted.astype(np.float64, copy=False), hazard, time, event, end)
+
+
+def lived_hazard(predicted: FloatArray, own_cdf: FloatArray, time: FloatArray, end: float) -> Vector:
+    """Cumulative hazard up to the own time or, if that is later, up to `end`."""
+    return np.where(time <= end, cumulative_hazard(own_cdf), cumulative_hazard(predicted))
 
 
 def _as_rows(name: str, values: Any, n: int) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import fail
+from xcal._files import new_file
 from xcal._frontier_axes import VERTICAL, finish_frontier, horizontal_label, vertical_label
 from xcal.experiments.data import PathLike
 from xcal.experiments.paper_comparison import Comparison, compare, values_of
@@ -21,6 +22,7 @@ _PENALTIES = {
     "paper": {"color": "#0072b2", "marker": "o", "linestyle": "-", "label": "X-CAL, the paper's penalty"},
     "ours": {"color": "#d55e00", "marker": "^", "linestyle": "-", "label": "X-CAL, our penalty"},
     "annealed": {"color": "#cc79a7", "marker": "D", "linestyle": "-", "label": "X-CAL, our penalty annealed"},
+    "anneal": {"color": "#56b4e9", "marker": "v", "linestyle": "-", "label": "X-CAL, ours annealed, weight rising"},
 }
 _RECALIBRATED = {
     "color": "#009e73",
@@ -49,7 +51,7 @@ def draw_frontier(
     of: str = "concordance",
     variant: str | None = None,
     penalty: str | None = None,
-    epochs: int | None = None,
+    epochs: int | str | None = None,
     results: PathLike = "results",
     part: str = "",
 ) -> Path:
@@ -70,7 +72,9 @@ def draw_frontier(
     figure = _figure(found, of)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
+    with new_file(target) as unfinished:
+        # The temporary file has another ending than the picture, which says of what kind it is.
+        figure.savefig(unfinished, dpi=110, format=target.suffix.removeprefix(".") or "png")
     return target
 
 
@@ -94,7 +98,8 @@ def _figure(found: list[Comparison], of: str) -> Any:
     for unused in panels[n:]:
         unused.set_axis_off()
     part = f", {found[0].part} data" if found[0].part else ""
-    figure.suptitle(f"{spec.title}{part}, {found[0].variant}", fontsize=12)
+    trial = f", {found[0].trial}: {spec.training.epochs} epochs" if found[0].trial else ""
+    figure.suptitle(f"{spec.title}{part}, {found[0].variant}{trial}", fontsize=12)
     _draw_legend(figure, panels)
     return figure
 

@@ -67,7 +67,7 @@ def markdown(comparison: Comparison) -> str:
     lines = [
         f"# {spec.title}: {comparison.variant}, penalty {comparison.penalty}",
         "",
-        f"`{spec.table}`, {comparison.variant}, penalty: {comparison.penalty}, {spec.training.epochs} epochs. "
+        f"`{spec.table}`, {comparison.variant}, penalty: {comparison.penalty}, {_epochs(comparison)}. "
         f"{_coverage(comparison)}",
         "",
         "Each cell: ours ± standard deviation over seeds, the paper's value in brackets, and a mark: "
@@ -82,6 +82,15 @@ def markdown(comparison: Comparison) -> str:
     if any("dcal_lower" in record.metrics for record in comparison.records):
         lines += ["", *_intervals(comparison)]
     return "\n".join(lines) + "\n"
+
+
+def _epochs(comparison: Comparison) -> str:
+    """Say for how many epochs the models were trained, and the name of a trial."""
+    spec = comparison.spec
+    numbers = {m.label: spec.training_of(m, comparison.variant).epochs for m in spec.models}
+    other = "".join(f"; {label}: {n}" for label, n in numbers.items() if n != spec.training.epochs)
+    trial = f" (trial: {comparison.trial})" if comparison.trial else ""
+    return f"{spec.training.epochs} epochs{other}{trial}"
 
 
 def _coverage(comparison: Comparison) -> str:
@@ -196,6 +205,7 @@ def as_json(comparison: Comparison) -> str:
         "variant": comparison.variant,
         "penalty": comparison.penalty,
         "epochs": comparison.spec.training.epochs,
+        "trial": comparison.trial,
         "part": comparison.part,
         "score": comparison.score,
         "compared": len(comparison.compared),
@@ -208,9 +218,10 @@ def as_json(comparison: Comparison) -> str:
 
 def penalties_as_text(found: PenaltyComparison) -> str:
     """Return the comparison of two penalties as a few lines of text."""
+    trial = f" ({found.trial})" if found.trial else ""
     ours = "our penalty" if found.penalty == "ours" else f"our penalty ({found.penalty})"
     lines = [
-        f"{found.table}, {found.variant}: {ours} against the paper's at {len(found.levels)} levels of D-cal",
+        f"{found.table}, {found.variant}{trial}: {ours} against the paper's at {len(found.levels)} levels of D-cal",
         f"  lower NLL and higher concordance: {found.share:.0%}",
         f"  matched or better on both (NLL within .05, concordance within .02): {found.share_matched:.0%}",
         f"  lower NLL: {found.share_nll:.0%}, higher concordance: {found.share_concordance:.0%}",
@@ -241,6 +252,7 @@ def penalties_as_json(found: PenaltyComparison) -> str:
         "table": found.table,
         "variant": found.variant,
         "penalty": found.penalty,
+        "trial": found.trial,
         **shares,
         "levels": [_level(level) for level in found.levels],
         "lognormal": found.lognormal,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +14,9 @@ from xcal._devices import as_device
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
+from xcal.training.across import Across
 from xcal.training.config import Mode, TrainingConfig, check_number
+from xcal.training.problem import Problem
 from xcal.training.stack import Stack
 
 
@@ -58,6 +61,8 @@ def check_kinds(
 def check_temperature(config: TrainingConfig, penalty: SoftBins) -> None:
     """Check that a temperature that is to fall starts above where it ends."""
     first, last = config.first_temperature, penalty.temperature
+    if isinstance(last, torch.Tensor):
+        fail("penalty.temperature", "a number, which config.penalty_schedule changes", f"a tensor, {last}")
     if first is None:
         return
     if last is None:
@@ -111,3 +116,29 @@ def check_alike(train: SurvivalData, validation: SurvivalData) -> None:
             wanted, found = tuple(wanted[1:]), tuple(found[1:])
         if wanted != found:
             fail("validation.x", f"rows of {what} {wanted}, as in train.x", found)
+
+
+def check_together(
+    problem: Problem,
+    across: Across,
+    probe: Stack,
+    mode: str,
+    config: TrainingConfig,
+    models: tuple[list[int], list[float]],
+) -> None:
+    """Check that all processes are about to do the same, and that a row's output does not depend on other rows."""
+    across.check_same(
+        {
+            "mode or network": [mode, list(probe.flat.shape)],
+            "config": asdict(config),
+            "seeds or lambdas": models,
+            "penalty": asdict(problem.penalty),
+            "calibration_bins": problem.edges.shape[0],
+            "target_dcal or dcal_floor": [problem.target_dcal, problem.dcal_floor],
+            "number of rows": list(problem.n_rows),
+        }
+    )
+    alike = problem.train.n < 4 or probe.row_wise(problem.train.x[:8])
+    if not all(across.processes.gathered(alike)):
+        expected = "a network that treats each row on its own, as a batch is divided among processes"
+        fail("make_network", f"{expected} (LayerNorm does)", "one that mixes rows, as BatchNorm does")

@@ -8,6 +8,7 @@ import json
 import logging
 import zipfile
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from xcal._checks import fail
-from xcal._files import check_writable, write_whole
+from xcal._files import check_writable, reason, write_whole
+from xcal._locks import sole_user
 from xcal._torch_private import adam_state_names
 from xcal.training.result import Failure
 from xcal.training.stack import Stack
@@ -106,16 +108,24 @@ class CheckpointWriter:
             write_checkpoint(self.path, self.fingerprint, stack, optimizer, state)
         except OSError as error:
             if not self.failing:
-                reason = error.strerror or error
                 _log.warning(
                     "checkpoint: %s could not be written after epoch %d: %s. Training goes on, and the next checkpoint "
-                    "tries again", self.path, state.epoch, reason,
+                    "tries again", self.path, state.epoch, reason(error),
                 )  # fmt: skip
             self.failing = True
         else:
             if self.failing:
                 _log.info("checkpoint: %s was written again, after epoch %d", self.path, state.epoch)
             self.failing = False
+
+
+def sole_training(folder: Path | None) -> AbstractContextManager[None]:
+    """Keep a folder of checkpoints for one run. Of a run on several processes, the first one has it for all."""
+    if folder is None or (distributed.is_available() and distributed.is_initialized() and distributed.get_rank() > 0):
+        return nullcontext()
+    with suppress(OSError):  # said by `check_folder`
+        folder.mkdir(parents=True, exist_ok=True)
+    return sole_user("checkpoint", folder) if folder.is_dir() else nullcontext()
 
 
 def check_folder(folder: Path, names: Sequence[str]) -> None:
@@ -129,7 +139,7 @@ def check_folder(folder: Path, names: Sequence[str]) -> None:
     try:
         check_writable(folder)
     except OSError as error:
-        message = f"checkpoint: expected a folder that can be written, got {folder}: {error.strerror or error}"
+        message = f"checkpoint: expected a folder that can be written, got {folder}: {reason(error)}"
         raise type(error)(message) from error
 
 
@@ -159,9 +169,18 @@ def write_checkpoint(
     write_tensors(path, tensors)
 
 
-def read_checkpoint(path: Path, fingerprint: str, stack: Stack, optimizer: torch.optim.Optimizer) -> RunState:
-    """Put stack and optimiser where the checkpoint left them, and return the rest of the state."""
-    tensors = read_tensors(path)
+def read_checkpoint(
+    path: Path,
+    fingerprint: str,
+    stack: Stack,
+    optimizer: torch.optim.Optimizer,
+    tensors: dict[str, Tensor] | None = None,
+) -> RunState:
+    """Put stack and optimiser where the checkpoint left them, and return the rest of the state.
+
+    Another process may have read the `tensors`.
+    """
+    tensors = read_tensors(path) if tensors is None else tensors
     found = tensors.get("run.fingerprint")
     if found is None or found.dtype != torch.uint8:
         fail("checkpoint", "a checkpoint of fit_path", f"{path}, which holds other tensors")

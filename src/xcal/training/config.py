@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from xcal._checks import as_choice, as_count, as_number, fail
+from xcal.calibration.annealing import FIRST_TEMPERATURE, Annealing
 
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["cosine", "linear"]
+PenaltySchedule = Literal["constant", "anneal"]
 Mode = Literal["auto", "stacked", "sequential"]
 
-
-# Temperatures on the way down. On a GPU the step is recorded anew at each of them.
+# Temperatures on the way down with `first_temperature` alone, as the committed records have it.
 _TEMPERATURES = 10
 
 
@@ -35,10 +36,21 @@ class TrainingConfig:
         Learning rate by epoch: from `learning_rate` down towards zero along half a cosine or a line, or constant.
     warm_up : int
         Epochs at the start in which the rate rises to `learning_rate`, in equal steps.
+    penalty_schedule : {"constant", "anneal"}
+        "constant": weight and temperature of the penalty stay the same. "anneal": in the first epochs the weight rises
+        from 0 to lambda while the temperature falls to that of the penalty (`xcal.Annealing`). Use it for large
+        weights; with many rows in a batch, ``SoftBins(temperature=0.1)`` then reaches a lower D-calibration. A lambda
+        of 0 is not affected. The epoch of a model is chosen by its full lambda from the start, and `patience` counts
+        from the first epoch that has it. A penalty without a temperature has a rising weight alone, and a target
+        (`target_dcal`), which moves the weight itself, a falling temperature alone.
+    anneal_epochs : int, optional
+        Epochs until weight and temperature have reached their end; by default half of `epochs`, and with `patience` at
+        most that many. With ``penalty_schedule="anneal"`` only.
     first_temperature : float, optional
-        Temperature of the penalty's membership at the start, in bin widths. It falls in ten steps, by equal factors, to
-        that of the penalty (`SoftBins`). A wide membership leaves the gradient little noise and a narrow one the
-        result little bias: ``first_temperature=2.0`` with ``SoftBins(temperature=0.1)`` has both.
+        Temperature of the penalty's membership at the start, in bin widths; 2 with ``penalty_schedule="anneal"``. With
+        "constant" it falls over all epochs, in ten steps by equal factors, to that of the penalty (`SoftBins`). A wide
+        membership leaves the gradient little noise and a narrow one the result little bias:
+        ``first_temperature=2.0`` with ``SoftBins(temperature=0.1)`` has both.
     clip_norm : float, optional
         Largest norm of one model's gradient; each model of a path is clipped on its own.
     patience : int, optional
@@ -69,6 +81,8 @@ class TrainingConfig:
     weight_decay: float = 0.0
     schedule: Schedule | None = None
     warm_up: int = 0
+    penalty_schedule: PenaltySchedule = "constant"
+    anneal_epochs: int | None = None
     first_temperature: float | None = None
     clip_norm: float | None = None
     patience: int | None = None
@@ -93,6 +107,11 @@ class TrainingConfig:
             if not isinstance(getattr(self, name), bool):
                 fail(name, "True or False", repr(getattr(self, name)))
         as_choice("schedule", self.schedule, get_args(Schedule), or_none=True)
+        as_choice("penalty_schedule", self.penalty_schedule, get_args(PenaltySchedule))
+        if self.anneal_epochs is not None:
+            if self.penalty_schedule != "anneal":
+                fail("anneal_epochs", "None without penalty_schedule='anneal'", self.anneal_epochs)
+            self._keep("anneal_epochs", as_count("anneal_epochs", self.anneal_epochs, at_least=0))
 
     def _keep(self, name: str, value: float) -> None:
         """Hold a checked number as Python's own: a checkpoint writes the settings as JSON, which has no numpy."""
@@ -107,8 +126,31 @@ class TrainingConfig:
             return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
         return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
 
+    @property
+    def rising_epochs(self) -> int:
+        """Epochs at the start in which the weight of the penalty is not yet lambda."""
+        if self.penalty_schedule == "constant":
+            return 0
+        if self.anneal_epochs is not None:
+            return self.anneal_epochs
+        half = self.epochs // 2
+        # Without this a training that stops early would go on for half of all epochs before it may.
+        return half if self.patience is None else min(half, self.patience)
+
+    @property
+    def moves_temperature(self) -> bool:
+        """Whether the temperature of the penalty changes from epoch to epoch."""
+        return self.penalty_schedule == "anneal" or self.first_temperature is not None
+
+    def weight(self, epoch: int) -> float:
+        """Share of lambda in an epoch, counted from 0."""
+        return Annealing(self.rising_epochs).weight(epoch)
+
     def temperature(self, epoch: int, last: float) -> float:
         """Temperature of the penalty in an epoch, counted from 0, that ends at `last`."""
+        if self.penalty_schedule == "anneal":
+            first = FIRST_TEMPERATURE if self.first_temperature is None else self.first_temperature
+            return Annealing(self.rising_epochs, first, last).temperature(epoch)
         if self.first_temperature is None:
             return last
         steps = min(_TEMPERATURES, self.epochs)

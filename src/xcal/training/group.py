@@ -61,6 +61,8 @@ class Group:
     def fingerprint(self, config: TrainingConfig, stack: Stack) -> str:
         """Everything that decides the result, as text; a checkpoint of another run is told by it."""
         problem = self.problem
+        digests = self._digests() if problem.across is None else problem.across.digests()
+        n_train, n_validation = problem.n_rows
         shapes = {name: list(leaf.shape[1:]) for name, leaf in stack.leaves.items()}
         template = stack.template
         return json.dumps(
@@ -77,12 +79,20 @@ class Group:
                 "objective": [_name(problem.objective), settings_digest("objective", problem.objective)],
                 "network": [type(template).__name__, shapes, settings_digest("network", template, weights=False)],
                 "initial weights": tensor_digest(stack.snapshot().values()),
-                "train": [problem.train.n, tensor_digest(contents(problem.train))],
-                "validation": [problem.validation.n, tensor_digest(contents(problem.validation))],
+                "train": [n_train, digests.pop("train")],
+                "validation": [n_validation, digests.pop("validation")],
                 "dtype": str(problem.train.x.dtype),
-                **({} if problem.row_features is None else {"row features": tensor_digest([problem.row_features])}),
+                **digests,
             }
         )
+
+    def _digests(self) -> dict[str, str]:
+        """Short names of the contents of the rows, and of the features of the conditional penalty."""
+        problem = self.problem
+        found = {name: tensor_digest(contents(getattr(problem, name))) for name in ("train", "validation")}
+        if problem.row_features is not None:
+            found["row features"] = tensor_digest([problem.row_features])
+        return found
 
 
 def _name(objective: Any) -> str:

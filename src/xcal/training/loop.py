@@ -10,17 +10,18 @@ import torch
 from torch import Tensor
 
 from xcal._threads import Workers
+from xcal.training.across import Across
 from xcal.training.batches import DROPOUT, derived_seed, epoch_order
-from xcal.training.checkpoint import CheckpointWriter, read_checkpoint
+from xcal.training.checkpoint import CheckpointWriter, read_checkpoint, read_tensors
 from xcal.training.compiled import LossFunction, compile_network, compiled_loss, network_gains
 from xcal.training.config import TrainingConfig
 from xcal.training.group import Group
-from xcal.training.randomness import shared_numbers
+from xcal.training.randomness import SeedOfRows, shared_numbers
 from xcal.training.result import Integers
 from xcal.training.rows import take
 from xcal.training.stack import Stack
 from xcal.training.state import RunState
-from xcal.training.steps import Steps, make_optimizer, set_rate
+from xcal.training.steps import Noise, Steps, make_optimizer, set_rate
 
 _log = logging.getLogger("xcal.training")
 
@@ -36,10 +37,14 @@ def train_stack(
 ) -> RunState:
     """Train the models of a stack to the end, from a checkpoint if there is one, or until interrupted."""
     optimizer = make_optimizer(stack, config)
+    across = group.problem.across
     state = RunState.start(stack.snapshot(), group.first_lambdas)
-    if checkpoint is not None and checkpoint.exists():
-        state = read_checkpoint(checkpoint, fingerprint, stack, optimizer)
-    writer = None if checkpoint is None else CheckpointWriter(checkpoint, fingerprint)
+    if checkpoint is not None:
+        tensors = _found(checkpoint, across)
+        if tensors is not None:
+            state = read_checkpoint(checkpoint, fingerprint, stack, optimizer, tensors)
+    writes = checkpoint is not None and (across is None or across.processes.first)
+    writer = CheckpointWriter(checkpoint, fingerprint) if writes and checkpoint is not None else None
     try:
         precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
         with precision, Workers(group.plan.workers, operations=group.plan.operations) as workers:
@@ -53,6 +58,15 @@ def train_stack(
     except KeyboardInterrupt:
         state.interrupted = True
     return state
+
+
+def _found(checkpoint: Path, across: Across | None) -> dict[str, Tensor] | None:
+    """Read a checkpoint, if there is one; the first of several processes reads it for all."""
+
+    def read() -> dict[str, Tensor] | None:
+        return read_tensors(checkpoint) if checkpoint.exists() else None
+
+    return read() if across is None else across.processes.from_first(read)
 
 
 @contextmanager
@@ -83,36 +97,50 @@ class _Run:
         self.problem, self.seeds, self.stack, self.config = group.problem, group.seeds, stack, config
         self.optimizer, self.state, self.workers = optimizer, state, workers
         self.order = self._order(state.epoch)
-        self.temperature = self.problem.penalty.temperature
-        self.records = config.cuda_graphs and stack.flat.is_cuda
+        self.temperature = self._temperature()
         self.steps = Steps(
             self.problem.train,
-            self._compiled_loss() if config.compile else self.problem.loss,
+            self._compiled_loss() if config.compile else self._plain_loss(),
             state.lambdas,
             stack,
             optimizer,
             clip=config.clip_norm,
-            record=self.records,
+            # A sum over processes is no part of a recorded step.
+            record=config.cuda_graphs and stack.flat.is_cuda and self.problem.across is None,
             workers=workers,
             row_pieces=group.plan.row_pieces,
             row_features=self.problem.row_features,
+            across=self.problem.across,
         )
+
+    def _temperature(self) -> Tensor | None:
+        """Make the memory from which every step reads the temperature, if it changes and there is one."""
+        last = self.problem.penalty.temperature
+        if not self.config.moves_temperature or last is None or not self.problem.penalised:
+            return None
+        return torch.as_tensor(last, dtype=torch.float64, device=self.stack.flat.device)
+
+    def _plain_loss(self) -> LossFunction:
+        return (self.problem if self.temperature is None else self.problem.at_temperature(self.temperature)).loss
 
     def _compiled_loss(self) -> LossFunction:
         """Compile the network or the loss, whichever pays, and return the loss."""
         problem, stack = self.problem, self.stack
+        if problem.across is not None:
+            _log.warning("the loss is not compiled: it has sums over processes")
+            return problem.loss
         batch = take(problem.train, self.order[0].to(stack.flat.device), row_features=problem.row_features)
         if network_gains(stack):
             compile_network(stack, batch)
-        elif self.config.first_temperature is not None:
+        elif self.temperature is not None:
             _log.warning("the loss is not compiled: its temperature changes")
         else:
             lambdas = torch.tensor(self.state.lambdas, device=stack.flat.device).view(stack.shape)
             return compiled_loss(problem.loss, stack, batch, lambdas)
-        return problem.loss
+        return self._plain_loss()
 
     def _order(self, epoch: int) -> Tensor:
-        return epoch_order(self.problem.train.n, self.config.batch_size, self.seeds, epoch)
+        return epoch_order(self.problem.n_rows[0], self.config.batch_size, self.seeds, epoch)
 
     def epoch(self) -> None:
         """Train, validate, choose."""
@@ -122,7 +150,7 @@ class _Run:
 
     def _epoch(self) -> None:
         state, stack, steps, config = self.state, self.stack, self.steps, self.config
-        self._set_temperature()
+        self._set_penalty()
         set_rate(self.optimizer, config.rate(state.epoch))
         before = stack.snapshot()
         steps.begin(self.order, torch.as_tensor(~state.stopped))
@@ -133,17 +161,16 @@ class _Run:
         self._finish(before, first_bad.cpu().numpy())
         state.epoch += 1
 
-    def _set_temperature(self) -> None:
-        """Give the penalty the temperature of the epoch."""
-        last = self.problem.penalty.temperature
-        if self.config.first_temperature is None or last is None or not self.problem.penalised:
-            return
-        now = self.config.temperature(self.state.epoch, last)
-        if now != self.temperature:
-            self.temperature = now
-            self.steps.set_loss(self.problem.at_temperature(now).loss, record=self.records)
+    def _set_penalty(self) -> None:
+        """Give the penalty the temperature and the weights of the epoch, in the memory that every step reads."""
+        epoch, last = self.state.epoch, self.problem.penalty.temperature
+        if self.temperature is not None and last is not None:
+            self.temperature.fill_(self.config.temperature(epoch, float(last)))
+        # A target moves the weights itself, up from a small one.
+        if self.config.penalty_schedule == "anneal" and self.problem.target_dcal is None:
+            self.steps.set_lambdas(self.state.lambdas * self.config.weight(epoch))
 
-    def _noise(self) -> list[list[int]] | None:
+    def _noise(self) -> Noise | None:
         """Seeds of an epoch's random numbers.
 
         Everything random in an epoch follows from seed, epoch and batch, so that a resumed run draws the same numbers.
@@ -156,7 +183,17 @@ class _Run:
             torch.cuda.manual_seed(derived_seed(epoch, DROPOUT, self.seeds) >> 1)
             return None
         batches = range(len(self.order))
-        return [[derived_seed(epoch, DROPOUT, [seed, batch]) for seed in self.seeds] for batch in batches]
+        seeds = [[derived_seed(epoch, DROPOUT, [seed, batch]) for seed in self.seeds] for batch in batches]
+        if self.problem.across is None or self.steps.own is None:
+            return seeds
+        own, rank = self.steps.own, self.problem.across.processes.rank
+        return [
+            [
+                SeedOfRows(seed, derived_seed(epoch, DROPOUT, [seed, rank]), own.whole, own.places[batch, start])
+                for start, seed in enumerate(seeds[batch])
+            ]
+            for batch in batches
+        ]
 
     def _finish(self, before: dict[str, Tensor], first_bad: Integers) -> None:
         """Validate, record, choose: everything that happens once an epoch, on the host."""
@@ -172,7 +209,7 @@ class _Run:
         score = total if problem.target_dcal is None else _constrained(objective, dcal, problem.target_dcal)
         # A weight that is still looking for its size must not be stopped while it does.
         patience = self.config.patience if problem.target_dcal is None else None
-        state.choose(stack.snapshot(), score, patience)
+        state.choose(stack.snapshot(), score, patience, self.config.rising_epochs)
         if problem.target_dcal is not None:
             state.raise_lambdas(dcal, problem.target_dcal, self.config.epochs)
             self.steps.set_lambdas(state.lambdas)

@@ -18,17 +18,19 @@ from xcal.distributions.families import Family
 from xcal.networks._layers import has_convolutions
 from xcal.objectives import nll
 from xcal.objectives.joint import Objective
+from xcal.training.across import Distributed, found_processes, own_device
 from xcal.training.arguments import (
     check_alike,
     check_kinds,
     check_outputs,
     check_temperature,
+    check_together,
     checked_path,
     checked_seeds,
     chosen_device,
 )
 from xcal.training.batches import batch_shape
-from xcal.training.checkpoint import check_folder
+from xcal.training.checkpoint import check_folder, sole_training
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.group import Group
 from xcal.training.loop import train_stack
@@ -36,7 +38,7 @@ from xcal.training.plan import Plan, planned
 from xcal.training.problem import Problem
 from xcal.training.progress import Progress, Reporter
 from xcal.training.result import Failure, Floats, History, PathResult
-from xcal.training.rows import features_of, prepared
+from xcal.training.sharding import placed
 from xcal.training.stack import MakeNetwork, Stack
 from xcal.training.state import RunState
 from xcal.training.trained import Trained
@@ -65,6 +67,7 @@ def fit_path(
     target_dcal: float | None = None,
     dcal_floor: float = 0.0,
     conditional: FeatureMaker | None = None,
+    distributed: Distributed = None,
 ) -> PathResult:
     """Train one model for every lambda and seed, all in one run.
 
@@ -116,6 +119,12 @@ def fit_path(
         The features are those of the columns of ``train.x``, kept in memory: ``n_features`` numbers for each row. A
         maker of your own has a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator
         is the unbiased one unless `penalty` says otherwise. Epochs are chosen by D-calibration as before.
+    distributed : {"auto", "shards"} or bool, optional
+        Train together with other processes, each on its part of the rows, to the same result as one process. "auto":
+        if torchrun started this process, or `torch.distributed` is initialised; alone otherwise. True: the same, and an
+        error if there are no others. Every process calls with the same arguments. "shards": as True, but `train` and
+        `validation` are rows of this process alone. The first process shows progress and writes checkpoints; the
+        result is the same on all. See "Large data and many machines" in the documentation.
 
     Returns
     -------
@@ -139,24 +148,29 @@ def fit_path(
     check_number("dcal_floor", dcal_floor, above_zero=False)
     penalty = penalty or SoftBins(estimator="bound" if conditional is None else "unbiased")
     check_temperature(config, penalty)
+    processes = found_processes(distributed)
     where = chosen_device(device, train)
-    rows = prepared("train", train, where)
+    where = where if processes is None else own_device(where)
+    rows = placed(train, validation, where, conditional, processes, local=distributed == "shards")
     problem = Problem(
         family=family.to(where),
         objective=objective,
         penalty=penalty,
         edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
-        train=rows,
-        validation=prepared("validation", validation, where),
+        train=rows[0],
+        validation=rows[1],
         penalised=max(first_lambdas) > 0,
         target_dcal=target_dcal,
         dcal_floor=dcal_floor,
-        row_features=None if conditional is None else features_of(rows, conditional),
+        row_features=rows[2],
+        across=rows[3],
     )
     check_alike(problem.train, problem.validation)
     used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
     folder = None if checkpoint is None else Path(checkpoint)
-    states = _train_groups(groups, make_network, config, Reporter(progress, len(groups) * config.epochs), folder)
+    shown = progress if processes is None or processes.first else False
+    with sole_training(folder):
+        states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)
     best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
     return _result(states, seeds, used, config, Trained(best, make_network, family))
 
@@ -175,7 +189,9 @@ def _grouped(
     probe = Stack(make_network, seeds[:1], 2, rows.device, rows.x.dtype)
     check_outputs(probe, rows, problem.family)
     used = _choose_mode(mode, len(seeds) * len(first_lambdas), probe, rows)
-    plan = _plan(config, probe, rows, (len(seeds), len(first_lambdas)) if used == "stacked" else (1, 1))
+    if problem.across is not None:
+        check_together(problem, problem.across, probe, used, config, (seeds, first_lambdas))
+    plan = _plan(config, probe, problem, (len(seeds), len(first_lambdas)) if used == "stacked" else (1, 1))
     together = Group(seeds, first_lambdas, problem, plan)
     return used, [together] if used == "stacked" else together.separate()
 
@@ -185,12 +201,17 @@ def _train_groups(
 ) -> list[RunState]:
     states, first = [], 0
     interrupted = False
+    across = groups[0].problem.across
+    shows = across is None or across.processes.first
     names = ["path.ckpt"] if len(groups) == 1 else [f"model-{number}.ckpt" for number in range(len(groups))]
     if folder is not None:
-        check_folder(folder, names)
+        check = partial(check_folder, folder, names)
+        check() if across is None else across.processes.from_first(check)
     try:
         for number, group in enumerate(groups):
             stack = group.make_stack(make_network)
+            if across is not None:
+                across.same_start([stack.flat, *stack.carried.values()])
             models = np.arange(first, first + stack.n_models)
             first += stack.n_models
             if interrupted:
@@ -201,7 +222,7 @@ def _train_groups(
                     group,
                     stack,
                     config,
-                    after_epoch=partial(reporter.show, epochs=config.epochs, models=models),
+                    after_epoch=partial(reporter.show, epochs=config.epochs, models=models) if shows else _nothing,
                     checkpoint=None if folder is None else folder / names[number],
                     fingerprint="" if folder is None else group.fingerprint(config, stack),
                 )
@@ -210,6 +231,10 @@ def _train_groups(
     finally:
         reporter.close()
     return states
+
+
+def _nothing(state: RunState) -> None:
+    """Show nothing: the first process does."""
 
 
 def _result(
@@ -259,11 +284,16 @@ def _choose_mode(mode: Mode, n_models: int, probe: Stack, rows: SurvivalData) ->
     return "stacked"
 
 
-def _plan(config: TrainingConfig, probe: Stack, rows: SurvivalData, models: tuple[int, int]) -> Plan:
+def _plan(config: TrainingConfig, probe: Stack, problem: Problem, models: tuple[int, int]) -> Plan:
     """Decide how the work of a step is cut among threads."""
+    rows = problem.train
     if rows.time.is_cuda:
         return Plan()
     if config.compile:
         return Plan(operations=usable_threads())  # compiled code splits its loops itself
-    _, batch = batch_shape(rows.n, config.batch_size)
+    _, batch = batch_shape(problem.n_rows[0], config.batch_size)
+    if problem.across is not None:
+        # Rows are divided among processes, and not once more among threads.
+        batch = -(-batch // problem.across.processes.size)
+        return planned(*models, probe.work(rows.x[:2]) * batch, row_wise=lambda: False)
     return planned(*models, probe.work(rows.x[:2]) * batch, row_wise=lambda: probe.row_wise(rows.x[:8]))

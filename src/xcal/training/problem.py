@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from xcal._threads import Workers
+from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
 from xcal.calibration.penalty import unchecked_penalty
@@ -13,6 +14,7 @@ from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
 from xcal.objectives.joint import Objective, ObjectiveAndCdf, with_cdf
+from xcal.training.across import Across
 from xcal.training.rows import Batch, take
 from xcal.training.stack import Part, Stack
 
@@ -34,14 +36,22 @@ class Problem:
     target_dcal: float | None = None
     dcal_floor: float = 0.0
     row_features: Tensor | None = None  # of the training rows, (n, M), for the conditional penalty
+    across: Across | None = None  # where other processes have rows too; those above are this one's
     _objective_and_cdf: ObjectiveAndCdf = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Asked once, and outside of what is compiled.
         object.__setattr__(self, "_objective_and_cdf", with_cdf(self.objective))
 
-    def at_temperature(self, temperature: float) -> "Problem":
-        """Return the same problem with another temperature of the penalty."""
+    @property
+    def n_rows(self) -> tuple[int, int]:
+        """Numbers of rows to train and to validate on, of all processes."""
+        if self.across is not None:
+            return self.across.n_train, self.across.n_validation
+        return self.train.n, self.validation.n
+
+    def at_temperature(self, temperature: Tensor) -> "Problem":
+        """Return the same problem with a temperature of the penalty that can be filled anew."""
         return replace(self, penalty=replace(self.penalty, temperature=temperature))
 
     def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:
@@ -52,17 +62,22 @@ class Problem:
         time, event = batch.time.unsqueeze(1), batch.event.unsqueeze(1)
         rows, cdf = self._rows(raw, time, event)
         weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
-        mean = (rows if weights is None else rows * weights).mean(-1)
+        weighted = rows if weights is None else rows * weights
+        # A part of a batch adds its share to the mean of the whole.
+        mean = weighted.mean(-1) if batch.whole is None else weighted.sum(-1) / batch.whole
         if not self.penalised:
             return mean
         return mean + lambdas * self._penalty(cdf, event.expand(cdf.shape), weights, batch.row_features)
 
     def _penalty(self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None) -> Tensor:
         """Soft D-calibration, or with features of the rows soft conditional calibration."""
-        if row_features is None:
-            return unchecked_penalty(cdf, event, self.edges, self.penalty, weights)
         # (S, b, M) beside models (S, L): every lambda of a seed sees the same rows.
-        features = row_features.unsqueeze(1)
+        features = None if row_features is None else row_features.unsqueeze(1)
+        if self.across is not None:
+            rows = LocalRows(cdf, event, weights, features=features)
+            return penalty_across(rows, self.edges, self.penalty, self.across.processes, averaged=False)
+        if features is None:
+            return unchecked_penalty(cdf, event, self.edges, self.penalty, weights)
         return unchecked_conditional_penalty(cdf, event, features, self.edges, self.penalty, weights)
 
     def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,6 +96,9 @@ class Problem:
             ranges = [slice(start, min(start + step, n)) for start in range(0, n, step)]
             pieces = workers.map(lambda rows: self._sums(stack, stack.parts[0], rows), ranges)
             total, sums = (torch.stack(each).sum(0) for each in zip(*pieces, strict=True))
+        if self.across is not None:
+            n = self.across.n_validation
+            total, sums = self.across.summed(total, sums)
         histogram = uniform_histogram(sums, self.edges)
         return total / n, (histogram - self.edges.diff()).square().sum(-1)
 

@@ -11,6 +11,7 @@ torch's generators, seeded under a lock and put back afterwards (`shared_numbers
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock, local
 from types import FunctionType
@@ -38,13 +39,35 @@ _FROM_SHAPE: set[Any] = {torch.rand, torch.randn, torch.randint, torch.randperm}
 _LIKE: dict[Any, Callable[..., Tensor]] = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
+@dataclass(frozen=True, eq=False)
+class SeedOfRows:
+    """Seed of the random numbers of some rows of a batch, whose other rows are with other processes.
+
+    Attributes
+    ----------
+    seed : int
+        Of the whole batch: dropout draws for all of its rows, so that a row is treated the same wherever it is.
+    own : int
+        Of this process, for everything else that is drawn.
+    whole : int
+        Rows of the batch.
+    places : Tensor
+        Where the rows stand in it.
+    """
+
+    seed: int
+    own: int
+    whole: int
+    places: Tensor
+
+
 class OwnNumbers(TorchFunctionMode):
     """While it is entered, random numbers that this thread draws on the CPU come from one seeded generator.
 
     Parameters
     ----------
     seed
-        Of the generator.
+        Of the generator, or of some rows of a batch.
 
     Examples
     --------
@@ -54,9 +77,12 @@ class OwnNumbers(TorchFunctionMode):
     True
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: "int | SeedOfRows") -> None:
         super().__init__()
-        self.generator = torch.Generator().manual_seed(seed)
+        self.rows = seed if isinstance(seed, SeedOfRows) else None
+        self.generator = torch.Generator().manual_seed(seed if isinstance(seed, int) else seed.seed)
+        # Of draws that are not known to be one for each row.
+        self.others = self.generator if self.rows is None else torch.Generator().manual_seed(self.rows.own)
         self.drawn = False  # whether anybody asked for a number
 
     def __enter__(self) -> Self:
@@ -79,11 +105,15 @@ class OwnNumbers(TorchFunctionMode):
 
     def _draw(self, function: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
         self.drawn = True
-        return function(*args, **{**options, "generator": self.generator})
+        return function(*args, **{**options, "generator": self.others})
 
     def _noise(self, empty: Tensor, p: float) -> Tensor:
         """Fill a tensor with what torch's dropout multiplies by: 1 / (1 - p), or 0 with probability p."""
         self.drawn = True
+        if self.rows is not None and empty.shape[0] == self.rows.places.shape[0]:
+            # Numbers of all rows of the batch, of which these are some.
+            drawn = torch.empty(self.rows.whole, *empty.shape[1:], dtype=empty.dtype)
+            return drawn.bernoulli_(1 - p, generator=self.generator).div_(1 - p).index_select(0, self.rows.places)
         return empty.bernoulli_(1 - p, generator=self.generator).div_(1 - p)
 
     def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

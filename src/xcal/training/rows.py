@@ -1,7 +1,7 @@
 """Rows as training uses them, and batches of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -50,12 +50,18 @@ class Batch:
     event: Tensor
     weights: Tensor | None
     row_features: Tensor | None = None  # of the conditional penalty, (b, M) or (S, b, M)
+    whole: int | None = None  # rows of the batch, where other processes have some of them
 
     def starts(self, chosen: slice) -> "Batch":
         """Keep some of the S sets."""
         weights = None if self.weights is None else self.weights[chosen]
         row_features = None if self.row_features is None else self.row_features[chosen]
-        return Batch(self.x[chosen], self.time[chosen], self.event[chosen], weights, row_features)
+        return Batch(self.x[chosen], self.time[chosen], self.event[chosen], weights, row_features, self.whole)
+
+    def of_several(self, there: Tensor, whole: int) -> "Batch":
+        """Return the batch as the part of one of `whole` rows; those that are not `there` get weight zero."""
+        counted = there.to(self.time.dtype)
+        return replace(self, weights=counted if self.weights is None else self.weights * counted, whole=whole)
 
 
 def take(

@@ -15,9 +15,10 @@ from torch.func import functional_call, vmap
 from torch.utils.flop_counter import FlopCounterMode
 
 from xcal._checks import fail
-from xcal.training.randomness import OwnNumbers, WithoutDropout, draws, seeded, shared_numbers
+from xcal.training.randomness import OwnNumbers, SeedOfRows, WithoutDropout, draws, seeded, shared_numbers
 
 MakeNetwork = Callable[[], nn.Module]
+Seeds = Sequence[int | SeedOfRows]  # of the random numbers of a step, one for each start
 
 # Lambdas of one seed that a CPU runs together, at most: enough that starting operations costs little, few enough that
 # the activations of a batch stay in its cache. A GPU runs everything together.
@@ -155,9 +156,7 @@ class Stack:
         """Number of models, S x L."""
         return self.flat.shape[0]
 
-    def forward(
-        self, x: Tensor, *, training: bool, noise: Sequence[int] | None = None, part: "Part | None" = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, *, training: bool, noise: Seeds | None = None, part: "Part | None" = None) -> Tensor:
         """Raw outputs ``(S, L, b, n_outputs)`` of rows ``(S, b, ...)``, a set for each seed shared by its lambdas.
 
         `noise` seeds the random numbers of the networks of each start. Lambdas share them, as they share batches, and
@@ -183,7 +182,7 @@ class Stack:
         raw: Tensor = network(x[0]) if noise is None else self._noisy(lambda: network(x[0]), noise[0])
         return raw.unsqueeze(0).unsqueeze(0)
 
-    def _forward(self, x: Tensor, part: "Part", noise: Sequence[int] | None) -> Tensor:
+    def _forward(self, x: Tensor, part: "Part", noise: Seeds | None) -> Tensor:
         state = {**part.leaves, **{name: values[part.models] for name, values in self.carried.items()}}
         shape = (part.starts.stop - part.starts.start, part.lambdas.stop - part.lambdas.start)
         grid = {name: values.view(*shape, *values.shape[1:]) for name, values in state.items()}
@@ -203,12 +202,12 @@ class Stack:
 
         return torch.stack([self._noisy(partial(start, k), seed) for k, seed in enumerate(noise)])
 
-    def _noisy(self, forward: Callable[[], Tensor], seed: int) -> Tensor:
+    def _noisy(self, forward: Callable[[], Tensor], seed: int | SeedOfRows) -> Tensor:
         """Run a network whose random numbers follow from the seed alone."""
         if self.compiled is None and not self.shares_numbers:
             with OwnNumbers(seed):
                 return forward()
-        with shared_numbers(seed):
+        with shared_numbers(seed if isinstance(seed, int) else seed.own):
             return forward()
 
     def gradient(self, values: Tensor, part: "Part", outer: Tensor | None = None) -> Tensor:

@@ -54,8 +54,14 @@ class RunState:
         for values, known in ((self.objective, objective), (self.dcal, dcal), (self.total, total)):
             values.append(np.where(self.stopped, np.nan, known))
 
-    def choose(self, now: dict[str, Tensor], total: Floats, patience: int | None) -> None:
-        """Keep the weights of models that got strictly better; stop those that have not for `patience` epochs."""
+    def choose(self, now: dict[str, Tensor], total: Floats, patience: int | None, rising: int = 0) -> None:
+        """Keep the weights of models that got strictly better; stop those that have not for `patience` epochs.
+
+        `total` has the full lambda in every epoch: the score of an epoch does not depend on the weight that it was
+        trained with, so an epoch of the first `rising` ones, in which the weight was smaller, may be the best. But a
+        model with a penalty is not stopped before it had `patience` epochs with its full weight: until then its
+        D-calibration may grow, as the objective comes first.
+        """
         better = ~self.stopped & (total < self.best_total)
         if better.any():
             rows = torch.as_tensor(better, device=now["flat"].device)
@@ -68,7 +74,8 @@ class RunState:
             self.best_epoch = np.where(better, self.epoch, self.best_epoch)
             self.best_lambdas = np.where(better, self.lambdas, self.best_lambdas)
         if patience is not None:
-            self.stopped = self.stopped | (self.epoch - self.best_epoch >= patience)
+            last_reason = np.where(self.lambdas > 0, np.maximum(self.best_epoch, rising - 1), self.best_epoch)
+            self.stopped = self.stopped | (self.epoch - last_reason >= patience)
 
     def raise_lambdas(self, dcal: Floats, target: float, epochs: int) -> None:
         """One step of dual ascent: lambda grows where D-calibration is above the target and shrinks where it is below.

@@ -8,6 +8,7 @@ small kernels one by one takes longer than running them.
 import logging
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +18,17 @@ from torch import Tensor
 from xcal._threads import Workers
 from xcal._torch_private import adam_step
 from xcal.data import SurvivalData
+from xcal.training.across import Across, OwnBatches
 from xcal.training.batches import PIECES, derived_seed
 from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
 from xcal.training.rows import Batch, stream, take
-from xcal.training.stack import Stack
+from xcal.training.stack import Seeds, Stack
 
 _log = logging.getLogger("xcal.training")
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
 
-Noise = Sequence[Sequence[int]]
+Noise = Sequence[Seeds]
 
 
 def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -76,6 +78,8 @@ class Steps:
         Who works on the parts of the stack, and into how many pieces the batch of a lone model is cut.
     row_features
         Features of all training rows, where the penalty is conditional.
+    across
+        Where other processes have rows of the batches too.
     """
 
     def __init__(
@@ -91,8 +95,12 @@ class Steps:
         workers: Workers | None = None,
         row_pieces: int = 1,
         row_features: Tensor | None = None,
+        across: Across | None = None,
     ) -> None:
         self.rows, self.loss_of, self.clip = rows, loss_of, clip
+        self.across = across
+        self.own: OwnBatches | None = None  # this process's part of the batches
+        self.there = torch.zeros(0)  # which of its rows count
         self.row_features = row_features
         self.workers, self.row_pieces = workers or Workers(1), row_pieces
         self.stack, self.optimizer = stack, optimizer
@@ -116,12 +124,11 @@ class Steps:
         """Change the weights of all models, (K,), from the next step on; a recorded step reads the same memory."""
         self.lambdas.copy_(torch.as_tensor(lambdas).view_as(self.lambdas))
 
-    def set_loss(self, loss_of: LossFunction, *, record: bool) -> None:
-        """Change the loss; a recorded step has the old one in it, and is recorded again where that is asked for."""
-        self.loss_of, self.graph, self.to_record = loss_of, None, record
-
     def begin(self, order: Tensor, alive: Tensor) -> None:
         """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once."""
+        if self.across is not None:
+            self.own = self.across.own(order)
+            order, self.there = self.own.rows, self.own.there.to(self.number.device)
         self._rewind(order, alive)
         if self.to_record:
             self._record()
@@ -154,10 +161,13 @@ class Steps:
                 self.graph.replay()
         return self.first_bad
 
-    def step(self, noise: Sequence[int] | None = None) -> None:
+    def step(self, noise: Seeds | None = None) -> None:
         """One batch: the one that `number` says."""
         batch = take(self.rows, self.order.index_select(0, self.number)[0], self.streamed_x, self.row_features)
-        if self.row_pieces > 1:
+        if self.across is not None and self.own is not None:
+            counted = batch.of_several(self.there.index_select(0, self.number)[0], self.own.whole)
+            parts = [self._joint(counted, noise, self.across)]
+        elif self.row_pieces > 1:
             parts = [self._lone(batch, noise)]
         else:
             parts = self.workers.map(lambda k: self._part(k, batch, noise), range(len(self.stack.parts)))
@@ -179,7 +189,33 @@ class Steps:
             adam_step(self.optimizer, self.stack.flat)
         self.number.add_(1)
 
-    def _part(self, number: int, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    def _joint(self, batch: Batch, noise: Seeds | None, across: Across) -> tuple[Tensor, Tensor]:
+        """Losses and gradients of all models on a batch that several processes hold.
+
+        The networks of all parts run before the loss, so that its sums over processes are taken once for all models,
+        and in the same order on every process, whichever thread is done first.
+        """
+        stack, n = self.stack, batch.time.shape[-1]
+        parts = stack.parts
+
+        def forward(k: int) -> Tensor:
+            seeds = None if noise is None else noise[parts[k].starts]
+            return stack.forward(batch.x[parts[k].starts], training=True, noise=seeds, part=parts[k])
+
+        raws = self.workers.map(forward, range(len(parts)))
+        raw = torch.cat([piece.detach().flatten(0, 1) for piece in raws]).view(*stack.shape, n, -1).requires_grad_()
+        loss = self.loss_of(raw, batch, self.lambdas)
+        (outer,) = torch.autograd.grad(loss.sum(), raw)
+
+        def gradient(k: int) -> Tensor:
+            return stack.gradient(raws[k], parts[k], outer[parts[k].starts, parts[k].lambdas])
+
+        own_gradient = torch.cat(self.workers.map(gradient, range(len(parts))))
+        # The loss is only asked whether it is finite; a sum that has a part that is not, is not.
+        whole, told = across.summed(own_gradient, loss.detach().reshape(-1))
+        return told, whole
+
+    def _part(self, number: int, batch: Batch, noise: Seeds | None) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the models of a part."""
         stack, part = self.stack, self.stack.parts[number]
         own = batch if len(stack.parts) == 1 else batch.starts(part.starts)
@@ -188,7 +224,7 @@ class Steps:
         loss = self.loss_of(raw, own, self.windows[number]).reshape(-1)
         return loss.detach(), stack.gradient(loss.sum(), part)
 
-    def _lone(self, batch: Batch, noise: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    def _lone(self, batch: Batch, noise: Seeds | None) -> tuple[Tensor, Tensor]:
         """Loss and gradient of a lone model whose network runs on pieces of the batch side by side.
 
         The loss needs all rows at once, the network does not. Gradients of the pieces are added in their order, whoever
@@ -200,7 +236,7 @@ class Steps:
         pieces = [slice(*ends) for ends in pairwise(edges)]
 
         def forward(k: int) -> Tensor:
-            seeds = None if noise is None else [derived_seed(k, PIECES, noise)]
+            seeds = None if noise is None else [derived_seed(k, PIECES, cast(Sequence[int], noise))]
             return stack.forward(batch.x[:, pieces[k]], training=True, noise=seeds, part=part)
 
         raws = self.workers.map(forward, range(self.row_pieces))

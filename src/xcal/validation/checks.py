@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_count, as_event, as_floats, as_time, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_count, as_event, as_floats, as_time, fail, first_row, is_missing
 from xcal.data import SurvivalData, time_and_event
 from xcal.metrics.inputs import Vector
 from xcal.validation.sample import Labels
@@ -128,6 +128,6 @@ def _labels(name: str, values: Any, n: int) -> Labels:
 
 
 def _text(value: Any) -> str:
-    if value is None or value != value:  # noqa: PLR0124 - NaN
+    if is_missing(value):
         return "missing"
     return f"{value:g}" if isinstance(value, float | np.floating) else str(value)

@@ -21,6 +21,11 @@ Say = Callable[[str], None]
 def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, progress: Progress) -> dict[str, Any]:
     """Run everything, say what is done in words, and return the summary that was written."""
     run_folder.check_folder(out, overwrite=overwrite)
+    with run_folder.sole_run(out):
+        return _held_run(settings, out, say, progress)
+
+
+def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) -> dict[str, Any]:
     parts = read_parts(settings)
     say(words.understood(parts, settings))
     say(words.about_to_train(settings))
@@ -32,6 +37,11 @@ def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, prog
     say(words.judged(judged, trained, name_of))
     say(words.written(out))
     return summary
+
+
+def take_part(settings: FitSettings) -> None:
+    """Train together with the first process of a run on several ones, which says and writes everything."""
+    train(read_parts(settings), settings, progress=False)
 
 
 def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judged) -> dict[str, Any]:

@@ -5,19 +5,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from xcal._checks import fail
 from xcal._files import check_writable
+from xcal._locks import sole_user
 from xcal.cli.workflow.settings import FitSettings, read_config
 from xcal.estimators import SurvivalModel
 
 MODEL, PATH, CONFIG = "model.safetensors", "path.safetensors", "config.toml"
 FRONTIER_PAGE, FRONTIER_TABLE = "frontier.html", "frontier.csv"
 AUDIT_PAGE, AUDIT_NUMBERS, SUMMARY = "audit.html", "audit.json", "summary.json"
-# The config file comes last: a folder that has one has everything else.
+# All of them are written by every run. The config file comes last.
 FILES = (
     MODEL,
     PATH,
@@ -28,12 +29,15 @@ FILES = (
     SUMMARY,
     CONFIG,
 )
+# Files on their way: while they are written, and when all of them are there.
+_PART, _READY = ".part-", ".ready"
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
     """Check before any work that a run can be written to the folder."""
     if folder.exists() and not folder.is_dir():
         fail("--out", "a folder", f"the file {folder}")
+    settle(folder)
     found = [name for name in FILES if (folder / name).exists()]
     if found and not overwrite:
         fail("--out", "a new folder, or --overwrite to replace the run that is there", f"{folder} with {found[-1]}")
@@ -44,26 +48,44 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 def new_run(folder: Path) -> Iterator[Path]:
     """Give an empty folder to write to; at the end of the block its files take the places of those in `folder`.
 
-    After an error in the block the folder is as it was. The old config file goes first and the new one comes last, so
-    that a folder with a config file never holds files of two runs.
+    After an error in the block, or a kill, the folder is as it was. When all files are written their folder gets the
+    name ``.ready`` in one step; from then on the new run counts. A kill while its files are moved is made up for by the
+    next command that reads or writes the folder. Who calls this holds the folder (`sole_run`).
     """
-    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
+    for left in folder.glob(f"{_PART}*"):  # by a kill
+        shutil.rmtree(left, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=_PART, dir=folder))
     try:
         yield part
-        (folder / CONFIG).unlink(missing_ok=True)
-        for name in FILES:
-            if (part / name).exists():
-                os.replace(part / name, folder / name)
-            else:
-                (folder / name).unlink(missing_ok=True)
+        os.replace(part, folder / _READY)
+        settle(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def settle(folder: Path) -> None:
+    """Move the files of a run that was written whole to their places, where a kill has left them on the way."""
+    ready = folder / _READY
+    if not ready.is_dir():
+        return
+    for name in FILES:
+        # Another process may be moving them too; a file that is there no more has been moved.
+        with suppress(FileNotFoundError):
+            os.replace(ready / name, folder / name)
+    shutil.rmtree(ready, ignore_errors=True)
+
+
+def sole_run(folder: Path) -> AbstractContextManager[None]:
+    """Keep the folder for one run of ``xcal fit``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return sole_user("--out", folder)
 
 
 def read_run(folder: Path) -> tuple[SurvivalModel, FitSettings]:
     """Read the model and the settings of a run."""
     from xcal import load
 
+    settle(folder)
     if not (folder / CONFIG).is_file():
         got = "no folder by that name" if not folder.is_dir() else f"one without {CONFIG}"
         raise FileNotFoundError(f"{folder}: expected the folder of a run (xcal fit ... --out {folder}), got {got}")

@@ -54,6 +54,7 @@ def train(parts: Parts, settings: FitSettings, progress: Progress) -> Trained:
         epochs=settings.epochs,
         encode="auto",
         random_state=settings.seed,
+        distributed="auto",
         progress=progress,
     )
     held = None if parts.validation is None else (parts.validation.X, parts.validation.y)
@@ -65,8 +66,8 @@ def train(parts: Parts, settings: FitSettings, progress: Progress) -> Trained:
             if not hasattr(path, "frontier_"):
                 raise
             interrupted = True
-    # A bar is for the one who trains, not for the one who loads the model.
-    path.progress = None
+    # A bar, and other processes, are for the one who trains, not for the one who loads the model.
+    path.progress = path.distributed = None
     return Trained(path, path.select(), interrupted, tuple(notes))
 
 

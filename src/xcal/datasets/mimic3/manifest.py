@@ -103,7 +103,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: expected the manifest of a prepared folder, got no such file") from None
-    except ValueError:
+    except (ValueError, RecursionError):  # text that is not UTF-8 or not JSON, or lists within lists without end
         content = None
     if not isinstance(content, dict) or "steps" not in content or "settings" not in content:
         fail(str(path), "the manifest of a prepared folder", "another file")

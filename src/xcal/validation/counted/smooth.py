@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._ordering import starts_run
+from xcal.metrics.counted_quantiles import counted_quantiles
 from xcal.metrics.cox import CoxFit, RiskSets, log_hazard
 from xcal.metrics.ici import knot_levels, spline_basis
 from xcal.metrics.inputs import Vector
@@ -76,12 +77,5 @@ class CountedSmooth:
         return int(np.count_nonzero(np.add.reduceat(counts[self._order], runs)))
 
     def _quantiles(self, counts: Vector, levels: Vector) -> Vector:
-        """Quantiles of x over the rows as often as they count, interpolated as numpy does."""
-        up_to = np.cumsum(counts[self._order])
-        place = levels * (up_to[-1] - 1)
-        low = np.floor(place)
-        below, above = (
-            self._ordered[np.searchsorted(up_to, np.minimum(rank, up_to[-1] - 1), side="right")]
-            for rank in (low, low + 1)
-        )
-        return np.asarray(below + (above - below) * (place - low))
+        """Quantiles of x over the rows as often as they count."""
+        return counted_quantiles(self._ordered, counts[self._order], levels)

@@ -1,0 +1,325 @@
+"""Metrics that merge as ``torchmetrics.Metric``: for training loops on several processes, Lightning's for instance.
+
+Every state is an array of a fixed shape with ``dist_reduce_fx="sum"``: processes exchange a few numbers, never rows,
+and all get the value over the rows of all. The states of all but D-calibration are whole numbers, so the value is the
+same to the last bit on any number of processes. ``pip install "xcal[torchmetrics]"``.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from xcal._kaplan_meier import KaplanMeier
+from xcal.calibration.results import DCalibrationResult
+from xcal.calibration.streaming import DCalibration
+from xcal.metrics.likelihood import MeanNLL
+from xcal.metrics.streaming import (
+    BoundedBrier,
+    BoundedConcordance,
+    BoundedCurve,
+    BoundedOneCalibration,
+    GriddedICI,
+    ObservedExpectedAt,
+    StreamingBrier,
+    StreamingConcordance,
+    StreamingICI,
+    StreamingKaplanMeier,
+    StreamingMeanNLL,
+    StreamingObservedExpected,
+    StreamingOneCalibration,
+)
+
+try:
+    from torchmetrics import Metric
+except ImportError as error:
+    raise ImportError('xcal.interop.torchmetrics needs torchmetrics: pip install "xcal[torchmetrics]"') from error
+
+__all__ = [
+    "BrierMetric",
+    "ConcordanceMetric",
+    "DCalibrationMetric",
+    "ICIMetric",
+    "KaplanMeierMetric",
+    "MeanNLLMetric",
+    "ObservedExpectedMetric",
+    "OneCalibrationMetric",
+]
+
+
+class _MergedMetric(Metric):
+    """An accumulator whose state lives in tensors that torchmetrics adds up over processes."""
+
+    full_state_update = False
+    is_differentiable = False
+
+    def __init__(self, make: Callable[[], Any], options: Mapping[str, Any]) -> None:
+        super().__init__(**options)
+        self._make = make
+        self._names = {name: name.replace(".", "_") for name in make().state_dict()}
+        for name, values in make().state_dict().items():
+            self.add_state(self._names[name], torch.from_numpy(np.array(values)), dist_reduce_fx="sum")
+
+    def _add(self, *given: Any, **named: Any) -> None:
+        """Add rows to the state, on its own device."""
+        seen = self._make().update(*given, **named)
+        for name, values in seen.state_dict().items():
+            state = getattr(self, self._names[name])
+            setattr(self, self._names[name], state + torch.from_numpy(np.array(values)).to(state.device))
+
+    def _merged_state(self) -> Any:
+        state = {name: getattr(self, own).cpu().numpy() for name, own in self._names.items()}
+        return self._make().load_state_dict(state).compute()
+
+    def _result(self) -> Any:
+        """Full result over the rows of all processes; every process must ask for it."""
+        with self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        ):
+            return self._merged_state()
+
+    def _tensor(self, values: Any) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=torch.float64, device=self.device)
+
+
+class KaplanMeierMetric(_MergedMetric):
+    """Kaplan-Meier at fixed times; see `xcal.metrics.streaming.StreamingKaplanMeier`.
+
+    Parameters
+    ----------
+    grid : array-like
+        Increasing times. `compute` gives the curve at each of them.
+    **options
+        Of ``torchmetrics.Metric``; so with all classes here.
+
+    Examples
+    --------
+    >>> metric = KaplanMeierMetric([1.0, 2.0, 3.0])
+    >>> metric.update(time=torch.tensor([1.0, 2.0, 2.0, 3.0]), event=torch.tensor([1, 1, 0, 1]))
+    >>> metric.compute()
+    tensor([0.7500, 0.5000, 0.0000], dtype=torch.float64)
+    """
+
+    def __init__(self, grid: Any, **options: Any) -> None:
+        super().__init__(partial(StreamingKaplanMeier, grid=grid), options)
+        self._grid = np.asarray(grid, dtype=np.float64)
+
+    def update(self, *, time: Any, event: Any) -> None:
+        """Add rows."""
+        self._add(time=time, event=event)
+
+    def compute(self) -> torch.Tensor:
+        """Return the curve at the grid, shape (m,)."""
+        return self._tensor(self._merged_state().curve.at(self._grid))
+
+    def result(self) -> BoundedCurve:
+        """Return the curve with its range, over the rows of all processes."""
+        found: BoundedCurve = self._result()
+        return found
+
+
+class ObservedExpectedMetric(_MergedMetric):
+    """O/E at fixed times; see `xcal.metrics.streaming.StreamingObservedExpected`.
+
+    Examples
+    --------
+    >>> metric = ObservedExpectedMetric([2.0], grid=[1.0, 2.0, 3.0, 4.0])
+    >>> metric.update([[0.2], [0.2], [0.3], [0.3]], time=[1, 2, 3, 4], event=[1, 0, 1, 1])
+    >>> metric.compute()
+    tensor(1., dtype=torch.float64)
+    """
+
+    def __init__(self, at: Any, *, grid: Any, level: float = 0.95, **options: Any) -> None:
+        super().__init__(partial(StreamingObservedExpected, at, grid=grid, level=level), options)
+
+    def update(self, probability: Any, *, time: Any, event: Any) -> None:
+        """Add rows: the probability of an event by each of `at`, shape (n, m), and the outcome."""
+        self._add(probability, time=time, event=event)
+
+    def compute(self) -> torch.Tensor:
+        """Return O/E at each of `at`."""
+        return self._tensor([one.value for one in self._merged_state().results])
+
+    def result(self) -> ObservedExpectedAt:
+        """Return O/E with intervals and bounds, over the rows of all processes."""
+        found: ObservedExpectedAt = self._result()
+        return found
+
+
+class OneCalibrationMetric(_MergedMetric):
+    """P-value of one-calibration with fixed cuts; see `xcal.metrics.streaming.StreamingOneCalibration`.
+
+    `compute` gives the p-value. With ``uses_cdf=True``, or a method that needs no curve, no grid is needed.
+    """
+
+    def __init__(
+        self,
+        at: float,
+        *,
+        cuts: Any,
+        method: Any = None,
+        uses_cdf: bool = False,
+        grid: Any = None,
+        **options: Any,
+    ) -> None:
+        make = partial(StreamingOneCalibration, at=at, cuts=cuts, method=method, uses_cdf=uses_cdf, grid=grid)
+        if not make().additive:
+            raise ValueError(f"grid: expected times of a fixed grid for the method {make().method!r}, got None")
+        super().__init__(make, options)
+
+    def update(self, probability: Any, *, time: Any, event: Any, cdf: Any = None) -> None:
+        """Add rows: the probability of an event by `at`, and the outcome."""
+        self._add(probability, time=time, event=event, cdf=cdf)
+
+    def compute(self) -> torch.Tensor:
+        """Return the p-value."""
+        return self._tensor(self._merged_state().result.p_value)
+
+    def result(self) -> BoundedOneCalibration:
+        """Return test and risk groups, over the rows of all processes."""
+        found: BoundedOneCalibration = self._result()
+        return found
+
+
+class BrierMetric(_MergedMetric):
+    """Brier score at fixed times, given a censoring curve; see `xcal.metrics.streaming.StreamingBrier`.
+
+    A loop passes its rows once, so the curve comes from elsewhere: from the training rows, by
+    ``kaplan_meier(time=..., event=..., of="censoring")``, as in most publications.
+    """
+
+    higher_is_better = False
+
+    def __init__(
+        self, times: Any, censoring: KaplanMeier | BoundedCurve, *, left_limit: bool = False, **options: Any
+    ) -> None:
+        super().__init__(partial(StreamingBrier, times, censoring, left_limit=left_limit), options)
+
+    def update(self, survival: Any, *, time: Any, event: Any) -> None:
+        """Add rows: survival probabilities at `times`, shape (n, m), and the outcome."""
+        self._add(survival, time=time, event=event)
+
+    def compute(self) -> torch.Tensor:
+        """Return the score at each of `times`."""
+        return self._tensor(self._merged_state().score.values)
+
+    def result(self) -> BoundedBrier:
+        """Return scores, their integral and bounds, over the rows of all processes."""
+        found: BoundedBrier = self._result()
+        return found
+
+
+class ICIMetric(_MergedMetric):
+    """Integrated calibration index on fixed grids; see `xcal.metrics.streaming.StreamingICI`."""
+
+    higher_is_better = False
+
+    def __init__(self, at: float, *, times: Any, probabilities: Any, n_knots: int = 3, **options: Any) -> None:
+        super().__init__(partial(StreamingICI, at=at, n_knots=n_knots, grids=(times, probabilities)), options)
+
+    def update(self, probability: Any, *, time: Any, event: Any) -> None:
+        """Add rows: the probability of an event by `at`, and the outcome."""
+        self._add(probability, time=time, event=event)
+
+    def compute(self) -> torch.Tensor:
+        """Return the index of the rows moved to the grid."""
+        return self._tensor(self._merged_state().index.value)
+
+    def result(self) -> GriddedICI:
+        """Return the index with its curve, over the rows of all processes."""
+        found: GriddedICI = self._result()
+        return found
+
+
+class ConcordanceMetric(_MergedMetric):
+    """Harrell's concordance on fixed grids; see `xcal.metrics.streaming.StreamingConcordance`.
+
+    Quantiles of the times and of the first epoch's risks are good grids. `result` says how far the value can be off.
+
+    Examples
+    --------
+    >>> metric = ConcordanceMetric(times=[1.0, 2.0, 3.0, 4.0], risks=[2.0, 5.0, 8.0, 9.0])
+    >>> metric.update(time=[1, 2, 3, 4], event=[1, 0, 1, 1], risk=[9, 8, 2, 5])
+    >>> metric.compute()
+    tensor(0.7500, dtype=torch.float64)
+    """
+
+    higher_is_better = True
+
+    def __init__(self, *, times: Any, risks: Any, **options: Any) -> None:
+        super().__init__(partial(StreamingConcordance, grids=(times, risks)), options)
+
+    def update(self, *, time: Any, event: Any, risk: Any) -> None:
+        """Add rows: the outcome, and a risk that is larger where the event is expected sooner."""
+        self._add(time=time, event=event, risk=risk)
+
+    def compute(self) -> torch.Tensor:
+        """Return the concordance."""
+        return self._tensor(self._merged_state().value)
+
+    def result(self) -> BoundedConcordance:
+        """Return the concordance with its range, over the rows of all processes."""
+        found: BoundedConcordance = self._result()
+        return found
+
+
+class MeanNLLMetric(_MergedMetric):
+    """Mean negative log-likelihood, by exact sums; see `xcal.metrics.streaming.StreamingMeanNLL`.
+
+    Examples
+    --------
+    >>> metric = MeanNLLMetric()
+    >>> metric.update(torch.tensor([1.0, 2.0, 3.0]))
+    >>> metric.compute()
+    tensor(2., dtype=torch.float64)
+    """
+
+    higher_is_better = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(StreamingMeanNLL, options)
+
+    def update(self, nll: Any) -> None:
+        """Add rows: one negative log-likelihood each."""
+        self._add(nll)
+
+    def compute(self) -> torch.Tensor:
+        """Return the mean."""
+        return self._tensor(self._merged_state().value)
+
+    def result(self) -> MeanNLL:
+        """Return the mean with its standard error, over the rows of all processes."""
+        found: MeanNLL = self._result()
+        return found
+
+
+class DCalibrationMetric(_MergedMetric):
+    """D-calibration by the "uniform" method; see `xcal.DCalibration`. Five sums per bin are exchanged.
+
+    Examples
+    --------
+    >>> metric = DCalibrationMetric(n_bins=2)
+    >>> metric.update(torch.tensor([0.1, 0.2, 0.3, 0.9]), torch.ones(4))
+    >>> metric.compute()
+    tensor(0.1250, dtype=torch.float64)
+    """
+
+    higher_is_better = False
+
+    def __init__(self, *, n_bins: int = 10, edges: Any = None, p_value: Any = "akritas", **options: Any) -> None:
+        super().__init__(partial(DCalibration, n_bins=n_bins, edges=edges, p_value=p_value), options)
+
+    def update(self, cdf: Any, event: Any) -> None:
+        """Add rows: F at the own time, and whether the event happened."""
+        self._add(cdf, event)
+
+    def compute(self) -> torch.Tensor:
+        """Return D-calibration."""
+        return self._tensor(self._merged_state().value)
+
+    def result(self) -> DCalibrationResult:
+        """Return D-calibration with floor, histogram and test, over the rows of all processes."""
+        found: DCalibrationResult = self._result()
+        return found

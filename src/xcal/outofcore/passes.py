@@ -1,0 +1,214 @@
+"""What each pass over the rows accumulates.
+
+The first pass counts times and predictions: the censoring curve, O/E, D-calibration, likelihood, and the quantiles from
+which the second takes its weights, cuts and grids. The second gives the Brier score, one-calibration, ICI and
+concordance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from xcal.calibration.streaming import DCalibration
+from xcal.metrics.streaming import (
+    Accumulator,
+    BoundedCurve,
+    StreamingBrier,
+    StreamingConcordance,
+    StreamingICI,
+    StreamingKaplanMeier,
+    StreamingMeanNLL,
+    StreamingObservedExpected,
+    StreamingOneCalibration,
+    StreamingQuantiles,
+)
+from xcal.metrics.streaming.accumulator import State
+from xcal.outofcore.columns import Columns
+from xcal.outofcore.reading import Batch
+
+# Cells of the grids beyond the rows that are kept: of time and risk for concordance, of time and probability for ICI.
+CONCORDANCE_CELLS = 1024
+ICI_TIMES, ICI_RISKS = 256, 256
+# Distinct times or predictions that are counted exactly beyond the rows that are kept.
+_DISTINCT = 1 << 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured: the columns, and how many rows there are against how many may be kept."""
+
+    columns: Columns
+    rows: int
+    exact_rows: int
+    d_calibration_method: Any = "uniform"
+    n_risk_groups: int = 10
+
+    @property
+    def exact(self) -> bool:
+        """Whether all rows may be kept where a metric needs them."""
+        return self.rows <= self.exact_rows
+
+    @property
+    def limit(self) -> int:
+        """Distinct values that are counted exactly."""
+        return max(self.exact_rows, _DISTINCT) if self.exact else _DISTINCT
+
+
+class Pass:
+    """Accumulators by name, which are updated, merged and written together."""
+
+    def __init__(self) -> None:
+        self.meters: dict[str, Accumulator | DCalibration] = {}
+
+    def update(self, batch: Batch) -> None:
+        """Add rows that were checked."""
+        raise NotImplementedError
+
+    def merge(self, state: Mapping[str, Any]) -> Self:
+        """Add a state of the same pass over other rows."""
+        other = type(self)(*self._made_from()).load_state_dict(state)
+        for name, meter in self.meters.items():
+            meter.merge(other.meters[name])  # type: ignore[arg-type]
+        return self
+
+    def state_dict(self) -> State:
+        """Return all states, by names such as ``brier/dead``."""
+        return {
+            f"{name}/{part}": values
+            for name, meter in self.meters.items()
+            for part, values in meter.state_dict().items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Replace all states."""
+        for name, meter in self.meters.items():
+            start = f"{name}/"
+            meter.load_state_dict({k.removeprefix(start): v for k, v in state.items() if k.startswith(start)})
+        return self
+
+    def _made_from(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+
+class FirstPass(Pass):
+    """Everything that needs nothing known beforehand."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+        columns, limit = plan.columns, plan.limit
+        if columns.survival:
+            self.meters["oe"] = StreamingObservedExpected(columns.horizons, limit=limit)
+            self.meters |= {f"p{k}": StreamingQuantiles(limit=limit) for k in range(len(columns.survival))}
+        else:
+            self.meters["km"] = StreamingKaplanMeier(limit=limit)
+        if columns.cdf is not None:
+            self.meters["dcal"] = DCalibration(method=plan.d_calibration_method)
+        if columns.nll is not None:
+            self.meters["nll"] = StreamingMeanNLL()
+        if columns.risk is not None:
+            self.meters["risk"] = StreamingQuantiles(limit=limit)
+
+    def _made_from(self) -> tuple[Any, ...]:
+        return (self.plan,)
+
+    def update(self, batch: Batch) -> None:
+        """Add rows that were checked."""
+        meters: dict[str, Any] = self.meters
+        if "oe" in meters:
+            # In float64, where one minus a float32 number is exact.
+            p = 1 - batch.survival.astype(np.float64)
+            meters["oe"].add(p, batch.time, batch.event)
+            for k in range(p.shape[1]):
+                meters[f"p{k}"].add(p[:, k])
+        else:
+            meters["km"].add(batch.time, batch.event)
+        if "dcal" in meters:
+            meters["dcal"].update(batch.cdf, batch.event)
+        if "nll" in meters:
+            meters["nll"].update(batch.nll)
+        if "risk" in meters:
+            meters["risk"].add(batch.risk)
+
+    @property
+    def curves(self) -> StreamingKaplanMeier:
+        """Counts of the times."""
+        found: Any = self.meters["oe"].curves if "oe" in self.meters else self.meters["km"]  # type: ignore[union-attr]
+        counted: StreamingKaplanMeier = found
+        return counted
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What the second pass takes from the first."""
+
+    censoring: BoundedCurve
+    cuts: tuple[Any, ...]
+    concordance_grids: tuple[Any, Any] | None
+    ici_grids: tuple[tuple[Any, Any], ...] | None
+
+
+def learn(first: FirstPass) -> Known:
+    """Take weights, cuts and grids from the first pass."""
+    plan, meters = first.plan, first.meters
+    predictions: list[Any] = [meters[f"p{k}"] for k in range(len(plan.columns.survival))]
+    groups = plan.n_risk_groups
+    # As in `one_calibration`: the prediction at these ranks begins the next group.
+    cuts = tuple(np.unique(p.compute(np.arange(1, groups) * p.n // groups)) for p in predictions)
+    censoring = first.curves.compute("censoring")
+    if plan.exact:
+        return Known(censoring, cuts, None, None)
+    times = _times(first, CONCORDANCE_CELLS)
+    risk: Any = meters.get("risk")
+    grids = None if risk is None else (times, risk.spread(CONCORDANCE_CELLS))
+    coarse = np.union1d(_times(first, ICI_TIMES), plan.columns.horizons)
+    return Known(censoring, cuts, grids, tuple((coarse, _risks(p)) for p in predictions))
+
+
+def _times(first: FirstPass, k: int) -> Any:
+    """Up to k times that divide the rows into parts of about equal size."""
+    cells = first.curves.cells()
+    up_to = np.cumsum(cells.events + cells.censored)
+    return np.unique(cells.high[np.searchsorted(up_to, np.arange(1, k + 1) * up_to[-1] // k, side="left")])
+
+
+def _risks(predictions: StreamingQuantiles) -> Any:
+    """Points that divide the rows, and points of equal distance: narrow cells where rows are and where they are not."""
+    first, last = (float(end) for end in predictions.compute([0, predictions.n - 1]))
+    return np.union1d(predictions.spread(ICI_RISKS), np.linspace(first, last, ICI_RISKS + 1))
+
+
+class SecondPass(Pass):
+    """Everything that needs the censoring curve, cuts or grids."""
+
+    def __init__(self, plan: Plan, known: Known) -> None:
+        super().__init__()
+        self.plan, self.known = plan, known
+        columns = plan.columns
+        if columns.survival:
+            self.meters["brier"] = StreamingBrier(columns.horizons, known.censoring)
+        for k, at in enumerate(columns.horizons):
+            self.meters[f"one{k}"] = StreamingOneCalibration(
+                at=at, cuts=known.cuts[k], uses_cdf=columns.cdf is not None, limit=plan.limit
+            )
+            grids = None if known.ici_grids is None else known.ici_grids[k]
+            self.meters[f"ici{k}"] = StreamingICI(at=at, grids=grids, limit=plan.limit)
+        if columns.risk is not None:
+            self.meters["concordance"] = StreamingConcordance(grids=known.concordance_grids, limit=plan.limit)
+
+    def _made_from(self) -> tuple[Any, ...]:
+        return self.plan, self.known
+
+    def update(self, batch: Batch) -> None:
+        """Add rows that were checked."""
+        meters: dict[str, Any] = self.meters
+        if "brier" in meters:
+            meters["brier"].add(batch.survival, batch.time, batch.event)
+        p = 1 - batch.survival.astype(np.float64)
+        for k in range(p.shape[1]):
+            meters[f"one{k}"].add(p[:, k], batch.time, batch.event, batch.cdf)
+            meters[f"ici{k}"].add(p[:, k], batch.time, batch.event)
+        if "concordance" in meters:
+            meters["concordance"].add(batch.time, batch.event, batch.risk)

@@ -1,0 +1,189 @@
+"""Rows of parquet files in batches; what is wrong is named by file, column, row group and row."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, FloatArray, fail
+from xcal.outofcore.columns import Columns
+
+BATCH_ROWS = 1 << 17
+# Rows of one piece of work, about: results of pieces are merged and kept, so a run resumes from there.
+PIECE_ROWS = 1 << 21
+_FOOTER = 1 << 16
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the work: files by number, each with its row groups."""
+
+    parts: tuple[tuple[int, tuple[int, ...]], ...]
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows that were checked; what the files do not have is None, and survival has no columns then."""
+
+    time: FloatArray
+    event: BoolArray
+    cdf: FloatArray | None
+    risk: FloatArray | None
+    nll: FloatArray | None
+    survival: FloatArray
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.time.size)
+
+
+def opened(path: Path) -> Any:
+    """Open a parquet file, or say why not."""
+    try:
+        import pyarrow.parquet as pq
+        from pyarrow import ArrowException
+    except ImportError as error:
+        raise ImportError('parquet files need pyarrow: pip install "xcal[parquet]"') from error
+    try:
+        return pq.ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        fail(str(path), "a parquet file", str(error).splitlines()[0])
+
+
+def fingerprint(path: Path) -> list[Any]:
+    """Size, time of the last change, and a checksum of the end of the file, where parquet keeps its statistics."""
+    found = path.stat()
+    with path.open("rb") as file:
+        file.seek(max(0, found.st_size - _FOOTER))
+        return [found.st_size, found.st_mtime_ns, hashlib.sha256(file.read()).hexdigest()[:16]]
+
+
+def cut(row_groups: list[list[int]], rows_per_piece: int = PIECE_ROWS) -> list[Piece]:
+    """Cut the work into pieces; `row_groups` has the rows of each row group of each file."""
+    pieces: list[Piece] = []
+    parts: dict[int, list[int]] = {}
+    rows = 0
+    for number, groups in enumerate(row_groups):
+        for group, size in enumerate(groups):
+            if rows and rows + size > rows_per_piece:
+                pieces.append(_piece(parts, rows))
+                parts, rows = {}, 0
+            parts.setdefault(number, []).append(group)
+            rows += size
+    return [*pieces, _piece(parts, rows)] if parts else pieces
+
+
+def _piece(parts: dict[int, list[int]], rows: int) -> Piece:
+    return Piece(tuple((number, tuple(groups)) for number, groups in parts.items()), rows)
+
+
+def batches(piece: Piece, files: list[Path], columns: Columns, batch_rows: int = BATCH_ROWS) -> Iterator[Batch]:
+    """Read the rows of a piece, checked."""
+    for number, groups in piece.parts:
+        path = files[number]
+        file = opened(path)
+        sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        for group in groups:
+            start = int(starts[group])
+            for table in _read(path, file, group, columns, batch_rows):
+                place = _Place(path, group, start)
+                yield from _weighted(_batch(table, columns, place), _weight(table, columns, place), batch_rows)
+                start += table.num_rows
+        file.close()
+
+
+def _read(path: Path, file: Any, group: int, columns: Columns, batch_rows: int) -> Iterator[Any]:
+    from pyarrow import ArrowException
+
+    try:
+        yield from file.iter_batches(batch_size=batch_rows, row_groups=[group], columns=columns.names)
+    except (ArrowException, OSError) as error:
+        fail(f"{path}, row group {group}", "rows that can be read", str(error).splitlines()[0])
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a batch comes from; `start` is the number in the file of its first row."""
+
+    path: Path
+    group: int
+    start: int
+
+    def check(self, name: str, good: BoolArray, values: npt.NDArray[Any], expected: str) -> None:
+        """Refuse a column, by the first row that is wrong."""
+        if not good.all():
+            row = int(np.argmin(good))
+            got = f"{values[row]}"
+            fail(f"{self.path}, column {name!r}, row group {self.group}, row {self.start + row + 1}", expected, got)
+
+    def column(self, table: Any, name: str) -> npt.NDArray[Any]:
+        """Read a column in which nothing may be missing."""
+        column = table.column(name)
+        if column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            self.check(name, ~missing, np.full(missing.size, "an empty cell"), "a value in every row")
+        values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return values
+
+    def floats(self, table: Any, name: str) -> FloatArray:
+        """Read numbers: float32 as they are, others as float64."""
+        values = self.column(table, name)
+        return values if values.dtype == np.float32 else values.astype(np.float64)
+
+    def shares(self, table: Any, name: str) -> FloatArray:
+        """Read probabilities."""
+        values = self.floats(table, name)
+        if values.size and not (values.min() >= 0 and values.max() <= 1):
+            self.check(name, (values >= 0) & (values <= 1), values, "a probability, a number from 0 to 1")
+        return values
+
+
+def _batch(table: Any, columns: Columns, place: _Place) -> Batch:
+    time, event = place.floats(table, columns.time), place.column(table, columns.event)
+    place.check(columns.time, np.isfinite(time) & (time >= 0), time, "a finite time, zero or larger")
+    place.check(columns.event, np.asarray((event == 0) | (event == 1)), event, "True/False or 0/1")
+    risk = None if columns.risk is None else place.floats(table, columns.risk)
+    if risk is not None and columns.risk is not None:
+        place.check(columns.risk, ~np.isnan(risk), risk, "a number that can be put in order")
+    nll = None if columns.nll is None else place.floats(table, columns.nll)
+    if nll is not None and columns.nll is not None:
+        place.check(columns.nll, ~(np.isnan(nll) | (nll == -np.inf)), nll, "a number, or infinity")
+    survival = [place.shares(table, name) for _, name in columns.survival]
+    return Batch(
+        time=time,
+        event=event.astype(np.bool_),
+        cdf=None if columns.cdf is None else place.shares(table, columns.cdf),
+        risk=risk,
+        nll=nll,
+        survival=np.column_stack(survival) if survival else np.empty((time.size, 0)),
+    )
+
+
+def _weight(table: Any, columns: Columns, place: _Place) -> npt.NDArray[np.int64] | None:
+    """How often each row counts."""
+    if columns.weight is None:
+        return None
+    weight = place.floats(table, columns.weight)
+    good = np.isfinite(weight) & (weight >= 0) & (weight == np.floor(weight)) & (weight < 2.0**40)
+    place.check(columns.weight, np.asarray(good), weight, "a whole number: how often the row counts")
+    return weight.astype(np.int64)
+
+
+def _weighted(batch: Batch, weight: npt.NDArray[np.int64] | None, batch_rows: int) -> Iterator[Batch]:
+    """Rows as often as they count, no more than a batch at a time."""
+    if weight is None:
+        yield batch
+        return
+    up_to = np.cumsum(weight)
+    total = int(up_to[-1]) if up_to.size else 0
+    for start in range(0, total, batch_rows):
+        rows = np.searchsorted(up_to, np.arange(start, min(start + batch_rows, total)), side="right")
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in vars(batch).items()}
+        yield Batch(**taken)

@@ -1,0 +1,49 @@
+"""The torchmetrics in a validation loop of Lightning under DDP, on two gloo processes."""
+
+import pickle
+
+import pytest
+import torch
+
+from tests.interop.test_torchmetrics import close, made, update, values
+
+lightning = pytest.importorskip("lightning")
+
+
+class Judge(lightning.LightningModule):
+    def __init__(self, out):
+        super().__init__()
+        self.out = out
+        self.metrics = torch.nn.ModuleDict(made())
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def validation_step(self, batch, _):
+        update(self.metrics, batch.numpy())
+        self.log("concordance", self.metrics["concordance"])
+
+    def on_validation_epoch_end(self):
+        found = values(self.metrics)
+        found["rows here"] = int(self.metrics["nll"].n)
+        with open(f"{self.out}.{self.global_rank}", "wb") as file:
+            pickle.dump(found, file)
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's and torch's own, about workers and ports
+def test_two_processes_of_lightning_equal_one(tmp_path):
+    out = str(tmp_path / "found")
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy="ddp_spawn",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        default_root_dir=tmp_path,
+    )
+    loader = torch.utils.data.DataLoader(torch.arange(600), batch_size=100)
+    trainer.validate(Judge(out), loader, verbose=False)
+    for rank in (0, 1):
+        found = pickle.loads((tmp_path / f"found.{rank}").read_bytes())
+        close(found)
+        assert found["rows here"] == 300
