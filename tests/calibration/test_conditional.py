@@ -241,6 +241,23 @@ def test_few_rows_give_a_value_and_no_subgroup():
     assert 0 < found.p_value <= 1
 
 
+def test_the_state_can_be_written_and_read():
+    rng = np.random.default_rng(3)
+    u, event = censored_uniform(300, rng)
+    h = rng.normal(size=(300, 4))
+    meter = ConditionalCalibration(lambda columns: columns, bin_edges(10)).update(u, event, h)
+    other = ConditionalCalibration(lambda columns: columns, bin_edges(10)).load_state_dict(meter.state_dict())
+    # No sum of floats lies between the two.
+    assert other.compute(9, np.random.default_rng(0)) == meter.compute(9, np.random.default_rng(0))
+    assert (other.n, other.n_censored) == (meter.n, meter.n_censored)
+    empty = ConditionalCalibration(lambda columns: columns, bin_edges(10))
+    assert other.load_state_dict(empty.state_dict()).n == 0
+    with pytest.raises(ValueError, match="state, sums: expected shape"):
+        ConditionalCalibration(lambda columns: columns, bin_edges(5)).load_state_dict(meter.state_dict())
+    with pytest.raises(ValueError, match="state: expected the entries"):
+        meter.load_state_dict({})
+
+
 def test_a_table_that_is_sorted_by_its_outcomes_gives_the_same_noise():
     """Neighbours of such a table have the same residuals; blocks of rows in its order would be more alike than chance.
 

@@ -48,13 +48,14 @@ def bins_and_slopes(u: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> 
 
 
 def moments(share: Tensor, features: Tensor, bins: Tensor, spec: SoftBins) -> Moments:
-    """Sum over rows of shares (..., n), features (..., n, M) and bins (..., n, P)."""
-    sums = _sum_rows(features, share.unsqueeze(-1) * bins)  # (..., M, P)
+    """Sum over rows of shares (..., n), or one for all rows, features (..., n, M) and bins (..., n, P)."""
+    same = share.dim() == 0
+    sums = _sum_rows(features, bins) * share if same else _sum_rows(features, share.unsqueeze(-1) * bins)  # (..., M, P)
     own = square = share.new_zeros(())
     if spec.estimator == "unbiased":
         squared = share.square() * features.square().sum(-1)
         own = (squared * spec.residual_slope(bins).square().sum(-1)).sum(-1)
-        square = share.square().sum(-1)
+        square = share if same else share.square().sum(-1)  # n rows with a share of 1/n each
     return Moments(sums, own, square)
 
 
@@ -83,10 +84,10 @@ def slope_of(
 
 
 def _value_and_gradient(
-    u: Tensor, event: Tensor, weight: Tensor, features: Tensor, edges: Tensor, spec: SoftBins
+    u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins
 ) -> tuple[Tensor, Tensor]:
     """Penalty of every model, (...), and its gradient in F, (..., n)."""
-    share = weight / weight.sum(-1, keepdim=True)
+    share = u.new_full((), 1 / max(1, u.shape[-1])) if weight is None else weight / weight.sum(-1, keepdim=True)
     bins, slopes = bins_and_slopes(u, event, edges, spec)
     value, mean, inverse = value_of(moments(share, features, bins, spec), spec, u.dtype)
     return value, slope_of(share, features, bins, slopes, mean, inverse, spec)
@@ -125,7 +126,7 @@ class _Conditional(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        u: Tensor, event: Tensor, weight: Tensor, features: Tensor, edges: Tensor, spec: SoftBins, wanted: bool
+        u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins, wanted: bool
     ) -> tuple[Tensor, Tensor]:
         with full_precision(u):
             value, gradient = _value_and_gradient(u, event, weight, features, edges, spec)
@@ -170,7 +171,7 @@ def unchecked_conditional_penalty(
     Tensor of shape (...)
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
-    weight = torch.ones_like(u) if weights is None else in_units_of_the_largest(weights.detach(), u.dtype).expand_as(u)
+    weight = None if weights is None else in_units_of_the_largest(weights.detach(), u.dtype).expand_as(u)
     h = features.detach().to(u.dtype)
     value: Tensor
     value, _ = apply(_Conditional, u, event.expand(u.shape), weight, h, edges.to(u.dtype), spec, gradient_wanted(u))

@@ -4,6 +4,7 @@ A file is read once, as pandas reads it; a column is checked when it is asked fo
 them, the header being line 1; parquet files have rows, counted from 1.
 """
 
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -169,7 +170,8 @@ def _csv(path: Path, separator: str) -> Any:
         fail(str(path), "a header and at least one row", _emptiness(path))
     except UnicodeDecodeError as error:
         fail(str(path), "text in UTF-8", f"other bytes at position {error.start}")
-    except (pd.errors.ParserError, EOFError, OSError) as error:
+    # A packed file can be damaged in three ways: its ending, its checksum, its codes.
+    except (pd.errors.ParserError, EOFError, OSError, zlib.error) as error:
         fail(str(path), "a table of columns of one length", str(error).split(":")[-1].strip())
     if frame.shape[1] != len(names):
         fail(str(path), f"{len(names)} values in each line, as the header has", f"{frame.shape[1]}")
@@ -198,8 +200,9 @@ def _parquet(path: Path) -> Any:
         raise ImportError('parquet files need pyarrow: pip install "xcal[parquet]"') from error
     try:
         return pq.read_table(path).to_pandas()
-    except (ArrowException, OSError) as error:
-        fail(str(path), "a parquet file", str(error).splitlines()[0])
+    # Text that is no text and sizes without end come as errors of Python.
+    except (ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        fail(str(path), "a parquet file", (str(error) or type(error).__name__).splitlines()[0])
 
 
 def _as_number_if_any(text: str) -> Any:

@@ -70,7 +70,7 @@ def read_extra(name: str, values: Any, n: int) -> npt.NDArray[Any]:
 
 def read_names(name: str, values: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
     """Names of the columns of features of this shape, all different, or none at all."""
-    if isinstance(values, str):
+    if isinstance(values, str) or not isinstance(values, Sequence):
         fail(name, "a sequence of names", repr(values))
     names = tuple(values)
     if not names:

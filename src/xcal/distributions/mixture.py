@@ -32,7 +32,9 @@ def mixture(components: Sequence[SurvivalDistribution]) -> SurvivalDistribution:
     >>> mixture([one, other]).survival(torch.tensor([2.0])), (one.survival(torch.tensor([2.0])) + 0.6065) / 2
     (tensor([0.3709]), tensor([0.3709]))
     """
-    if not components:
+    if not isinstance(components, Sequence) or not all(isinstance(one, SurvivalDistribution) for one in components):
+        fail("components", "a list of distributions", repr(components))
+    if len(components) == 0:
         fail("components", "at least one distribution", "none")
     first = components[0]
     if len(components) == 1:

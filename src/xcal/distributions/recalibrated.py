@@ -33,6 +33,8 @@ class RecalibratedDistribution(SurvivalDistribution):
     """
 
     def __init__(self, base: SurvivalDistribution, knots: Any, levels: Any) -> None:
+        if not isinstance(base, SurvivalDistribution):
+            fail("base", "a SurvivalDistribution", type(base).__name__)
         found = {"knots": as_numpy("knots", knots), "levels": as_numpy("levels", levels)}
         for name, values in found.items():
             rises = values.ndim == 1 and values.size > 1 and (values[1:] > values[:-1]).all()

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from xcal._checks import as_choice, as_count, as_number, fail
-from xcal._files import check_writable, write_whole
+from xcal._engines import Engine, as_engine
+from xcal._files import check_target, write_whole
+from xcal._locks import sole_user
 from xcal.outofcore.columns import find_columns, parquet_files
 from xcal.outofcore.local import Work, in_processes, in_this_process
 from xcal.outofcore.passes import FirstPass, Known, Pass, Plan, SecondPass, learn
@@ -16,7 +18,6 @@ from xcal.outofcore.reading import PIECE_ROWS, Piece, cut, fingerprint, opened
 from xcal.outofcore.result import FolderEvaluation, summarise
 from xcal.outofcore.resume import Progress, SideFile
 
-Engine = Literal["local", "ray"]
 # Of what is kept, in case the states of another version look alike.
 _VERSION = 1
 
@@ -38,7 +39,7 @@ class EvaluationSettings:
         As in `xcal.d_calibration`.
     engine : {"local", "ray"}
     processes : int
-        Of this machine; with "ray" on this machine, the CPUs that Ray uses.
+        Of this machine; Ray uses all CPUs that it has.
     checkpoint_seconds : float
         Least time between two writes of what is finished.
     progress : bool, optional
@@ -56,7 +57,7 @@ class EvaluationSettings:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        as_choice("engine", self.engine, ("local", "ray"))
+        as_engine(self.engine)
         as_choice("d_calibration_method", self.d_calibration_method, ("uniform", "km"))
         as_count("processes", self.processes, at_least=1)
         as_count("exact_rows", self.exact_rows, at_least=0)
@@ -105,7 +106,21 @@ def evaluate_folder(
     target = Path(out).resolve()
     files = parquet_files(Path(folder))
     plan, pieces = _planned(files, chosen)
-    check_writable(target.parent)
+    check_target(target)
+    # Two runs would write each other's progress.
+    with sole_user("out", target):
+        return _evaluated(files, plan, pieces, chosen, target, say)
+
+
+def _evaluated(
+    files: list[Path],
+    plan: Plan,
+    pieces: list[Piece],
+    chosen: EvaluationSettings,
+    target: Path,
+    say: Callable[[str], None],
+) -> FolderEvaluation:
+    """Do both passes, or what is left of them, and write the result."""
     belongs = {
         "version": _VERSION,
         "files": [[str(path), fingerprint(path)] for path in files],
@@ -174,7 +189,7 @@ def _engine(settings: EvaluationSettings) -> Iterator[None]:
         return
     from xcal.outofcore.on_ray import started
 
-    with started(settings.processes):
+    with started():
         yield
 
 

@@ -48,7 +48,9 @@ def in_processes(work: Work, pieces: dict[int, Piece], report: Report, processes
                 while waiting and len(running) <= processes:
                     number = waiting.pop()
                     running[pool.submit(_run, pieces[number])] = number
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                completed = wait(running, return_when=FIRST_COMPLETED).done
+                # What is finished counts, also where another piece has failed at the same time.
+                for done in sorted(completed, key=lambda future: future.exception() is not None):
                     number = running.pop(done)
                     state = done.result()
                     report(pieces[number].rows)

@@ -1,46 +1,35 @@
 """Pieces of work on a Ray cluster, merged by Ray Data's aggregation."""
 
-import os
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from xcal._engines import cluster
 from xcal.metrics.streaming.accumulator import State
 from xcal.outofcore.local import Work, piece_state
 from xcal.outofcore.reading import Piece
 
 
-def ray_modules() -> tuple[Any, Any]:
-    """Ray and Ray Data, or how to install them."""
-    # Ray reports statistics of use over the network unless told otherwise.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+@contextmanager
+def started() -> Iterator[None]:
+    """Use the cluster at RAY_ADDRESS, one that was started before, or a new one on this machine for this run."""
+    with cluster():
+        settings = _ray_data().DataContext.get_current()
+        before, settings.enable_progress_bars = settings.enable_progress_bars, False
+        try:
+            yield
+        finally:
+            settings.enable_progress_bars = before
+
+
+def _ray_data() -> Any:
+    """Ray Data; an installation of Ray alone does not have what it needs."""
     try:
-        import ray
         import ray.data
     except ImportError as error:
-        raise ImportError('--engine ray needs Ray: pip install "xcal[ray]"') from error
-    return ray, ray.data
-
-
-@contextmanager
-def started(processes: int | None) -> Iterator[None]:
-    """Use the cluster at RAY_ADDRESS, one that was started before, or a new one on this machine for this run."""
-    ray, data = ray_modules()
-    own = not ray.is_initialized()
-    if own:
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if not os.environ.get("RAY_ADDRESS"):
-            options |= {"num_cpus": processes, "include_dashboard": False}
-        ray.init(**options)
-    before = data.DataContext.get_current().enable_progress_bars
-    data.DataContext.get_current().enable_progress_bars = False
-    try:
-        yield
-    finally:
-        data.DataContext.get_current().enable_progress_bars = before
-        if own:
-            ray.shutdown()
+        raise ImportError('engine: "ray" needs Ray Data: pip install "xcal[ray]"') from error
+    return ray.data
 
 
 def _no_error(_: Any) -> Any:
@@ -52,7 +41,7 @@ def on_ray(work: Work, pieces: dict[int, Piece]) -> State:
 
     The files must be where every machine can read them, under the same path.
     """
-    _, data = ray_modules()
+    data = _ray_data()
     from ray.data.aggregate import AggregateFn
 
     def counted(row: dict[str, Any]) -> dict[str, Any]:

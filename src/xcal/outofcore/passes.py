@@ -207,8 +207,10 @@ class SecondPass(Pass):
         if "brier" in meters:
             meters["brier"].add(batch.survival, batch.time, batch.event)
         p = 1 - batch.survival.astype(np.float64)
+        # All have the same grid of times.
+        place = meters["ici0"].time_place(batch.time) if p.shape[1] else None
         for k in range(p.shape[1]):
             meters[f"one{k}"].add(p[:, k], batch.time, batch.event, batch.cdf)
-            meters[f"ici{k}"].add(p[:, k], batch.time, batch.event)
+            meters[f"ici{k}"].add(p[:, k], batch.time, batch.event, place)
         if "concordance" in meters:
             meters["concordance"].add(batch.time, batch.event, batch.risk)

@@ -105,10 +105,12 @@ def _at_horizons(first: FirstPass, second: SecondPass) -> Iterator[dict[str, Any
         interval = {"interval": [_known(oe.lower), _known(oe.upper)], "observed": oe.observed, "expected": oe.expected}
         yield _metric("observed_expected", oe.value, at, error_bound=float(ratio.error_bound[k]), **interval)
         one = meters[f"one{k}"].compute()
-        result, known = one.result, {"error_bound": 0.0} if one.exact else {}
+        # With the quantiles of the rows as cuts it is `one_calibration`; with others it is exact for these.
+        cuts = {"cuts": [*map(float, meters[f"one{k}"].cuts)]}
+        result, known = one.result, {"error_bound": 0.0} if one.exact and meters[f"p{k}"].exact else {}
         more = {"p_value": result.p_value, "degrees_of_freedom": result.degrees_of_freedom, "method": result.method}
         groups = {"predicted": [*map(float, result.predicted)], "observed": [_known(float(o)) for o in result.observed]}
-        yield _metric("one_calibration", result.statistic, at, **more, **known, **groups)
+        yield _metric("one_calibration", result.statistic, at, **more, **known, **groups, **cuts)
         ici = meters[f"ici{k}"].compute()
         for name in ("value", "e50", "e90", "emax"):
             own: dict[str, Any] = (

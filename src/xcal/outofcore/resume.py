@@ -48,7 +48,8 @@ class SideFile:
     def read(self) -> tuple[Progress, str | None]:
         """Return what is finished, and why something that is there does not count."""
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
+            # Opened here: numpy leaves a damaged file open.
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 header = json.loads(str(stored[_HEADER]))
                 arrays = {name: stored[name] for name in stored.files if name != _HEADER}
         except FileNotFoundError:

@@ -114,10 +114,12 @@ def audit(
     """
     X, y = _unpacked(X, y)
     time, event = checks.read_outcome(y)
+    checks.check_text("time_unit", time_unit)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
     found, at = _predictions(model, X, (time, event), (survival, cdf, risk), times, interpolation, horizons)
     if name is not None:
+        checks.check_text("name", name)
         found = _renamed(found, name)
     train_x, train_y = checks.read_training(training)
     columns, left_out, no_covariates = read_covariates(covariates, X, (time, event))

@@ -427,3 +427,54 @@ def test_every_setting_is_compared():
     for one, other in pairs:
         with pytest.raises(ValueError, match="same settings"):
             one.merge(other)
+
+
+@pytest.mark.parametrize(
+    ("meter", "given", "match"),
+    [
+        (StreamingKaplanMeier(), {"time": [1.0, -1.0], "event": [1, 1]}, "time: expected finite times"),
+        (StreamingKaplanMeier(), {"time": [1.0, 2.0], "event": [1, 2]}, "event: expected True/False or 0/1"),
+        (StreamingConcordance(), {"time": [1.0], "event": [1], "risk": [np.nan]}, "risk: expected numbers"),
+        (StreamingConcordance(), {"time": [1.0], "event": [1], "risk": [1.0, 2.0]}, "risk: expected 1 rows"),
+        (StreamingICI(at=1.0), {"probability": [1.5], "time": [1.0], "event": [1]}, "probability: expected values"),
+        (StreamingMeanNLL(), {"nll": [np.nan]}, "nll: expected numbers"),
+        (StreamingBrier(TIMES, CURVE), {"survival": [[0.5]], "time": [1.0], "event": [1]}, "survival: expected shape"),
+        (
+            StreamingOneCalibration(at=1.0, cuts=[0.5]),
+            {"probability": [0.5], "time": [1.0], "event": [1], "cdf": [0.5]},
+            "cdf: expected F at each row",
+        ),
+    ],
+)
+def test_bad_rows_are_refused_and_leave_the_state_as_it_was(meter, given, match):
+    before = meter.state_dict()
+    with pytest.raises(ValueError, match=match):
+        meter.update(**given)
+    for name, values in meter.state_dict().items():
+        np.testing.assert_array_equal(values, before[name])
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: StreamingKaplanMeier(grid=[1.0, 2.0], at=[1.5]), "at: expected points of the grid"),
+        (lambda: StreamingKaplanMeier(limit=0), "limit: expected an integer"),
+        (lambda: StreamingConcordance(grids=([2.0, 1.0], [1.0])), "grids, times: expected increasing numbers"),
+        (lambda: StreamingOneCalibration(at=1.0, cuts=[0.5], grid=[2.0]), "grid: expected a grid with the time 1"),
+        (lambda: StreamingOneCalibration(at=1.0, cuts=[0.5], method="likelihood-ratio"), "cdf: expected F"),
+        (lambda: StreamingBrier(TIMES, None), "censoring: expected"),
+    ],
+)
+def test_bad_settings_are_refused(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def test_a_damaged_state_is_refused():
+    meter = StreamingConcordance(limit=100).update(**ROWS.outcome, risk=ROWS.risk)
+    state = meter.state_dict()
+    for name, values in {"pairs.counts": np.zeros((2, 3), np.int64), "pairs.level": np.array(99)}.items():
+        with pytest.raises(ValueError, match="state"):
+            StreamingConcordance(limit=100).load_state_dict(state | {name: values})
+    with pytest.raises(ValueError, match="whole numbers of shape"):
+        StreamingMeanNLL().load_state_dict(StreamingMeanNLL().state_dict() | {"values": np.zeros(3)})

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import BoolArray, FloatArray, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.brier import BrierScore, IntegratedBrierScore, integrated, squared_errors
 from xcal.metrics.censoring import as_censoring, censoring_survival
@@ -69,6 +69,8 @@ class StreamingBrier(Accumulator):
         self.times, self.left_limit = as_time_grid("times", times), left_limit
         self.bounds = censoring if isinstance(censoring, BoundedCurve) else None
         given: Any = censoring.curve if isinstance(censoring, BoundedCurve) else censoring
+        if given is None:
+            fail("censoring", "a curve of the censorings, of a first pass or of the training rows", None)
         self.censoring = as_censoring(given, np.empty(0), np.empty(0, np.bool_))
         positive = self.censoring.survival[self.censoring.survival > 0]
         # A power of two that no weight exceeds: dividing by it is exact.

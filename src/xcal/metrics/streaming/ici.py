@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
 from xcal.metrics.ici import IntegratedCalibrationIndex, index_of_counts
@@ -79,10 +80,16 @@ class StreamingICI(PairAccumulator):
         self.add(as_row_probability("probability", probability, times_seen.size), times_seen, happened)
         return self
 
-    def add(self, probability: FloatArray, time: FloatArray, event: BoolArray) -> None:
-        """Add rows that were checked."""
+    def add(
+        self,
+        probability: FloatArray,
+        time: FloatArray,
+        event: BoolArray,
+        place: npt.NDArray[np.intp] | None = None,
+    ) -> None:
+        """Add rows that were checked; `place` is `time_place` of an accumulator with the same grid of times."""
         self._sums["followed"] += np.count_nonzero(time >= self.at)
-        self._count(time, probability, event)
+        self._count(time, probability, event, place)
 
     def compute(self) -> GriddedICI:
         """Return the index of all rows seen so far; NaN where no row was followed until `at`."""
@@ -111,7 +118,7 @@ def _moved_rows(cells: PairCellCounts) -> tuple[Vector, Vector, BoolArray, Vecto
     mixed = cells.mixed[0][cells.place[0]]
     # The order of the times is what counts, and that the events of a cell come after the time before it.
     time = np.maximum(cells.low[0], 0.0)[cells.place[0]]
-    early = np.where(mixed, cells.censored // 2, 0)
+    early = np.where(mixed, cells.censored / 2, 0.0)
     before = np.maximum(np.nextafter(time, -np.inf), 0.0)
     counts = np.concatenate([cells.events, cells.censored - early, early])
     filled = counts > 0
@@ -120,5 +127,5 @@ def _moved_rows(cells: PairCellCounts) -> tuple[Vector, Vector, BoolArray, Vecto
         np.tile(middle, 3)[filled],
         np.concatenate([time, time, before])[filled],
         event[filled],
-        counts[filled].astype(np.float64),
+        counts[filled],
     )

@@ -35,13 +35,23 @@ class PairAccumulator(Accumulator):
     def _settings(self) -> tuple[Any, ...]:
         return self.limit, *(() if self._axes is None else (axis.points for axis in self._axes))
 
-    def _count(self, time: npt.NDArray[Any], values: npt.NDArray[Any], event: BoolArray) -> None:
+    def time_place(self, time: npt.NDArray[Any]) -> npt.NDArray[np.intp] | None:
+        """Cell of each time on the grid, for accumulators that share it; None without grids."""
+        return None if self._axes is None else self._axes[0].place(time)
+
+    def _count(
+        self,
+        time: npt.NDArray[Any],
+        values: npt.NDArray[Any],
+        event: BoolArray,
+        place: npt.NDArray[np.intp] | None = None,
+    ) -> None:
         self._sums["n"] += time.size
         if self._axes is None:
             self._cells["pairs"].add((time, values), event)
             return
         first, second = self._axes
-        rows, columns = first.place(time), second.place(values)
+        rows, columns = first.place(time) if place is None else place, second.place(values)
         flat = self._sums["pairs"].reshape(-1)
         np.add.at(flat, ((~event) * first.size + rows) * second.size + columns, 1)
         self._sums["between_times"] += first.between(time, rows)

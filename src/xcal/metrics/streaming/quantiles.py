@@ -52,6 +52,11 @@ class StreamingQuantiles(Accumulator):
         cells = self._cells["values"].cells()
         return np.asarray(cells.low[np.searchsorted(np.cumsum(cells.events), np.asarray(ranks), side="right")])
 
+    @property
+    def exact(self) -> bool:
+        """Whether every value is known."""
+        return not self._cells["values"].cells().mixed.any()
+
     def spread(self, k: int) -> Vector:
         """Return up to k increasing values that divide the rows into parts of about equal size."""
         return np.unique(self.compute(np.arange(1, k + 1) * (self.n - 1) // k))

@@ -1,0 +1,178 @@
+"""An evaluation that was interrupted or killed resumes; a file that changed is noticed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
+from tests.outofcore.rows import predictions, written
+from tests.outofcore.test_evaluate_folder import _small_pieces, run, same
+from xcal._locks import BusyError, sole_user
+from xcal.outofcore import local
+
+__all__ = ["_small_pieces"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return written(tmp_path / "in", predictions(), 6)
+
+
+def stopped_after(monkeypatch, pieces, error=KeyboardInterrupt):
+    """Let so many pieces be counted, then stop as Ctrl-C does."""
+    counted = []
+    own = local.piece_state
+
+    def count(work, piece, report=None):
+        if len(counted) == pieces:
+            raise error
+        counted.append(piece)
+        return own(work, piece, report)
+
+    monkeypatch.setattr(local, "piece_state", count)
+    return counted
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 9])
+def test_an_interrupted_run_resumes(tmp_path, folder, monkeypatch, pieces):
+    whole = run(folder, tmp_path / "whole.json")
+    out = tmp_path / "m.json"
+    with monkeypatch.context() as patch:
+        stopped_after(patch, pieces)
+        with pytest.raises(KeyboardInterrupt):
+            run(folder, out)
+    assert not out.exists()
+    with monkeypatch.context() as patch:
+        counted = stopped_after(patch, 99)
+        told = []
+        found = run(folder, out, say=told.append)
+    total = 2 * 6  # pieces of both passes: one for each file
+    assert len(counted) == total - pieces
+    assert told == [f"resuming: {min(pieces, 6)} + {max(0, pieces - 6)} of 2 × 6 parts are done"]
+    same(whole, found)
+    assert not list(tmp_path.glob("*.resume"))
+
+
+def test_after_an_error_the_rest_is_counted_once_the_file_is_right(tmp_path, folder):
+    columns = predictions()
+    whole = run(folder, tmp_path / "whole.json")
+    good = (folder / "part-005.parquet").read_bytes()
+    columns["cdf"][2999] = 2.0
+    written(folder, columns, 6)
+    with pytest.raises(ValueError, match=r"part-005.parquet, column 'cdf'"):
+        run(folder, tmp_path / "m.json")
+    (folder / "part-005.parquet").write_bytes(good)
+    told = []
+    found = run(folder, tmp_path / "m.json", say=told.append)
+    assert "part-005.parquet has changed: starting anew" in told[0]
+    same(whole, found)
+
+
+@pytest.mark.parametrize("how", ["other rows", "a file more", "a file less", "other settings", "damaged"])
+def test_what_does_not_belong_to_the_run_does_not_count(tmp_path, folder, monkeypatch, how):
+    out, settings = tmp_path / "m.json", {}
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            run(folder, out)
+    side = tmp_path / "m.json.resume"
+    assert side.exists()
+    if how == "other rows":
+        written(folder, predictions(seed=5), 6)
+    elif how == "a file more":
+        written(tmp_path / "more", predictions(100, seed=6))
+        (tmp_path / "more" / "part-000.parquet").rename(folder / "x.parquet")
+    elif how == "a file less":
+        (folder / "part-000.parquet").unlink()
+    elif how == "other settings":
+        settings = {"horizons": (0.5,)}
+    else:
+        side.write_bytes(side.read_bytes()[:1000])
+    told = []
+    found = run(folder, out, say=told.append, **settings)
+    assert "starting anew" in told[0]
+    same(run(folder, tmp_path / "again.json", **settings), found)
+
+
+class DyingPool:
+    """A pool of processes of which one dies with the third piece; the first two are counted here."""
+
+    def __init__(self, _processes, _context, _start, given):
+        self.work, self.pieces = given[0], 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+    def submit(self, _, piece):
+        self.pieces += 1
+        future = Future()
+        if self.pieces < 3:
+            future.set_result(local.piece_state(self.work, piece))
+        else:
+            future.set_exception(BrokenProcessPool())
+        return future
+
+
+def test_a_dead_worker_stops_the_run_with_one_message_and_it_resumes(tmp_path, folder, monkeypatch):
+    whole = run(folder, tmp_path / "whole.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "ProcessPoolExecutor", DyingPool)
+        with pytest.raises(ChildProcessError, match=r"a worker process died .* run the same command again to resume"):
+            run(folder, tmp_path / "m.json", processes=2)
+    told = []
+    same(whole, run(folder, tmp_path / "m.json", say=told.append))
+    assert told[0].startswith("resuming: ")
+
+
+def test_a_second_run_with_the_same_result_is_told_who_is_at_work(tmp_path, folder):
+    out = tmp_path / "m.json"
+    with sole_user("out", out), pytest.raises(BusyError, match=rf"out: expected {out} to be free"):
+        run(folder, out)
+    run(folder, out)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from xcal.outofcore import EvaluationSettings, evaluate_folder, evaluation, local
+evaluation.PIECE_ROWS = 500
+own = local.piece_state
+def slow(work, piece, report=None):
+    state = own(work, piece, report)
+    print("counted", flush=True)
+    return state
+local.piece_state = slow
+evaluate_folder(sys.argv[1], sys.argv[2], EvaluationSettings(checkpoint_seconds=0, progress=False))
+print("done", flush=True)
+"""
+
+
+def test_a_killed_run_resumes(tmp_path, folder):
+    whole = run(folder, tmp_path / "whole.json")
+    out = tmp_path / "m.json"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(folder), str(out)],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        text=True,
+    )
+    for _ in range(4):
+        assert process.stdout.readline() == "counted\n"
+    time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert not out.exists()
+    told = []
+    found = run(folder, out, say=told.append)
+    assert told
+    assert told[0].startswith("resuming: ")
+    same(whole, found)
