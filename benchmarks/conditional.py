@@ -11,6 +11,7 @@ is found and named; a million rows take seconds.
 """
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -33,6 +34,11 @@ RATES = {0.0: 0.0, 0.3: 0.43, 0.6: 1.5, 0.8: 4.0}
 KINDS = ((5, "normal"), (50, "normal"), (5, "skewed"), (50, "skewed"))
 # Data sets of a cell before the next cell has its turn, so that a run that is cut off has all cells.
 ROUND = 100
+SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "one column": lambda x: x[:, 0],
+    "a mix of five": lambda x: x.sum(axis=1) / 5**0.5,
+    "a product of two": lambda x: x[:, 0] * x[:, 1],
+}
 DIRECTIONS, CUTS, SMALLEST_SLAB = 100, 20, 4  # of the worst slab: at least a fifth of the rows
 
 
@@ -60,18 +66,18 @@ def size_of(task: tuple[int, int, int, str, float]) -> tuple[bool, float]:
     return (found.p_value or 1.0) <= 0.05, 1 - float(event.mean())
 
 
-def power_of(task: tuple[int, int, float]) -> tuple[bool, ...]:
+def power_of(task: tuple[int, int, float, str]) -> tuple[bool, ...]:
     """One scale for all where the truth has many; F is mapped so that it is uniform over all rows without censoring.
 
+    The logarithm of the true scale is half of one column, of a mix of all five, or of the product of two.
     Returns which tests reject: conditional calibration, Akritas' over all rows, within quadrants of the right column
     and another, within both halves of every column, and within the worst slab.
     """
-    seed, n, censored = task
+    seed, n, censored, scale = task
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, 5))
-    sigma = np.exp(0.5 * x[:, 0])
-    z = sigma * rng.standard_normal(n)
-    draws = np.exp(0.5 * np.random.default_rng(0).standard_normal(200_000))
+    z = np.exp(0.5 * SCALES[scale](x)) * rng.standard_normal(n)
+    draws = np.exp(0.5 * SCALES[scale](np.random.default_rng(0).standard_normal((200_000, 5))))
     draws = np.sort(draws * np.random.default_rng(1).standard_normal(200_000))
     cut = {0.0: np.inf, 0.3: 0.9, 0.6: 0.2, 0.8: -0.3}[censored]
     end = cut + rng.standard_normal(n) if np.isfinite(cut) else np.full(n, np.inf)
@@ -184,11 +190,14 @@ def show_sizes(record: Path) -> None:
 
 def show_power(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
     print(f"one scale for all where the truth has many, right on average: share of {options.datasets} rejected")
-    print("n, censored: conditional | Akritas | quadrants, Bonferroni | halves of 5 columns, Bonferroni | worst slab")
-    for n in options.n:
-        for censored in RATES:
-            found = rejections(pool, power_of, [(seed, n, censored) for seed in range(options.datasets)])
-            print(f"{n:>5}, about {censored:.0%}: " + " | ".join(f"{share:.2f}" for share in found), flush=True)
+    print(
+        "n, scale, censored: conditional | Akritas | quadrants (Bonferroni) | halves of 5 columns (same) | worst slab"
+    )
+    for n, scale in itertools.product(options.n, options.scales):
+        for censored in options.censored:
+            found = rejections(pool, power_of, [(seed, n, censored, scale) for seed in range(options.datasets)])
+            shown = " | ".join(f"{share:.2f}" for share in found)
+            print(f"{n:>5}, {scale}, about {censored:.0%}: {shown}", flush=True)
 
 
 def alarm_of(task: tuple[int, int, float]) -> tuple[bool]:
@@ -237,6 +246,8 @@ def main() -> None:
     parser.add_argument("--datasets", type=int, default=200)
     parser.add_argument("--n", type=int, nargs="*", default=[300, 1000, 5000])
     parser.add_argument("--kinds", nargs="*", default=["normal", "skewed"])
+    parser.add_argument("--scales", nargs="*", default=list(SCALES), choices=list(SCALES))
+    parser.add_argument("--censored", type=float, nargs="*", default=list(RATES), choices=list(RATES))
     parser.add_argument("--parts", nargs="*", default=["size", "power", "alarms", "planted", "speed"])
     parser.add_argument("--record", type=Path, default=Path("conditional_size.jsonl"))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
