@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xcal.estimators import SurvivalModel, SurvivalPath, load
     from xcal.metrics import Evaluation, concordance_index, evaluate
     from xcal.objectives import nll, survival_crps
+    from xcal.recalibration import Recalibrated
     from xcal.training import TrainingConfig, fit_path
     from xcal.tuning import TuningResult, tune
     from xcal.validation.audit import audit
@@ -41,6 +42,7 @@ _HOME = {
     "FAMILIES": "distributions",
     "GroupedDCalibration": "calibration",
     "ModelComparison": "validation",
+    "Recalibrated": "recalibration",
     "Surv": "data",
     "SurvivalData": "data",
     "SurvivalModel": "estimators",
@@ -92,6 +94,7 @@ __all__ = [
     "Evaluation",
     "GroupedDCalibration",
     "ModelComparison",
+    "Recalibrated",
     "Surv",
     "SurvivalData",
     "SurvivalModel",

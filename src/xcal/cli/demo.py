@@ -216,7 +216,8 @@ def _metrics_table(metrics: Mapping[str, Mapping[str, float]]) -> Any:
             name, f"{concordance:.3f}", f"{brier:.4f}", f"{dcal:.5f}", f"{floor:.5f}", f"{p:.2g}", f"{outer:.1%}"
         )
     table.caption = (
-        "C: concordance. IBS: integrated Brier score, lower is better. floor: mean D-cal of a perfect model. outer "
+        "C: concordance. IBS: Brier score averaged over the middle of the event times, lower is better. floor: mean "
+        "D-cal of a perfect model. outer "
         f"tenths: rows whose F is below .1 or above .9; {OUTER:.0%} is right."
     )
     table.caption_justify = "left"

@@ -78,8 +78,10 @@ def evaluate(
         return
     if out is not None:
         raise ValueError(f"--out: expected with a folder of predictions, got it with the file {file} (use --json)")
+    from xcal.validation.export import to_text
+
     result = _audited(run, file, horizons, by, (time, event, event_value), resamples)
-    typer.echo(result.to_json() if as_json else repr(result))
+    typer.echo(result.to_json() if as_json else to_text(result, next_steps=False))
 
 
 def _folder(

@@ -68,7 +68,8 @@ def predict(
             copied=copy or [],
             extrapolate=extrapolate,
         )
-    for line in notes(told):
+    # What is an argument in Python is an option here.
+    for line in notes([one.replace("extrapolate=True", "--extrapolate") for one in told]):
         typer.echo(line, err=True)
     write_table(frame, out)
     typer.echo(f"wrote {out}: {len(frame):,} rows with {', '.join(frame.columns)}", err=True)

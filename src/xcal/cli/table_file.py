@@ -6,6 +6,7 @@ them, the header being line 1; parquet files have rows, counted from 1.
 
 import zlib
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -59,7 +60,12 @@ class TableFile:
     def column(self, name: str, option: str) -> Any:
         """Give a column as it is; `option` is the one that named it."""
         if name not in self.names:
-            fail(f"{option}, {self.path}", f"one of the columns {_listed(self.names)}", repr(name))
+            # Of many columns only some are listed, so the one that was meant stands first.
+            meant = get_close_matches(name.lower(), [known.lower() for known in self.names], 1)
+            likely = [known for known in self.names if meant and known.lower() == meant[0]]
+            others = [known for known in self.names if known not in likely]
+            hint = f" (did you mean {likely[0]!r}?)" if likely else ""
+            fail(f"{option}, {self.path}", f"one of the columns {_listed(likely + others)}{hint}", repr(name))
         return self.frame[name]
 
     def numbers(self, name: str, option: str, *, what: str = "a number") -> Floats:
@@ -121,7 +127,7 @@ class TableFile:
         """Name the first cell that is no number."""
         for row, cell in enumerate(column):
             if isinstance(cell, str) and not is_number(cell):
-                hint = f" ({_DATES})" if _is_date(cell) else f" ({_COMMAS})" if _has_decimal_comma(cell) else ""
+                hint = f" ({_DATES})" if is_date(cell) else f" ({_COMMAS})" if has_decimal_comma(cell) else ""
                 self.fail(name, f"{what}{hint}", repr(cell), row)
             if not isinstance(cell, str | int | float | np.number) and cell is not None:
                 self.fail(name, what, f"{type(cell).__name__} {cell}", row)
@@ -131,7 +137,8 @@ _COMMAS = "a decimal comma? write numbers with a point"
 _DATES = "a date? give the time since the start as a number, in days for instance"
 
 
-def _has_decimal_comma(cell: str) -> bool:
+def has_decimal_comma(cell: str) -> bool:
+    """Whether a cell is a number with a comma in place of the point."""
     return cell.count(",") == 1 and is_number(cell.replace(",", "."))
 
 
@@ -169,7 +176,8 @@ def _csv(path: Path, separator: str) -> Any:
     except pd.errors.EmptyDataError:
         fail(str(path), "a header and at least one row", _emptiness(path))
     except UnicodeDecodeError as error:
-        fail(str(path), "text in UTF-8", f"other bytes at position {error.start}")
+        known = "iconv -f latin1 -t utf-8 FILE > NEW, or in Excel: CSV UTF-8"
+        fail(str(path), f"text in UTF-8 (to convert it: {known})", f"other bytes at position {error.start}")
     # A packed file can be damaged in three ways: its ending, its checksum, its codes.
     except (pd.errors.ParserError, EOFError, OSError, zlib.error) as error:
         fail(str(path), "a table of columns of one length", str(error).split(":")[-1].strip())
@@ -218,7 +226,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _is_date(text: str) -> bool:
+def is_date(text: str) -> bool:
     """Whether a cell looks like a date: three numbers between dashes, dots or slashes."""
     day = text.strip().split(" ")[0].split("T")[0]
     return any(len(parts) == 3 and all(part.isdigit() for part in parts) for parts in map(day.split, "-./"))

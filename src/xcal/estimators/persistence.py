@@ -264,7 +264,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
                     fail("path", _EXPECTED, f"{path}, a safetensors file of another kind")
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, likewise
     except (SafetensorError, UnicodeDecodeError) as error:
-        raise ValueError(f"path: expected {_EXPECTED}, got {path}, which cannot be read: {error}") from error
+        raise ValueError(f"path: expected {_EXPECTED}, got {path}, which is damaged or incomplete ({error})") from error
 
 
 def _digest(header: str, tensors: dict[str, Tensor]) -> str:

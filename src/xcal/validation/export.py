@@ -80,7 +80,7 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
     overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
     if overall:
-        lines += ["", *(f"{label(value.metric).name:<26}{_number(value)}" for value in overall)]
+        lines += ["", *(f"{label(value.metric).name:<28}{_number(value)}" for value in overall)]
     lines += _table(result, whole)
     lines.append("")
     lines.append(f"{_intervals(result)}{_groups(result)}")

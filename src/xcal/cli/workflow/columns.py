@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import fail, is_missing
-from xcal.cli.table_file import TableFile, is_number
+from xcal.cli.table_file import TableFile, has_decimal_comma, is_number
 from xcal.estimators.encoding import Kind
 
 # Dates that can be read in one way only: year, month, day, with or without a time of day.
@@ -37,6 +37,11 @@ def kind_of(table: TableFile, name: str) -> Kind:
     numbers = sum(is_number(word) for word in words)
     if words and numbers == len(words):
         return "number"
+    commas = [word for word in words if has_decimal_comma(word)]
+    if commas and numbers + len(commas) == len(words):
+        row = next(row for row, cell in enumerate(column) if str(cell) == commas[0])
+        expected = f"numbers with a decimal point, as in 1.9 (or leave the column out: --drop {name})"
+        table.fail(name, expected, repr(column.iloc[row]), row)
     if numbers > _MANY_NUMBERS and 2 * numbers > len(words):
         row = next(row for row, cell in enumerate(column) if not is_missing(cell) and not is_number(str(cell)))
         expected = f"a number as in most rows, or an empty cell (or leave the column out: --drop {name})"

@@ -6,13 +6,16 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import BoolArray, fail
-from xcal.cli.table_file import Floats, TableFile
+from xcal.cli.table_file import Floats, TableFile, is_date
 from xcal.cli.workflow.columns import kind_of, read_features
 from xcal.cli.workflow.settings import FitSettings
 from xcal.estimators.encoding import MOST_CATEGORIES, Kind
 
 # Rank correlation with the time from which a column deserves a second look.
 _CLOSE_TO_TIME = 0.95
+# Rank correlation with the time above which a column is the time itself: a rounded copy has ties and is a little below
+# 1, and nothing that is known at the start orders censored rows so well.
+_SAME_ORDER = 0.995
 # Kind of a column that has a role, or is dropped: it was not looked at.
 NO_KIND = "-"
 # Rows below which an equality with the outcome may be chance.
@@ -92,11 +95,16 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
     if not features:
         fail(str(table.path), "at least one column to learn from", "none beside time, event and what was left out")
     notes += [
-        f"column {column.name!r} is left out: {column.left_out} (to use it: --keep {column.name})"
+        f"column {column.name!r} is left out: {column.left_out}{_advice(column)}"
         for column in columns
         if column.left_out and column.name not in {*settings.drop, *_roles(settings)}
     ]
     return Understanding(tuple(columns), tuple(notes)), pd.DataFrame(features)
+
+
+def _advice(column: Column) -> str:
+    """Say what to do; a reason in brackets has said it."""
+    return "" if column.left_out.endswith(")") else f" (to use it: --keep {column.name})"
 
 
 def _roles(settings: FitSettings) -> dict[str, str]:
@@ -149,7 +157,11 @@ def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> str:
     if distinct == 1 and len(seen) == len(cells):
         return "all its values are the same"
     if kind == "category" and (distinct > MOST_CATEGORIES or (distinct > 2 and 2 * distinct > len(seen))):
-        return f"its {distinct:,} different texts in {len(seen):,} rows name rows, as an id does, or are free text"
+        if all(is_date(str(cell)) for cell in seen):
+            return "its dates cannot be read in one way only (write them as 2024-12-31)"
+        reason = f"its {distinct:,} different texts in {len(seen):,} rows name rows, as an id does, or are free text"
+        repeated = "some stand in several rows: if they name patients, --group keeps the rows of each together"
+        return f"{reason} ({repeated})" if 2 * distinct > len(seen) > distinct else reason
     if len(cells) >= _FEW_ROWS:
         if outcome_again := _outcome_again(kind, cells, time, event):
             return outcome_again
@@ -172,8 +184,8 @@ def _outcome_again(kind: Kind, cells: Any, time: Floats, event: BoolArray) -> st
         same = (cells == cells.iloc[int(np.argmax(event))]).to_numpy()
         if (same == event).all():
             return "it is the event, or a code of it"
-    if kind == "number" and np.unique(time).size > _SHOWN and abs(_rank_correlation(cells, time)) > 1 - 1e-12:
-        return "it is the time, or orders the rows exactly as the time does"
+    if kind == "number" and np.unique(time).size > _SHOWN and abs(_rank_correlation(cells, time)) > _SAME_ORDER:
+        return "it is the time, perhaps rounded, or orders the rows as the time does"
     return ""
 
 

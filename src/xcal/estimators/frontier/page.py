@@ -216,7 +216,8 @@ def _numbers(report: FrontierReport) -> Section:
             "Akritas' test of a perfect model.",
             "Conditional is conditional calibration: whether F is right given the covariates, less what noise gives.",
             "Concordance is Harrell's. NLL is the mean negative log-likelihood; under a discrete distribution an event "
-            "counts the mass of its time bin. IBS is the Brier score averaged over time, weighted for censoring.",
+            "counts the mass of its time bin. IBS is the Brier score averaged over all times seen, weighted for "
+            "censoring.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",
             "No band is drawn around the calibration curves: it would take resamples of every model. "
             "xcal.audit(path.model(...), X, y) reports one model with all intervals.",
