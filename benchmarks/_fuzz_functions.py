@@ -32,6 +32,9 @@ NAN = {
     "follow_up": "median lower_quartile upper_quartile",
     "risk_distribution": "with_event without_event censored",
     "evaluate": "value lower upper",
+    # Values of parameters and times are not looked at, as the docstrings say.
+    **dict.fromkeys(("Weibull", "LogLogistic", "LogNormal", "Categorical", "MTLR", "LogisticHazard"), "result"),
+    **dict.fromkeys(("nll", "survival_crps", "published_nll", "published_survival_crps", "ranking_time"), "result"),
     "audit": "*",  # every value that the rows do not allow is NaN, and the report says why
 }
 
@@ -69,7 +72,7 @@ def function_targets() -> Iterator[Target]:
         *_data(r),
         *_recalibration(r),
     ):
-        short = name.split(".")[-1]
+        short = name.split(".")[-1].split(" ")[0]
         yield Target(name, call, arguments, nan=frozenset(NAN.get(short, "").split()))
     yield from _training(r)
 
@@ -98,7 +101,6 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
     weights = {"weights": torch.from_numpy(r["weights"]), "groups": None, "n_groups": None, "features": None}
     conditional = {"X": r["X"], "n_bins": 5, "n_features": 4, "n_draws": 19, "where": True, "seed": 0}
     conditional |= {"bandwidth": None, "edges": None, "features": None}
-    membership = {"edges": torch.linspace(0, 1, 6, dtype=torch.float64), "spec": calibration.SoftBins()}
     return [
         ("xcal.d_calibration", xcal.d_calibration, some | options),
         ("xcal.d_calibration (km)", xcal.d_calibration, some | options | {"method": "km"}),
@@ -110,7 +112,6 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("calibration.bin_edges", calibration.bin_edges, {"n_bins": None, "edges": np.linspace(0, 1, 6)}),
         ("calibration.SoftBins", calibration.SoftBins, soft),
         ("calibration.KernelFeatures", calibration.KernelFeatures, {"n_features": 4, "bandwidth": None, "seed": 0}),
-        ("calibration.soft_membership", calibration.soft_membership, torch_some | membership),
     ]
 
 
@@ -151,33 +152,33 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
 
 
 def _distributions(r: dict[str, Any]) -> _Rows:
-    def asked(make: Callable[..., Any], parameters: tuple[str, ...]) -> Callable[..., Any]:
+    # Methods trust the tensors that they are given: they are called in every step of training.
+    time, p = torch.from_numpy(r["time"]), torch.full((N,), 0.3, dtype=torch.float64)
+
+    def asked(make: Callable[..., Any]) -> Callable[..., Any]:
         def call(**given: Any) -> Any:
-            made = make(**{name: given[name] for name in parameters})
-            time = given["time"]
-            return [getattr(made, f)(time) for f in ("cdf", "log_survival", "log_density")], made.quantile(given["p"])
+            made = make(**given)
+            if tuple(made.batch_shape) != (N,):
+                return made
+            return [getattr(made, f)(time) for f in ("cdf", "log_survival", "log_density")], made.quantile(p)
 
         return call
 
-    time, p = torch.from_numpy(r["time"]), torch.full((N,), 0.3, dtype=torch.float64)
     one, raw = torch.ones(N, dtype=torch.float64), torch.zeros(N, 4, dtype=torch.float64)
     edges = np.array([0.0, 0.5, 1.0, 2.0, 4.0])  # a tensor is taken as it is
     found: _Rows = []
     two = {"Weibull": ("scale", "concentration"), "LogLogistic": ("scale", "concentration")}
     for name, parameters in (two | {"LogNormal": ("loc", "log_scale")}).items():
-        given = dict.fromkeys(parameters, one) | {"time": time, "p": p}
-        found.append((f"distributions.{name}", asked(getattr(distributions, name), parameters), given))
+        given = dict.fromkeys(parameters, one)
+        found.append((f"distributions.{name}", asked(getattr(distributions, name)), given))
     for name, first in {"Categorical": "logits", "MTLR": "scores", "LogisticHazard": "logits"}.items():
         # The other two have a number for all bins but one.
         given = {
             first: raw if name == "Categorical" else raw[:, 1:],
             "edges": edges,
             "interpolation": "linear",
-            "time": time,
-            "p": p,
         }
-        kept = (first, "edges", "interpolation")
-        found.append((f"distributions.{name}", asked(getattr(distributions, name), kept), given))
+        found.append((f"distributions.{name}", asked(getattr(distributions, name)), given))
     law, event = distributions.Weibull(one, one), torch.from_numpy(r["event"])
     normal = distributions.LogNormal(one, one)
     discrete = distributions.MTLR(raw[:, 1:], edges)
@@ -193,8 +194,8 @@ def _distributions(r: dict[str, Any]) -> _Rows:
         ),
         (
             "distributions.RecalibratedDistribution",
-            asked(distributions.RecalibratedDistribution, ("base", "knots", "levels")),
-            {"base": law, "knots": np.linspace(0, 1, 4), "levels": np.linspace(0, 1, 4), "time": time, "p": p},
+            asked(distributions.RecalibratedDistribution),
+            {"base": law, "knots": np.linspace(0, 1, 4), "levels": np.linspace(0, 1, 4)},
         ),
         ("objectives.nll", objectives.nll, {"dist": law, "density": False, "as_published": False} | own),
         ("objectives.nll (discrete)", objectives.nll, {"dist": discrete, "density": True} | own),
@@ -265,7 +266,7 @@ def _training(r: dict[str, Any]) -> Iterator[Target]:
     yield Target("SurvivalModel.predict_survival_function", model.predict_survival_function, times)
     yield Target("SurvivalModel.predict_quantile", model.predict_quantile, {"X": r["X"], "p": np.array([0.2, 0.5])})
     yield Target("SurvivalModel.d_calibration", model.d_calibration, {"X": r["X"], "y": y, "n_bins": 3, "ties": "auto"})
-    yield Target("SurvivalModel.recalibrate", model.recalibrate, {"X": r["X"], "y": y})
+    yield Target("SurvivalModel.recalibrate", model.recalibrate, {"X": r["X"], "y": y}, frozenset({"event"}))
     plain = {"y": y, "survival": r["survival"], "times": r["times"], "horizons": [1.0], "groups": None}
     plain |= {"n_bootstrap": 0, "level": 0.9, "seed": 0, "time_unit": "years", "training": None, "thresholds": None}
     nan = frozenset(NAN["audit"].split())

@@ -9,7 +9,7 @@ is the same model.
   repetitions. D-calibration has 20 bins, in 1e-4, beside its floor.
 - "mtlr" assumes no shape of the distribution, "weibull" does, and is wrong on most of these data: there the penalty has
   something to do.
-- "small" has 200 simulated rows, "gamma" 12,000 of the paper's simulation; METABRIC and SUPPORT are read from
+- "small" has 200 simulated rows, "gamma" 6,000 of the paper's simulation; METABRIC and SUPPORT are read from
   ``XCAL_DATA``, GBSG2 comes with scikit-survival.
 - Seconds are of the processor, both paths in one process, one after the other.
 """
@@ -60,7 +60,7 @@ DATA: dict[str, Callable[[int], tuple[SurvivalData, SurvivalData]]] = {
     "gbsg2": partial(real, "gbsg2"),
     "metabric": partial(real, "metabric"),
     "support": partial(real, "support"),
-    "gamma": partial(gamma, 12_000),
+    "gamma": partial(gamma, 6_000),
 }
 
 

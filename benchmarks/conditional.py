@@ -11,6 +11,7 @@ is found and named; a million rows take seconds.
 """
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -23,15 +24,21 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from xcal import conditional_calibration, d_calibration
+from xcal import audit, conditional_calibration, d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.residuals import residuals
+from xcal.validation.findings import given_covariates
 
 # Rate of an exponential censoring time beside an event time of rate one that gives about this share of censored rows.
 RATES = {0.0: 0.0, 0.3: 0.43, 0.6: 1.5, 0.8: 4.0}
 KINDS = ((5, "normal"), (50, "normal"), (5, "skewed"), (50, "skewed"))
 # Data sets of a cell before the next cell has its turn, so that a run that is cut off has all cells.
 ROUND = 100
+SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "one column": lambda x: x[:, 0],
+    "a mix of five": lambda x: x.sum(axis=1) / 5**0.5,
+    "a product of two": lambda x: x[:, 0] * x[:, 1],
+}
 DIRECTIONS, CUTS, SMALLEST_SLAB = 100, 20, 4  # of the worst slab: at least a fifth of the rows
 
 
@@ -59,18 +66,18 @@ def size_of(task: tuple[int, int, int, str, float]) -> tuple[bool, float]:
     return (found.p_value or 1.0) <= 0.05, 1 - float(event.mean())
 
 
-def power_of(task: tuple[int, int, float]) -> tuple[bool, ...]:
+def power_of(task: tuple[int, int, float, str]) -> tuple[bool, ...]:
     """One scale for all where the truth has many; F is mapped so that it is uniform over all rows without censoring.
 
+    The logarithm of the true scale is half of one column, of a mix of all five, or of the product of two.
     Returns which tests reject: conditional calibration, Akritas' over all rows, within quadrants of the right column
     and another, within both halves of every column, and within the worst slab.
     """
-    seed, n, censored = task
+    seed, n, censored, scale = task
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, 5))
-    sigma = np.exp(0.5 * x[:, 0])
-    z = sigma * rng.standard_normal(n)
-    draws = np.exp(0.5 * np.random.default_rng(0).standard_normal(200_000))
+    z = np.exp(0.5 * SCALES[scale](x)) * rng.standard_normal(n)
+    draws = np.exp(0.5 * SCALES[scale](np.random.default_rng(0).standard_normal((200_000, 5))))
     draws = np.sort(draws * np.random.default_rng(1).standard_normal(200_000))
     cut = {0.0: np.inf, 0.3: 0.9, 0.6: 0.2, 0.8: -0.3}[censored]
     end = cut + rng.standard_normal(n) if np.isfinite(cut) else np.full(n, np.inf)
@@ -183,11 +190,35 @@ def show_sizes(record: Path) -> None:
 
 def show_power(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
     print(f"one scale for all where the truth has many, right on average: share of {options.datasets} rejected")
-    print("n, censored: conditional | Akritas | quadrants, Bonferroni | halves of 5 columns, Bonferroni | worst slab")
+    print(
+        "n, scale, censored: conditional | Akritas | quadrants (Bonferroni) | halves of 5 columns (same) | worst slab"
+    )
+    for n, scale in itertools.product(options.n, options.scales):
+        for censored in options.censored:
+            found = rejections(pool, power_of, [(seed, n, censored, scale) for seed in range(options.datasets)])
+            shown = " | ".join(f"{share:.2f}" for share in found)
+            print(f"{n:>5}, {scale}, about {censored:.0%}: {shown}", flush=True)
+
+
+def alarm_of(task: tuple[int, int, float]) -> tuple[bool]:
+    """Whether an audit of a right model says that it is off for some."""
+    seed, n, censored = task
+    u, event, x = right_model(n, 5, "normal", censored, np.random.default_rng(seed))
+    # F itself serves as the time: only its order is used here.
+    found = audit(cdf=u, y=(u, event), covariates=x, n_bootstrap=0, seed=seed)
+    return (given_covariates(found.measured) is not None,)
+
+
+def show_alarms(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
     for n in options.n:
-        for censored in RATES:
-            found = rejections(pool, power_of, [(seed, n, censored) for seed in range(options.datasets)])
-            print(f"{n:>5}, about {censored:.0%}: " + " | ".join(f"{share:.2f}" for share in found), flush=True)
+        for censored in (0.3, 0.8):
+            (share,) = rejections(pool, alarm_of, [(seed, n, censored) for seed in range(options.datasets)])
+            error = (share * (1 - share) / options.datasets) ** 0.5
+            print(
+                f"audit of a right model, n = {n:>5}, about {censored:.0%} censored: said to be off for some in "
+                f"{share:.3f} ± {error:.3f} of {options.datasets} data sets",
+                flush=True,
+            )
 
 
 def show_planted(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
@@ -215,7 +246,9 @@ def main() -> None:
     parser.add_argument("--datasets", type=int, default=200)
     parser.add_argument("--n", type=int, nargs="*", default=[300, 1000, 5000])
     parser.add_argument("--kinds", nargs="*", default=["normal", "skewed"])
-    parser.add_argument("--parts", nargs="*", default=["size", "power", "planted", "speed"])
+    parser.add_argument("--scales", nargs="*", default=list(SCALES), choices=list(SCALES))
+    parser.add_argument("--censored", type=float, nargs="*", default=list(RATES), choices=list(RATES))
+    parser.add_argument("--parts", nargs="*", default=["size", "power", "alarms", "planted", "speed"])
     parser.add_argument("--record", type=Path, default=Path("conditional_size.jsonl"))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options, _ = parser.parse_known_args()
@@ -225,6 +258,8 @@ def main() -> None:
             show_sizes(options.record)
         if "power" in options.parts:
             show_power(pool, options)
+        if "alarms" in options.parts:
+            show_alarms(pool, options)
         if "planted" in options.parts:
             show_planted(pool, options)
     if "speed" in options.parts:

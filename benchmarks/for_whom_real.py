@@ -36,8 +36,8 @@ from benchmarks.remedies import LOAD, thirds
 from xcal import conditional_calibration, d_calibration
 from xcal.calibration import KernelFeatures
 from xcal.data import SurvivalData
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
-from xcal.estimators.fitted import FittedModel
+from xcal.distributions import SurvivalDistribution
+from xcal.estimators.fitted import FittedModel, combined
 from xcal.estimators.fitting import train_on
 from xcal.estimators.settings import Settings
 from xcal.metrics import concordance_index, integrated_brier_score, kaplan_meier
@@ -76,8 +76,7 @@ class Mapped:
         for k, own in enumerate(self.maps):
             chosen = np.flatnonzero(group == k) if len(self.maps) > 1 else np.arange(rows.n)
             if chosen.size:
-                plain = self.model.distribution(rows.x[chosen])
-                yield chosen, plain if own is None else RecalibratedDistribution(plain, own)
+                yield chosen, combined((self.model,), own).distribution(rows.x[chosen])
 
 
 def values_of(mapped: Mapped, rows: SurvivalData, group: np.ndarray, grid: np.ndarray) -> dict[str, np.ndarray]:
@@ -204,6 +203,23 @@ def show(path: Path) -> None:
                 print(f"{penalty:<15}{treatment:<15}{lams:<16}{shown}")
 
 
+def show_together(path: Path) -> None:
+    """Mean over the data sets of the differences to the model as trained."""
+    cells = cells_of(path)
+    for family in dict.fromkeys(key[1] for key in cells):
+        known = dict.fromkeys(key[0] for key in cells if key[1] == family)
+        print(f"\n{family}, differences to the model as trained, mean over {', '.join(known)}")
+        print(f"{'penalty':<15}{'map':<15}" + "".join(f"{m:>18}" for m in MEASURES))
+        for penalty in PENALTIES:
+            for treatment in MAPS:
+                shown = ""
+                for m in MEASURES:
+                    gaps = np.array([against_none(cells, data, family, penalty, treatment, m)[1:] for data in known])
+                    error = float(np.square(gaps[:, 1]).sum() ** 0.5) / len(known)
+                    shown += f"{gaps[:, 0].mean():>+11.2g} ± {error:<4.1g}"
+                print(f"{penalty:<15}{treatment:<15}{shown}")
+
+
 def picture(path: Path, out: Path) -> None:
     import matplotlib.pyplot as plt
 
@@ -215,9 +231,9 @@ def picture(path: Path, out: Path) -> None:
         for ax, data in zip(row, DATA, strict=True):
             for penalty in PENALTIES:
                 for treatment in MAPS:
-                    k, x, y = (against_none(cells, data, family, penalty, treatment, m) for m in ("k", "nll", "k"))
+                    k, x = (against_none(cells, data, family, penalty, treatment, m) for m in ("k", "nll"))
                     ax.errorbar(
-                        x[1], k[0], xerr=x[2], yerr=y[2], fmt=shapes[treatment], color=colours[penalty], ms=6, lw=0.8
+                        x[1], k[0], xerr=x[2], yerr=k[2], fmt=shapes[treatment], color=colours[penalty], ms=6, lw=0.8
                     )
             ax.axvline(0, color="#8a929c", lw=0.8, ls=":")
             ax.axhline(0, color="#8a929c", lw=0.8, ls=":")
@@ -255,6 +271,7 @@ def main() -> None:
                         file.writelines(json.dumps(line) + "\n" for line in lines)
                     print(f"{data}, {family}, fold {fold}", flush=True)
     show(options.out)
+    show_together(options.out)
     if options.picture is not None:
         picture(options.out, options.picture)
 

@@ -11,6 +11,7 @@ doubled or forged. The table counts outcomes; what is none of the allowed ones i
 import argparse
 import contextlib
 import random
+import re
 import resource
 import signal
 import sys
@@ -85,9 +86,8 @@ def outcome_of(target: Target, given: Mapping[str, Any]) -> tuple[str, str]:
 def judged_refusal(target: Target, error: Exception) -> tuple[str, str]:
     """Tell a sentence that names the argument from the words of a library underneath."""
     message = str(error)
-    words = set(message.replace("'", " ").replace("(", " ").replace("[", " ").replace(":", " ").split())
     named = target.names | set(target.arguments)
-    clear = bool(named & words) or any(f"{name}:" in message or f"{name}[" in message for name in named)
+    clear = any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) for name in named)
     if clear and message.count("\n") == 0:
         return "refused", ""
     return "unclear", f"{type(error).__name__}: {message[:160]!r}"

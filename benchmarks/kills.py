@@ -320,6 +320,7 @@ def strike(victim: Victim, kills: int, rng: random.Random, root: Path) -> Count:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="of each command (100 for the claim)")
+    parser.add_argument("--only", default="", help="these commands, with commas: fit_path,reproduce,tune,fit,evaluate")
     parser.add_argument("--seed", type=int, default=0)
     options, _ = parser.parse_known_args()
     import xcal.cli.app
@@ -330,7 +331,8 @@ def main() -> None:
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         print(f"{'command':<12} {'kills':>6} {'ends':>5} {'unreadable':>11} {'lost':>5} {'different':>10}")
-        for victim in VICTIMS:
+        wanted = options.only.split(",") if options.only else [victim.name for victim in VICTIMS]
+        for victim in (victim for victim in VICTIMS if victim.name in wanted):
             found = strike(victim, options.kills, rng, Path(folder))
             print(
                 f"{found.name:<12} {found.kills:>6} {found.ends:>5} {found.unreadable:>11} {found.lost:>5} "

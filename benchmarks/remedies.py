@@ -29,7 +29,7 @@ import argparse
 import json
 import time as clock
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -92,23 +92,39 @@ def thirds(values: np.ndarray, train: np.ndarray) -> np.ndarray:
     return np.searchsorted(cuts, values, side="right")
 
 
-def treated(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, float]]:
-    """Each remedy's name, its fitted estimator, and the weight of X-CAL in it."""
-    part, rest = train.split((0.75, 0.25), seed=1)
-    path = SurvivalPath(LAMBDAS, seeds=1, distribution=family, **FITTING)
-    whole = path.fit(train)
+def treated(family: str, train: SurvivalData, only: Collection[str]) -> Iterator[tuple[str, Any, float]]:
+    """Each remedy's name, its fitted estimator, and the weight of X-CAL in it; `only` some, or all."""
+    makers = {
+        _whole_path: ("none", "X-CAL", "X-CAL, one s.e.", "X-CAL, lambda 100"),
+        _by_split: ("none, 3/4 of rows", *METHODS, "X-CAL, then km"),
+        _cross_fitted: ("km, cross-fitted",),
+    }
+    for make, names in makers.items():
+        if not only or set(names) & set(only):
+            yield from (one for one in make(family, train) if not only or one[0] in only)
+
+
+def _whole_path(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, float]]:
+    whole = SurvivalPath(LAMBDAS, seeds=1, distribution=family, **FITTING).fit(train)
     chosen = whole.select()
     yield "none", whole.model(0), 0.0
     yield "X-CAL", chosen, chosen.xcal_lambda
     largest = whole.select(rule="one_standard_error")
     yield "X-CAL, one s.e.", largest, largest.xcal_lambda
     yield "X-CAL, lambda 100", whole.model(100), 100.0
+
+
+def _by_split(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, float]]:
+    part, rest = train.split((0.75, 0.25), seed=1)
     of_part = SurvivalPath(LAMBDAS, seeds=1, distribution=family, **FITTING).fit(part)
     plain, chosen = of_part.model(0), of_part.select()
     yield "none, 3/4 of rows", plain, 0.0
     for method in METHODS:
         yield method, Recalibrated(plain, method).fit(rest), 0.0
     yield "X-CAL, then km", Recalibrated(chosen, "km").fit(rest), chosen.xcal_lambda
+
+
+def _cross_fitted(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, float]]:
     single = SurvivalModel(family, **FITTING)
     yield "km, cross-fitted", Recalibrated(single, "km", cv=5).fit(train), 0.0
 
@@ -147,7 +163,7 @@ def measure(estimator: Any, train: SurvivalData, test: SurvivalData, end: float)
     }
 
 
-def run_fold(data: str, family: str, fold: int, most_rows: int | None) -> list[dict[str, Any]]:
+def run_fold(data: str, family: str, fold: int, most_rows: int | None, only: Collection[str]) -> list[dict[str, Any]]:
     warnings.simplefilter("ignore")  # of few rows, again and again
     torch.set_num_threads(1)
     rows, column = LOAD[data]()
@@ -158,7 +174,7 @@ def run_fold(data: str, family: str, fold: int, most_rows: int | None) -> list[d
     train, test = rows[picked.train], rows[picked.test]
     end = float(np.quantile(rows.time, 0.9))
     lines = []
-    for name, estimator, lam in treated(family, train):
+    for name, estimator, lam in treated(family, train, only):
         values = measure(estimator, train, test, end)
         lines.append(
             {"data": data, "family": family, "rows": rows.n, "fold": fold, "remedy": name, "lam": float(lam)} | values
@@ -243,12 +259,15 @@ def main() -> None:
     parser.add_argument("--family", choices=FAMILIES, nargs="*", default=list(FAMILIES))
     parser.add_argument("--out", type=Path, default=FOLDER / "remedies.jsonl")
     parser.add_argument("--rows", type=int, help="at most so many rows of a data set, picked at random")
+    parser.add_argument(
+        "--only", nargs="*", default=(), help="these remedies alone; they replace what is there of them"
+    )
     parser.add_argument("--show", action="store_true", help="print what is there, and run nothing")
     parser.add_argument("--fast", action="store_true", help="WHAS500 alone, two folds")
     parser.add_argument("--markdown", choices=list(TABLES), nargs="*", help="print tables of these, and run nothing")
     options, _ = parser.parse_known_args()
     lines = read(options.out)
-    done = {(line["data"], line["family"], line["fold"]) for line in lines}
+    done = set() if options.only else {(line["data"], line["family"], line["fold"]) for line in lines}
     wanted = [(data, family, fold) for data in options.data for fold in range(N_FOLDS) for family in options.family]
     if options.fast:
         wanted = [("whas500", family, fold) for fold in range(2) for family in FAMILIES]
@@ -256,7 +275,9 @@ def main() -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(todo, start=1):
         start = clock.perf_counter()
-        lines += run_fold(*one, options.rows)
+        new = run_fold(*one, options.rows, options.only)
+        replaced = {(*one, line["remedy"]) for line in new}
+        lines = [l for l in lines if (l["data"], l["family"], l["fold"], l["remedy"]) not in replaced] + new
         write_whole(options.out, "".join(json.dumps(line) + "\n" for line in lines).encode())
         seconds = clock.perf_counter() - start
         print(f"{number} of {len(todo)}: {one[0]}, {one[1]}, fold {one[2]}: {seconds:.0f} s", flush=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 _here = Path(__file__).parent
 sys.path.insert(0, str(_here / "_ext"))
 
+from gallery import RUN
 from house import house
 from records import copy_records
 
@@ -46,7 +47,7 @@ numpydoc_show_class_members = False
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    "filename_pattern": r"\.py$",
+    "filename_pattern": RUN,
     "reset_argv": "gallery.arguments",
     "within_subsection_order": "gallery.Order",
     "capture_repr": (),

@@ -16,10 +16,11 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "xcal.training", "xcal.networks", "xcal.distributions"])
 
 
-def together(size, function, *arguments, seconds=240):
+def together(size, function, *arguments, seconds=240, dies=None):
     """What `function(rank, size, *arguments)` returns on each of `size` processes that know of each other.
 
-    The first error of a process is raised here, with its traceback as its message.
+    The first error of a process is raised here, with its traceback as its message. A process that is to die returns
+    None.
     """
     pipes, processes = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -31,7 +32,7 @@ def together(size, function, *arguments, seconds=240):
             pipes.append(here)
             processes.append(process)
         try:
-            return _answers(pipes, time.monotonic() + seconds)
+            return _answers(pipes, time.monotonic() + seconds, dies)
         finally:
             for process in processes:
                 process.join(timeout=5)
@@ -40,7 +41,7 @@ def together(size, function, *arguments, seconds=240):
                     process.join()
 
 
-def _answers(pipes, end):
+def _answers(pipes, end, dies):
     found = {}
     while len(found) < len(pipes):
         left = [pipe for rank, pipe in enumerate(pipes) if rank not in found]
@@ -52,7 +53,7 @@ def _answers(pipes, end):
                 # Plain bytes: torch would hand over shared memory, which ends with its process.
                 good, answer = pickle.loads(pipe.recv_bytes())
             except EOFError:
-                good, answer = False, f"process {rank} ended without an answer"
+                good, answer = rank == dies, None if rank == dies else f"process {rank} ended without an answer"
             if not good:
                 raise RuntimeError(answer)
             found[rank] = answer

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from xcal import _files
-from xcal._files import check_writable, new_file, only_writer, write_whole
+from xcal._files import check_target, check_writable, new_file, only_writer, reason, write_whole
 
 
 def names(folder):
@@ -94,6 +94,53 @@ def test_what_a_kill_left_is_removed_when_nobody_can_be_writing_it(tmp_path):
     os.utime(other, (long_ago, long_ago))
     write_whole(path, b"whole")
     assert names(tmp_path) == sorted([fresh.name, other.name, "model.xcal"])
+
+
+def test_a_clock_that_jumps_does_not_remove_what_is_being_written(tmp_path, monkeypatch):
+    path = tmp_path / "model.xcal"
+    now = time.time
+    with new_file(path) as part:
+        part.write_bytes(b"slow")
+        monkeypatch.setattr(time, "time", lambda: now() + 400 * 86_400)
+        write_whole(path, b"quick")
+        assert part.exists()
+    assert path.read_bytes() == b"slow"
+    assert names(tmp_path) == ["model.xcal"]
+
+
+@pytest.mark.parametrize("write", [lambda path: write_whole(path, b"new"), check_target])
+def test_a_folder_in_the_place_of_a_file_is_one_error(tmp_path, write):
+    (tmp_path / "report").mkdir()
+    with pytest.raises(IsADirectoryError, match="report: expected the name of a file to write, got a folder"):
+        write(tmp_path / "report")
+    assert names(tmp_path) == ["report"]
+    assert names(tmp_path / "report") == []
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    with pytest.raises(
+        FileNotFoundError, match=r"nowhere/model: expected a file that can be written, got: No such file"
+    ):
+        write_whole(tmp_path / "nowhere" / "model", b"new")
+    (tmp_path / "file").write_bytes(b"in the way")
+    with pytest.raises(NotADirectoryError, match=r"file/model: expected a file that can be written"):
+        write_whole(tmp_path / "file" / "model", b"new")
+    with pytest.raises(NotADirectoryError, match="file: expected a folder, got a file"):
+        check_writable(tmp_path / "file")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"model: .* No space left on device \(what was there before") as caught:
+        write_whole(tmp_path / "model", b"new")
+    assert caught.value.errno == errno.ENOSPC
+    assert reason(caught.value) == "No space left on device"
+
+
+def test_errors_of_the_block_about_other_files_are_left_as_they_are(tmp_path):
+    def block():
+        with new_file(tmp_path / "model"):
+            (tmp_path / "missing").read_bytes()
+
+    with pytest.raises(FileNotFoundError, match=r"\[Errno 2\] No such file or directory: .*missing"):
+        block()
 
 
 def test_threads_that_write_one_path(tmp_path):

@@ -78,13 +78,13 @@ def test_the_house_has_every_package_on_the_floor_that_the_contract_gives_it(tmp
 def test_records_are_pages_without_an_entry_in_the_sidebar(tmp_path):
     from records import copy_records
 
-    (tmp_path / "results" / "table").mkdir(parents=True)
-    for name in ("README.md", "table/a.md", "table/a.jsonl", "table/a.png"):
+    (tmp_path / "results" / "table" / "trial").mkdir(parents=True)
+    for name in ("README.md", "table/a.md", "table/a.jsonl", "table/a.png", "table/trial/b.md", "table/trial/b.jsonl"):
         (tmp_path / "results" / name).write_text("# Title\n")
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "old.md").touch()
     copy_records(tmp_path / "results", tmp_path / "pages")
     copied = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*") if path.is_file()}
-    assert copied == {"README.md", "table/a.md", "table/a.png"}
+    assert copied == {"README.md", "table/a.md", "table/a.png", "table/trial/b.md"}
     assert (tmp_path / "pages" / "table" / "a.md").read_text() == "---\norphan: true\n---\n\n# Title\n"
     assert (tmp_path / "pages" / "README.md").read_text() == "# Title\n"

@@ -14,7 +14,13 @@ SMALL = {
     "censoring.py": ["--n", "4000", "--seeds", "4", "--small-sets", "100", *OUT],
     "assumptions.py": ["--n", "5000", "--seeds", "4"],
     "paper_figures.py": ["--quick", *OUT],
+    # Shown but not run, as they start further processes; the tests run them.
+    "processes_ddp.py": [],
+    "processes_lightning.py": [],
+    "processes_accelerate.py": [],
 }
+# The scripts that are run.
+RUN = r"[/\\](?!processes_)[^/\\]+\.py$"
 
 
 class Order:

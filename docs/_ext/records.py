@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-NOT_PAGES = shutil.ignore_patterns("*.jsonl", "*.csv", "trial", ".*")
+NOT_PAGES = shutil.ignore_patterns("*.jsonl", "*.csv", ".*")
 
 
 def copy_records(results: Path, pages: Path) -> None:

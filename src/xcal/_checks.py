@@ -15,18 +15,24 @@ import numpy.typing as npt
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.floating[Any]]
 Choice = TypeVar("Choice", bound=str)
+# More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
+MANY = 10**6
+_SHOWN = 400  # characters of a value that a message shows
 
 
 def fail(name: str, expected: str, got: object, row: int | tuple[int, ...] | None = None) -> NoReturn:
-    """Raise the one error form."""
+    """Raise the one error form: one line, however many lines the printed value has."""
     where = "" if row is None else f" at row {row}"
-    raise ValueError(f"{name}: expected {expected}, got {got}{where}")
+    shown = " ".join(str(got).split())
+    shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+    raise ValueError(f"{name}: expected {expected}, got {shown}{where}")
 
 
-def as_count(name: str, value: Any, *, at_least: int, below: int | None = None) -> int:
+def as_count(name: str, value: Any, *, at_least: int, below: int | None = None, at_most: int | None = None) -> int:
     """Check that `value` is an integer, Python's or numpy's, of `at_least` or more; the result is Python's.
 
-    True and False are no integers here: who writes ``n_bins=True`` means something else.
+    True and False are no integers here: who writes ``n_bins=True`` means something else. `at_most` is a limit that
+    nobody meets who does not make a mistake, and is told only to those who do.
 
     Examples
     --------
@@ -37,6 +43,8 @@ def as_count(name: str, value: Any, *, at_least: int, below: int | None = None) 
     if not whole or value < at_least or (below is not None and value >= below):
         wanted = f"an integer of {at_least} or more" if below is None else f"an integer from {at_least} to {below - 1}"
         fail(name, wanted, repr(value))
+    if at_most is not None and value > at_most:
+        fail(name, f"an integer of at most {at_most:,}", repr(value))
     return int(value)
 
 
@@ -104,6 +112,24 @@ def as_choice(name: str, value: Choice | None, allowed: Iterable[Choice], *, or_
     return value
 
 
+def as_flag(name: str, value: Any) -> bool:
+    """Check that `value` is True or False, Python's or numpy's: an array has no one truth value.
+
+    Examples
+    --------
+    >>> as_flag("left_limit", np.True_)
+    True
+    """
+    if not isinstance(value, bool | np.bool_):
+        fail(name, "True or False", repr(value))
+    return bool(value)
+
+
+def as_row(name: str, values: Any) -> npt.NDArray[Any]:
+    """Return numbers of any form as a one-dimensional array; a single number becomes an array of one."""
+    return np.atleast_1d(as_numpy(name, values))
+
+
 def as_numpy(name: str, values: Any) -> npt.NDArray[Any]:
     """Any array-like, a torch tensor on any device included, as a numpy array (no copy where none is needed)."""
     if hasattr(values, "detach"):
@@ -116,7 +142,8 @@ def as_numpy(name: str, values: Any) -> npt.NDArray[Any]:
     if array.dtype == object:
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
+            # A whole number that no float can hold is as little a number here as a word.
             raise ValueError(f"{name}: expected numbers, got values of mixed or non-numeric type") from error
     if array.dtype.names:
         fields = ", ".join(array.dtype.names)
@@ -132,7 +159,7 @@ def _readable(name: str, tensor: Any) -> Any:
         # numpy has no bfloat16; float32 holds every bfloat16 and float16 exactly.
         half = tensor.is_floating_point() and tensor.element_size() < 4
         return (tensor.detach().float() if half else tensor.detach()).cpu().numpy()
-    except (TypeError, NotImplementedError):
+    except (TypeError, NotImplementedError, RuntimeError):
         fail(name, "a tensor whose values can be read", f"one of layout {tensor.layout} on device {tensor.device}")
 
 
@@ -202,11 +229,18 @@ def _refuse_words_and_gaps(name: str, event: Any) -> None:
         fail(
             name, f"True/False or 0/1: say which word is the event, as in status == {words[0]!r}", f"the words {shown}"
         )
-    # None, NaN and pandas' NA, whose comparison with itself has no truth value.
-    missing = np.array([value is None or type(value).__name__ == "NAType" or value != value for value in listed])  # noqa: PLR0124
+    missing = np.array([is_missing(value) for value in listed])
     if missing.any():
         row = first_row(missing)
         fail(name, "True/False or 0/1 in every row", f"a missing value ({listed[row]})", row)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA: what is not equal to itself, or cannot say."""
+    try:
+        return value is None or bool(value != value)  # noqa: PLR0124 - that is the definition of NaN
+    except (TypeError, ValueError):
+        return True
 
 
 def as_probability(name: str, values: Any) -> FloatArray:

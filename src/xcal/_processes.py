@@ -122,8 +122,7 @@ def _told(processes: Processes) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).strip().split("\n", 1)[0]
         raise ConnectionError(
-            f"process {processes.rank} of {processes.size} lost the others: one of them ended or did not answer in "
-            f"time. Look for the first error of the run; run the same command again to resume ({reason})"
+            f"process {processes.rank} of {processes.size} lost the others: one of them ended, or did not answer in "
+            "time. Look for the first error of the run; with a checkpoint, run the same command again to resume"
         ) from error

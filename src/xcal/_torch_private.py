@@ -71,7 +71,7 @@ def apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     """``function.apply(*inputs)``, without the look at its signature that costs 25 microseconds at every call."""
     if torch.compiler.is_compiling() or _transforms_active is None or not _has_plain_apply or _transforms_active():
         return function.apply(*inputs)
-    return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]
+    return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]  # the stub of `apply` has no types
 
 
 def adam_step(optimizer: torch.optim.Optimizer, flat: Tensor) -> None:

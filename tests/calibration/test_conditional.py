@@ -256,3 +256,37 @@ def test_the_state_can_be_written_and_read():
         ConditionalCalibration(lambda columns: columns, bin_edges(5)).load_state_dict(meter.state_dict())
     with pytest.raises(ValueError, match="state: expected the entries"):
         meter.load_state_dict({})
+
+
+def test_a_table_that_is_sorted_by_its_outcomes_gives_the_same_noise():
+    """Neighbours of such a table have the same residuals; blocks of rows in its order would be more alike than chance.
+
+    Eight rows for each block. In the order of the table the floor was 0.63 of this.
+    """
+    u = np.sort(np.random.default_rng(0).uniform(size=8 * BLOCKS))
+    ones = np.ones((u.size, 1))
+    found = conditional_calibration(u, ones[:, 0], ones, features=ones, n_draws=0, where=False)
+    r = residuals(u, np.ones(u.size, dtype=bool), bin_edges(20))
+    # Sums of squares of independent block sums average to the sum of squares of the rows.
+    assert found.floor == pytest.approx(np.square(r).sum() / u.size**2, rel=0.05)
+
+
+def test_columns_that_were_read_before_are_taken_as_they_are():
+    rng = np.random.default_rng(4)
+    u, event = censored_uniform(300, rng)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": rng.choice(["x", "y"], size=300)})
+    one, other = (conditional_calibration(u, event, X) for X in (frame, as_columns(frame, 300)))
+    assert (one.value, one.p_value, one.where) == (other.value, other.p_value, other.where)
+
+
+def test_the_histogram_of_the_subgroup_is_of_rows_that_were_not_searched():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(2000, 2))
+    u = rng.uniform(size=2000) ** np.where(x[:, 0] > 0.5, 2.0, 1.0)
+    where = conditional_calibration(u, np.ones(2000), x, n_bins=10).where
+    assert where.rule.startswith("x0 >")
+    assert 0.3 < where.n_tested / where.n < 0.7
+    assert where.mass.sum() == pytest.approx(1)
+    # F is the square of a uniform number: 0.1 is not exceeded with probability sqrt(0.1).
+    assert where.mass[0] == pytest.approx(0.1**0.5, abs=5 * where.mass_error[0])
+    assert where.mass_error[0] == pytest.approx(np.sqrt(where.mass[0] * (1 - where.mass[0]) / where.n_tested), rel=1e-9)

@@ -132,3 +132,37 @@ def test_bad_features_are_refused(change, message):
     u, event, _, _ = rows()
     with pytest.raises(ValueError, match=message):
         xcal_penalty(u, event, **change)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_no_weights_are_equal_weights(spec):
+    u, event, h, _ = rows(models=(3,))
+    found = [unchecked_conditional_penalty(u, event, h, EDGES, spec, w) for w in (None, torch.full((40,), 2.5))]
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_models_that_share_features_are_those_that_have_their_own(spec):
+    u, event, _, _ = rows(models=(2, 3))
+    h = torch.stack([rows(seed=seed)[2] for seed in (0, 1)]).unsqueeze(1)  # (seeds, 1, n, M)
+    values, gradients = [], []
+    for features in (h, h.expand(2, 3, -1, -1)):
+        x = u.clone().requires_grad_()
+        value = unchecked_conditional_penalty(x, event, features, EDGES, spec)
+        values.append(value.detach())
+        gradients.append(torch.autograd.grad(value.sum(), x)[0])
+    torch.testing.assert_close(*values, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("spec", SPECS)
+def test_on_a_gpu_it_is_the_same(spec):
+    u, event, h, weights = rows(400, 16, models=(2, 3))
+    found = []
+    for device in ("cpu", "cuda"):
+        x = u.to(device).requires_grad_()
+        given = (h.to(device), EDGES.to(device), spec, weights.to(device))
+        value = unchecked_conditional_penalty(x, event.to(device), *given)
+        found.append((value.detach().cpu(), torch.autograd.grad(value.sum(), x)[0].cpu()))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)

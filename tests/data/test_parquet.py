@@ -106,3 +106,32 @@ def test_the_source_is_not_written_over(tmp_path):
     with pytest.raises(ValueError, match="into: expected another file than path"):
         map_parquet(source, time="days", event="died", into=tmp_path / "." / "cohort.parquet")
     assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5])
+def test_the_parts_of_a_file_are_the_file(tmp_path, parts):
+    """Row groups of 64 rows: 300 rows make five of them, the last one of 44."""
+    source = written(tmp_path, columns(), row_group_size=64)
+    found = [
+        map_parquet(source, time="days", event="died", into=tmp_path / f"{k}.npy", part=(k, parts))
+        for k in range(parts)
+    ]
+    np.testing.assert_array_equal(np.concatenate([part.x for part in found]), ROWS.x.numpy())
+    np.testing.assert_array_equal(np.concatenate([part.event for part in found]), ROWS.event.numpy())
+    sizes = [part.n for part in found]
+    assert min(sizes) > 0
+    assert max(sizes) <= 300 / parts + 64
+
+
+def test_parts_that_a_file_has_not_got(tmp_path):
+    source = written(tmp_path, columns() | {"x1": np.where(np.arange(300) == 290, np.nan, 1.0)}, row_group_size=64)
+    options = {"time": "days", "event": "died", "into": tmp_path / "x.npy"}
+    with pytest.raises(ValueError, match=r"x1: expected finite numbers, .* got nan at row 290"):
+        map_parquet(source, **options, part=(4, 5))
+    for part, message in (
+        ((0, 6), r"part: expected at most 5 parts, the number of row groups of the file .*, got 6"),
+        ((5, 5), r"part\[0\]: expected an integer from 0 to 4, got 5"),
+        (3, r"part: expected \(k, m\): part k of m, got 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            map_parquet(source, **options, part=part)

@@ -15,8 +15,9 @@ from lifelines import KaplanMeierFitter
 from scipy.stats import norm
 
 from tests.estimators.simulate import survival_rows
-from xcal import Surv, SurvivalData, audit, concordance_index, d_calibration, nll
+from xcal import Surv, SurvivalData, audit, concordance_index, conditional_calibration, d_calibration, nll
 from xcal.estimators import SurvivalPath, load
+from xcal.estimators.conditional import FEATURES
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
 SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
@@ -82,13 +83,19 @@ def page_data(file):
 
 
 def expected(model, x, y, horizons=None):
-    """D-calibration, floor, p, concordance, NLL and IBS by the public functions; IBS on times with the horizons."""
+    """D-calibration, floor, p, conditional calibration, concordance, NLL and IBS by the public functions.
+
+    IBS is on times with the horizons; with features at hand conditional calibration does not depend on the seed.
+    """
     time, event = (torch.from_numpy(y[name].copy()) for name in ("time", "event"))
     distribution = model.predict_distribution(x)
     measured = d_calibration(distribution.cdf(time), event, n_bins=20)
     order = concordance_index(time=time, event=event, risk=model.predict(x)).value
     ibs = audit(model, x, y, n_bootstrap=0, horizons=horizons).value("ibs").value
-    return [measured.value, measured.floor, measured.p_value, order, float(nll(distribution, time, event).mean()), ibs]
+    given = {"features": FEATURES.of(x), "n_draws": 0, "where": False}
+    k = conditional_calibration(distribution.cdf(time), event, x, **given).value
+    loss = float(nll(distribution, time, event).mean())
+    return [measured.value, measured.floor, measured.p_value, k, order, loss, ibs]
 
 
 def test_it_is_whole_on_a_phone_without_a_network(file, visit):
@@ -163,14 +170,14 @@ def test_on_the_validation_rows_the_values_are_those_of_the_path(path, tmp_path,
     plain = path.candidates_[~path.candidates_["recalibrated"]].set_index("lambda")
     for k, lam in enumerate(LAMBDAS):
         pick(tab, k)
-        found = numbers(section(tab, "What does calibration cost?"))[:5]
-        names = ["dcal", "dcal_floor", "dcal_p", "concordance", "nll"]
+        found = numbers(section(tab, "What does calibration cost?"))[:6]
+        names = ["dcal", "dcal_floor", "dcal_p", "conditional", "concordance", "nll"]
         np.testing.assert_allclose(found, plain.loc[lam, names].to_numpy(dtype=float), rtol=1e-9)
 
 
 def test_the_values_that_the_choice_was_based_on_are_listed(path, tab):
     lines = section(tab, "All numbers").locator("table").nth(1).locator("tbody tr")
-    names = ["dcal", "dcal_floor", "dcal_p", "concordance", "nll"]
+    names = ["dcal", "dcal_floor", "dcal_p", "conditional", "concordance", "nll"]
     for line, row in zip(lines.all(), path.candidates_.to_dict("records"), strict=True):
         assert line.locator("th").inner_text() == named(row["lambda"], row["recalibrated"])
         assert numbers(line) == [row[name] for name in names]
@@ -244,7 +251,7 @@ def rows_with(spec, *names):
 def test_points_of_the_frontiers_stand_where_the_values_are(path, file, on_test):
     charts = page_data(file)["charts"][:3]
     values = [on_test(lam, mapped=mapped) for lam, mapped in CANDIDATES]
-    for chart, column in zip(charts, (3, 4, 5), strict=True):
+    for chart, column in zip(charts, (4, 5, 6), strict=True):
         (spec,) = chart["specs"]
         points = rows_with(spec, "pick", "name")
         assert [row["pick"] for row in points] == list(range(6))
@@ -407,3 +414,10 @@ def test_what_cannot_be_shown_is_refused_and_nothing_is_written(path, tmp_path, 
     with pytest.raises(ValueError, match=message):
         path.report(tmp_path / "page.html", *rows, **more)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_very_many_rows_some_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr("xcal.estimators.frontier.values.MOST_ROWS", 100)
+    fitted = SurvivalPath((0.0, 10.0), 1, **SMALL).fit(DATA.x, DATA.y)
+    text = fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y).read_text(encoding="utf-8")
+    assert f"on 100 rows (drawn at random from {len(HELD_OUT.x)}) with" in text

@@ -47,7 +47,7 @@ def test_frontier(path):
     table = path.frontier_
     assert table.columns.tolist() == [
         "lambda", "seed", "nll", "dcal", "dcal_floor", "dcal_p", "concordance", "total", "best_epoch",
-        "nll_gap_se", "dcal_gap_se", "nll_sd", "dcal_sd", "concordance_sd",
+        "conditional", "nll_gap_se", "dcal_gap_se", "nll_sd", "dcal_sd", "concordance_sd",
     ]  # fmt: skip
     time, event = HELD_OUT.y["time"].copy(), HELD_OUT.y["event"].copy()
     losses = {}

@@ -2,6 +2,7 @@
 
 from xcal.experiments import Record, RecordFile, load_spec
 from xcal.experiments.paper_values import paper_values
+from xcal.experiments.records import is_trial
 
 
 def write(results, path, metrics, *, variant="as-published", penalty="paper", seeds=(0, 1), epochs=None):
@@ -28,7 +29,10 @@ def write(results, path, metrics, *, variant="as-published", penalty="paper", se
         for lam in spec.lambdas
         for seed in seeds
     ]
-    RecordFile.of(results, spec, variant, penalty, trial=spec.training != full.training).add(records)
+    for trial in (False, True):
+        own = [r for r in records if is_trial(full, spec, spec.model(r.model), variant) == trial]
+        if own:
+            RecordFile.of(results, spec, variant, penalty, trial=trial).add(own)
 
 
 def as_the_paper(model, lam, seed):

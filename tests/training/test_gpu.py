@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.training.simulate import N_INPUTS, distance, simulated_rows, small_mlp
+from xcal.calibration import KernelFeatures
 from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP
@@ -52,6 +53,20 @@ def test_the_gpu_agrees_with_the_cpu(name):
         for device in ("cpu", "cuda")
     ]
     np.testing.assert_allclose(paths[0].history.total, paths[1].history.total, rtol=1e-3)
+
+
+def test_the_conditional_penalty_agrees_with_the_cpu_recorded_and_not():
+    kind = FAMILIES["lognormal"]
+
+    def total(device, **settings):
+        config = TrainingConfig(epochs=2, batch_size=100, **settings)
+        rows = (TRAIN, VALIDATION)
+        options = {"lambdas": (0, 10), "seeds": (0, 1), "config": config, "conditional": KernelFeatures(32)}
+        return fit_path(lambda: MLP(N_INPUTS, 2, hidden=(8,)), kind, *rows, **options, device=device).history.total
+
+    expected = total("cpu")
+    np.testing.assert_allclose(total("cuda"), expected, rtol=1e-3)
+    np.testing.assert_allclose(total("cuda", cuda_graphs=False), expected, rtol=1e-3)
 
 
 def test_dropout_is_drawn_anew_and_resuming_draws_the_same(tmp_path):

@@ -98,45 +98,45 @@ def mean_across_processes(values: Tensor, weights: Any = None, *, process_group:
         fail("weights", f"shape {tuple(v.shape)}, as values", f"shape {tuple(given.shape)}")
     with torch.no_grad(), full_precision(v):
         weight, unit = _weights(given, v)
-        sums = torch.stack([(weight * v.detach()).double().sum(-1), weight.double().sum(-1)], dim=-1) * unit
-        total = processes.total(sums)
-        if bool((total[..., 1] <= 0).any()):
+        sums = torch.stack([(weight * v.detach()).sum(-1), weight.sum(-1)], dim=-1)
+        mean, weight_of_all = processes.total(_times(sums, unit)).split(1, dim=-1)
+        if bool((weight_of_all <= 0).any()):
             _no_rows()
-        value = (total[..., 0] / total[..., 1]).to(v.dtype)
-        gradient = (weight * (unit / total[..., 1:])).to(v.dtype)
+        value = (mean / weight_of_all).squeeze(-1).to(v.dtype)
+        gradient = weight * (1 / _over(weight_of_all, unit)).to(v.dtype)
     return _with_gradient(v, value, gradient, processes.size)
 
 
 def _average(
-    rows: LocalRows, unit: Tensor, edges: Tensor, spec: SoftBins, processes: Processes, wanted: bool
+    rows: LocalRows, unit: Tensor | None, edges: Tensor, spec: SoftBins, processes: Processes, wanted: bool
 ) -> tuple[Tensor, Tensor]:
     """Calibration on average or within groups: value (...) and gradient (..., n)."""
     u, weight = rows.cdf, _given(rows.weights)
     local = _local_sums(rows, weight, edges, spec)
     unbiased, columns = spec.estimator == "unbiased", local.features.shape[-1]
-    parts = [local.features.flatten(-2).double() * unit, local.weight.double() * unit]
+    parts = [_times(local.features.flatten(-2), unit), _times(local.weight, unit)]
     if unbiased:
-        parts += [local.own.double() * unit.square(), local.square.double() * unit.square()]
+        parts += [_times(_times(part, unit), unit) for part in (local.own, local.square)]
     total = processes.total(torch.cat(parts, dim=-1))
     groups = rows.n_groups
     sums, *others = total.split([groups * columns] + [groups] * (len(parts) - 1), dim=-1)
     own, square = others[1:] if unbiased else (local.own, local.square)
     joint = RowSums(sums.unflatten(-1, (groups, columns)), others[0], own, square)
     at = statistics(joint, edges.double(), spec, grouped=rows.labels is not None, dtype=u.dtype)
-    share = others[0] / others[0].sum(-1, keepdim=True)
-    value = (at.value * share).sum(-1)
+    share = None if rows.labels is None else others[0] / others[0].sum(-1, keepdim=True)
+    value = at.value.squeeze(-1) if share is None else (at.value * share).sum(-1)
     if not wanted or u.numel() == 0:
         return value, torch.zeros_like(u)
     # In the unit of this process's weights, and in the type of its rows, as for rows of one process.
     here = replace(
         at,
         mean=at.mean.to(u.dtype),
-        total=(at.total / unit).to(u.dtype),
+        total=_over(at.total, unit).to(u.dtype),
         inverse=None if at.inverse is None else at.inverse.to(u.dtype),
         features=local.kept,
     )
     gradient = row_gradient(u, rows.event, weight, rows.labels, edges, spec, here)
-    return value, gradient * pick(share.to(u.dtype), rows.labels)
+    return value, gradient if share is None else gradient * pick(share.to(u.dtype), rows.labels)
 
 
 def _local_sums(rows: LocalRows, weight: Tensor, edges: Tensor, spec: SoftBins) -> RowSums:
@@ -152,16 +152,16 @@ def _local_sums(rows: LocalRows, weight: Tensor, edges: Tensor, spec: SoftBins) 
 
 
 def _conditional(
-    rows: LocalRows, unit: Tensor, edges: Tensor, spec: SoftBins, processes: Processes, wanted: bool
+    rows: LocalRows, unit: Tensor | None, edges: Tensor, spec: SoftBins, processes: Processes, wanted: bool
 ) -> tuple[Tensor, Tensor]:
     """Calibration given features of the rows: value (...) and gradient (..., n)."""
     u, weight, h = rows.cdf, _given(rows.weights), _given(rows.features).detach().to(rows.cdf.dtype)
     bins, slopes = bins_and_slopes(u, rows.event, edges, spec)
     local = moments(weight, h, bins, spec)
     unbiased, shape = spec.estimator == "unbiased", local.sums.shape[-2:]
-    parts = [local.sums.flatten(-2).double() * unit, weight.double().sum(-1, keepdim=True) * unit]
+    parts = [_times(local.sums.flatten(-2), unit), _times(weight.sum(-1, keepdim=True), unit)]
     if unbiased:
-        parts += [part.double().unsqueeze(-1) * unit.square() for part in (local.own, local.square)]
+        parts += [_times(_times(part.unsqueeze(-1), unit), unit) for part in (local.own, local.square)]
     total = processes.total(torch.cat(parts, dim=-1))
     sums, (whole, *others) = total[..., : shape.numel()], total[..., shape.numel() :].unbind(-1)
     own, square = (part / whole.square() for part in others) if unbiased else (local.own, local.square)
@@ -169,24 +169,33 @@ def _conditional(
     value, mean, inverse = value_of(joint, spec, u.dtype)
     if not wanted:
         return value, torch.zeros_like(u)
-    share = (weight * (unit / whole.unsqueeze(-1))).to(u.dtype)
+    share = weight * (1 / _over(whole.unsqueeze(-1), unit)).to(u.dtype)
     inverse = None if inverse is None else inverse.to(u.dtype)
     return value, slope_of(share, h, bins, slopes, mean.to(u.dtype), inverse, spec)
 
 
-def _weights(weights: Tensor | None, u: Tensor) -> tuple[Tensor, Tensor]:
+def _weights(weights: Tensor | None, u: Tensor) -> tuple[Tensor, Tensor | None]:
     """Row weights (..., n) in the type of F, and the power of two that they are in units of, (..., 1) in float64.
 
-    Every process has a unit of its own: a common one would take an all-reduce more.
+    Every process has a unit of its own, or none: a common one would take an all-reduce more.
     """
-    none = torch.ones(*u.shape[:-1], 1, device=u.device, dtype=torch.float64)
     if weights is None:
-        return torch.ones_like(u), none
-    given = weights.detach()
+        return torch.ones_like(u), None
     if u.shape[-1] == 0:
-        return torch.zeros_like(u), none
-    power = power_of_the_largest(given.double())
-    return in_units_of_the_largest(given, u.dtype).expand(u.shape), torch.exp2(power).expand(none.shape)
+        return torch.zeros_like(u), None
+    given = weights.detach()
+    unit = torch.exp2(power_of_the_largest(given.double()))
+    return in_units_of_the_largest(given, u.dtype).expand(u.shape), unit.expand(*u.shape[:-1], 1)
+
+
+def _times(sums: Tensor, unit: Tensor | None) -> Tensor:
+    """Take sums out of this process's unit of weight, in float64."""
+    return sums.double() if unit is None else sums.double() * unit
+
+
+def _over(sums: Tensor, unit: Tensor | None) -> Tensor:
+    """Put sums over all processes into this process's unit of weight."""
+    return sums if unit is None else sums / unit
 
 
 def _given(values: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_vector, fail, first_row
+from xcal._checks import MANY, as_count, as_vector, fail, first_row
 
 Edges = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     if edges is None:
-        count = as_count("n_bins", n_bins, at_least=2)
+        count = as_count("n_bins", n_bins, at_least=2, at_most=MANY)
         return np.arange(count + 1, dtype=np.float64) / count
     array = as_vector("edges", edges).astype(np.float64)
     if array.size < 3:

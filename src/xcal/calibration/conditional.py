@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_event, as_numpy, as_probability, fail, first_row
+from xcal._checks import MANY, as_count, as_event, as_flag, as_numpy, as_probability, fail, first_row
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.covariates import Column, as_columns
 from xcal.calibration.residuals import residuals
@@ -247,7 +247,7 @@ def conditional_calibration(
     happened = as_event(event, u.size)
     if u.size < 2:
         fail("cdf", "at least two rows", u.size)
-    n_draws, seed = as_count("n_draws", n_draws, at_least=0), as_count("seed", seed, at_least=0)
+    n_draws, seed = as_count("n_draws", n_draws, at_least=0, at_most=MANY), as_count("seed", seed, at_least=0)
     columns = as_columns(X, u.size)
     rng = np.random.default_rng(seed)
     own = None if features is None else _as_features(features, u.size)
@@ -256,7 +256,7 @@ def conditional_calibration(
         drawn = KernelFeatures(n_features, bandwidth, seed).draw(columns)
     meter = _accumulated(u, happened, columns, edge, drawn, own, rng)
     value, noise, floor, p_value = meter.compute(n_draws, rng)
-    subgroup = _most_off(columns, u, happened, edge, rng) if where else None
+    subgroup = _most_off(columns, u, happened, edge, rng) if as_flag("where", where) else None
     return ConditionalCalibrationResult(
         value=value,
         noise=noise,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_numpy, fail, first_row
+from xcal._checks import as_numpy, fail, first_row, is_missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def _as_column(name: str, values: Any) -> Column:
     if array.dtype.kind == "M":
         fail("X", f"numbers or categories in column {name!r}", "dates: give the days since some day")
     listed = array.tolist()
-    missing = np.array([label is None or label != label for label in listed], dtype=np.bool_)  # noqa: PLR0124 - NaN
+    missing = np.array([is_missing(label) for label in listed], dtype=np.bool_)
     if missing.any():
         row = first_row(missing)
         fail("X", f"a label in every row of column {name!r}", listed[row], row)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import (
+    MANY,
     as_choice,
     as_count,
     as_event,
@@ -148,7 +149,10 @@ def d_calibration(
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)
-    n_simulations, seed = as_count("n_simulations", n_simulations, at_least=1), as_count("seed", seed, at_least=0)
+    n_simulations, seed = (
+        as_count("n_simulations", n_simulations, at_least=1, at_most=MANY),
+        as_count("seed", seed, at_least=0),
+    )
     t = None if time is None else as_time(time, u.size, reference="cdf")
     g = None
     if censoring_survival is not None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import check_same_length, fail, first_row, refuse_masked
+from xcal._checks import as_numpy, check_same_length, fail, first_row, is_missing, refuse_masked
 
 
 def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
@@ -18,14 +18,16 @@ def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.
     array(['a', 'b', 'a'], dtype='<U1')
     """
     refuse_masked(name, values)
-    labels: Any = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    # A tensor's labels are numbers; the one way to read them also says which tensors cannot be read.
+    labels: Any = as_numpy(name, values) if hasattr(values, "detach") else values
     one_each = "a one-dimensional array, one label per row"
     if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
         # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
+        shapeless = isinstance(labels, str) or not isinstance(labels, Iterable) or getattr(labels, "ndim", 1) == 0
+        if shapeless or getattr(getattr(labels, "dtype", None), "names", None):
             fail(name, one_each, repr(labels))
         listed = list(labels)
-        missing = np.array([_is_missing(label) for label in listed], dtype=np.bool_)
+        missing = np.array([is_missing(label) for label in listed], dtype=np.bool_)
         if missing.any():
             row = first_row(missing)
             fail(name, "a label for every row", listed[row], row)
@@ -39,11 +41,3 @@ def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.
         fail(name, one_each, f"shape {labels.shape}")
     check_same_length(name, labels, reference, n)
     return np.asarray(labels)
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT and pandas' NA: what is not equal to itself, or cannot say."""
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124 - that is the definition of NaN
-    except (TypeError, ValueError):
-        return True

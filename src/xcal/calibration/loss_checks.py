@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcal._checks import as_count, fail, refuse_masked
+from xcal._checks import MANY, as_count, fail, refuse_masked
 from xcal._torch_private import in_transform
 
 
@@ -93,7 +93,7 @@ def checked(
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)
     if n_groups is not None:
-        n_groups = as_count("n_groups", n_groups, at_least=1)
+        n_groups = as_count("n_groups", n_groups, at_least=1, at_most=MANY)
     if readable(cdf, event, weights, groups):
         _refuse_outside("cdf", cdf)
         if event.dtype != torch.bool:

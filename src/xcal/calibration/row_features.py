@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import as_count, as_number, fail
+from xcal._checks import MANY, as_count, as_number, fail
 from xcal.calibration.covariates import Column, as_columns
 
 Floats = npt.NDArray[np.float64]
@@ -95,7 +95,7 @@ class KernelFeatures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if as_count("n_features", self.n_features, at_least=2) % 2:
+        if as_count("n_features", self.n_features, at_least=2, at_most=MANY) % 2:
             fail("n_features", "an even number: a cosine and a sine for each frequency", self.n_features)
         if self.bandwidth is not None:
             as_number("bandwidth", self.bandwidth, above=0)

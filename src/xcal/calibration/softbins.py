@@ -131,5 +131,8 @@ def _bins(above: Tensor, edges: Tensor) -> Tensor:
 
 
 def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> Tensor:
-    """Membership of every row in every bin, (..., n, B), to look at; the penalty never builds it whole."""
+    """Membership of every row in every bin, (..., n, B), to look at; the penalty never builds it whole.
+
+    The arguments are trusted, as those of `unchecked_penalty` are.
+    """
     return spec.residual(spec.features(cdf, event, edges), edges) + edges.diff()

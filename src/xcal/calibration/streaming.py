@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_choice, as_count, as_event, as_numpy, as_probability, fail
+from xcal._checks import MANY, as_choice, as_count, as_event, as_numpy, as_probability, fail
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution, result
 from xcal.calibration.histogram import SUMS, BinSums, weighted
@@ -64,7 +64,7 @@ class DCalibration:
         self.edges = bin_edges(n_bins, edges)
         self.method, self.p_value = method, p_value
         n_bins = self.edges.size - 1
-        grid_cells = as_count("grid_cells", grid_cells, at_least=1)
+        grid_cells = as_count("grid_cells", grid_cells, at_least=1, at_most=MANY)
         if grid_cells < 10 * n_bins:
             fail("grid_cells", f"an integer of at least ten times the {n_bins} bins", repr(grid_cells))
         self._sums = BinSums(self.edges)

@@ -39,7 +39,7 @@ def chart(layers: Sequence[Spec], *, height: int | Spec, **more: Any) -> Spec:
             rows = layer["data"]["values"]
             name = named.setdefault(id(rows), f"rows{len(named)}")
             datasets[name] = rows
-            layer = {**layer, "data": {"name": name}}  # noqa: PLW2901
+            layer = {**layer, "data": {"name": name}}  # noqa: PLW2901 - the layer with its rows taken out
         drawn.append(layer)
     return {"$schema": SCHEMA, "height": height, "datasets": datasets, "layer": drawn, **more}
 

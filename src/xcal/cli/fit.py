@@ -87,8 +87,8 @@ def fit(
       xcal fit --config run/config.toml --out again
 
     On four processes, which train together:
-      torchrun --nproc-per-node 4 -m xcal fit patients.csv --time months \
-        --event died --out run
+      torchrun --nproc-per-node 4 --max-restarts 3 -m -- \
+        xcal fit patients.csv --time months --event died --out run
     """
     import json
 
@@ -128,7 +128,7 @@ def fit(
         typer.echo(text, err=as_json)
 
     if is_helper():
-        take_part(settings)
+        take_part(settings, out)
         return
     summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=None)
     if as_json:

@@ -4,6 +4,7 @@ A file is read once, as pandas reads it; a column is checked when it is asked fo
 them, the header being line 1; parquet files have rows, counted from 1.
 """
 
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_number, fail
+from xcal._checks import BoolArray, as_number, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 
@@ -162,14 +163,15 @@ def _csv(path: Path, separator: str) -> Any:
     options: dict[str, Any] = {"sep": separator, "encoding": "utf-8-sig", "skip_blank_lines": False}
     try:
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
-        names = ["" if name != name else str(name) for name in header.iloc[0]]  # noqa: PLR0124 - NaN
+        names = ["" if is_missing(name) else str(name) for name in header.iloc[0]]
         _check_separator(path, names, separator)
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:
         fail(str(path), "a header and at least one row", _emptiness(path))
     except UnicodeDecodeError as error:
         fail(str(path), "text in UTF-8", f"other bytes at position {error.start}")
-    except (pd.errors.ParserError, EOFError, OSError) as error:
+    # A packed file can be damaged in three ways: its ending, its checksum, its codes.
+    except (pd.errors.ParserError, EOFError, OSError, zlib.error) as error:
         fail(str(path), "a table of columns of one length", str(error).split(":")[-1].strip())
     if frame.shape[1] != len(names):
         fail(str(path), f"{len(names)} values in each line, as the header has", f"{frame.shape[1]}")
@@ -198,8 +200,9 @@ def _parquet(path: Path) -> Any:
         raise ImportError('parquet files need pyarrow: pip install "xcal[parquet]"') from error
     try:
         return pq.read_table(path).to_pandas()
-    except (ArrowException, OSError) as error:
-        fail(str(path), "a parquet file", str(error).splitlines()[0])
+    # Text that is no text and sizes without end come as errors of Python.
+    except (ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        fail(str(path), "a parquet file", (str(error) or type(error).__name__).splitlines()[0])
 
 
 def _as_number_if_any(text: str) -> Any:

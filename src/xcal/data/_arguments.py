@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_count, as_numpy, fail
+from xcal._checks import as_count, as_flag, as_numpy, fail
 
 
 def check_seed(name: str, seed: Any) -> int:
@@ -15,9 +15,7 @@ def check_seed(name: str, seed: Any) -> int:
 
 def check_flag(name: str, flag: Any) -> bool:
     """Return `flag`, True or False."""
-    if not isinstance(flag, bool | np.bool_):
-        fail(name, "True or False", repr(flag))
-    return bool(flag)
+    return as_flag(name, flag)
 
 
 def check_count(name: str, count: Any, least: int) -> int:
@@ -54,7 +52,7 @@ def check_fractions(values: Any) -> list[float]:
     """Return shares above 0 that sum to 1, two or more of them."""
     try:
         shares = [float(value) for value in values]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         fail("fractions", "a sequence of numbers", repr(values))
     if len(shares) < 2 or not all(0 < share < 1 for share in shares) or not math.isclose(sum(shares), 1.0):
         fail("fractions", "two or more shares above 0 that sum to 1", repr(values))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_floats, as_vector, check_same_length, fail, first_row
+from xcal._checks import as_floats, as_vector, check_same_length, fail, first_row, is_missing
 
 
 def read_weights(name: str, values: Any, n: int, *, reference: str = "x") -> npt.NDArray[np.float64]:
@@ -38,8 +38,7 @@ def read_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
 
 def _of_one_kind(name: str, labels: npt.NDArray[np.object_]) -> npt.NDArray[Any]:
     """Give an array of objects the type that they share."""
-    # A missing value is None, or NaN, the one number that is not equal to itself.
-    missing = np.array([value is None or value != value for value in labels])  # noqa: PLR0124 - NaN
+    missing = np.array([is_missing(value) for value in labels])
     if missing.any():
         fail(name, "a label in every row", labels[first_row(missing)], first_row(missing))
     kind = str if isinstance(labels[0], str) else int
@@ -71,7 +70,7 @@ def read_extra(name: str, values: Any, n: int) -> npt.NDArray[Any]:
 
 def read_names(name: str, values: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
     """Names of the columns of features of this shape, all different, or none at all."""
-    if isinstance(values, str):
+    if isinstance(values, str) or not isinstance(values, Sequence):
         fail(name, "a sequence of names", repr(values))
     names = tuple(values)
     if not names:

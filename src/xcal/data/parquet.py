@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -85,14 +85,19 @@ def map_parquet(
     others = list(dict.fromkeys(columns.values()))
     target.parent.mkdir(parents=True, exist_ok=True)
     with new_file(target) as unfinished:
-        x = np.lib.format.open_memmap(unfinished, "w+", np.float32, (n, len(names)))
+        x = _empty_features(unfinished, (n, len(names)), source)
         wanted = [*dict.fromkeys([*names, *others])]
         pieces = file.iter_batches(batch_size=_ROWS, row_groups=pieces_of_file, columns=wanted)
-        found = _copy(pieces, first, names, others, x)
+        found = _copied(pieces, first, source, names, others, x)
         checked = {role: _checked(role, column, found[column], n) for role, column in columns.items()}
         x.flush()
     mapped: Any = np.load(target, mmap_mode="r")
     return SurvivalData.trusted(mapped, **checked, feature_names=names, time_unit=time_unit)
+
+
+def _unreadable(source: Path, error: Exception) -> NoReturn:
+    said = " ".join(str(error).split()) or type(error).__name__
+    raise ValueError(f"path: expected a parquet file, got {source}, which cannot be read: {said[:300]}") from error
 
 
 def _opened(source: Path) -> Any:
@@ -105,7 +110,7 @@ def _opened(source: Path) -> Any:
     try:
         return parquet.ParquetFile(source)
     except Exception as error:  # whatever a broken file makes the reader raise
-        raise ValueError(f"path: expected a parquet file, got {source}, which cannot be read: {error}") from error
+        _unreadable(source, error)
 
 
 def _features(known: list[str], columns: dict[str, str], features: Sequence[str] | None) -> tuple[str, ...]:
@@ -147,10 +152,41 @@ def _part(sizes: list[int], part: tuple[int, int] | None) -> tuple[list[int], in
     return list(range(edges[k], edges[k + 1])), int(sum(sizes[: edges[k]]))
 
 
+def _empty_features(part: Path, shape: tuple[int, int], source: Path) -> Any:
+    """Make the file for the features; one that the header asks for may be larger than anything there is."""
+    try:
+        return np.lib.format.open_memmap(part, "w+", np.float32, shape)
+    except (ValueError, OverflowError, MemoryError) as error:
+        _unreadable(source, error)
+
+
+def _copied(
+    pieces: Iterable[Any],
+    first: int,
+    source: Path,
+    names: tuple[str, ...],
+    others: list[str],
+    target: npt.NDArray[np.float32],
+) -> dict[str, npt.NDArray[Any]]:
+    """Copy the file, or say that it is damaged: pieces of it are looked at only when they are read."""
+    try:
+        found, n = _copy(pieces, first, names, others, target)
+    except OSError as error:
+        if error.errno is not None:  # of the file that is written
+            raise
+        _unreadable(source, error)
+    if n != len(target):
+        fail("path", f"{len(target)} rows, as the end of {source} says", n)
+    return found
+
+
 def _copy(
     pieces: Iterable[Any], first: int, names: tuple[str, ...], others: list[str], target: npt.NDArray[np.float32]
-) -> dict[str, npt.NDArray[Any]]:
-    """Copy features into `target`; return the other columns. `first` is the number of the first row in the file."""
+) -> tuple[dict[str, npt.NDArray[Any]], int]:
+    """Copy features into `target`; return the other columns, and how many rows there were.
+
+    `first` is the number of the first row in the file.
+    """
     found: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in others}
     start = 0
     for piece in pieces:
@@ -159,7 +195,7 @@ def _copy(
         for position, name in enumerate(names):
             target[start : start + piece.num_rows, position] = _single(piece.column(name), name, first + start)
         start += piece.num_rows
-    return {name: np.concatenate(values) for name, values in found.items()}
+    return {name: np.concatenate(values) if values else np.empty(0) for name, values in found.items()}, start
 
 
 def _values(column: Any, name: str, start: int) -> npt.NDArray[Any]:

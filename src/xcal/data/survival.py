@@ -99,7 +99,7 @@ class SurvivalData:
             "groups": None if self.groups is None else read_labels("groups", self.groups, n),
             "row_ids": None if self.row_ids is None else read_ids("row_ids", self.row_ids, n),
             "extra": {key: read_extra(key, values, n) for key, values in self.extra.items()},
-            "feature_names": read_names("feature_names", self.feature_names or columns, tuple(x.shape)),
+            "feature_names": read_names("feature_names", _named(self.feature_names, columns), tuple(x.shape)),
         }
         for text in ("time_unit", "name"):
             if not isinstance(getattr(self, text), str):
@@ -283,6 +283,13 @@ class SurvivalData:
         told += ["features in a file"] if isinstance(self.x, np.memmap | MappedFeatures) else []
         told += [f"on {self.device}"] if self.device.type != "cpu" else []
         return f"SurvivalData({self.name}{': ' * bool(self.name)}{', '.join(told)})"
+
+
+def _named(names: Any, columns: Sequence[str]) -> Any:
+    """Return the names given, as a list where an array or an index has them, or those of a data frame."""
+    if hasattr(names, "tolist") and np.ndim(names) == 1:
+        names = names.tolist()
+    return columns if isinstance(names, Sequence) and len(names) == 0 else names
 
 
 def _shape(x: Any) -> str:

@@ -21,6 +21,10 @@ class SurvivalDistribution(ABC):
 
     The abstract methods are the contract; the others follow from them. ``log_prob`` is a log-density for a continuous
     distribution and the log-mass of a bin for a discrete one; ``log_density`` is a log-density for both.
+
+    Types and shapes of the parameters are checked, their values are not, nor is what the methods are given: both come
+    from every step of training. Parameters of no distribution (a scale of zero, infinity, NaN) give NaN, and training
+    reports the loss that was no number.
     """
 
     @property
@@ -111,6 +115,11 @@ class SurvivalDistribution(ABC):
         """Time by which half have had the event."""
         return self.quantile(0.5)
 
+    @property
+    def example(self) -> Tensor:
+        """A tensor of the type, and on the device, of all that the distribution returns."""
+        return self.median
+
     @final
     def survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
         """Survival CRPS, one value per row: ``int_0^y F^2 + event * int_y^inf S^2`` (x-cal, appendix on survival CRPS).
@@ -131,8 +140,8 @@ def as_parameter(name: str, value: Tensor) -> Tensor:
     """
     if not isinstance(value, Tensor):
         fail(name, "a torch tensor", type(value).__name__)
-    if not value.is_floating_point():
-        fail(name, "a floating-point tensor", f"dtype {value.dtype}")
+    if not value.is_floating_point() or value.layout != torch.strided:
+        fail(name, "a floating-point tensor", f"dtype {value.dtype} of layout {value.layout}")
     return value.float() if value.element_size() < 4 else value
 
 
@@ -141,6 +150,8 @@ def as_parameters(first: tuple[str, Tensor], second: tuple[str, Tensor]) -> tupl
     a, b = as_parameter(*first), as_parameter(*second)
     if not can_broadcast(a.shape, b.shape):
         fail(second[0], f"a shape that broadcasts with {first[0]} {tuple(a.shape)}", tuple(b.shape))
+    if a.device != b.device:
+        fail(second[0], f"the device of {first[0]}, {a.device}", b.device)
     a, b = torch.broadcast_tensors(a, b)
     return a, b
 

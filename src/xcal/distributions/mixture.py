@@ -32,7 +32,9 @@ def mixture(components: Sequence[SurvivalDistribution]) -> SurvivalDistribution:
     >>> mixture([one, other]).survival(torch.tensor([2.0])), (one.survival(torch.tensor([2.0])) + 0.6065) / 2
     (tensor([0.3709]), tensor([0.3709]))
     """
-    if not components:
+    if not isinstance(components, Sequence) or not all(isinstance(one, SurvivalDistribution) for one in components):
+        fail("components", "a list of distributions", repr(components))
+    if len(components) == 0:
         fail("components", "at least one distribution", "none")
     first = components[0]
     if len(components) == 1:
@@ -74,6 +76,11 @@ class Mixture(SurvivalDistribution):
         """Shape of the components."""
         shape: torch.Size = torch.broadcast_shapes(*(component.batch_shape for component in self.components))
         return shape
+
+    @property
+    def example(self) -> Tensor:
+        """That of a component: the median of a mixture is a search."""
+        return self.components[0].example
 
     def _stack(self, method: str, *arguments: Tensor) -> Tensor:
         return torch.stack(torch.broadcast_tensors(*(getattr(c, method)(*arguments) for c in self.components)))

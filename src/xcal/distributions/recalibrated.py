@@ -33,6 +33,8 @@ class RecalibratedDistribution(SurvivalDistribution):
     """
 
     def __init__(self, base: SurvivalDistribution, knots: Any, levels: Any) -> None:
+        if not isinstance(base, SurvivalDistribution):
+            fail("base", "a SurvivalDistribution", type(base).__name__)
         found = {"knots": as_numpy("knots", knots), "levels": as_numpy("levels", levels)}
         for name, values in found.items():
             rises = values.ndim == 1 and values.size > 1 and (values[1:] > values[:-1]).all()
@@ -41,13 +43,18 @@ class RecalibratedDistribution(SurvivalDistribution):
         if found["knots"].size != found["levels"].size:
             fail("levels", f"{found['knots'].size} numbers, one for each knot", found["levels"].size)
         self.base = base
-        like = base.median
+        like = base.example
         self.knots, self.levels = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in found.values())
 
     @property
     def batch_shape(self) -> torch.Size:
         """Shape of the distribution inside."""
         return self.base.batch_shape
+
+    @property
+    def example(self) -> Tensor:
+        """The knots, which were made so."""
+        return self.knots
 
     def _piece(self, u: Tensor) -> Tensor:
         """Straight line that holds each F; on a knot the one to its right, at 1 the last."""

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ def fit_models(
     lambdas: Sequence[float],
     seeds: Sequence[int],
     target_dcal: float | None = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> TrainedPath:
     """Check the data, scale it, train, and put every model together with its scaling."""
     train, validation = _parts(estimator, X, y, sample_weight, validation_data, settings)
@@ -76,6 +78,7 @@ def fit_models(
     if target_dcal is not None:
         _check_target(target_dcal, floor.mean, validation.n)
     options: dict[str, Any] = {"lambdas": lambdas} if target_dcal is None else {"target_dcal": target_dcal}
+    options["checkpoint"] = checkpoint
     result, models = train_on(train, validation, settings, seeds=seeds, dcal_floor=floor.upper, **options)
     _report(result, target_dcal)
     return TrainedPath(models, train, validation, validation_data is None, result.interrupted)

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
-from xcal._checks import BoolArray, as_floats, as_numpy, check_same_length, fail, first_row
+from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_same_length, fail, first_row
 from xcal.data import SurvivalData, time_and_event
 from xcal.data.columns import read_weights
 from xcal.data.features import MappedFeatures, loaded_features
@@ -38,19 +38,10 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
     if encoded is not None:
         return encoded
     _check_columns(X)
-    X = _as_numbers(np.asarray(X) if isinstance(X, list | tuple) else X)
+    X = _as_numbers(_listed(X) if isinstance(X, list | tuple) else X)
     if issparse(X):
         X = X.toarray()  # one-hot encoded columns, as OneHotEncoder gives them
-    # One layout in memory, so that a frame and an array with the same numbers give the same bits.
-    x: Floats = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=np.float64,
-        order="C",
-        ensure_all_finite=False,
-        ensure_min_samples=2 if reset else 1,
-    )
+    x = _validated(estimator, X, reset=reset)
     bad = ~np.isfinite(x)
     if bad.any():
         row, column = np.unravel_index(int(bad.argmax()), x.shape)
@@ -59,6 +50,34 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
         if np.isnan(x[row, column]):
             fail("X", f"no missing values ({_IMPUTE})", f"NaN in {label}", int(row))
         fail("X", "finite numbers", f"{x[row, column]} (infinity) in {label}", int(row))
+    return x
+
+
+def _listed(X: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(X)
+    except ValueError:
+        fail("X", "rows of one length", "rows of different lengths")
+
+
+def _validated(estimator: Any, X: Any, *, reset: bool) -> Floats:
+    """Let scikit-learn check the table; its words come on one line, with the argument's name."""
+    try:
+        # One layout in memory, so that a frame and an array with the same numbers give the same bits.
+        x: Floats = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch: a tensor that cannot be read
+        if "feature names" in str(error):
+            raise  # a list of names, in the form that scikit-learn's own checks ask for
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"X: {' '.join(str(error).split())}") from error
     return x
 
 
@@ -226,7 +245,7 @@ def check_no_event_at_zero(table: SurvivalData, name: str) -> None:
 
 def read_times(times: Any) -> Floats:
     """Check times at which curves are asked for: finite, zero or larger, in any order."""
-    values = as_floats("times", np.atleast_1d(np.asarray(times))).astype(np.float64)
+    values = as_floats("times", as_row("times", times)).astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         fail("times", "finite times, zero or larger", values[first_row(bad)], first_row(bad))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import as_count, fail
+from xcal._checks import as_count, as_flag, fail
 from xcal.estimators.choices import Choices, Chosen
 from xcal.estimators.crossfit import trained_as
 from xcal.estimators.decision import Decision, decide
@@ -168,12 +168,24 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         self.distributed = distributed
         self.progress = progress
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        validation_data: Any = None,
+        *,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> Self:
         """Train all models; arguments and interrupts as in `SurvivalModel.fit`.
+
+        With a folder `checkpoint`, the state of training is written there now and then, and a fit that finds its own
+        state there resumes from it (`xcal.training.fit_path`).
 
         Warns if the rows cannot show whether the smallest weight is off, which is then kept.
         """
         settings = Settings.of(self)
+        as_flag("average", self.average)
         folds = as_count("cross_fit", self.cross_fit, at_least=0)
         if folds == 1:
             fail("cross_fit", "0, or 2 or more folds", "1")
@@ -194,6 +206,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
             lambdas=lambdas,
             seeds=checked_seeds(self.seeds, settings.seed()),
             target_dcal=target,
+            checkpoint=checkpoint,
         )
         table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
         if target is None:
@@ -309,6 +322,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         X, y
             Rows to measure all models on, as in `fit`. A path keeps no rows. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
+            Of more than 10,000 rows, so many are drawn at random, and the page says so.
         horizons : number or array-like, optional
             Times at which risks are compared with what happened; by default quartiles of the event times, as readable
             numbers. After the last time seen in training the models extrapolate, and the page says so.

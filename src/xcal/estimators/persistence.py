@@ -262,7 +262,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
             for name in file.keys():  # noqa: SIM118, not a dict
                 if file.get_slice(name).get_dtype() not in {"F32", "F64"}:
                     fail("path", _EXPECTED, f"{path}, a safetensors file of another kind")
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, likewise
     except (SafetensorError, UnicodeDecodeError) as error:
         raise ValueError(f"path: expected {_EXPECTED}, got {path}, which cannot be read: {error}") from error
 

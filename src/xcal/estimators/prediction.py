@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import BoolArray, as_choice, as_floats, fail, first_row
+from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_row, fail, first_row
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method
 from xcal.distributions import SurvivalDistribution
@@ -110,13 +110,13 @@ class SurvivalPredictor(BaseEstimator):
         -------
         ndarray of shape (n,), or (n, m) if `p` is an array
         """
-        levels = as_floats("p", np.atleast_1d(np.asarray(p))).astype(np.float64)
+        levels = as_floats("p", as_row("p", p)).astype(np.float64)
         bad = ~((levels > 0) & (levels < 1))
         if bad.any():
             fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
         model, x = self._read(X)
         values = model.quantile(x, levels)
-        if not extrapolate:
+        if not as_flag("extrapolate", extrapolate):
             values = unseen_as_inf(values, float(model.outputs.grid[-1]), stacklevel=3)
         return values[:, 0] if np.ndim(p) == 0 else values
 
@@ -124,7 +124,11 @@ class SurvivalPredictor(BaseEstimator):
         """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen."""
         model, x = self._read(X)
         values = model.quantile(x, np.array([0.5]))[:, 0]
-        return values if extrapolate else unseen_as_inf(values, float(model.outputs.grid[-1]), stacklevel=3)
+        return (
+            values
+            if as_flag("extrapolate", extrapolate)
+            else unseen_as_inf(values, float(model.outputs.grid[-1]), stacklevel=3)
+        )
 
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
         """Distribution of each row's time in the unit of the training times, in torch's float64."""
@@ -166,7 +170,11 @@ class SurvivalPredictor(BaseEstimator):
         return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties)
 
     def _seen(self, values: Floats, times: Floats, model: PredictingModel, extrapolate: bool) -> Floats:
-        return values if extrapolate else unseen_as_nan(values, times, float(model.outputs.grid[-1]), stacklevel=4)
+        return (
+            values
+            if as_flag("extrapolate", extrapolate)
+            else unseen_as_nan(values, times, float(model.outputs.grid[-1]), stacklevel=4)
+        )
 
     def _read(self, X: Any) -> tuple[PredictingModel, Any]:
         check_is_fitted(self)

@@ -107,7 +107,11 @@ class Settings:
         """Return the first seed: `random_state` itself if it is an integer, else a number drawn from it."""
         if isinstance(self.random_state, int) and not isinstance(self.random_state, bool):
             return as_count("random_state", self.random_state, at_least=0)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        try:
+            return int(check_random_state(self.random_state).randint(2**31 - 1))
+        except (ValueError, TypeError) as error:
+            # scikit-learn's words, on one line and with the argument's name.
+            raise ValueError(f"random_state: {' '.join(str(error).split())[:300]}") from error
 
 
 def checked_lambda(value: Any) -> float:
@@ -137,7 +141,7 @@ def checked_target(value: Any) -> float:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, list | tuple | np.ndarray):
         return tuple(_plain(item) for item in value)

@@ -39,14 +39,20 @@ def check_spec(spec: "Spec") -> None:
         spec.training.config()
     except ValueError as error:
         raise ValueError(f"training.{error}") from error
-    for name, epochs in spec.trials.items():
-        if not _NAME.fullmatch(name) or name.isdecimal():
-            fail("trials", "names of letters, digits, '-', '_' and '.', no numbers", repr(name))
-        _check_epochs(f"trials.{name}", epochs)
+    _check_trials(spec.trials)
     _check_data(spec)
     for index, model in enumerate(spec.models):
         _check_model(f"models[{index}]", model, spec)
     _check_variants(spec)
+
+
+def _check_trials(trials: object) -> None:
+    if not isinstance(trials, dict):
+        fail("trials", "a table of keys and values", repr(trials))
+    for name, epochs in trials.items():
+        if not _NAME.fullmatch(name) or name.isdecimal():
+            fail("trials", "names of letters, digits, '-', '_' and '.', no numbers", repr(name))
+        _check_epochs(f"trials.{name}", epochs)
 
 
 def _check_epochs(where: str, epochs: object) -> None:

@@ -108,7 +108,7 @@ def _spec(values: dict[str, Any]) -> Spec:
 def _section(kind: type[_Section], where: str, values: Any) -> _Section:
     """Read one TOML table into a dataclass, checking keys and the type of every value."""
     # The type variable stands for dataclasses only, which mypy has no way to be told.
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # dataclasses only
     required = [n for n, field in known.items() if field.default is MISSING and field.default_factory is MISSING]
     _check_keys(where or "keys", values, known, required=required)
     hints = get_type_hints(kind)

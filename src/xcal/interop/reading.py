@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xcal._checks import as_event, as_time, fail
+from xcal._checks import as_event, as_row, as_time, fail
 from xcal.interop.fitted import check_fitted
 from xcal.interop.frames import is_frame
 from xcal.interop.gathering import class_name
@@ -72,7 +72,7 @@ def read_model(
 
 
 def _increasing(times: Any) -> Vector:
-    points: Vector = as_time(np.atleast_1d(np.asarray(times)), name="times").astype(np.float64)
+    points: Vector = as_time(as_row("times", times), name="times").astype(np.float64)
     if (np.diff(points) <= 0).any():
         row = int(np.argmax(np.diff(points) <= 0)) + 1
         fail("times", "strictly increasing times", f"{points[row]} after {points[row - 1]}", row)

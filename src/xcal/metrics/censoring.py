@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, fail
+from xcal._checks import BoolArray, FloatArray, as_flag, fail
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal.metrics.inputs import Vector
 
@@ -33,7 +33,7 @@ def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -
         P(C >= t), the chance that an event at t was seen, instead of P(C > t). They differ only at times at which a
         row of the data behind the curve was censored.
     """
-    value = curve.before(t) if left_limit else curve.at(t)
+    value = curve.before(t) if as_flag("left_limit", left_limit) else curve.at(t)
     known = (np.asarray(t) <= curve.times[-1]) & (value > 0)
     positive = curve.survival[curve.survival > 0]
     last = float(positive.min()) if positive.size else 1.0

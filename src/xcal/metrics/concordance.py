@@ -129,8 +129,8 @@ def concordance_index(
     """
     times_seen, happened = as_outcome(time, event)
     limit = np.inf if tau is None else as_time_point("tau", tau)
-    curves_given = survival is not None or cdf is not None
-    method = as_choice("method", method or ("antolini" if curves_given else "harrell"), ("harrell", "uno", "antolini"))
+    default: Method = "antolini" if survival is not None or cdf is not None else "harrell"
+    method = as_choice("method", default if method is None else method, ("harrell", "uno", "antolini"))
     n_dropped = 0
     if method == "antolini":
         pairs = _antolini(times_seen, happened, survival, cdf, times, interpolation, limit)

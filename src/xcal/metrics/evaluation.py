@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_number, fail
+from xcal._checks import MANY, as_number, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.labels import as_labels
 from xcal.calibration.results import Method
@@ -264,7 +264,7 @@ def _naive(names: Sequence[str], predictions: Predictions, *, asked: bool) -> di
 
 
 def _check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
-    as_count("n_bootstrap", n_bootstrap, at_least=0)
+    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
     as_number("level", level, above=0, below=1)
     if n_bootstrap and not isinstance(generator, np.random.Generator):
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)

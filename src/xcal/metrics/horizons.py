@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_floats, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_floats, as_row, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector
 
@@ -60,7 +60,7 @@ def rounded(t: float, *, at_most: float) -> float:
 
 def read_horizons(horizons: Any, time: FloatArray) -> Vector:
     """Check horizons that were asked for: increasing, after 0, and not past the last time of the rows."""
-    found: Vector = as_floats("horizons", np.atleast_1d(np.asarray(horizons))).astype(np.float64)
+    found: Vector = as_floats("horizons", as_row("horizons", horizons)).astype(np.float64)
     bad = ~(np.isfinite(found) & (found > 0))
     if bad.any():
         fail("horizons", "finite times above 0", found[first_row(bad)], first_row(bad))

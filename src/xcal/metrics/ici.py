@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, fail
+from xcal._checks import MANY, BoolArray, FloatArray, fail
 from xcal._kaplan_meier import curve_of_counts, fit_kaplan_meier
 from xcal.metrics.counted_quantiles import counted_quantiles
 from xcal.metrics.cox import fit_cox, log_hazard
@@ -101,7 +101,7 @@ def integrated_calibration_index(
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
-    as_count("n_knots", n_knots, at_least=3)
+    as_count("n_knots", n_knots, at_least=3, at_most=MANY)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     last = float(times_seen.max())
     if moment > last and outside == "raise":

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_number, as_probability, fail, first_row
+from xcal._checks import MANY, BoolArray, FloatArray, as_number, as_probability, as_row, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal._ordering import sortable_time, stable_sort
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
@@ -135,7 +135,7 @@ def decision_curve(
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, limits = as_time_point("at", at), as_thresholds(thresholds)
-    as_count("n_bootstrap", n_bootstrap, at_least=0)
+    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
     as_number("level", level, above=0, below=1)
     if n_bootstrap and not isinstance(generator, np.random.Generator):
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
@@ -151,7 +151,7 @@ def decision_curve(
 
 def as_thresholds(thresholds: Any) -> Vector:
     """Strictly increasing risks above 0 and below 1."""
-    limits = as_probability("thresholds", np.atleast_1d(thresholds)).astype(np.float64)
+    limits = as_probability("thresholds", as_row("thresholds", thresholds)).astype(np.float64)
     bad = (limits <= 0) | (limits >= 1)
     if bad.any():
         row = first_row(bad)

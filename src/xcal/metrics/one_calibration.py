@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_probability, check_same_length, fail
+from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, fail
 from xcal._deprecation import warn_renamed
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_time_point
@@ -145,9 +145,9 @@ def one_calibration(
     own = None if cdf is None else _as_rows("cdf", cdf, times_seen.size)
     method = checked_method(method, own is not None)
     as_choice("outside", outside, ("nan", "raise", "clip"))
-    as_count("n_risk_groups", n_risk_groups, at_least=1)
-    as_count("min_events", min_events, at_least=0)
-    as_count("ddof", ddof, at_least=0)
+    as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
+    as_count("min_events", min_events, at_least=0, at_most=MANY)
+    as_count("ddof", ddof, at_least=0, at_most=MANY)
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)

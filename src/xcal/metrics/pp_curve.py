@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import kolmogi
 
-from xcal._checks import as_event, as_number, as_probability
+from xcal._checks import MANY, as_event, as_number, as_probability
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector, as_count
 
@@ -63,7 +63,7 @@ def pp_curve(cdf: Any, *, event: Any, level: float = 0.95, n_points: int = 101) 
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     as_number("level", level, above=0, below=1)
-    grid = np.linspace(0, 1, as_count("n_points", n_points, at_least=2))
+    grid = np.linspace(0, 1, as_count("n_points", n_points, at_least=2, at_most=MANY))
     curve = fit_kaplan_meier(u, happened)
     survival = curve.at(grid)
     left = curve.at_risk - curve.counts

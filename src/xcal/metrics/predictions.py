@@ -6,7 +6,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_probability, check_same_length, fail
+from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.clusters import Clusters, as_clusters
 from xcal.calibration.results import Method as DMethod
@@ -83,7 +83,7 @@ def read_predictions(
     curves, grid = (None, None) if survival is None else _falling_curves(survival, times, seen.size)
     if censoring is not None:
         as_censoring(censoring, seen, happened)
-    as_count("n_bins", n_bins, at_least=2)
+    as_count("n_bins", n_bins, at_least=2, at_most=MANY)
     given = Predictions(
         time=seen,
         event=happened,

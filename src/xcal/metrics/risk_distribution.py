@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray
+from xcal._checks import MANY, BoolArray
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
 
 
@@ -51,7 +51,7 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
-    edges = np.linspace(0, 1, as_count("n_bins", n_bins, at_least=1) + 1)
+    edges = np.linspace(0, 1, as_count("n_bins", n_bins, at_least=1, at_most=MANY) + 1)
     case = happened & (times_seen <= moment)
     lost = ~happened & (times_seen < moment)
     free = ~case & ~lost

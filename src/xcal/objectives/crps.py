@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from xcal._checks import as_flag
 from xcal.distributions.base import SurvivalDistribution
 from xcal.objectives._rows import check_rows
 
@@ -43,7 +44,7 @@ def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as
     tensor([0.1989])
     """
     check_rows(dist, time, event)
-    if as_published:
+    if as_flag("as_published", as_published):
         from xcal.published.crps import trapezoid_survival_crps
 
         return trapezoid_survival_crps(dist, time, event)

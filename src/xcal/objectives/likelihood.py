@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from xcal._checks import fail
+from xcal._checks import as_flag, fail
 from xcal.distributions.base import SurvivalDistribution
 from xcal.objectives._rows import check_rows
 from xcal.objectives.joint import gives_cdf
@@ -62,11 +62,11 @@ def nll(
     tensor([2., 3.])
     """
     check_rows(dist, time, event)
-    if as_published:
+    if as_flag("as_published", as_published):
         if density:
             fail("density", "False with as_published: the published likelihood is by bin mass", True)
         from xcal.published.likelihood import log_likelihood
 
         return -log_likelihood(dist, time, event)
-    observed = dist.log_density(time) if density else dist.log_prob(time)
+    observed = dist.log_density(time) if as_flag("density", density) else dist.log_prob(time)
     return -torch.where(event, observed, dist.log_censored(time))

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from xcal._checks import fail
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.lognormal import LogNormal
 from xcal.published.shifted import unshifted
@@ -12,6 +13,8 @@ def ranking_time(dist: SurvivalDistribution) -> Tensor:
 
     The mean over bin mid-points for discrete models, the mode for the log-normal, the median for the Weibull.
     """
+    if not isinstance(dist, SurvivalDistribution):
+        fail("dist", "a SurvivalDistribution", type(dist).__name__)
     base = unshifted(dist)
     if base.bins is not None:
         return base.bins.midpoint_mean

@@ -43,7 +43,7 @@ class Shifted(SurvivalDistribution):
     def _later(self, time: Tensor) -> Tensor:
         """``time + shift``; whole numbers become numbers of the type of `base` first."""
         if not time.is_floating_point():
-            time = time.to(self.base.median.dtype)
+            time = time.to(self.base.example.dtype)
         return time + self.shift
 
     def log_prob(self, time: Tensor) -> Tensor:

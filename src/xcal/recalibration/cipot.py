@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from xcal._checks import BoolArray, as_count
+from xcal._checks import MANY, BoolArray, as_count
 from xcal.recalibration.base import Floats, held_out_rows
 from xcal.recalibration.piecewise import PiecewiseRecalibration, through_points
 
@@ -56,7 +56,7 @@ class CiPOTRecalibration(PiecewiseRecalibration):
             One more than the number of levels; 10 by default, which are the deciles.
         """
         u, happened = held_out_rows(cdf, event)
-        pieces = DEFAULT_PIECES if n_pieces is None else as_count("n_pieces", n_pieces, at_least=2)
+        pieces = DEFAULT_PIECES if n_pieces is None else as_count("n_pieces", n_pieces, at_least=2, at_most=MANY)
         wanted = np.arange(1, pieces) / pieces
         knots, levels = through_points(_quantiles(u, happened, wanted), wanted)
         return cls(knots, levels, u.size, int(happened.sum()))

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_count, as_event, as_numpy, as_time, fail
+from xcal._checks import MANY, BoolArray, as_count, as_event, as_numpy, as_time, fail
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal.recalibration.base import Floats
 
@@ -85,7 +85,7 @@ class ConformalQuantiles:
         if not happened.any():
             fail("event", "at least one event", "none: every row is censored")
         levels = even_levels(table.shape[1] + 1)
-        times, rows, weights = _completed(seen, happened, as_count("n_samples", n_samples, at_least=1))
+        times, rows, weights = _completed(seen, happened, as_count("n_samples", n_samples, at_least=1, at_most=MANY))
         shifts = [_shift(table[rows, k] - times, weights, p, seen.size) for k, p in enumerate(levels)]
         return cls(levels, np.array(shifts), seen.size, int(happened.sum()))
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import BoolArray, as_count, as_floats, as_time, check_same_length, fail, first_row
+from xcal._checks import MANY, BoolArray, as_count, as_floats, as_row, as_time, check_same_length, fail, first_row
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method as DMethod
 from xcal.interop import ModelPredictions, Rows, read_model
@@ -172,7 +172,7 @@ class Recalibrated(BaseEstimator):
 
     def predict_cdf(self, X: Any, times: Any) -> Floats:
         """Probability of an event by each of `times`, ``(n, m)``."""
-        asked = as_time(np.atleast_1d(np.asarray(times)), name="times").astype(np.float64)
+        asked = as_time(as_row("times", times), name="times").astype(np.float64)
         fitted = self._fitted()
         return fitted.adjustment_.cdf(fitted.model_, _table(X), asked)
 
@@ -194,7 +194,7 @@ class Recalibrated(BaseEstimator):
 
         Infinity where the curves of a model, as those of Cox models, end before they get there.
         """
-        levels = as_floats("p", np.atleast_1d(np.asarray(p))).astype(np.float64)
+        levels = as_floats("p", as_row("p", p)).astype(np.float64)
         bad = ~((levels > 0) & (levels < 1))
         if bad.any():
             fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
@@ -264,7 +264,11 @@ class Recalibrated(BaseEstimator):
         own = read_own(model, table, time, event)
         quantiles = groups = None
         if method.asks_quantiles:
-            pieces = DEFAULT_PIECES if self.n_pieces is None else as_count("n_pieces", self.n_pieces, at_least=2)
+            pieces = (
+                DEFAULT_PIECES
+                if self.n_pieces is None
+                else as_count("n_pieces", self.n_pieces, at_least=2, at_most=MANY)
+            )
             quantiles = model_quantiles(model, table, even_levels(pieces), float(time.max()))
         if method.asks_groups:
             groups = np.asarray(labels_of(table, self.group_column))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count
+from xcal._checks import MANY, as_count
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.recalibration.base import Floats, held_out_rows
 from xcal.recalibration.piecewise import PiecewiseRecalibration, through_points
@@ -86,7 +86,7 @@ def _pieces(n_events: int, asked: int | None) -> int:
     if asked is None:
         # The cube root of a cube may come out a hair above it.
         return int(np.ceil(2 * round(n_events ** (1 / 3), 9)))
-    return as_count("n_pieces", asked, at_least=1)
+    return as_count("n_pieces", asked, at_least=1, at_most=MANY)
 
 
 def middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

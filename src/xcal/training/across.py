@@ -25,6 +25,8 @@ from xcal.training.fingerprint import digest
 # False or None: this process alone. "auto": with others, if there are any. "shards": the same, with rows of its own.
 Distributed = Literal["auto", "shards"] | bool | None
 
+_dist: Any = dist  # torch's stubs do not know all of its names
+
 # What torchrun tells each process.
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 # A process that has not answered for so long is taken for lost. Reading and checking a large table takes minutes.
@@ -46,9 +48,27 @@ def found_processes(distributed: Distributed) -> Processes | None:
             if distributed == "auto":
                 return None
             fail("distributed", "processes started by torchrun, or torch.distributed initialised", "one on its own")
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=_PATIENCE)
+        _initialise()
         atexit.register(_end)
     return Processes.of("world", "distributed")
+
+
+def _initialise() -> None:
+    """Find the other processes that torchrun started."""
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    try:
+        store, rank, size = next(iter(_dist.rendezvous("env://", timeout=_PATIENCE)))
+        if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
+            # On one machine torchrun keeps one store for all its restarts: the addresses of the processes before must
+            # not be taken for those of now.
+            store = _dist.PrefixStore(f"xcal-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+    except RuntimeError as error:
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise ConnectionError(
+            f"process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} did not find the others at {where}: one of "
+            "them ended, or was not started. Look for the first error of the run"
+        ) from error
 
 
 def launched() -> bool:

@@ -80,9 +80,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return loaded
     # Whatever a broken file makes the two readers raise, the user gets one error that names it.
     except Exception as error:
-        raise ValueError(
-            f"checkpoint: expected a checkpoint file, got {path}, which cannot be read: {error}"
-        ) from error
+        said = " ".join(str(error).split())[:300]
+        raise ValueError(f"checkpoint: expected a checkpoint file, got {path}, which cannot be read: {said}") from error
 
 
 def _check_archive(path: Path) -> None:

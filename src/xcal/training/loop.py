@@ -153,7 +153,7 @@ class _Run:
         self._set_penalty()
         set_rate(self.optimizer, config.rate(state.epoch))
         before = stack.snapshot()
-        steps.begin(self.order, torch.as_tensor(~state.stopped))
+        steps.begin(self.order, ~state.stopped)
         first_bad = steps.run(self._noise())
         if state.epoch + 1 < config.epochs:
             # A GPU is still at work on this epoch: the time to shuffle the next one is free.
@@ -201,7 +201,7 @@ class _Run:
         state.fail(~state.stopped & (first_bad >= 0), first_bad)
         if state.stopped.any():
             stack.load(before, torch.as_tensor(state.stopped, device=stack.flat.device))
-        device_objective, device_dcal = problem.validate(stack, self.workers)
+        device_objective, device_dcal = problem.validate(stack, self.workers, ~state.stopped)
         objective, dcal = device_objective.cpu().numpy(), device_dcal.cpu().numpy()
         total = objective + state.lambdas * np.maximum(dcal - problem.dcal_floor, 0.0)
         state.fail(~state.stopped & ~np.isfinite(total), None)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -84,13 +86,22 @@ class Problem:
         """Objective and F of every row."""
         return self._objective_and_cdf(self.family.distribution(raw), time, event)
 
-    def validate(self, stack: Stack, workers: Workers) -> tuple[Tensor, Tensor]:
-        """Mean objective and exact D-calibration of every model on all validation rows, (K,) each in float64."""
+    def validate(
+        self, stack: Stack, workers: Workers, alive: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Mean objective and exact D-calibration of every model on all validation rows, (K,) each in float64.
+
+        A part none of whose models is `alive` is left out: its values are NaN.
+        """
         n = self.validation.n
         if stack.n_models > 1:
+            active = range(len(stack.parts)) if alive is None else stack.parts_with(alive)
+            total = self.edges.new_full((stack.n_models,), torch.nan)
+            sums = self.edges.new_full((stack.n_models, 3, self.edges.shape[0] - 1), torch.nan)
             # Networks of different parts can run at the same time, one network on different rows cannot.
-            pieces = workers.map(lambda part: self._sums(stack, part, slice(0, n)), stack.parts)
-            total, sums = (torch.cat(each) for each in zip(*pieces, strict=True))
+            pieces = workers.map(lambda k: self._sums(stack, stack.parts[k], slice(0, n)), active)
+            for k, piece in zip(active, pieces, strict=True):
+                total[stack.parts[k].models], sums[stack.parts[k].models] = piece
         else:
             step = _CHUNK.get(self.edges.device.type, 1 << 14)
             ranges = [slice(start, min(start + step, n)) for start in range(0, n, step)]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -118,6 +120,10 @@ class Stack:
             else:
                 leaves[name] = window.requires_grad_()
         return Part(models, starts, lambdas, leaves, template)
+
+    def parts_with(self, models: npt.NDArray[np.bool_]) -> list[int]:
+        """Numbers of the parts that hold at least one of some models, (K,)."""
+        return [number for number, part in enumerate(self.parts) if models[part.models].any()]
 
     @property
     def leaves(self) -> dict[str, Tensor]:

@@ -111,6 +111,7 @@ class Steps:
         self.alive = torch.ones(models, dtype=torch.bool, device=device)
         self.first_bad = torch.full((models,), -1, dtype=torch.int64, device=device)
         self.order = torch.zeros(0)
+        self.active = list(range(len(stack.parts)))  # parts that have a model to train
         self.streamed_x: Tensor | None = None  # of one batch, where covariates come from the host
         self.graph: torch.cuda.CUDAGraph | None = None
         self.to_record = record
@@ -124,15 +125,20 @@ class Steps:
         """Change the weights of all models, (K,), from the next step on; a recorded step reads the same memory."""
         self.lambdas.copy_(torch.as_tensor(lambdas).view_as(self.lambdas))
 
-    def begin(self, order: Tensor, alive: Tensor) -> None:
-        """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once."""
+    def begin(self, order: Tensor, alive: npt.NDArray[np.bool_]) -> None:
+        """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once.
+
+        A part all of whose models have stopped is left out. Parts do not know of each other, so that the models of the
+        others are the same bits. On a GPU all models are one part, and the step is recorded with all of them.
+        """
+        self.active = self.stack.parts_with(alive)
         if self.across is not None:
             self.own = self.across.own(order)
             order, self.there = self.own.rows, self.own.there.to(self.number.device)
-        self._rewind(order, alive)
+        self._rewind(order, torch.as_tensor(alive))
         if self.to_record:
             self._record()
-            self._rewind(order, alive)
+            self._rewind(order, torch.as_tensor(alive))
             self.to_record = False
 
     def _rewind(self, order: Tensor, alive: Tensor) -> None:
@@ -166,14 +172,11 @@ class Steps:
         batch = take(self.rows, self.order.index_select(0, self.number)[0], self.streamed_x, self.row_features)
         if self.across is not None and self.own is not None:
             counted = batch.of_several(self.there.index_select(0, self.number)[0], self.own.whole)
-            parts = [self._joint(counted, noise, self.across)]
+            loss, gradient = self._joint(counted, noise, self.across)
         elif self.row_pieces > 1:
-            parts = [self._lone(batch, noise)]
+            loss, gradient = self._lone(batch, noise)
         else:
-            parts = self.workers.map(lambda k: self._part(k, batch, noise), range(len(self.stack.parts)))
-        loss, gradient = (
-            parts[0] if len(parts) == 1 else tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
-        )
+            loss, gradient = self._joined(self.workers.map(lambda k: self._part(k, batch, noise), self.active))
         # A sum is finite only if all its terms are, and one pass is half of what a look at each would cost.
         finite = torch.isfinite(loss + gradient.sum(1))
         # A GPU is not asked, as it would have to be waited for; a CPU is, as most of the time all models are well.
@@ -214,6 +217,19 @@ class Steps:
         # The loss is only asked whether it is finite; a sum that has a part that is not, is not.
         whole, told = across.summed(own_gradient, loss.detach().reshape(-1))
         return told, whole
+
+    def _joined(self, found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Losses and gradients of all models, in their order; zero for parts that were left out."""
+        if len(self.stack.parts) == 1:
+            return found[0]
+        if len(found) == len(self.stack.parts):
+            return torch.cat([loss for loss, _ in found]), torch.cat([gradient for _, gradient in found])
+        flat = self.stack.flat
+        losses, gradients = flat.new_zeros(flat.shape[0], dtype=found[0][0].dtype), torch.zeros_like(flat)
+        for number, (loss, gradient) in zip(self.active, found, strict=True):
+            models = self.stack.parts[number].models
+            losses[models], gradients[models] = loss, gradient
+        return losses, gradients
 
     def _part(self, number: int, batch: Batch, noise: Seeds | None) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the models of a part."""

@@ -97,7 +97,7 @@ def tune(
     as_engine(engine)
     _optuna()
     table = Table.of(X, y, as_count("folds", folds, at_least=2), score, seed, chosen)
-    file = TrialFile(None if records is None else Path(records))
+    file = TrialFile(_path(records))
     file.check_place()
     with nullcontext() if file.path is None else sole_user("records", file.path):
         search = _Search(table, wanted, batch, seed, engine, file)
@@ -170,6 +170,12 @@ class _Search:
             _versions(),
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+
+def _path(records: Any) -> Path | None:
+    if records is not None and not isinstance(records, str | PathLike):
+        fail("records", "the name of a file", repr(records))
+    return None if records is None else Path(records)
 
 
 def _versions() -> dict[str, str]:

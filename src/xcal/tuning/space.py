@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from xcal._checks import as_number, fail
+from xcal._checks import as_flag, as_number, fail
 
 # The weight is chosen by the path itself, and the rest says where and how to train, not what.
 _NOT_SEARCHED = {
@@ -42,12 +42,10 @@ class Range:
     log: bool = False
 
     def __post_init__(self) -> None:
-        as_number("low", self.low, above=0 if self.log else None)
+        as_number("low", self.low, above=0 if as_flag("log", self.log) else None)
         as_number("high", self.high)
         if self.high <= self.low:
             fail("high", f"a number above low ({self.low})", self.high)
-        if not isinstance(self.log, bool):
-            fail("log", "True or False", repr(self.log))
 
     @property
     def whole(self) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_number, as_numpy, fail
+from xcal._checks import as_number, as_numpy, as_row, fail
 from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
 from xcal.interop import ModelPredictions, Rows, read_model
@@ -114,10 +114,12 @@ def audit(
     """
     X, y = _unpacked(X, y)
     time, event = checks.read_outcome(y)
+    checks.check_text("time_unit", time_unit)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
     found, at = _predictions(model, X, (time, event), (survival, cdf, risk), times, interpolation, horizons)
     if name is not None:
+        checks.check_text("name", name)
         found = _renamed(found, name)
     train_x, train_y = checks.read_training(training)
     columns, left_out, no_covariates = read_covariates(covariates, X, (time, event))
@@ -220,7 +222,7 @@ def _predictions(
         return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
     at = horizon_times.default_horizons(time, event) if asked is None else asked
     if survival is not None:
-        rows = Rows(time, event, None if times is None else np.asarray(times, dtype=np.float64), at)
+        rows = Rows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
         found = read_curves(survival, rows, times=times, interpolation=interpolation)
         check_predictions(found, rows.n)
     else:

@@ -5,7 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_count, as_event, as_floats, as_time, fail, first_row
+from xcal._checks import (
+    MANY,
+    BoolArray,
+    FloatArray,
+    as_count,
+    as_event,
+    as_floats,
+    as_numpy,
+    as_row,
+    as_time,
+    fail,
+    first_row,
+    is_missing,
+)
 from xcal.data import SurvivalData, time_and_event
 from xcal.metrics.inputs import Vector
 from xcal.validation.sample import Labels
@@ -54,7 +67,7 @@ def read_thresholds(thresholds: Any) -> Vector:
     """Risks at which somebody might act: increasing, between 0 and 1; by default every per cent."""
     if thresholds is None:
         return np.arange(1, 100) / 100
-    found: Vector = as_floats("thresholds", np.atleast_1d(np.asarray(thresholds))).astype(np.float64)
+    found: Vector = as_floats("thresholds", as_row("thresholds", thresholds)).astype(np.float64)
     bad = ~((found > 0) & (found < 1))
     if bad.any():
         fail("thresholds", "risks between 0 and 1", found[first_row(bad)], first_row(bad))
@@ -73,7 +86,7 @@ def read_resamples(n_bootstrap: Any, n: int) -> tuple[int, int | None]:
         if RESAMPLED_ROWS // n < FEWEST_RESAMPLES:
             return FEWEST_RESAMPLES, PART_OF_ROWS
         return min(MOST_RESAMPLES, RESAMPLED_ROWS // n), None
-    return as_count("n_bootstrap", n_bootstrap, at_least=0), None
+    return as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY), None
 
 
 def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:
@@ -114,7 +127,15 @@ def _labels(name: str, values: Any, n: int) -> Labels:
     """Labels as text; a missing one becomes the label "missing", which the result shows as a group."""
     import pandas as pd
 
-    series = pd.Series(np.asarray(values) if not hasattr(values, "to_numpy") else values.to_numpy())
+    where = f"groups[{name!r}]"
+    listed = as_numpy(where, values) if hasattr(values, "detach") else values
+    try:
+        array = np.asarray(listed) if not hasattr(listed, "to_numpy") else listed.to_numpy()
+    except ValueError:
+        fail(where, f"{n} labels, one per row", "rows of different lengths")
+    if array.ndim != 1 or array.dtype.names:
+        fail(where, "a one-dimensional array, one label per row", f"{array.dtype} of shape {array.shape}")
+    series = pd.Series(array)
     if series.size != n:
         fail(f"groups[{name!r}]", f"{n} labels, one per row", f"{series.size}")
     kinds = series.dropna().unique()
@@ -128,6 +149,12 @@ def _labels(name: str, values: Any, n: int) -> Labels:
 
 
 def _text(value: Any) -> str:
-    if value is None or value != value:  # noqa: PLR0124 - NaN
+    if is_missing(value):
         return "missing"
     return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def check_text(name: str, value: Any) -> None:
+    """Check that what is printed as it is, is text."""
+    if not isinstance(value, str):
+        fail(name, "text", repr(value))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_count, as_number
+from xcal._checks import MANY, as_count, as_number
 from xcal.calibration.results import holm
 from xcal.metrics.calibration_curve import CalibrationCurve, band, drawn_curve
 from xcal.metrics.inputs import Vector
@@ -76,7 +76,7 @@ def measure(
         What the predictions do not allow, or the rows do not determine, is named in `skipped` with the reason.
     """
     as_number("level", level, above=0, below=1)
-    as_count("n_bootstrap", n_bootstrap, at_least=0)
+    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
     as_count("seed", seed, at_least=0)
     rows, unreached = read_rows(sample)
     judged, too_small = subgroups(sample, rows)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import fail
+from xcal._checks import fail, is_missing
 from xcal.cli.table_file import TableFile, is_number
 from xcal.estimators.encoding import Kind
 
@@ -38,7 +38,7 @@ def kind_of(table: TableFile, name: str) -> Kind:
     if words and numbers == len(words):
         return "number"
     if numbers > _MANY_NUMBERS and 2 * numbers > len(words):
-        row = next(row for row, cell in enumerate(column) if cell == cell and not is_number(str(cell)))  # noqa: PLR0124
+        row = next(row for row, cell in enumerate(column) if not is_missing(cell) and not is_number(str(cell)))
         expected = f"a number as in most rows, or an empty cell (or leave the column out: --drop {name})"
         table.fail(name, expected, repr(column.iloc[row]), row)
     return "category"

@@ -1,6 +1,7 @@
 """A whole run of ``xcal fit``: read, show, train, judge, write."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -29,19 +30,22 @@ def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) ->
     parts = read_parts(settings)
     say(words.understood(parts, settings))
     say(words.about_to_train(settings))
-    trained = train(parts, settings, progress)
+    checkpoint = run_folder.checkpoint(out, settings)
+    trained = train(parts, settings, progress, checkpoint)
     say(words.trained(trained))
     judged = judge(trained, parts, settings, False if progress is False else None)
     summary = _summary(settings, parts, trained, judged)
     _write(out, settings, parts.test, trained, judged, summary)
     say(words.judged(judged, trained, name_of))
+    if checkpoint is not None:
+        shutil.rmtree(checkpoint, ignore_errors=True)
     say(words.written(out))
     return summary
 
 
-def take_part(settings: FitSettings) -> None:
+def take_part(settings: FitSettings, out: Path) -> None:
     """Train together with the first process of a run on several ones, which says and writes everything."""
-    train(read_parts(settings), settings, progress=False)
+    train(read_parts(settings), settings, progress=False, checkpoint=run_folder.checkpoint(out, settings))
 
 
 def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judged) -> dict[str, Any]:

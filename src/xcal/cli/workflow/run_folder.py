@@ -12,8 +12,10 @@ from typing import Any
 from xcal._checks import fail
 from xcal._files import check_writable
 from xcal._locks import sole_user
-from xcal.cli.workflow.settings import FitSettings, read_config
+from xcal.cli.workflow.settings import FitSettings, read_config, write_config
 from xcal.estimators import SurvivalModel
+from xcal.training.across import launched
+from xcal.training.fingerprint import digest
 
 MODEL, PATH, CONFIG = "model.safetensors", "path.safetensors", "config.toml"
 FRONTIER_PAGE, FRONTIER_TABLE = "frontier.html", "frontier.csv"
@@ -42,6 +44,13 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     if found and not overwrite:
         fail("--out", "a new folder, or --overwrite to replace the run that is there", f"{folder} with {found[-1]}")
     check_writable(folder)
+
+
+def checkpoint(folder: Path, settings: FitSettings) -> Path | None:
+    """Folder in which a run that torchrun started keeps the state of its training, to resume when it is restarted."""
+    if not launched():
+        return None
+    return folder / f".training-{digest(write_config(settings).encode())[:12]}"
 
 
 @contextmanager

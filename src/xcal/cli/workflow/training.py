@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from xcal.cli.workflow.parts import Part, Parts
@@ -45,8 +46,11 @@ def name_of(model: SurvivalModel) -> str:
     return f"lambda {model.xcal_lambda:g}" + (", recalibrated" if model.fitted_.recalibration is not None else "")
 
 
-def train(parts: Parts, settings: FitSettings, progress: Progress) -> Trained:
-    """Fit a path and let it choose; an interrupt after the first epoch keeps the best weights so far."""
+def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: Path | None = None) -> Trained:
+    """Fit a path and let it choose; an interrupt after the first epoch keeps the best weights so far.
+
+    The state of training is kept in the folder `checkpoint`, if there is one.
+    """
     path = SurvivalPath(
         settings.lambdas,
         settings.seeds,
@@ -61,7 +65,7 @@ def train(parts: Parts, settings: FitSettings, progress: Progress) -> Trained:
     interrupted = False
     with collected_warnings() as notes:
         try:
-            path.fit(parts.train.X, parts.train.y, validation_data=held)
+            path.fit(parts.train.X, parts.train.y, validation_data=held, checkpoint=checkpoint)
         except KeyboardInterrupt:
             if not hasattr(path, "frontier_"):
                 raise

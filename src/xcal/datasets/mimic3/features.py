@@ -109,7 +109,7 @@ def _lookups(measurements: Measurements, instances: dict[str, npt.NDArray[Any]])
 
 def _keep(path: Path, lookups: list[Lookup]) -> None:
     tables = {f"table{number}": lookup.table for number, lookup in enumerate(lookups)}
-    np.savez(path, rows=np.stack([lookup.row for lookup in lookups]), **tables)  # type: ignore[arg-type]
+    np.savez(path, rows=np.stack([lookup.row for lookup in lookups]), **tables)  # type: ignore[arg-type]  # as in los.py
 
 
 def _read_kept(path: Path) -> list[Lookup]:

@@ -66,9 +66,11 @@ def frontier_page(report: FrontierReport) -> Page:
     """Give the page."""
     rows = report.frontier.rows
     events = int(np.count_nonzero(rows.event))
+    drawn = f" (drawn at random from {rows.given:,})" if rows.given > rows.n else ""
+    shown = f"{len(report.frontier.names)} candidates on {rows.n:,} rows{drawn} with {events:,} events"
     return Page(
         title="Calibration frontier",
-        subtitle=f"{report.model}: {len(report.frontier.names)} candidates on {rows.n:,} rows with {events:,} events",
+        subtitle=f"{report.model}: {shown}",
         selectors=(Selector("model", "Model", report.frontier.names, "slider", report.chosen),),
         top=(_answer(report),),
         sections=(

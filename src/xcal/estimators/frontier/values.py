@@ -33,6 +33,9 @@ _SHOWN_SHARE = 0.98
 # Rows whose distributions are held at once.
 _ROWS_AT_ONCE = 50_000
 
+# Every network of a path reads all rows of its page. With so many, noise is smaller than what a picture can show.
+MOST_ROWS = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class GivenRows:
@@ -48,6 +51,8 @@ class GivenRows:
         Bins of D-calibration.
     end : float
         The last time seen in training: what the models say of later ones is extrapolated.
+    given : int
+        How many rows there were; more than `MOST_ROWS` are drawn from, at random.
     """
 
     x: Any
@@ -56,6 +61,7 @@ class GivenRows:
     horizons: Floats
     n_bins: int
     end: float
+    given: int
 
     @property
     def n(self) -> int:
@@ -151,13 +157,20 @@ Line = tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]
 
 
 def given_rows(x: Any, time: Floats, event: BoolArray, horizons: Any, *, n_bins: int, end: float) -> GivenRows:
-    """Check rows for a page; horizons that are chosen here lie within the times seen in training."""
+    """Check rows for a page, and draw some of them where they are very many.
+
+    Horizons that are chosen here lie within the times seen in training.
+    """
     if time.size < 2:
         fail("X", "at least 2 rows", time.size)
     if not event.any():
         fail("y", "at least one event", f"{time.size} censored rows")
     at = default_horizons(time, event, end) if horizons is None else read_horizons(horizons, time)
-    return GivenRows(x, time, event, at, n_bins, end)
+    given = time.size
+    if given > MOST_ROWS:
+        drawn = np.sort(np.random.default_rng(0).choice(given, MOST_ROWS, replace=False))
+        x, time, event = np.asarray(x[drawn]), time[drawn], event[drawn]
+    return GivenRows(x, time, event, at, n_bins, end, given)
 
 
 def measure_frontier(

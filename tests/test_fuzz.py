@@ -1,0 +1,195 @@
+"""A small seeded run of the fuzzing, and a test for each of the kinds of fault that it found.
+
+`python -m benchmarks.fuzz --inputs 10000` is the large form.
+"""
+
+import gzip
+import inspect
+import struct
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from benchmarks._fuzz_files import file_targets
+from benchmarks._fuzz_functions import function_targets, rows
+from benchmarks.fuzz import fuzzed
+
+import xcal
+
+FEW = 10
+# Callables that are no functions of numbers: results, which only functions make; containers; readers of whole data
+# sets, whose files are fuzzed; networks, which torch checks; and what trusts its arguments, as its docstring says.
+NOT_FUZZED = {
+    "calibration": "ConditionalCalibration unchecked_penalty soft_membership",
+    "distributions": "DiscreteDistribution Mixture",
+    "objectives": "gives_cdf",
+    "data": "Fold map_parquet",
+    "datasets": "Fold SurvivalDataset data_directory load_glioma load_metabric load_mimic_los load_support "
+    "load_survival_mnist",
+    "recalibration": "ConformalQuantiles GroupedRecalibration Recalibrated",
+    "published": "Shifted counted_as_event",
+    "tuning": "",
+    "metrics": "",
+}
+MADE_BY_USERS = {
+    *("SoftBins", "KernelFeatures", "SurvivalData", "Range", "Fold", "SurvivalDataset", "ConditionalCalibration"),
+    *("KaplanMeierRecalibration", "IsotonicRecalibration", "BetaRecalibration", "CiPOTRecalibration"),
+    *("ConformalQuantiles", "GroupedRecalibration"),
+}
+TARGETS = list(function_targets())
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_hostile_arguments(target):
+    _, problems = fuzzed(target, FEW, seed=1)
+    assert problems == []
+
+
+def test_hostile_files(tmp_path):
+    found = [problem for target in file_targets(tmp_path) for problem in fuzzed(target, 2 * FEW, seed=1)[1]]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", sorted(NOT_FUZZED))
+def test_every_public_function_is_fuzzed(package):
+    module = import_module(f"xcal.{package}")
+    known = {target.name.split(".")[1].split(" ")[0] for target in TARGETS if "." in target.name}
+    left = {name for name in module.__all__ if callable(getattr(module, name)) and not _only_a_result(module, name)}
+    assert left - known == set(NOT_FUZZED[package].split())
+
+
+def _only_a_result(module, name):
+    """Whether it is an interface, or the class of a result, which functions make and users do not."""
+    made = getattr(module, name)
+    result = inspect.isclass(made) and hasattr(made, "__dataclass_fields__") and name not in MADE_BY_USERS
+    return result or inspect.isabstract(made)
+
+
+R = rows()
+OWN = {"time": R["time"], "event": R["event"]}
+AT = {"probability": R["probability"], "at": 1.0} | OWN
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: xcal.d_calibration(R["cdf"], R["event"], n_bins=10**9),
+            "n_bins: expected an integer of at most",
+        ),
+        (
+            lambda: xcal.metrics.pp_curve(R["cdf"], event=R["event"], n_points=2**63),
+            "n_points: expected an integer of at",
+        ),
+        (lambda: xcal.metrics.one_calibration(**AT, n_risk_groups=10**400), "n_risk_groups: expected an integer of at"),
+        (lambda: xcal.metrics.kaplan_meier(time=[10**400], event=[1]), "time: expected numbers, got values of mixed"),
+        (lambda: xcal.metrics.concordance_index(**OWN, risk=R["risk"], method=np.array([])), "method: expected one of"),
+        (
+            lambda: xcal.metrics.brier_score(R["survival"], R["times"], **OWN, left_limit=np.zeros(3)),
+            "left_limit: expected True or False",
+        ),
+        (
+            lambda: xcal.metrics.decision_curve(thresholds=torch.zeros(2, device="meta"), **AT),
+            "thresholds: expected a tensor whose values can be read",
+        ),
+        (
+            lambda: xcal.d_calibration(R["cdf"], R["event"], groups=torch.eye(3).to_sparse()),
+            "groups: expected a tensor whose values can be read",
+        ),
+        (
+            lambda: xcal.d_calibration(R["cdf"], R["event"], groups=np.zeros(24, dtype=[("a", float)])),
+            "groups: expected a one-dimensional array",
+        ),
+        (lambda: xcal.d_calibration(R["cdf"], R["event"], method=np.zeros((9, 9))), r"method: expected [^\n]*$"),
+        (lambda: xcal.conditional_calibration(R["cdf"], R["event"], R["X"], where=R["X"]), "where: expected True or"),
+        (lambda: xcal.distributions.mixture(5), "components: expected a list of distributions"),
+        (
+            lambda: xcal.distributions.Weibull(torch.ones(3), torch.ones(3, device="meta")),
+            "concentration: expected the device of scale, cpu, got meta",
+        ),
+        (
+            lambda: xcal.distributions.RecalibratedDistribution(1, [0, 1], [0, 1]),
+            "base: expected a SurvivalDistribution",
+        ),
+        (lambda: xcal.published.ranking_time(None), "dist: expected a SurvivalDistribution, got NoneType"),
+        (lambda: xcal.SurvivalData(R["X"], **OWN, feature_names=2), "feature_names: expected a sequence of names"),
+        (lambda: xcal.SurvivalModel(random_state=len).fit(R["X"], _y()), "random_state: .* cannot be used to seed"),
+        (lambda: xcal.SurvivalModel(distribution=np.array(0.5)).fit(R["X"], _y()), "distribution: expected one of"),
+        (lambda: xcal.SurvivalModel().fit([[1.0], [2.0, 3.0]], _y()), "X: expected rows of one length"),
+        (lambda: xcal.SurvivalModel().fit(np.zeros(24), _y()), r"X: Expected 2D array[^\n]*$"),
+        (lambda: xcal.SurvivalPath(average=R["X"]).fit(R["X"], _y()), "average: expected True or False"),
+        (lambda: xcal.audit(y=_y(), cdf=R["cdf"], time_unit=3), "time_unit: expected text, got 3"),
+    ],
+)
+def test_faults_that_were_found(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def _y():
+    return xcal.Surv(**OWN)
+
+
+def test_a_long_value_is_cut_and_on_one_line():
+    with pytest.raises(ValueError, match="method: expected") as caught:
+        xcal.d_calibration(R["cdf"], R["event"], method=np.zeros((100, 100)))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_damaged_packed_table_is_one_error(tmp_path):
+    from xcal.cli.table_file import read_table_file
+
+    content = bytearray(gzip.compress(b"a,b\n" + b"1,2\n" * 1000))
+    content[20:24] = b"\xff\xff\xff\xff"
+    (tmp_path / "t.csv.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"t\.csv\.gz: expected a table of columns"):
+        read_table_file(tmp_path / "t.csv.gz")
+
+
+def test_lists_within_lists_in_an_r_file(tmp_path):
+    import lzma
+
+    from xcal.datasets.rda import read_string_frame
+
+    nested = b"RDX2\nX\n" + struct.pack(">iii", 2, 0, 0) + struct.pack(">ii", 19, 1) * 5000
+    with pytest.raises(ValueError, match=r"glioma: expected an R data file .* RecursionError"):
+        read_string_frame("glioma", lzma.compress(nested))
+
+
+HEADER = """
+import resource, struct, sys
+from pathlib import Path
+import xcal, numpy as np
+from xcal.data import map_parquet
+from xcal.datasets.mnist import parse_idx
+import gzip, json, pyarrow.parquet
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), resource.RLIM_INFINITY))
+folder = Path(sys.argv[1])
+header = json.dumps({"w": {"dtype": "F64", "shape": [10**12], "data_offsets": [0, 8 * 10**12]}}).encode()
+(folder / "model").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+(folder / "path.ckpt").write_bytes(struct.pack("<Q", 10**12) + header)
+from xcal.training.checkpoint import read_tensors
+idx = gzip.compress(bytes([0, 0, 8, 3]) + struct.pack(">III", 2**31, 2**31, 2**31))
+for call in (
+    lambda: xcal.load(folder / "model"),
+    lambda: read_tensors(folder / "model"),
+    lambda: read_tensors(folder / "path.ckpt"),
+    lambda: parse_idx("images", idx, 3),
+):
+    try:
+        call()
+        print("read")
+    except ValueError as error:
+        print("refused")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_header_that_claims_a_million_million_rows_takes_no_memory(tmp_path):
+    done = subprocess.run([sys.executable, "-c", HEADER, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["refused"] * 4, done.stderr
