@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
 
@@ -140,39 +141,52 @@ def test_a_second_run_with_the_same_result_is_told_who_is_at_work(tmp_path, fold
 
 
 SCRIPT = """
-import sys
-from pathlib import Path
-from xcal.outofcore import EvaluationSettings, evaluate_folder, evaluation, local
+import sys, time
+from xcal.outofcore import EvaluationSettings, evaluate_folder, evaluation, resume
 evaluation.PIECE_ROWS = 500
-own = local.piece_state
-def slow(work, piece, report=None):
-    state = own(work, piece, report)
-    print("counted", flush=True)
-    return state
-local.piece_state = slow
-evaluate_folder(sys.argv[1], sys.argv[2], EvaluationSettings(checkpoint_seconds=0, progress=False))
-print("done", flush=True)
+write = resume.SideFile.write
+def slow(self, progress):
+    write(self, progress)
+    time.sleep(0.3)
+resume.SideFile.write = slow
+if __name__ == "__main__":
+    settings = EvaluationSettings(checkpoint_seconds=0, progress=False, processes=2)
+    evaluate_folder(sys.argv[1], sys.argv[2], settings)
 """
 
 
-def test_a_killed_run_resumes(tmp_path, folder):
+def children(pid):
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_a_killed_run_resumes_and_leaves_no_process(tmp_path, folder):
     whole = run(folder, tmp_path / "whole.json")
-    out = tmp_path / "m.json"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(folder), str(out)],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        text=True,
-    )
-    for _ in range(4):
-        assert process.stdout.readline() == "counted\n"
-    time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    out, script = tmp_path / "m.json", tmp_path / "evaluate.py"
+    script.write_text(SCRIPT)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, str(script), str(folder), str(out)], env=environment) as process:
+        wait_for(lambda: (tmp_path / "m.json.resume").exists() or process.poll() is not None)
+        workers = children(process.pid)
+        process.send_signal(signal.SIGKILL)
+    assert len(workers) >= 2
+    wait_for(lambda: not any(map(alive, workers)))
     assert not out.exists()
     told = []
     found = run(folder, out, say=told.append)
-    assert told
     assert told[0].startswith("resuming: ")
     same(whole, found)
