@@ -105,6 +105,19 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
         ),
         (lambda: xcal.d_calibration(R["cdf"], R["event"], method=np.zeros((9, 9))), r"method: expected [^\n]*$"),
         (lambda: xcal.conditional_calibration(R["cdf"], R["event"], R["X"], where=R["X"]), "where: expected True or"),
+        (lambda: xcal.XCALLoss(temperature=1e-320), "temperature: expected a number of 1e-100 or more"),
+        (
+            lambda: xcal.distributions.quantile_edges(R["time"], R["event"], 2**63),
+            "n_bins: expected an integer of at most",
+        ),
+        (
+            lambda: xcal.nll(_law(), torch.ones(24, device="meta"), torch.ones(24, dtype=torch.bool)),
+            "event: expected the device of time, meta, got cpu",
+        ),
+        (
+            lambda: xcal.SurvivalData(R["X"], **OWN, groups=torch.eye(3).to_sparse()),
+            "groups: expected a tensor whose values can be read",
+        ),
         (lambda: xcal.distributions.mixture(5), "components: expected a list of distributions"),
         (
             lambda: xcal.distributions.Weibull(torch.ones(3), torch.ones(3, device="meta")),
@@ -127,6 +140,15 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
 def test_faults_that_were_found(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def _law():
+    return xcal.distributions.Weibull(torch.ones(24), torch.ones(24))
+
+
+def test_levels_of_another_byte_order():
+    made = xcal.distributions.RecalibratedDistribution(_law(), [0, 1], np.array([0, 1], dtype=">f8"))
+    assert torch.equal(made.cdf(torch.ones(24)), _law().cdf(torch.ones(24)))
 
 
 def _y():

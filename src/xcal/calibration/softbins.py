@@ -14,6 +14,10 @@ Censored = Literal["exact", "soft"]
 Estimator = Literal["bound", "unbiased"]
 
 
+# One over anything smaller is no number; every sigmoid is a step long before.
+_LEAST = 1e-100
+
+
 @dataclass(frozen=True)
 class SoftBins:
     """Which soft D-calibration is meant. `temperature` is in units of the mean bin width; see `xcal_penalty`.
@@ -42,7 +46,10 @@ class SoftBins:
         elif not used:
             fail(name, f"None, as only {user} uses it", value)
         elif not isinstance(value, Tensor):
-            object.__setattr__(self, name, as_number(name, value, above=0))
+            number = as_number(name, value, above=0)
+            if number < _LEAST:
+                fail(name, f"a number of {_LEAST:g} or more", value)
+            object.__setattr__(self, name, number)
 
     @property
     def cumulative(self) -> bool:

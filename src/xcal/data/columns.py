@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_floats, as_vector, check_same_length, fail, first_row, is_missing
+from xcal._checks import as_floats, as_numpy, as_vector, check_same_length, fail, first_row, is_missing
 
 
 def read_weights(name: str, values: Any, n: int, *, reference: str = "x") -> npt.NDArray[np.float64]:
@@ -23,7 +23,7 @@ def read_weights(name: str, values: Any, n: int, *, reference: str = "x") -> npt
 
 def read_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
     """Labels, all numbers or all text, none missing."""
-    labels = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    labels = as_numpy(name, values) if hasattr(values, "detach") else np.asarray(values)
     if labels.ndim != 1:
         fail(name, "one label for each row", f"shape {labels.shape}")
     check_same_length(name, labels, "x", n)

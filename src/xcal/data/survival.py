@@ -287,7 +287,7 @@ class SurvivalData:
 
 def _named(names: Any, columns: Sequence[str]) -> Any:
     """Return the names given, as a list where an array or an index has them, or those of a data frame."""
-    if hasattr(names, "tolist") and np.ndim(names) == 1:
+    if hasattr(names, "tolist") and not isinstance(names, Tensor) and np.ndim(names) == 1:
         names = names.tolist()
     return columns if isinstance(names, Sequence) and len(names) == 0 else names
 

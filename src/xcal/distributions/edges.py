@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcal._checks import as_count, as_event, as_numpy, as_time, fail
+from xcal._checks import MANY, as_count, as_event, as_numpy, as_time, fail
 
 
 def as_edges(edges: Any) -> Tensor:
@@ -70,7 +70,7 @@ def quantile_edges(time: Any, event: Any, n_bins: int) -> Tensor:
     """
     times = as_time(time).astype(np.float64)
     events = as_event(event, times.shape[0], reference="time")
-    n_bins = as_count("n_bins", n_bins, at_least=1)
+    n_bins = as_count("n_bins", n_bins, at_least=1, at_most=MANY)
     if not events.any():
         fail("event", "at least one event, to place the edges", "none: every row is censored")
     values = np.percentile(times[events], np.arange(n_bins + 1) * 100.0 / n_bins)

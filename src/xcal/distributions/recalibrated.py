@@ -2,6 +2,7 @@
 
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +36,9 @@ class RecalibratedDistribution(SurvivalDistribution):
     def __init__(self, base: SurvivalDistribution, knots: Any, levels: Any) -> None:
         if not isinstance(base, SurvivalDistribution):
             fail("base", "a SurvivalDistribution", type(base).__name__)
-        found = {"knots": as_numpy("knots", knots), "levels": as_numpy("levels", levels)}
+        given = {"knots": knots, "levels": levels}
+        # As float64: torch takes no array of another byte order.
+        found = {name: as_numpy(name, values).astype(np.float64) for name, values in given.items()}
         for name, values in found.items():
             rises = values.ndim == 1 and values.size > 1 and (values[1:] > values[:-1]).all()
             if not rises or values[0] != 0 or values[-1] != 1:

@@ -16,6 +16,8 @@ def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
     if not isinstance(event, Tensor) or event.dtype != torch.bool:
         got = event.dtype if isinstance(event, Tensor) else type(event).__name__
         fail("event", "a boolean tensor, True meaning that the event happened", got)
+    if time.device != event.device:
+        fail("event", f"the device of time, {time.device}", event.device)
     wanted = tuple(dist.batch_shape)
     for name, values in (("time", time), ("event", event)):
         shape = tuple(values.shape)
