@@ -345,7 +345,7 @@ class TestOddColumns:
 
     def test_nearly_the_time_is_said_and_used(self, tmp_path):
         frame = patients(60)
-        frame["nearly"] = frame["months"] + np.random.default_rng(0).normal(0, 0.2 * frame["months"].std(), 60)
+        frame["nearly"] = frame["months"] + np.random.default_rng(0).normal(0, 0.1 * frame["months"].std(), 60)
         done, out = self.found(tmp_path, frame)
         assert "nearly" not in out
         assert "column 'nearly' follows the time closely" in done.stdout

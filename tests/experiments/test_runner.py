@@ -288,7 +288,7 @@ def test_a_record_says_where_it_comes_from(small, tmp_path):
     ("options", "message"),
     [
         ({"variant": "correct"}, "variant: expected as-published or corrected, got 'correct'"),
-        ({"penalty": "mine"}, "penalty: expected paper or ours or annealed or anneal, got 'mine'"),
+        ({"penalty": "mine"}, "penalty: expected paper or ours or annealed or ramped, got 'mine'"),
         ({"device": "tpu9"}, "device: expected a device of this machine"),
         ({"models": ["nothing"]}, "models: expected some of"),
         ({"epochs": 0}, "epochs: expected an integer of 1 or more"),

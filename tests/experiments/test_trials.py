@@ -131,13 +131,13 @@ def test_a_rising_weight_is_a_penalty_of_its_own(small, tmp_path):
     path = small(("epochs = 2", "epochs = 4"))
     only = {"models": ["mtlr-i"], "seeds": [0], "results": tmp_path, "device": "cpu"}
     by_lam = []
-    for penalty in ("ours", "annealed", "anneal"):
+    for penalty in ("ours", "annealed", "ramped"):
         file = reproduce(path, **only, penalty=penalty).path
         by_lam.append({r.lam: r.metrics["nll"] for r in RecordFile(file).read()[0].values()})
     # Without a penalty its form does not matter; with one it does.
     assert len({found[0.0] for found in by_lam}) == 1
     assert len({found[10.0] for found in by_lam}) == 3
     spec = load_spec(path)
-    assert spec.training.config("anneal").penalty_schedule == "anneal"
-    hashes = {spec.hash(spec.models[0], "as-published", p) for p in ("paper", "ours", "annealed", "anneal")}
+    assert spec.training.config("ramped").penalty_schedule == "anneal"
+    hashes = {spec.hash(spec.models[0], "as-published", p) for p in ("paper", "ours", "annealed", "ramped")}
     assert len(hashes) == 4

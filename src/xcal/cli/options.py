@@ -24,7 +24,7 @@ Variant = Annotated[
 Penalty = Annotated[
     str | None,
     typer.Option(
-        help="paper; ours; annealed (ours with a temperature that falls during training); anneal (it falls in the "
+        help="paper; ours; annealed (ours with a temperature that falls during training); ramped (it falls in the "
         "first half, while the weight rises). By default paper with as-published, and ours with corrected."
     ),
 ]

@@ -102,7 +102,7 @@ def compare_penalties(
     epochs: int | str | None = None,
     results: PathLike = "results",
 ) -> PenaltyComparison:
-    """Compare the paper's penalty with ours (or with `penalty`, "annealed" or "anneal"), everything else equal.
+    """Compare the paper's penalty with ours (or with `penalty`, "annealed" or "ramped"), everything else equal.
 
     For every model and every lambda above 0, the D-calibration of the paper's penalty (mean over seeds) is a level. Two
     penalties never stop at the same level, so a path is read as straight lines between neighbouring lambdas, in the
@@ -115,7 +115,7 @@ def compare_penalties(
     if spec.kind != "path":
         fail("table", "a table of models, which has paths to compare", spec.table)
     if penalty == "paper":
-        fail("penalty", "ours, annealed or anneal, to be compared with the paper's", repr(penalty))
+        fail("penalty", "ours, annealed or ramped, to be compared with the paper's", repr(penalty))
     paper = compare(table, variant=variant, penalty="paper", epochs=epochs, results=results)
     ours = compare(table, variant=paper.variant, penalty=penalty, epochs=epochs, results=results)
     levels = []

@@ -97,9 +97,9 @@ def reproduce(
         Only these; by default all of the table's.
     variant : {"as-published", "corrected"}, optional
         By default the table's.
-    penalty : {"paper", "ours", "annealed", "anneal"}, optional
+    penalty : {"paper", "ours", "annealed", "ramped"}, optional
         By default the paper's for "as-published" and ours for "corrected". The annealed one is ours with a temperature
-        that falls from 2 bin widths to 0.1. With "anneal" it does so in the first half of the epochs, while the weight
+        that falls from 2 bin widths to 0.1. With "ramped" it does so in the first half of the epochs, while the weight
         rises (`TrainingConfig`).
     epochs
         Another number of epochs than the table's, for all models, or the name of one of the table's trials. Such a run

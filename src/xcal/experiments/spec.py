@@ -15,11 +15,11 @@ from xcal.calibration.softbins import SoftBins
 from xcal.training.config import TrainingConfig
 
 Variant = Literal["as-published", "corrected"]
-Penalty = Literal["paper", "ours", "annealed", "anneal"]
+Penalty = Literal["paper", "ours", "annealed", "ramped"]
 Kind = Literal["path", "gamma-choice", "jensen-slack"]
 
 # Of the annealed penalty, in bin widths: its temperature falls in ten steps over all epochs, its weight is constant.
-# "anneal" is the schedule of `TrainingConfig`, in which the weight rises too.
+# "ramped" has the schedule "anneal" of `TrainingConfig`, in which the weight rises too.
 FIRST_TEMPERATURE = 2.0
 
 # Part of every hash: raise it when code changes what the same spec computes.
@@ -35,7 +35,7 @@ _HASHED_AS = {"distribution": "model"}
 _NOT_HASHED = {"name", "label", "published_epochs"}
 
 # What the hash knows of a penalty that changes during training.
-_SCHEDULES = {"annealed": (FIRST_TEMPERATURE,), "anneal": ("anneal", FIRST_TEMPERATURE)}
+_SCHEDULES = {"annealed": (FIRST_TEMPERATURE,), "ramped": ("anneal", FIRST_TEMPERATURE)}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class TrainingSpec:
         """Return the settings of `fit_path`."""
         return TrainingConfig(
             **asdict(self),
-            penalty_schedule="anneal" if penalty == "anneal" else "constant",
+            penalty_schedule="anneal" if penalty == "ramped" else "constant",
             first_temperature=FIRST_TEMPERATURE if penalty == "annealed" else None,
         )
 
@@ -244,7 +244,7 @@ class Spec:
 def soft_bins(penalty: Penalty, model: ModelSpec) -> SoftBins:
     """Return the penalty: the paper's, product membership with soft censored rows, or the default of `xcal`.
 
-    The "annealed" one is ours with a temperature that falls from 2 bin widths to the one returned; with "anneal" it
+    The "annealed" one is ours with a temperature that falls from 2 bin widths to the one returned; with "ramped" it
     does so in the first half of the epochs, while the weight rises.
     """
     if penalty == "paper":

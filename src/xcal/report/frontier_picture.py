@@ -22,7 +22,7 @@ _PENALTIES = {
     "paper": {"color": "#0072b2", "marker": "o", "linestyle": "-", "label": "X-CAL, the paper's penalty"},
     "ours": {"color": "#d55e00", "marker": "^", "linestyle": "-", "label": "X-CAL, our penalty"},
     "annealed": {"color": "#cc79a7", "marker": "D", "linestyle": "-", "label": "X-CAL, our penalty annealed"},
-    "anneal": {"color": "#56b4e9", "marker": "v", "linestyle": "-", "label": "X-CAL, ours annealed, weight rising"},
+    "ramped": {"color": "#56b4e9", "marker": "v", "linestyle": "-", "label": "X-CAL, ours annealed, weight rising"},
 }
 _RECALIBRATED = {
     "color": "#009e73",
