@@ -3,6 +3,7 @@
 The table of faults in docs/large-data.md names these tests. `python -m benchmarks.kills` is the large form.
 """
 
+import contextlib
 import os
 import re
 import subprocess
