@@ -212,6 +212,10 @@ class TestSplitting:
         assert sum(map(len, sides)) == len(set.union(*sides)) == 40
         assert "visit_of" not in parts.train.X
 
+    def test_that_rows_of_a_patient_are_not_independent_is_said(self, tmp_path):
+        done = run(written(tmp_path, patients(160)), "--group", "visit_of", out=tmp_path / "run")
+        assert "rows with the same 'visit_of' are not independent" in " ".join(done.stdout.split())
+
     def test_a_patient_in_both_files_is_refused(self, tmp_path):
         path, other = written(tmp_path, patients(80)), written(tmp_path, patients(40, seed=1), "other.csv")
         done = run(path, "--test", other, "--group", "visit_of", out=tmp_path / "run")

@@ -85,6 +85,11 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
             # The horizons do not matter to these figures; those of the report are known to be good.
             measured = audit(plain, parts.test.X, parts.test.y, horizons=result.horizons, n_bootstrap=0, progress=False)
             others = figures(measured)
+    if settings.group is not None:
+        notes.append(
+            f"rows with the same {settings.group!r} are not independent, but the intervals and tests of the report treat "
+            "them so: with many such rows they are too narrow"
+        )
     return Judged(result, others, tuple(notes))
 
 
