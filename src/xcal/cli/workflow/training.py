@@ -87,8 +87,8 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
             others = figures(measured)
     if settings.group is not None:
         notes.append(
-            f"rows with the same {settings.group!r} are not independent, but the intervals and tests of the report treat "
-            "them so: with many such rows they are too narrow"
+            f"rows with the same {settings.group!r} are not independent, but the intervals and tests of the report "
+            "treat them so: with many such rows they are too narrow"
         )
     return Judged(result, others, tuple(notes))
 
