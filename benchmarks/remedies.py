@@ -9,10 +9,11 @@ it costs in likelihood, integrated Brier score and concordance.
 - Models: our estimators with a Weibull distribution, which is wrong for most data, and with MTLR, free in form. Weights
   0, 10, 100, 1000 of X-CAL, one seed, 100 epochs at most and a patience of 10 (the defaults have six weights, three
   seeds, 500 epochs and a patience of 20).
-- Rows: a remedy may use the training rows of a fold as it likes. "none" and "X-CAL" train on all of them, a fifth of
-  which chooses epoch and weight, by ``select()`` or ("one s.e.") by ``select(rule="one_standard_error")``; "X-CAL,
+- Rows: a remedy may use the training rows of a fold as it likes. "none" and "select()" train on all of them, a fifth of
+  which chooses epochs; the path then chooses a weight, or recalibrates, by ``select()`` or ("one s.e.") chooses a
+  weight by ``select(rule="one_standard_error")``; "X-CAL,
   lambda 100" has that weight whatever the rows say. A recalibration by split trains on three quarters and fits its map
-  to the rest, to a model of lambda 0; "X-CAL, then km" does the same with the weight that `select()` chooses there.
+  to the rest, to a model of lambda 0; "select(), then km" does the same with the weight that `select()` chooses there.
   "km, cross-fitted" is ``Recalibrated(model, "km", cv=5)``: it trains on all rows, and six times. "none, 3/4 of rows"
   is the model that the recalibrations by split start from.
 - D-cal is in excess of its floor, what a perfect model has on average, with 10 bins, in 1e-3: "uniform" and "km" are
@@ -95,8 +96,8 @@ def thirds(values: np.ndarray, train: np.ndarray) -> np.ndarray:
 def treated(family: str, train: SurvivalData, only: Collection[str]) -> Iterator[tuple[str, Any, float]]:
     """Each remedy's name, its fitted estimator, and the weight of X-CAL in it; `only` some, or all."""
     makers = {
-        _whole_path: ("none", "X-CAL", "X-CAL, one s.e.", "X-CAL, lambda 100"),
-        _by_split: ("none, 3/4 of rows", *METHODS, "X-CAL, then km"),
+        _whole_path: ("none", "select()", "X-CAL, one s.e.", "X-CAL, lambda 100"),
+        _by_split: ("none, 3/4 of rows", *METHODS, "select(), then km"),
         _cross_fitted: ("km, cross-fitted",),
     }
     for make, names in makers.items():
@@ -108,7 +109,7 @@ def _whole_path(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, fl
     whole = SurvivalPath(LAMBDAS, seeds=1, distribution=family, **FITTING).fit(train)
     chosen = whole.select()
     yield "none", whole.model(0), 0.0
-    yield "X-CAL", chosen, chosen.xcal_lambda
+    yield "select()", chosen, chosen.xcal_lambda
     largest = whole.select(rule="one_standard_error")
     yield "X-CAL, one s.e.", largest, largest.xcal_lambda
     yield "X-CAL, lambda 100", whole.model(100), 100.0
@@ -121,7 +122,7 @@ def _by_split(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, floa
     yield "none, 3/4 of rows", plain, 0.0
     for method in METHODS:
         yield method, Recalibrated(plain, method).fit(rest), 0.0
-    yield "X-CAL, then km", Recalibrated(chosen, "km").fit(rest), chosen.xcal_lambda
+    yield "select(), then km", Recalibrated(chosen, "km").fit(rest), chosen.xcal_lambda
 
 
 def _cross_fitted(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, float]]:
@@ -212,13 +213,13 @@ def show(lines: list[dict[str, Any]]) -> None:
 
 
 REMEDIES = (
-    "X-CAL",
+    "select()",
     "X-CAL, one s.e.",
     "X-CAL, lambda 100",
     "km, cross-fitted",
     "none, 3/4 of rows",
     *METHODS,
-    "X-CAL, then km",
+    "select(), then km",
 )
 TABLES = {
     "dcal": ("D-calibration over all rows, less its floor, in 1e-3", 1, 1),
