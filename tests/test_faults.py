@@ -185,7 +185,7 @@ def test_two_sweeps_share_the_jobs_of_a_table(tmp_path, small, monkeypatch):
     assert (first.trained, first.kept, first.missing, first.elsewhere) == (2, 4, 0, ())
     assert len(RecordFile(first.path).read()[0]) == len(first.path.read_text().splitlines()) == 6
     assert not list(first.path.parent.glob("*.user.lock"))
-    assert claims.Claims(RecordFile(first.path), lambda record: True).finished()
+    assert claims.Claims({"lognormal-nll": RecordFile(first.path)}, lambda record: True).finished()
 
 
 def test_a_run_folder_belongs_to_one_fit(tmp_path):
