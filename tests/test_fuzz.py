@@ -21,7 +21,8 @@ import xcal
 
 FEW = 10
 # Callables that are no functions of numbers: results, which only functions make; containers; readers of whole data
-# sets, whose files are fuzzed; networks, which torch checks; what needs other processes; and what trusts its arguments, as its docstring says.
+# sets, whose files are fuzzed; networks, which torch checks; what needs other processes; and what trusts its arguments,
+# as its docstring says.
 NOT_FUZZED = {
     "calibration": "ConditionalCalibration mean_across_processes unchecked_penalty soft_membership",
     "distributions": "DiscreteDistribution Mixture",
