@@ -16,13 +16,14 @@ from .conftest import SMALL
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_kills_of_workers_and_of_the_first_process(tmp_path):
+def test_a_killed_worker_is_replaced(tmp_path):
     spec = tmp_path / "small.toml"
     # Long enough to be struck: a job takes a second or two.
     spec.write_text(SMALL.format(kind="path", job="run").replace("epochs = 2", "epochs = 40"))
     sweep = Sweep(spec, tmp_path / "struck", random.Random(1))
-    sweep.run(3, pause=0.5, drivers=0.4)
-    assert sweep.workers + sweep.drivers == 3
+    # One kill of a worker. `python -m benchmarks.sweep_kills` has many, and those of the first process.
+    sweep.run(1, pause=0.5, drivers=0.0)
+    assert (sweep.workers, sweep.drivers) == (1, 0)
     whole = reproduce(spec, results=tmp_path / "whole", device="cpu").path
     struck = tmp_path / "struck" / "small" / whole.name
     records, corrupt = RecordFile(struck).read()
