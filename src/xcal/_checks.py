@@ -159,6 +159,7 @@ def _readable(name: str, tensor: Any) -> Any:
         # numpy has no bfloat16; float32 holds every bfloat16 and float16 exactly.
         half = tensor.is_floating_point() and tensor.element_size() < 4
         return (tensor.detach().float() if half else tensor.detach()).cpu().numpy()
+    # Sparse, quantised and meta tensors each refuse in a way of their own.
     except (TypeError, NotImplementedError, RuntimeError):
         fail(name, "a tensor whose values can be read", f"one of layout {tensor.layout} on device {tensor.device}")
 

@@ -106,8 +106,8 @@ def _folder(
         event=columns[1] or "event",
         horizons=None if times is None else tuple(sorted(set(times))),
         exact_rows=exact_rows,
-        d_calibration_method=method,  # type: ignore[arg-type]
-        engine=engine,  # type: ignore[arg-type]
+        d_calibration_method=method,  # type: ignore[arg-type]  # checked there
+        engine=engine,  # type: ignore[arg-type]  # likewise
         processes=processes,
     )
     try:

@@ -37,11 +37,12 @@ class SurvivalPipeline(Pipeline):
     def fit(self, X: Any, y: Any = None, validation_data: Any = None, **params: Any) -> Self:
         """Fit all steps; `validation_data` is ``(X, y)`` or ``(X, y, sample_weight)`` with X as it comes."""
         if validation_data is None:
-            return super().fit(X, y, **params)  # type: ignore[no-any-return]
+            return super().fit(X, y, **params)  # type: ignore[no-any-return]  # scikit-learn has no types
         last = self.steps[-1][0]
         before = Pipeline(self.steps[:-1], memory=self.memory).fit(X, y)
         features, *others = validation_data
         prepared = (before.transform(features), *others)
+        # As above: scikit-learn has no types.
         return super().fit(X, y, **params, **{f"{last}__validation_data": prepared})  # type: ignore[no-any-return]
 
     def _predict_with(self, name: str, X: Any, *arguments: Any, **options: Any) -> Any:

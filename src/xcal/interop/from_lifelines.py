@@ -148,5 +148,6 @@ def _gives_hazard(model: Any, table: Any) -> bool:
     times = [1.0, 2.0, 3.0]
     try:
         return bool(model.predict_hazard(table.iloc[:2], times=times).shape == (3, min(2, len(table))))
+    # What its models raise where they take one time only, or have no hazard.
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         return False

@@ -145,6 +145,7 @@ def _at_random(outcome: Outcome, rows: Rows, groups: Any, shares: tuple[float, f
         groups=None if groups is None else groups[rows],
     )
     first, second = data.split(shares, seed=seed, whole_groups=groups is not None)
+    # Two parts, which mypy cannot count.
     return tuple(np.asarray(part.x)[:, 0].astype(np.int64) for part in (first, second))  # type: ignore[return-value]
 
 
