@@ -44,7 +44,7 @@ def gradients(value, convolution, x):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_without_dropout_value_and_gradient_are_those_of_torch(shape, exact):
     convolution, x = convolution_and_rows(shape)
-    ours, theirs = pooled_block(x, convolution, 0.0), relu(max_pool2d(convolution(x), 2))
+    ours, theirs = pooled_block(x, convolution), relu(max_pool2d(convolution(x), 2))
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     weight = torch.randn_like(theirs)
     for one, other in zip(
@@ -60,7 +60,7 @@ def test_dropout_keeps_the_largest_of_four_that_is_left(shape, exact):
     convolution, x = convolution_and_rows(shape, n=400)
     rate = 0.3
     with torch.no_grad():
-        pooled = pooled_block(x, convolution, rate) * (1 - rate)
+        pooled = pooled_block(x, convolution, single=rate) * (1 - rate)
         four = windows(relu(convolution(x)))
         ranked = four.sort(dim=0, descending=True).values
     # Four independent coins: the largest with probability 1 - p, the second with p (1 - p), and so on.
@@ -76,7 +76,7 @@ def test_dropout_keeps_the_largest_of_four_that_is_left(shape, exact):
 def test_the_gradient_goes_where_the_value_came_from(shape, exact):
     convolution, x = convolution_and_rows(shape)
     rate = 0.3
-    pooled = pooled_block(x, convolution, rate)
+    pooled = pooled_block(x, convolution, single=rate)
     # The value itself tells which of the four it is.
     four = windows(relu(convolution(x)))
     chosen = (four.detach() - pooled.detach() * (1 - rate)).abs().argmin(0, keepdim=True)
@@ -88,18 +88,37 @@ def test_the_gradient_goes_where_the_value_came_from(shape, exact):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_whole_channels_are_dropped_as_by_torch_to_the_last_bit(shape, exact):
+    convolution, x = convolution_and_rows(shape)
+    layer = nn.Dropout2d(0.3)
+    torch.cuda.manual_seed(2)
+    ours = pooled_block(x, convolution, whole=0.3)
+    torch.cuda.manual_seed(2)
+    theirs = layer(pooled_block(x, convolution))
+    assert torch.equal(ours, theirs)
+    assert 0.1 < float((ours == 0).flatten(2).all(2).double().mean()) < 0.6
+    weight = torch.randn_like(theirs)
+    for one, other in zip(
+        gradients((ours * weight).sum(), convolution, x),
+        gradients((theirs * weight).sum(), convolution, x),
+        strict=True,
+    ):
+        assert torch.equal(one, other)
+
+
 def test_nan_is_not_pooled_away():
     convolution, x = convolution_and_rows(SHAPES[0])
     x[0, 0, 10, 10] = float("nan")
-    assert bool(pooled_block(x, convolution, 0.0)[0].isnan().any())
+    assert bool(pooled_block(x, convolution)[0].isnan().any())
 
 
 def test_dropout_is_drawn_anew_and_repeats_with_a_seed():
     convolution, x = convolution_and_rows(SHAPES[0])
     torch.cuda.manual_seed(1)
-    first, second = pooled_block(x, convolution, 0.2), pooled_block(x, convolution, 0.2)
+    first, second = pooled_block(x, convolution, single=0.2), pooled_block(x, convolution, single=0.2)
     torch.cuda.manual_seed(1)
-    again = pooled_block(x, convolution, 0.2)
+    again = pooled_block(x, convolution, single=0.2)
     assert not torch.equal(first, second)
     assert torch.equal(first, again)
 

@@ -69,7 +69,7 @@ def test_the_conditional_penalty_agrees_with_the_cpu_recorded_and_not():
     np.testing.assert_allclose(total("cuda", cuda_graphs=False), expected, rtol=1e-3)
 
 
-def test_dropout_is_drawn_anew_and_resuming_draws_the_same(tmp_path):
+def test_dropout_is_recorded_drawn_anew_and_resuming_draws_the_same(tmp_path, caplog):
     def make():
         return MLP(N_INPUTS, 2, hidden=(16, 8), dropout=0.5)
 
@@ -84,7 +84,9 @@ def test_dropout_is_drawn_anew_and_resuming_draws_the_same(tmp_path):
         if report.epoch == 4:
             raise KeyboardInterrupt
 
-    whole = run()
+    with caplog.at_level(logging.WARNING):
+        whole = run()
+    assert not any("not recorded" in record.message for record in caplog.records)
     # Lambdas of a seed share their dropout; the same lambda twice is the same model twice.
     assert distance(whole.state(0), whole.state(1)) < 1e-5
     assert distance(whole.state(0), whole.state(2)) > 1e-3

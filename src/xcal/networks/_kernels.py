@@ -36,6 +36,13 @@ def _pixels(block, n_pixels, rows, columns, height, width, PIXELS: tl.constexpr)
 
 
 @triton.jit
+def _kept_channels(scale, pixels, valid, channels, known, rows, columns, n_channels):
+    """Return what dropout of whole channels multiplies by, a number for each image and channel, at every pixel."""
+    places = pixels[:, None] // (rows * columns) * n_channels + channels[None, :]
+    return tl.load(scale + places, mask=valid[:, None] & known[None, :], other=0.0)
+
+
+@triton.jit
 def _three(x, corner, valid):
     """Three neighbours of an image, one for each pooled pixel, to be spread over channels."""
     first = tl.load(x + corner, mask=valid, other=0.0)
@@ -46,8 +53,8 @@ def _three(x, corner, valid):
 
 @triton.jit
 def image_forward(
-    x, weight, bias, seed, out, chosen, n_pixels, rows, columns, height, width, n_channels, rate,
-    DROPOUT: tl.constexpr, CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
+    x, weight, bias, seed, scale, out, chosen, n_pixels, rows, columns, height, width, n_channels, rate,
+    DROPOUT: tl.constexpr, WHOLE: tl.constexpr, CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
     """Convolution of an image of one channel, ReLU, dropout, pooling."""
     pixels, valid, corner = _pixels(tl.program_id(0), n_pixels, rows, columns, height, width, PIXELS)
@@ -70,14 +77,17 @@ def image_forward(
         seed, places, rate, DROPOUT,
     )  # fmt: skip
     mask = valid[:, None] & known[None, :]
-    tl.store(out + places, best / (1.0 - rate), mask=mask)
+    best = best / (1.0 - rate)
+    if WHOLE:
+        best = best * _kept_channels(scale, pixels, valid, channels, known, rows, columns, n_channels)
+    tl.store(out + places, best, mask=mask)
     tl.store(chosen + places, which.to(tl.uint8), mask=mask)
 
 
 @triton.jit
 def image_backward(
-    x, chosen, grad, partial, n_pixels, rows, columns, height, width, n_channels, rate,
-    CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
+    x, chosen, grad, scale, partial, n_pixels, rows, columns, height, width, n_channels, rate,
+    WHOLE: tl.constexpr, CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
     """Gradient in weights and bias, a partial sum for each program."""
     channels = tl.arange(0, CHANNELS)
@@ -92,7 +102,10 @@ def image_backward(
         places = pixels[:, None] * n_channels + channels[None, :]
         mask = valid[:, None] & known[None, :]
         which = tl.load(chosen + places, mask=mask, other=4)
-        g = tl.where(which < 4, tl.load(grad + places, mask=mask, other=0.0), 0.0)
+        g = tl.load(grad + places, mask=mask, other=0.0)
+        if WHOLE:
+            g = g * _kept_channels(scale, pixels, valid, channels, known, rows, columns, n_channels)
+        g = tl.where(which < 4, g, 0.0)
         x00, x01, x02 = _three(x, corner, valid)
         x10, x11, x12 = _three(x, corner + width, valid)
         x20, x21, x22 = _three(x, corner + 2 * width, valid)
@@ -112,8 +125,8 @@ def image_backward(
 
 @triton.jit
 def map_forward(
-    y, bias, seed, out, chosen, n_pixels, rows, columns, height, width, n_channels, rate,
-    DROPOUT: tl.constexpr, CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
+    y, bias, seed, scale, out, chosen, n_pixels, rows, columns, height, width, n_channels, rate,
+    DROPOUT: tl.constexpr, WHOLE: tl.constexpr, CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
     """Bias of a convolution's map, ReLU, dropout, pooling."""
     pixels, valid, corner = _pixels(tl.program_id(0), n_pixels, rows, columns, height, width, PIXELS)
@@ -131,14 +144,17 @@ def map_forward(
         b + tl.load(lower + n_channels, mask=mask, other=0.0),
         seed, places, rate, DROPOUT,
     )  # fmt: skip
-    tl.store(out + places, best / (1.0 - rate), mask=mask)
+    best = best / (1.0 - rate)
+    if WHOLE:
+        best = best * _kept_channels(scale, pixels, valid, channels, known, rows, columns, n_channels)
+    tl.store(out + places, best, mask=mask)
     tl.store(chosen + places, which.to(tl.uint8), mask=mask)
 
 
 @triton.jit
 def map_backward(
-    chosen, grad, out, partial, n_pixels, rows, columns, height, width, n_channels, rate,
-    CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
+    chosen, grad, scale, out, partial, n_pixels, rows, columns, height, width, n_channels, rate,
+    WHOLE: tl.constexpr, CHANNELS: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
     """Gradient in the map, and in the bias a partial sum for each program."""
     channels = tl.arange(0, CHANNELS)
@@ -149,7 +165,10 @@ def map_backward(
         places = pixels[:, None] * n_channels + channels[None, :]
         mask = valid[:, None] & known[None, :]
         which = tl.load(chosen + places, mask=mask, other=4)
-        g = tl.load(grad + places, mask=mask, other=0.0) / (1.0 - rate)
+        g = tl.load(grad + places, mask=mask, other=0.0)
+        if WHOLE:
+            g = g * _kept_channels(scale, pixels, valid, channels, known, rows, columns, n_channels)
+        g = g / (1.0 - rate)
         total += tl.where(which < 4, g, 0.0)
         upper = out + corner[:, None] * n_channels + channels[None, :]
         lower = upper + width * n_channels

@@ -34,7 +34,7 @@ class _Image(torch.autograd.Function):
     """Convolution with kernel 2 of images of one channel, ReLU, dropout, pooling; no gradient in the images."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rate: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rate: float, scale: Tensor) -> Tensor:
         from xcal.networks._kernels import image_forward
 
         x = x.contiguous()
@@ -43,10 +43,10 @@ class _Image(torch.autograd.Function):
         out, chosen = at.empty(x), at.empty(x, torch.uint8)
         with torch.cuda.device(x.device):
             image_forward[at.blocks,](
-                x, weight.contiguous(), bias, _seed(x, rate), out, chosen, *at.sizes, rate,
-                DROPOUT=rate > 0, CHANNELS=at.padded, PIXELS=at.pixels,
+                x, weight.contiguous(), bias, _seed(x, rate), scale, out, chosen, *at.sizes, rate,
+                DROPOUT=rate > 0, WHOLE=scale.numel() > 0, CHANNELS=at.padded, PIXELS=at.pixels,
             )  # fmt: skip
-        ctx.save_for_backward(x, chosen)
+        ctx.save_for_backward(x, chosen, scale)
         ctx.at, ctx.rate = at, rate
         return out.permute(0, 3, 1, 2)
 
@@ -55,23 +55,24 @@ class _Image(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from xcal.networks._kernels import image_backward
 
-        x, chosen = ctx.saved_tensors
+        x, chosen, scale = ctx.saved_tensors
         at, grad = ctx.at, grads[0].permute(0, 2, 3, 1).contiguous()
         programs = min(_PROGRAMS, at.blocks)
         partial = x.new_empty(programs, 5, at.channels)
         with torch.cuda.device(x.device):
             image_backward[programs,](
-                x, chosen, grad, partial, *at.sizes, ctx.rate, CHANNELS=at.padded, PIXELS=at.pixels
-            )
+                x, chosen, grad, scale, partial, *at.sizes, ctx.rate,
+                WHOLE=scale.numel() > 0, CHANNELS=at.padded, PIXELS=at.pixels,
+            )  # fmt: skip
         total = partial.sum(0)
-        return None, total[:4].T.reshape(at.channels, 1, 2, 2), total[4], None
+        return None, total[:4].T.reshape(at.channels, 1, 2, 2), total[4], None, None
 
 
 class _Map(torch.autograd.Function):
     """Bias, ReLU, dropout and pooling of the map that a convolution has made."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, bias: Tensor, rate: float) -> Tensor:
+    def forward(ctx: Any, y: Tensor, bias: Tensor, rate: float, scale: Tensor) -> Tensor:
         from xcal.networks._kernels import map_forward
 
         n, channels, height, width = y.shape
@@ -80,10 +81,10 @@ class _Map(torch.autograd.Function):
         out, chosen = at.empty(y), at.empty(y, torch.uint8)
         with torch.cuda.device(y.device):
             map_forward[at.blocks,](
-                last, bias, _seed(y, rate), out, chosen, *at.sizes, rate,
-                DROPOUT=rate > 0, CHANNELS=at.padded, PIXELS=at.pixels,
+                last, bias, _seed(y, rate), scale, out, chosen, *at.sizes, rate,
+                DROPOUT=rate > 0, WHOLE=scale.numel() > 0, CHANNELS=at.padded, PIXELS=at.pixels,
             )  # fmt: skip
-        ctx.save_for_backward(chosen)
+        ctx.save_for_backward(chosen, scale)
         ctx.at, ctx.rate, ctx.shape = at, rate, last.shape
         return out.permute(0, 3, 1, 2)
 
@@ -92,7 +93,7 @@ class _Map(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from xcal.networks._kernels import map_backward
 
-        (chosen,) = ctx.saved_tensors
+        chosen, scale = ctx.saved_tensors
         at, grad = ctx.at, grads[0].permute(0, 2, 3, 1).contiguous()
         # Of an odd number of rows or columns the last is in no window.
         odd = ctx.shape[1] % 2 or ctx.shape[2] % 2
@@ -101,9 +102,10 @@ class _Map(torch.autograd.Function):
         partial = grad.new_empty(programs, at.channels, dtype=torch.float32)
         with torch.cuda.device(grad.device):
             map_backward[programs,](
-                chosen, grad, out, partial, *at.sizes, ctx.rate, CHANNELS=at.padded, PIXELS=at.pixels
-            )
-        return out.permute(0, 3, 1, 2), partial.sum(0), None
+                chosen, grad, scale, out, partial, *at.sizes, ctx.rate,
+                WHOLE=scale.numel() > 0, CHANNELS=at.padded, PIXELS=at.pixels,
+            )  # fmt: skip
+        return out.permute(0, 3, 1, 2), partial.sum(0), None, None
 
 
 def _seed(like: Tensor, rate: float) -> Tensor:
@@ -113,14 +115,25 @@ def _seed(like: Tensor, rate: float) -> Tensor:
     return torch.empty(0, dtype=torch.int64, device=like.device)
 
 
-def pooled_block(x: Tensor, convolution: torch.nn.Conv2d, rate: float) -> Tensor:
-    """Convolve, activate, drop out and pool ``(n, before, height, width)``; the result is channels-last in memory."""
+def _channel_scale(like: Tensor, channels: int, rate: float) -> Tensor:
+    """Draw what `torch.nn.Dropout2d` multiplies the channels of each row by, as it does; empty without dropout."""
+    if rate > 0:
+        return like.new_empty(like.shape[0], channels, 1, 1).bernoulli_(1 - rate).div_(1 - rate)
+    return like.new_empty(0)
+
+
+def pooled_block(x: Tensor, convolution: torch.nn.Conv2d, *, single: float = 0.0, whole: float = 0.0) -> Tensor:
+    """Convolve, activate, drop out and pool ``(n, before, height, width)``; the result is channels-last in memory.
+
+    `single` and `whole` are the rates of dropout of single values and of whole channels.
+    """
     weight, bias = convolution.weight, convolution.bias
+    scale = _channel_scale(x, weight.shape[0], whole)
     result: Tensor
     if weight.shape[1] == 1 and not x.requires_grad:
-        result = _Image.apply(x, weight, bias, rate)
+        result = _Image.apply(x, weight, bias, single, scale)
     else:
         last = torch.channels_last
         y = torch.nn.functional.conv2d(x.contiguous(memory_format=last), weight.contiguous(memory_format=last))
-        result = _Map.apply(y, bias, rate)
+        result = _Map.apply(y, bias, single, scale)
     return result

@@ -85,26 +85,26 @@ class _Block(nn.Module):
     """Convolution, ReLU, dropout, max-pooling.
 
     Where no single values are dropped, pooling comes first: the order changes nothing, and the pooled map is a quarter
-    of the work. On a GPU bias, ReLU, dropout of single values and pooling are one pass (`_pooled`).
+    of the work. On a GPU bias, ReLU, dropout and pooling are one pass (`_pooled`).
     """
 
     def __init__(self, before: int, after: int, *, pooled: bool, dropout: float, whole: bool) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(before, after, _KERNEL)
         self.dropout: nn.Module = nn.Dropout2d(dropout) if whole else nn.Dropout(dropout)
-        self.rate = 0.0 if whole else dropout  # of single values, which pooling must not come before
-        self.whole, self.pooled = whole, pooled
+        # Rates for single values, which pooling must not come before, and for whole channels.
+        self.single, self.whole = (0.0, dropout) if whole else (dropout, 0.0)
+        self.pooled = pooled
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., before, height, width)`` to ``(..., after, smaller, smaller)``."""
-        rate = self.rate if self.training else 0.0
+        single, whole = (self.single, self.whole) if self.training else (0.0, 0.0)
         if self.pooled and x.ndim == 4 and kernels_usable(x) and kernels_usable(self.convolution.weight):
-            y = pooled_block(x, self.convolution, rate)
-            return self._dropped(y) if self.whole else y
+            return pooled_block(x, self.convolution, single=single, whole=whole)
         y = self.convolution(x)
         if not self.pooled:
             return self._dropped(relu(y))
-        if rate > 0:
+        if single > 0:
             return max_pool2d(self._dropped(relu(y)), _POOL)
         return self._dropped(relu(max_pool2d(y, _POOL)))
 

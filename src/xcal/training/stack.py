@@ -167,7 +167,7 @@ class Stack:
 
         `noise` seeds the random numbers of the networks of each start. Lambdas share them, as they share batches, and
         starts are run one after another: dropout of a model does not depend on what is trained beside it. Without
-        `noise` starts run together and draw different numbers.
+        `noise` starts of a network that draws no random numbers run together.
 
         With a `part`, rows and outputs are those of its starts and lambdas. One model runs as it is, so that a network
         that cannot be stacked can still be trained alone.
@@ -198,7 +198,7 @@ class Stack:
 
         over_lambdas = vmap(one, in_dims=(0, None), randomness="same")
         raw: Tensor
-        if noise is None:
+        if noise is None and not (self.random and part.template.training):
             raw = vmap(over_lambdas, in_dims=(0, 0), randomness="different")(grid, x)
             return raw
 
@@ -206,6 +206,8 @@ class Stack:
             own: Tensor = over_lambdas({name: values[k] for name, values in grid.items()}, x[k])
             return own
 
+        if noise is None:  # a step that is recorded: each replay draws on from torch's generator of the device
+            return torch.stack([start(k) for k in range(shape[0])])
         return torch.stack([self._noisy(partial(start, k), seed) for k, seed in enumerate(noise)])
 
     def _noisy(self, forward: Callable[[], Tensor], seed: int | SeedOfRows) -> Tensor:
