@@ -6,6 +6,7 @@ import pytest
 
 from xcal.calibration import SoftBins
 from xcal.experiments import load_spec, reproduce, table_names
+from xcal.experiments.jobs import jobs_of
 from xcal.experiments.models import make_network
 from xcal.experiments.paper_comparison import METRICS
 from xcal.experiments.paper_values import paper_values
@@ -119,6 +120,10 @@ def test_penalties():
         (('interpolation = "step"\n', ""), "interpolation: expected step or linear for a discrete model"),
         (("hidden = [16]", "hidden = 16"), "hidden: expected a list, got 16"),
         (("lambdas = [0, 10]", "lambdas = [0, -1]"), "lambdas: expected different numbers, zero or larger"),
+        (
+            ("lambdas = [0, 10]", "lambdas = [0, 10]\nlarger_lambdas = [5]"),
+            "larger_lambdas: expected different numbers above 10",
+        ),
         (("seeds = [0, 1]", "seeds = [1, 1]"), "seeds: expected different seeds"),
         (("n = [600, 300, 400]", "n = [600, 300]"), "data.n: expected three numbers of rows"),
         (('name = "mtlr-i"', 'name = "categorical-ni"'), "models: expected models of different names"),
@@ -349,3 +354,16 @@ def test_a_key_by_both_names_is_refused(small):
         load_spec(small(('job = "model"', 'job = "model"\ngroup = "run"')))
     with pytest.raises(ValueError, match=r"models\[2\]: expected one of the keys name, .*got 'model'"):
         load_spec(small(('distribution = "mtlr"', 'distribution = "mtlr"\nmodel = "mtlr"')))
+
+
+def test_lambdas_beyond_the_papers_are_a_job_of_their_own_and_not_for_its_penalty():
+    spec = load_spec("gamma-censored")
+    paper, ours = spec.of_penalty("paper"), spec.of_penalty("ours")
+    assert paper.lambdas == spec.lambdas
+    assert ours.lambdas == (*spec.lambdas, 3000, 10000)
+    model = spec.models[0]
+    table, larger = jobs_of(ours, model)
+    assert jobs_of(paper, model) == [table]
+    assert (larger.lambdas, larger.seeds) == ((3000, 10000), spec.seeds)
+    assert jobs_of(ours.narrowed(lambdas=[3000]), model)[0].lambdas == (3000,)
+    assert ours.hash(model, "as-published", "ours") == spec.hash(model, "as-published", "ours")

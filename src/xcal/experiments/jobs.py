@@ -32,12 +32,14 @@ def jobs_of(spec: Spec, model: ModelSpec) -> list[Job]:
     """Return the jobs of a model.
 
     A job is one run (``job = "run"`` in the spec), all lambdas of a seed that has its own rows, or all lambdas and
-    seeds.
+    seeds. Lambdas beyond the paper's are apart, so that jobs with the paper's are the same without them.
     """
     if spec.job == "run":
         return [Job(model, (lam,), (seed,)) for lam in spec.lambdas for seed in spec.seeds]
     together = [(seed,) for seed in spec.seeds] if spec.data.per_seed else [spec.seeds]
-    return [Job(model, spec.lambdas, seeds) for seeds in together]
+    larger = tuple(lam for lam in spec.lambdas if lam in spec.larger_lambdas)
+    table = tuple(lam for lam in spec.lambdas if lam not in larger)
+    return [Job(model, lambdas, seeds) for lambdas in (table, larger) if lambdas for seeds in together]
 
 
 def unfinished_jobs(spec: Spec, missing: list[tuple[ModelSpec, float, int]]) -> list[Job]:

@@ -115,6 +115,11 @@ class Comparison:
         """Cells whose seeds differ too much to say anything; they count neither for nor against us."""
         return sum(cell.mark == "not settled" for cell in self.cells)
 
+    @property
+    def path_lambdas(self) -> tuple[float, ...]:
+        """Lambdas that the penalty is trained with, also those beyond the paper's."""
+        return self.spec.of_penalty(self.penalty).lambdas
+
     def cell(self, model: str, lam: float, metric: str) -> Cell:
         """Return one cell."""
         return next(c for c in self.cells if (c.model, c.lam, c.metric) == (model, lam, metric))
@@ -191,7 +196,7 @@ def compare(
         for metric in METRICS[spec.kind]
         for lam in spec.lambdas
     )
-    other_jobs = sum(_of_other_job(r, spec) for r in kept)
+    other_jobs = sum(_of_other_job(r, spec.of_penalty(soft)) for r in kept)
     trial = epochs if isinstance(epochs, str) and epochs in full.trials else ""
     return Comparison(spec, chosen, soft, cells, kept, corrupt, other_jobs, part, trial)
 

@@ -121,7 +121,7 @@ def compare_penalties(
     levels = []
     for model in paper.spec.models:
         theirs, own = (
-            {lam: point for lam in c.spec.lambdas if lam > 0 and (point := point_of(c, model.name, lam))}
+            {lam: point for lam in c.path_lambdas if lam > 0 and (point := point_of(c, model.name, lam))}
             for c in (paper, ours)
         )
         if own:

@@ -131,8 +131,8 @@ def reproduce(
         warnings.warn("reproduce: the argument 'rows' is now 'models'", FutureWarning, stacklevel=2)
         models = rows
     full = load_spec(table)
-    spec = full.narrowed(models=models, lambdas=lambdas, seeds=seeds, epochs=epochs)
     chosen, soft = full.chosen_variant(variant, penalty)
+    spec = full.of_penalty(soft).narrowed(models=models, lambdas=lambdas, seeds=seeds, epochs=epochs)
     where = _device(as_engine(engine), device)
     part = data_part(spec, data_dir)
     records = JobRecords(spec, chosen, soft, where)

@@ -129,7 +129,9 @@ class Spec:
     """One table: its models, its grid, its data and how it is trained.
 
     `job` says which runs are trained together: "model", all lambdas and seeds of a model; or "run", each run alone.
-    `trials` are other numbers of epochs for all models, by name.
+    `larger_lambdas` are weights beyond the paper's, for the other penalties alone: at the same weight these ask for
+    less, and two penalties are compared at the same D-calibration. They are a job of their own. `trials` are other
+    numbers of epochs for all models, by name.
 
     Examples
     --------
@@ -157,7 +159,12 @@ class Spec:
     training: TrainingSpec
     variants: dict[str, VariantSpec]
     models: tuple[ModelSpec, ...]
+    larger_lambdas: tuple[float, ...] = ()
     trials: dict[str, int] = field(default_factory=dict)
+
+    def of_penalty(self, penalty: Penalty) -> "Spec":
+        """Return the spec with all lambdas that a penalty is trained with."""
+        return self if penalty == "paper" else replace(self, lambdas=(*self.lambdas, *self.larger_lambdas))
 
     def model(self, name: str) -> ModelSpec:
         """Return the model of that name."""

@@ -32,6 +32,9 @@ def check_spec(spec: "Spec") -> None:
         fail("models", "models of different names", names)
     if not spec.lambdas or min(spec.lambdas) < 0 or len(set(spec.lambdas)) < len(spec.lambdas):
         fail("lambdas", "different numbers, zero or larger", list(spec.lambdas))
+    larger = spec.larger_lambdas
+    if any(lam <= max(spec.lambdas) for lam in larger) or len(set(larger)) < len(larger):
+        fail("larger_lambdas", f"different numbers above {max(spec.lambdas):g}", list(larger))
     for key, bins in (("calibration_bins", spec.calibration_bins), ("time_bins", spec.time_bins)):
         if not 2 <= bins <= _MOST_BINS:
             fail(key, f"from 2 to {_MOST_BINS}", bins)

@@ -146,7 +146,7 @@ def _paths(found: list[Comparison], model: str, of: str) -> list[Series]:
     """Return one line per penalty that has records."""
     series = []
     for comparison in found:
-        points = [_means(comparison, model, lam, of) for lam in comparison.spec.lambdas]
+        points = [_means(comparison, model, lam, of) for lam in comparison.path_lambdas]
         kept = [point for point in points if point is not None]
         if kept:
             dcal, value = ([point[k] for point in kept] for k in (0, 1))
