@@ -29,6 +29,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from xcal import XCALLoss, mean_across_processes
+from xcal.calibration import MeanAndPenalty
 from xcal.distributions import family
 from xcal.objectives import nll
 
@@ -47,6 +48,10 @@ def step_kinds(rows: int, width: int, bins: int) -> dict[str, Callable[[], None]
     """One training step of each kind on this process's rows, with a model and an optimiser of its own."""
     x, time_, event = torch.randn(rows, N_INPUTS), torch.rand(rows) + 0.1, torch.rand(rows) < 0.6
     local, joint = XCALLoss(bins), XCALLoss(bins, process_group="world")
+
+    def parts(both: MeanAndPenalty) -> torch.Tensor:
+        return both.mean + 10 * both.penalty
+
     kinds = {
         "no penalty": lambda objective, cdf: objective.mean(),
         "penalty of own rows": lambda objective, cdf: objective.mean() + 10 * local(cdf, event),
@@ -54,6 +59,7 @@ def step_kinds(rows: int, width: int, bins: int) -> dict[str, Callable[[], None]
         "penalty and mean of all rows": lambda objective, cdf: (
             mean_across_processes(objective) + 10 * joint(cdf, event)
         ),
+        "the same by with_mean": lambda objective, cdf: parts(joint.with_mean(objective, cdf, event)),
     }
 
     def step(loss: Callable) -> Callable[[], None]:
