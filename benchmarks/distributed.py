@@ -8,8 +8,8 @@ The second table is the time of one all-reduce of the penalty's sums. With 2 and
 measured; for more it is computed on paper, from a latency alpha and a time beta per number that are fitted to the
 measured ones: a ring passes 2 (P - 1) messages one after another, a tree 2 log2(P).
 
-Kinds of step take turns, so that a busy machine slows all of them alike. The lowest time of a single step, and the
-lowest processor time of a turn, are nearest to what a quiet machine shows.
+Kinds of step take turns, one step at a time, so that a busy machine slows all of them alike. The lowest times are
+nearest to what a quiet machine shows.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from xcal import XCALLoss, mean_across_processes
+from xcal.calibration import MeanAndPenalty
 from xcal.distributions import family
 from xcal.objectives import nll
 
@@ -47,6 +48,10 @@ def step_kinds(rows: int, width: int, bins: int) -> dict[str, Callable[[], None]
     """One training step of each kind on this process's rows, with a model and an optimiser of its own."""
     x, time_, event = torch.randn(rows, N_INPUTS), torch.rand(rows) + 0.1, torch.rand(rows) < 0.6
     local, joint = XCALLoss(bins), XCALLoss(bins, process_group="world")
+
+    def parts(both: MeanAndPenalty) -> torch.Tensor:
+        return both.mean + 10 * both.penalty
+
     kinds = {
         "no penalty": lambda objective, cdf: objective.mean(),
         "penalty of own rows": lambda objective, cdf: objective.mean() + 10 * local(cdf, event),
@@ -54,6 +59,7 @@ def step_kinds(rows: int, width: int, bins: int) -> dict[str, Callable[[], None]
         "penalty and mean of all rows": lambda objective, cdf: (
             mean_across_processes(objective) + 10 * joint(cdf, event)
         ),
+        "the same by with_mean": lambda objective, cdf: parts(joint.with_mean(objective, cdf, event)),
     }
 
     def step(loss: Callable) -> Callable[[], None]:
@@ -82,28 +88,31 @@ def measure_steps(rank: int, size: int, folder: str, options: argparse.Namespace
         kinds = step_kinds(rows, width, options.bins)
         taken: dict[str, list[float]] = {name: [] for name in kinds}
         worked: dict[str, list[float]] = {name: [] for name in kinds}
-        for turn in range(options.rounds + 1):
+        for turn in range(steps + 3):
             for name, run in kinds.items():
                 dist.barrier()
-                work, clocks = time.process_time(), [time.perf_counter()]
-                for _ in range(steps):
-                    run()
-                    clocks.append(time.perf_counter())
-                if turn:  # the first one warms up
-                    taken[name] += [(end - start) * 1e3 for start, end in pairwise(clocks)]
-                    worked[name].append((time.process_time() - work) / steps * 1e3)
+                work, clock = time.process_time(), time.perf_counter()
+                run()
+                clock, work = time.perf_counter() - clock, time.process_time() - work
+                if turn >= 3:  # the first ones warm up
+                    taken[name].append(clock * 1e3)
+                    worked[name].append(work * 1e3)
         if rank == 0:
             show_steps(f"{rows} rows per process, hidden layers of {width}", taken, worked)
     dist.destroy_process_group()
 
 
 def show_steps(title: str, taken: dict[str, list[float]], worked: dict[str, list[float]]) -> None:
-    print(f"\n{title}: milliseconds per step")
-    print(f"{'':>30}{'lowest':>9}{'ratio':>8}{'median':>9}{'ratio':>8}{'processor':>11}{'ratio':>8}")
-    known = {name: (min(taken[name]), statistics.median(taken[name]), min(worked[name])) for name in taken}
-    for name, values in known.items():
-        pairs = zip(values, known["no penalty"], (9, 9, 11), strict=True)
-        cells = "".join(f"{value:>{width}.2f}{value / plain:>8.3f}" for value, plain, width in pairs)
+    """Print each kind of step beside the plain one: processor time and time by the clock, lowest and median."""
+    print(f"\n{title}, {len(taken['no penalty'])} steps of each kind: milliseconds per step")
+    titles = ("processor, lowest", "median", "clock, lowest", "median")
+    print(f"{'':>30}" + "".join(f"{name:>19}{'ratio':>8}" for name in titles))
+    for name in taken:
+        cells = ""
+        for times in (worked, taken):
+            for of in (min, statistics.median):
+                value, plain = of(times[name]), of(times["no penalty"])
+                cells += f"{value:>19.2f}{value / plain:>8.3f}"
         print(f"{name:>30}{cells}", flush=True)
 
 
@@ -152,14 +161,11 @@ def show_sums(measured: dict[int, np.ndarray], cases: dict[str, int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bins", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="one small network and few rounds, to try it out")
     options, _ = parser.parse_known_args()
-    # Rows of a process, width of its network, and steps in a turn.
-    options.sizes = [(500, 256, 5)] if options.small else [(500, 256, 20), (2000, 512, 5)]
-    if options.small:
-        options.rounds = 3
+    # Rows of a process, width of its network, and steps of each kind.
+    options.sizes = [(500, 256, 15)] if options.small else [(500, 256, 300), (2000, 512, 100)]
     print(
         f"{options.processes} processes, gloo, {options.bins} bins, load {os.getloadavg()[0]:.1f} on {os.cpu_count()}"
     )
@@ -176,7 +182,7 @@ def main() -> None:
     for size in PROCESSES:
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "times.npy")
-            spawn(measure_sums, (size, folder, list(cases.values()), 100 * options.rounds, out), size)
+            spawn(measure_sums, (size, folder, list(cases.values()), 100 if options.small else 1000, out), size)
             measured[size] = np.load(out)
     show_sums(measured, cases)
 

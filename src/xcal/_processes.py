@@ -72,10 +72,22 @@ class Processes:
 
     def total(self, values: Tensor) -> Tensor:
         """Sum over all processes, the same bits on each of them. A constant to the gradient."""
-        summed = values.detach().clone(memory_format=torch.contiguous_format)
+        return self.summing(values.detach().clone(memory_format=torch.contiguous_format))()
+
+    def summing(self, values: Tensor) -> Callable[[], Tensor]:
+        """Start to add up over all processes, in place; the function that is returned waits for the sum.
+
+        What is done in between costs no time while the others are waited for.
+        """
         with _told(self):
-            dist.all_reduce(summed, group=self.group)
-        return summed
+            work = dist.all_reduce(values, group=self.group, async_op=True)
+
+        def finished() -> Tensor:
+            with _told(self):
+                work.wait()
+            return values
+
+        return finished
 
     def gathered(self, values: Any) -> list[Any]:
         """Return small things of all processes, in the order of their numbers."""

@@ -106,6 +106,56 @@ def test_value_and_gradient_are_those_of_one_process_with_all_rows(size, shape):
         torch.testing.assert_close(gradient, u.grad, rtol=1e-9, atol=1e-12, msg=f"{mode}, {rows}")
 
 
+def parts_of_a_loss(rank, size):
+    """Mean and penalty with their gradients in the rows, by one all-reduce and by two."""
+    found = []
+    cdf, event = cdf_and_event((2, N))
+    values = torch.exp(3 * cdf.flip(-1))
+    for sizes in CUTS[size]:
+        start = sum(sizes[:rank])
+        mine = slice(start, start + sizes[rank])
+        for mode, kind in CASES:
+            loss, extra = XCALLoss(**MODES[mode], process_group="world"), share(rows_of(kind), sizes, rank)
+            u, v, other_u, other_v = (x[..., mine].clone().requires_grad_() for x in (cdf, values, cdf, values))
+            both = loss.with_mean(v, u, event[mine], **extra)
+            (both.mean + 10 * both.penalty).sum().backward()
+            mean = mean_across_processes(other_v, extra.get("weights"))
+            penalty = loss(other_u, event[mine], **extra)
+            (mean + 10 * penalty).sum().backward()
+            one = (both.mean.detach(), both.penalty.detach(), v.grad, u.grad)
+            two = (mean.detach(), penalty.detach(), other_v.grad, other_u.grad)
+            found.append((f"{sizes}, {mode}, {kind}", one, two))
+    return found
+
+
+def test_mean_and_penalty_by_one_all_reduce_are_those_by_two():
+    for answer in together(2, parts_of_a_loss):
+        assert len(answer) == len(CUTS[2]) * len(CASES)
+        for name, one, two in answer:
+            for here, there in zip(one, two, strict=True):
+                torch.testing.assert_close(here, there, rtol=1e-12, atol=1e-15, msg=name)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_mean_and_penalty_on_one_process(kind):
+    cdf, event = cdf_and_event()
+    extra = rows_of(kind)
+    u, values = cdf.clone().requires_grad_(), torch.linspace(1, 5, N, dtype=torch.float64, requires_grad=True)
+    both = XCALLoss().with_mean(values, u, event, **extra)
+    assert torch.equal(both.penalty, XCALLoss()(u, event, **extra))
+    weights = extra.get("weights", torch.ones(N, dtype=torch.float64))
+    (gradient,) = torch.autograd.grad(both.mean, values)
+    torch.testing.assert_close(gradient, weights / weights.sum())
+    torch.testing.assert_close(both.mean, (gradient * values).sum())
+
+
+def test_values_beside_the_penalty_have_its_shape():
+    cdf, event = cdf_and_event()
+    for values in (cdf[1:], cdf.unsqueeze(-1), torch.ones(N, dtype=torch.long)):
+        with pytest.raises(ValueError, match=r"^values: expected floating-point numbers of shape \(41,\), as cdf"):
+            XCALLoss().with_mean(values, cdf, event)
+
+
 class Model(nn.Module):
     """A small log-normal model, and the two parts of its loss for each row."""
 
@@ -257,10 +307,12 @@ def refusals(rank, size):
         "settings": lambda: XCALLoss(10, estimator=("bound", "unbiased")[rank], process_group="world")(u, event),
         "edges": lambda: XCALLoss(edges=(0, 0.5 + rank / 10, 1), process_group="world")(u, event),
         "models": lambda: loss(u.expand(1 + rank, 6), event),
+        "one mean": lambda: loss(u, event) if rank else loss.with_mean(u, u, event),
         "groups": lambda: loss(u, event, groups=torch.zeros(6, dtype=torch.long)),
         "no rows": lambda: loss(u[:0], event[:0]),
         "no weight": lambda: loss(u, event, weights=torch.zeros(6)),
         "no values": lambda: mean_across_processes(u[:0]),
+        "no rows with a mean": lambda: loss.with_mean(u[:0], u[:0], event[:0]),
         "vmap": lambda: torch.func.vmap(lambda v: xcal_penalty(v, event, process_group="world"))(u.expand(2, 6)),
         "second": lambda: torch.autograd.grad(loss(leaf, event), leaf, create_graph=True),
         "kind": lambda: XCALLoss(10, process_group=3)(u, event),
@@ -284,7 +336,8 @@ def test_what_cannot_be_summed_is_refused_on_every_process_in_one_sentence():
         first["groups"]
         == "n_groups: expected a number, as every process sees only the labels of its own rows, got None"
     )
-    for name in ("no rows", "no weight", "no values"):
+    assert first["one mean"] == "calls of with_mean: expected the same number on every process, got 1, 0"
+    for name in ("no rows", "no weight", "no values", "no rows with a mean"):
         assert first[name] == "process_group: expected at least one row of positive weight on some process, got none"
     assert "inside torch.compile and torch.func" in first["vmap"]
     assert first["second"].startswith("process_group: expected None for a second derivative")

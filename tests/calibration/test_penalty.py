@@ -83,7 +83,7 @@ def test_blocks_do_not_change_the_value(monkeypatch):
         whole = u.clone().requires_grad_()
         value = xcal_penalty(whole, event, estimator=estimator, groups=groups)
         value.sum().backward()
-        monkeypatch.setattr("xcal.calibration.penalty._BLOCK", {"cpu": 2 * 20 * 37})
+        monkeypatch.setattr("xcal.calibration.penalty.BLOCK", {"cpu": 2 * 20 * 37})
         parts = u.clone().requires_grad_()
         blocked = xcal_penalty(parts, event, estimator=estimator, groups=groups)
         blocked.sum().backward()
@@ -351,7 +351,7 @@ class _LargestTensor(TorchDispatchMode):
 @mode_table
 def test_memory_does_not_grow_with_the_number_of_bins(membership, censored, estimator, monkeypatch):
     n = 4096
-    monkeypatch.setattr("xcal.calibration.penalty._BLOCK", {"cpu": n})
+    monkeypatch.setattr("xcal.calibration.penalty.BLOCK", {"cpu": n})
     u, event = batch(n=n)
     saved = []
     for n_bins in (5, 80):
@@ -452,7 +452,7 @@ def test_the_short_way_and_the_general_way_agree(dtype, shape, own_event, monkey
     for weight in (None, weights):
         results = []
         for size in (1 << 19, 1):
-            monkeypatch.setattr("xcal.calibration.penalty._BLOCK", {"cpu": size})
+            monkeypatch.setattr("xcal.calibration.penalty.BLOCK", {"cpu": size})
             x = u.to(dtype).requires_grad_()
             value = xcal_penalty(x, event, weights=weight)
             (gradient,) = torch.autograd.grad((value * (1 + torch.arange(value.numel()).view(value.shape))).sum(), x)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.sweep_kills import descendants
 from sklearn.base import clone
 from sksurv.metrics import integrated_brier_score as outside_ibs
 
@@ -228,6 +229,34 @@ def test_a_killed_search_resumes_to_the_same_trials(whole, tmp_path):
     search(records=cut)
     assert [line["number"] for line in lines(cut)] == [0, 1, 2, 3]
     same_but_for_rounding(essence(cut), essence(path))
+
+
+def strike(driver):
+    """Kill a worker of Ray while it has a trial in hand; whether there was one."""
+    while driver.poll() is None:
+        for number, name in descendants(driver.pid).items():
+            if name.startswith("ray::scored"):
+                os.kill(number, signal.SIGKILL)
+                return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_search_on_ray_has_the_trials_of_a_local_one_each_once_though_a_worker_dies(whole, tmp_path):
+    pytest.importorskip("ray", reason="needs ray, of the extra ray")
+    _, path = whole
+    struck = tmp_path / "trials.jsonl"
+    driver = start(struck, "ray")
+    try:
+        assert strike(driver)
+        assert driver.wait(timeout=240) == 0
+    finally:
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+    assert sorted(line["number"] for line in lines(struck)) == [0, 1, 2, 3]
+    same_but_for_rounding(essence(struck), essence(path))
 
 
 def same_but_for_rounding(found, expected):

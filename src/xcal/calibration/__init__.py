@@ -1,6 +1,5 @@
 """D-calibration, measured and optimised. Usable alone: numbers in, numbers out; torch, numpy and scipy only."""
 
-from xcal.calibration.across_processes import mean_across_processes
 from xcal.calibration.annealing import Annealing
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional import (
@@ -9,8 +8,10 @@ from xcal.calibration.conditional import (
     conditional_calibration,
 )
 from xcal.calibration.dcalibration import d_calibration
-from xcal.calibration.loss import PenaltySlopes, XCALLoss, xcal_penalty
+from xcal.calibration.loss import XCALLoss, xcal_penalty
+from xcal.calibration.loss_results import MeanAndPenalty, PenaltySlopes
 from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.process_mean import mean_across_processes
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration
 from xcal.calibration.row_features import KernelFeatures
 from xcal.calibration.softbins import SoftBins, soft_membership
@@ -24,6 +25,7 @@ __all__ = [
     "DCalibrationResult",
     "GroupedDCalibration",
     "KernelFeatures",
+    "MeanAndPenalty",
     "PenaltySlopes",
     "SoftBins",
     "XCALLoss",

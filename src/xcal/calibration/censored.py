@@ -4,7 +4,7 @@ In its own bin [a, b) that is (b - F) / (1 - F) = 1 - (1 - b) / (1 - F), in ever
 nothing in earlier ones (paper, section 3.3).
 
 Measuring uses the functions here. Training needs the same in torch, with a gradient, as the mass above each edge:
-`membership.exact_above`. It stands once more in the two places that speed asks for, `small_batch.small_default` (on a
+`membership.exact_above`. It stands once more in the two places that speed asks for, `small_batch.SmallRows` (on a
 CPU) and `kernels.cumulative_features` (on a GPU). ``tests/calibration/test_censored_share.py`` holds all that run on a
 CPU to one sum of exact fractions; the kernel is held to `membership` in ``test_penalty.py``.
 """

@@ -1,6 +1,6 @@
 """The public functions of the penalty: every argument checked once, then `unchecked_penalty`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from xcal._checks import as_number, fail
 from xcal._processes import Group, Processes, World
-from xcal.calibration.across_processes import LocalRows, check_any_rows, penalty_across
+from xcal.calibration.across_processes import LocalRows, check_any_rows, mean_and_penalty_across, penalty_across
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.loss_checks import as_tensor, checked, is_true, readable
+from xcal.calibration.loss_results import MeanAndPenalty, PenaltySlopes
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
 
@@ -136,22 +137,6 @@ def _either(rows: LocalRows, edges: Tensor, spec: SoftBins, process_group: Group
     return unchecked_conditional_penalty(rows.cdf, rows.event, rows.features, edges, spec, rows.weights)
 
 
-@dataclass(frozen=True, eq=False)
-class PenaltySlopes:
-    """A penalty, and its slope in F of every row.
-
-    Attributes
-    ----------
-    value : Tensor of shape (...)
-        The penalty.
-    slopes : Tensor of shape (..., n)
-        Its derivative in F of each row of this process, times the number of processes if there are several.
-    """
-
-    value: Tensor
-    slopes: Tensor
-
-
 class XCALLoss(nn.Module):
     """`xcal_penalty` as a module: made once, its edges move with the model.
 
@@ -162,7 +147,7 @@ class XCALLoss(nn.Module):
     rows and gets the penalty of the rows of all: the sums over bins are added up by one all-reduce, and no row leaves
     its process. Gradients must then be averaged over processes, as DistributedDataParallel, Lightning and Accelerate
     do; after that every parameter has the gradient of this one penalty. Processes may have different numbers of rows,
-    or none. Use `xcal.mean_across_processes` for the mean of the objective beside it. With groups give `n_groups`.
+    or none. Use `with_mean` for the mean of the objective beside it. With groups give `n_groups`.
     ``torch.distributed.group.WORLD`` is None before the processes are initialised; "world" is looked up at every call.
 
     Examples
@@ -232,6 +217,41 @@ class XCALLoss(nn.Module):
         """Return one penalty per model, shape (...)."""
         rows = _rows(cdf, event, weights, groups, n_groups, features, alone=self.process_group is None)
         return _either(rows, self.edges, self.spec, self.process_group)
+
+    def with_mean(
+        self,
+        values: Any,
+        cdf: Tensor,
+        event: Any,
+        weights: Any = None,
+        groups: Any = None,
+        n_groups: int | None = None,
+        features: Any = None,
+    ) -> MeanAndPenalty:
+        """Return the mean of one value per row, such as the negative log-likelihood, and the penalty of the same rows.
+
+        With a `process_group` both are those of the rows of all processes, by a single all-reduce: the mean is that of
+        `xcal.mean_across_processes`, which would take another one. `values` has the shape of `cdf`.
+
+        Examples
+        --------
+        >>> penalty, nll = XCALLoss(n_bins=4), torch.tensor([1.0, 2.0, 6.0])
+        >>> both = penalty.with_mean(nll, torch.tensor([0.2, 0.5, 0.7]), torch.ones(3))
+        >>> loss = both.mean + 10 * both.penalty
+        >>> both.mean
+        tensor(3.)
+        """
+        rows = _rows(cdf, event, weights, groups, n_groups, features, alone=self.process_group is None)
+        each = as_tensor("values", values, rows.cdf.device)
+        if each.shape != rows.cdf.shape or not each.is_floating_point():
+            expected = f"floating-point numbers of shape {tuple(rows.cdf.shape)}, as cdf"
+            fail("values", expected, f"{each.dtype} of shape {tuple(each.shape)}")
+        if self.process_group is not None:
+            processes = Processes.of(self.process_group)
+            return MeanAndPenalty(*mean_and_penalty_across(each, rows, self.edges, self.spec, processes))
+        w = None if rows.weights is None else rows.weights.detach()
+        mean = each.mean(-1) if w is None else (w * each).sum(-1) / w.sum(-1)
+        return MeanAndPenalty(mean, _either(rows, self.edges, self.spec, None))
 
     def slopes(
         self,

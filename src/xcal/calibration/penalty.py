@@ -25,7 +25,7 @@ from xcal.calibration.softbins import SoftBins
 
 # Elements of one block of rows x bins (times models): on a CPU small enough to stay in cache, on a GPU large enough
 # that launching a kernel costs less than running it.
-_BLOCK = {"cpu": 1 << 19, "cuda": 1 << 22}
+BLOCK = {"cpu": 1 << 19, "cuda": 1 << 22}
 
 
 def _blocks(u: Tensor, columns: int) -> list[slice]:
@@ -34,7 +34,7 @@ def _blocks(u: Tensor, columns: int) -> list[slice]:
     if torch.compiler.is_compiling():
         return [slice(0, n)]
     models = max(1, u.numel() // max(1, n))
-    rows = max(1, _BLOCK.get(u.device.type, 1 << 20) // (models * columns))
+    rows = max(1, BLOCK.get(u.device.type, 1 << 20) // (models * columns))
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
@@ -193,7 +193,7 @@ class _XCAL(torch.autograd.Function):
         wanted: bool,
     ) -> tuple[Tensor, Tensor]:
         with full_precision(u):
-            if wanted and is_small_default(u, labels, edges, spec, _BLOCK["cpu"]):
+            if wanted and is_small_default(u, labels, edges, spec, BLOCK["cpu"]):
                 return small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
             weight = ones(u, event) if weight is None else weight
             at = _statistics(u, event, weight, labels, edges, spec, n_groups)
