@@ -117,10 +117,11 @@ def append(path: Path, lines: Sequence[Line]) -> None:
         file.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def cells_of(path: Path) -> Cells:
+def cells_of(path: Path, only: float | None = None) -> Cells:
+    """Lines of the chosen weights; or those of one weight `only`, and those without a penalty."""
     cells: Cells = defaultdict(dict)
     for line in lines_of(path):
-        if line.get("chosen", True):
+        if line.get("chosen", True) if only is None else line["lam"] == only or line["penalty"] == "none":
             key = (line["data"], line["family"], line["penalty"], line["map"])
             cells[key][line["fold"], line["seed"]] = line
     return cells
@@ -142,8 +143,8 @@ def against_none(cells: Cells, data: str, family: str, penalty: str, treatment: 
     return float(np.mean([own[key][of] for key in both])), float(np.mean(means)), error
 
 
-def show(path: Path, penalties: Sequence[str]) -> None:
-    cells = cells_of(path)
+def show(path: Path, penalties: Sequence[str], only: float | None = None) -> None:
+    cells = cells_of(path, only)
     for data, family in dict.fromkeys(key[:2] for key in cells):
         base = cells[data, family, "none", NO_MAP]
         rows = next(iter(base.values()))["rows"]
