@@ -3,11 +3,8 @@
 from xcal.calibration.across_processes import mean_across_processes
 from xcal.calibration.annealing import Annealing
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.conditional import (
-    ConditionalCalibration,
-    ConditionalCalibrationResult,
-    conditional_calibration,
-)
+from xcal.calibration.conditional import ConditionalCalibrationResult, conditional_calibration
+from xcal.calibration.conditional_sums import ConditionalCalibration
 from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.loss import PenaltySlopes, XCALLoss, xcal_penalty
 from xcal.calibration.penalty import unchecked_penalty
