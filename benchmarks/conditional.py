@@ -36,7 +36,7 @@ KINDS = ((5, "normal"), (50, "normal"), (5, "skewed"), (50, "skewed"))
 ROUND = 100
 SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "one column": lambda x: x[:, 0],
-    "a mix of five": lambda x: x.sum(axis=1) / 5**0.5,
+    "a mix of five": lambda x: x[:, :5].sum(axis=1) / 5**0.5,
     "a product of two": lambda x: x[:, 0] * x[:, 1],
 }
 DIRECTIONS, CUTS, SMALLEST_SLAB = 100, 20, 4  # of the worst slab: at least a fifth of the rows
@@ -66,23 +66,29 @@ def size_of(task: tuple[int, int, int, str, float]) -> tuple[bool, float]:
     return (found.p_value or 1.0) <= 0.05, 1 - float(event.mean())
 
 
-def power_of(task: tuple[int, int, float, str]) -> tuple[bool, ...]:
-    """One scale for all where the truth has many; F is mapped so that it is uniform over all rows without censoring.
+def one_scale(seed: int, n: int, censored: float, scale: str, p: int = 5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """F, events and columns: one scale for all where the truth has many, mapped to be uniform without censoring.
 
-    The logarithm of the true scale is half of one column, of a mix of all five, or of the product of two.
-    Returns which tests reject: conditional calibration, Akritas' over all rows, within quadrants of the right column
-    and another, within both halves of every column, and within the worst slab.
+    The logarithm of the true scale is half of one column, of a mix of the first five, or of the product of two.
     """
-    seed, n, censored, scale = task
     rng = np.random.default_rng(seed)
-    x = rng.standard_normal((n, 5))
+    x = rng.standard_normal((n, p))
     z = np.exp(0.5 * SCALES[scale](x)) * rng.standard_normal(n)
     draws = np.exp(0.5 * SCALES[scale](np.random.default_rng(0).standard_normal((200_000, 5))))
     draws = np.sort(draws * np.random.default_rng(1).standard_normal(200_000))
     cut = {0.0: np.inf, 0.3: 0.9, 0.6: 0.2, 0.8: -0.3}[censored]
     end = cut + rng.standard_normal(n) if np.isfinite(cut) else np.full(n, np.inf)
-    event = z <= end
-    u = np.searchsorted(draws, np.minimum(z, end)) / draws.size
+    return np.searchsorted(draws, np.minimum(z, end)) / draws.size, z <= end, x
+
+
+def power_of(task: tuple[int, int, float, str]) -> tuple[bool, ...]:
+    """Which tests reject a model with one scale for all where the truth has many (`one_scale`).
+
+    Conditional calibration, Akritas' over all rows, within quadrants of the right column and another, within both
+    halves of every column, and within the worst slab.
+    """
+    seed, n, censored, scale = task
+    u, event, x = one_scale(seed, n, censored, scale)
     found = conditional_calibration(u, event, x, n_draws=199, where=False, seed=seed).p_value
     halves = [x[:, k] > np.median(x[:, k]) for k in range(x.shape[1])]
     p_values = (
@@ -90,7 +96,7 @@ def power_of(task: tuple[int, int, float, str]) -> tuple[bool, ...]:
         akritas(u, event),
         bonferroni(u, event, [((x[:, 0] > 0) == a) & ((x[:, 1] > 0) == b) for a in (0, 1) for b in (0, 1)]),
         bonferroni(u, event, [side for half in halves for side in (half, ~half)]),
-        worst_slab(u, event, x, rng),
+        worst_slab(u, event, x, np.random.default_rng([seed, 1])),
     )
     return tuple(p <= 0.05 for p in p_values)
 

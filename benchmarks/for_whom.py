@@ -15,7 +15,9 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +184,7 @@ def mapped(how: Any, of: str, values: np.ndarray, where: np.ndarray) -> np.ndarr
 
 
 def run(name: str, seed: int, penalty: str, epochs: int, device: str) -> list[dict[str, Any]]:
+    torch.set_num_threads(1)
     setting = SETTINGS[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     train, validation = rows(setting, setting.n, rng), rows(setting, max(100, setting.n // 4), rng)
@@ -254,25 +257,32 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--show", action="store_true")
     options, _ = parser.parse_known_args()
     if not options.show:
-        done = set()
-        if options.out.exists():  # run again to resume
-            done = {
-                (line["setting"], line["seed"], line["penalty"], line["epochs"])
-                for line in map(json.loads, options.out.read_text().splitlines())
-            }
-        for seed in range(options.seeds):
-            for name in options.settings:
-                for penalty in PENALTIES:
-                    if (name, seed, penalty, options.epochs) in done:
-                        continue
-                    lines = run(name, seed, penalty, options.epochs, options.device)
-                    with options.out.open("a") as file:
-                        file.writelines(json.dumps(line) + "\n" for line in lines)
-                    print(f"{name}, seed {seed}, {penalty}", flush=True)
+        train_all(options)
     show(options.out)
+
+
+def train_all(options: argparse.Namespace) -> None:
+    """Train what is not in the record yet."""
+    lines = map(json.loads, options.out.read_text().splitlines()) if options.out.exists() else ()
+    done = {(line["setting"], line["seed"], line["penalty"], line["epochs"]) for line in lines}
+    jobs = [
+        (name, seed, penalty, options.epochs)
+        for seed in range(options.seeds)
+        for name in options.settings
+        for penalty in PENALTIES
+        if (name, seed, penalty, options.epochs) not in done
+    ]
+    # Fresh processes with one thread each: forked ones may hang where threads have been used.
+    with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(run, *job, options.device): job for job in jobs}
+        for future in as_completed(running):
+            with options.out.open("a") as file:
+                file.write("".join(json.dumps(line) + "\n" for line in future.result()))
+            print("{}, seed {}, {}".format(*running[future]), flush=True)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ import torch
 from xcal import d_calibration
 from xcal._files import write_whole
 from xcal.data import SurvivalData
-from xcal.datasets import load_gamma, load_metabric, load_support
+from xcal.datasets import data_directory, load_gamma, load_metabric, load_support
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.metrics import concordance_index, integrated_brier_score, kaplan_meier
 from xcal.objectives import nll
@@ -56,6 +56,18 @@ FOLDER = Path("runs/remedies")
 
 
 def of_sksurv(name: str, time: str, event: str) -> tuple[SurvivalData, int]:
+    """Rows of a data set that comes with scikit-survival, from `export`'s file in ``XCAL_DATA`` if there is one."""
+    file = exported_file(name, data_directory())
+    if file.exists():
+        names = file.read_text().split("\n", 1)[0].split(",")
+        values = np.loadtxt(file, delimiter=",", skiprows=1)
+    else:
+        names, values = numbers_of(name, time, event)
+    return table(values[:, 2:], values[:, 0], values[:, 1] == 1), names[2:].index("age")
+
+
+def numbers_of(name: str, time: str, event: str) -> tuple[list[str], np.ndarray]:
+    """Give times, events and covariates as numbers, categories as indicators, with the names of these columns."""
     import pandas as pd
     from sksurv import datasets
 
@@ -64,7 +76,21 @@ def of_sksurv(name: str, time: str, event: str) -> tuple[SurvivalData, int]:
     frame = frame.drop(columns=[column for column in frame if column == "chapter"])
     numbers = pd.get_dummies(frame, drop_first=True).astype(float)
     numbers = numbers.fillna(numbers.median())
-    return table(numbers.to_numpy(), y[time].astype(float), y[event]), list(numbers).index("age")
+    return ["time", "event", *numbers], np.column_stack([y[time].astype(float), y[event], numbers.to_numpy()])
+
+
+def exported_file(name: str, folder: Path) -> Path:
+    return folder / "benchmarks" / f"{name}.csv"
+
+
+def export(name: str, folder: Path) -> Path:
+    """Write a data set of scikit-survival as numbers, for a machine without that package."""
+    names, values = numbers_of(name, *LOAD[name].args[1:])
+    file = exported_file(name, folder)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # 17 digits: the same numbers again.
+    np.savetxt(file, values, fmt="%.17g", delimiter=",", header=",".join(names), comments="")
+    return file
 
 
 def table(x: Any, time: Any, event: Any) -> SurvivalData:
@@ -78,7 +104,7 @@ def of_table(load: Callable[[], SurvivalData], age: int) -> tuple[SurvivalData, 
     return table(rows.x, np.asarray(rows.time, dtype=float), rows.event), age
 
 
-LOAD: dict[str, Callable[[], tuple[SurvivalData, int]]] = {
+LOAD: dict[str, partial[tuple[SurvivalData, int]]] = {
     "whas500": partial(of_sksurv, "whas500", "lenfol", "fstat"),
     "gbsg2": partial(of_sksurv, "gbsg2", "time", "cens"),
     "metabric": partial(of_table, load_metabric, 8),

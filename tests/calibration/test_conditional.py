@@ -6,14 +6,16 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import norm, rankdata
 
 from xcal import conditional_calibration, d_calibration
 from xcal.calibration import ConditionalCalibration
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.conditional import BLOCKS
+from xcal.calibration.conditional_sums import BLOCKS
 from xcal.calibration.covariates import as_columns
+from xcal.calibration.random_signs import parts_of
 from xcal.calibration.residuals import residuals
-from xcal.calibration.row_features import random_features
+from xcal.calibration.row_features import KernelFeatures, random_features
 
 
 def censored_uniform(n, rng, censored=0.5):
@@ -81,14 +83,63 @@ def test_features_have_length_one_and_their_products_are_the_kernel():
     h = features(columns)
     np.testing.assert_allclose(np.square(h).sum(axis=1), 1, rtol=1e-12)
     rank = frame["a"].rank()
-    from scipy.stats import norm
-
     score = norm.ppf(rank / 301)
     score = score / score.std()
     apart = np.square(score[:50, None] - score[None, :50]) + 2.0 * (
         frame["b"].to_numpy()[:50, None] != frame["b"].to_numpy()[None, :50]
     )
     np.testing.assert_allclose(h[:50] @ h[:50].T, np.exp(-apart / 2 / features.bandwidth**2), atol=0.05)
+
+
+def test_the_default_bandwidth_is_a_share_of_the_median_distance():
+    x = np.random.default_rng(13).normal(size=(2000, 1))
+    # Two normal numbers are 0.9539 apart in the median: the root of two times the quartile 0.6745.
+    assert KernelFeatures().draw(as_columns(x, 2000)).bandwidth == pytest.approx(0.7 * 0.9539, rel=0.05)
+
+
+def test_the_parts_of_the_test_are_the_average_and_the_features_less_their_means():
+    rng = np.random.default_rng(14)
+    h, r = rng.normal(size=(40, 3)) + 1, rng.normal(size=(40, 5))
+    sums = np.einsum("nm,nb->nmb", h, r)
+    mean = h.mean(axis=0)
+
+    def products(features):
+        found = (features @ features.T) * (r @ r.T)
+        np.fill_diagonal(found, 0.0)
+        return found
+
+    along = np.einsum("m,nmb->nb", mean, sums)
+    average, beyond = parts_of(products(h), r, along, float(mean @ mean))
+    np.testing.assert_allclose(average, products(np.ones((40, 1))), rtol=1e-9)
+    np.testing.assert_allclose(beyond, products(h - mean), rtol=1e-6, atol=1e-9)
+
+
+def test_the_average_does_not_hide_what_differs_nor_the_other_way_round():
+    """Twenty columns, of which five matter together: in K itself the noise of the average hides them."""
+    rng = np.random.default_rng(15)
+    x = rng.normal(size=(800, 20))
+    mixed = 0.5 * x[:, :5].sum(axis=1) / np.sqrt(5)
+    ones = np.ones(800)
+    found, of_value, on_average = [], [], []
+    for _ in range(3):
+        # Uniform over all rows, by ranks, with another scale for every row.
+        u = rankdata(np.exp(mixed) * rng.standard_normal(800)) / 801
+        found.append(conditional_calibration(u, ones, x, n_draws=199, where=False).p_value)
+        h = KernelFeatures().of(x)
+        of_value.append(conditional_calibration(u, ones, x, features=h, n_draws=199, where=False).p_value)
+        too_low = rng.uniform(size=800) ** 1.3
+        on_average.append(conditional_calibration(too_low, ones, x, n_draws=199, where=False).p_value)
+    assert np.median(found) <= 0.02
+    assert np.median(on_average) <= 0.02
+    assert np.median(of_value) > 0.05
+
+
+def test_columns_without_any_difference_leave_the_test_of_the_average():
+    rng = np.random.default_rng(16)
+    u, x = rng.uniform(size=300) ** 2, np.zeros((300, 2))
+    assert conditional_calibration(u, np.ones(300), x, n_draws=99, where=False).p_value == 0.01
+    right = conditional_calibration(np.sqrt(u), np.ones(300), x, n_draws=99, where=False)
+    assert right.p_value > 0.05
 
 
 def test_a_column_and_its_logarithm_give_the_same_result():

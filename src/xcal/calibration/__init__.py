@@ -2,11 +2,8 @@
 
 from xcal.calibration.annealing import Annealing
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.conditional import (
-    ConditionalCalibration,
-    ConditionalCalibrationResult,
-    conditional_calibration,
-)
+from xcal.calibration.conditional import ConditionalCalibrationResult, conditional_calibration
+from xcal.calibration.conditional_sums import ConditionalCalibration
 from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.loss import XCALLoss, xcal_penalty
 from xcal.calibration.loss_results import MeanAndPenalty, PenaltySlopes

@@ -1,14 +1,14 @@
 """Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import MANY, as_count, as_event, as_flag, as_numpy, as_probability, fail, first_row
 from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.conditional_sums import BLOCKS, ConditionalCalibration
 from xcal.calibration.covariates import Column, as_columns
 from xcal.calibration.residuals import residuals
 from xcal.calibration.row_features import KernelFeatures, RandomFeatures
@@ -16,9 +16,6 @@ from xcal.calibration.subgroup_search import SEARCHED_ROWS, Subgroup, find_subgr
 
 Floats = npt.NDArray[np.float64]
 
-# Rows are summed in so many blocks, and the signs of the test are drawn per block. Up to that many rows each row is a
-# block of its own; beyond, the state does not grow with the rows, and one in a thousand of the pairs of rows is lost.
-BLOCKS = 1024
 _CHUNK = 16 * BLOCKS  # rows worked on at a time
 
 
@@ -36,7 +33,9 @@ class ConditionalCalibrationResult:
     floor : float
         What was taken off: the part of the sum that noise alone gives.
     p_value : float or None
-        Test of a model that is right for every x, by random signs; None with ``n_draws=0``.
+        Test of a model that is right for every x, by random signs; None with ``n_draws=0``. With random features it
+        asks about the average over all rows and about what differs from it apart, with features of your own about
+        `value`.
     where : Subgroup or None
         The subgroup that is most off, found on one half of the rows and tested on the other.
     n, n_censored, n_features, n_draws : int
@@ -68,107 +67,6 @@ class ConditionalCalibrationResult:
                 f"{self.where.n:,} rows)"
             )
         return "\n".join(lines)
-
-
-class ConditionalCalibration:
-    """Accumulate conditional calibration over chunks; accumulators of several processes can be merged.
-
-    Parameters
-    ----------
-    features : callable
-        From columns to features, (n, M); that of the first accumulator is used by all.
-    edges : array of shape (B + 1,)
-
-    Notes
-    -----
-    Rows must not come in the order of their outcomes: shuffle a table that is sorted by time.
-    """
-
-    def __init__(self, features: Any, edges: Edges) -> None:
-        self.features, self.edges = features, edges
-        self._sums: Floats | None = None  # (BLOCKS, M, B)
-        self._counts = np.zeros(BLOCKS)
-        self.n = self.n_censored = 0
-
-    def update(self, cdf: Any, event: Any, columns: Any) -> Self:
-        """Add rows: F, events, and what `features` takes."""
-        u = as_probability("cdf", cdf)
-        happened = as_event(event, u.size)
-        h = np.asarray(self.features(columns), dtype=np.float64)
-        self._add(h, residuals(u, happened, self.edges))
-        self.n_censored += int(u.size - np.count_nonzero(happened))
-        return self
-
-    def merge(self, other: "ConditionalCalibration") -> Self:
-        """Add what another accumulator with the same features and bins has seen."""
-        if other._sums is None:
-            return self
-        if self._sums is None:
-            self._sums = np.zeros_like(other._sums)
-        if self._sums.shape != other._sums.shape or not np.array_equal(self.edges, other.edges):
-            fail("other", "an accumulator with the same features and bins", "others")
-        self._sums += other._sums
-        self._counts += other._counts
-        self.n, self.n_censored = self.n + other.n, self.n_censored + other.n_censored
-        return self
-
-    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state as arrays by name; `sums` is empty before the first row."""
-        sums = np.empty((0, 0, 0)) if self._sums is None else self._sums.copy()
-        rows = np.array([self.n, self.n_censored], dtype=np.int64)
-        return {"sums": sums, "counts": self._counts.copy(), "rows": rows}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
-        """Replace the state by one from `state_dict` of an accumulator with the same features and bins."""
-        if set(state) != {"sums", "counts", "rows"}:
-            fail("state", "the entries sums, counts and rows", ", ".join(sorted(map(str, state))))
-        sums, counts = np.asarray(state["sums"], np.float64), np.asarray(state["counts"], np.float64)
-        fits = sums.ndim == 3 and sums.shape[0] == BLOCKS and sums.shape[2] == self.edges.size - 1
-        if (sums.size and not fits) or counts.shape != (BLOCKS,):
-            fail("state, sums", f"shape ({BLOCKS}, features, {self.edges.size - 1})", f"shape {sums.shape}")
-        self._sums, self._counts = sums.copy() if sums.size else None, counts.copy()
-        self.n, self.n_censored = (int(rows) for rows in state["rows"])
-        return self
-
-    def _add(self, h: Floats, r: Floats) -> None:
-        """Sum h r' over the rows of each block; row i belongs to block i modulo their number."""
-        if self._sums is None:
-            self._sums = np.zeros((BLOCKS, h.shape[1], r.shape[1]))
-        place = (self.n + np.arange(h.shape[0])) % BLOCKS
-        self._counts += np.bincount(place, minlength=BLOCKS)
-        self.n += h.shape[0]
-        whole = h.shape[0] // BLOCKS * BLOCKS
-        if whole:
-            shift = int(place[0])
-            blocks = [a[:whole].reshape(-1, BLOCKS, a.shape[1]) for a in (h, r)]
-            summed = np.matmul(blocks[0].transpose(1, 2, 0), blocks[1].transpose(1, 0, 2))
-            self._sums += np.roll(summed, shift, axis=0)
-        rest = slice(whole, None)  # fewer rows than blocks: no block twice
-        self._sums[place[rest]] += h[rest, :, None] * r[rest, None, :]
-
-    def compute(self, n_draws: int, rng: np.random.Generator) -> tuple[float, float, float, float | None]:
-        """Value, noise, floor and p-value.
-
-        Random signs on the blocks turn the sum into what a right model gives, because block sums have mean zero then
-        and are independent: (1 + draws at least as large as the value) / (1 + draws).
-        """
-        if self._sums is None or self.n < 2:
-            raise ValueError("ConditionalCalibration: expected at least two rows before compute(), got fewer")
-        used = self._counts > 0
-        sums = self._sums[used].reshape(int(used.sum()), -1)
-        own = float(np.square(sums).sum())
-        pairs = float(self.n**2 - np.square(self._counts).sum())
-        value = (float(np.square(sums.sum(axis=0)).sum()) - own) / pairs
-        # Signs make every pair of blocks +1 or -1: mean zero, and the variance is twice the sum of squared products.
-        products = sums @ sums.T
-        np.fill_diagonal(products, 0.0)
-        noise = float(np.sqrt(2 * np.square(products).sum())) / pairs
-        p_value = None
-        if n_draws:
-            signs = rng.choice(np.array([-1.0, 1.0]), size=(n_draws, sums.shape[0]))
-            drawn = np.einsum("dg,dg->d", signs @ products, signs) / pairs
-            p_value = float((1 + np.count_nonzero(drawn >= value)) / (1 + n_draws))
-        return value, noise, own / float(self.n) ** 2, p_value
 
 
 def conditional_calibration(
@@ -209,7 +107,7 @@ def conditional_calibration(
     n_features : int
         Random features, an even number.
     bandwidth : float, optional
-        Of the kernel, on the scaled columns; by default the median distance between two rows.
+        Of the kernel, on the scaled columns; by default 0.7 times the median distance between two rows.
     features : array-like of shape (n, m), optional
         Functions of x of your own in place of random ones: indicators of groups, a layer of a network.
     n_draws : int
@@ -298,7 +196,7 @@ def _accumulated(
     Where blocks have several rows, these come in random order. In a table that is sorted by time, neighbours have the
     same residuals, and the sums of the blocks would not be independent.
     """
-    meter = ConditionalCalibration(drawn if drawn is not None else lambda h: h, edges)
+    meter = ConditionalCalibration(drawn if drawn is not None else lambda h: h, edges, average_apart=drawn is not None)
     order = np.arange(u.size) if u.size <= BLOCKS else rng.permutation(u.size)
     for start in range(0, u.size, _CHUNK):
         rows = order[start : start + _CHUNK]

@@ -15,6 +15,8 @@ Floats = npt.NDArray[np.float64]
 
 # Rows that fix the scale of the columns and the bandwidth; more would change neither.
 _REFERENCE_ROWS = 10_000
+# The bandwidth, as a multiple of the median distance between two rows; `benchmarks.conditional_rules` compares others.
+BANDWIDTH = 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ class KernelFeatures:
     n_features : int
         An even number: a cosine and a sine for each frequency.
     bandwidth : float, optional
-        On the scaled columns; by default the median distance between two rows.
+        On the scaled columns; by default 0.7 times the median distance between two rows.
     seed : int
 
     Examples
@@ -112,9 +114,14 @@ class KernelFeatures:
 
 
 def random_features(
-    columns: Sequence[Column], n_features: int, bandwidth: float | None, rng: np.random.Generator
+    columns: Sequence[Column],
+    n_features: int,
+    bandwidth: float | None,
+    rng: np.random.Generator,
+    *,
+    narrower: float = BANDWIDTH,
 ) -> RandomFeatures:
-    """Draw features for rows like these; the default bandwidth is the median distance between two of them."""
+    """Draw features for rows like these; the default bandwidth is `narrower` times the median distance of two."""
     n = columns[0].values.size
     rows = np.arange(n) if n <= _REFERENCE_ROWS else np.sort(rng.choice(n, _REFERENCE_ROWS, replace=False))
     some = [column.take(rows) for column in columns]
@@ -122,7 +129,7 @@ def random_features(
     scaled = _scaled(scales, some)
     if bandwidth is None:
         one, other = scaled[rng.permutation(rows.size)], scaled
-        bandwidth = float(np.sqrt(np.median(np.square(one - other).sum(axis=1)))) or 1.0
+        bandwidth = narrower * float(np.sqrt(np.median(np.square(one - other).sum(axis=1)))) or 1.0
     frequencies = rng.standard_normal((scaled.shape[1], n_features // 2)) / bandwidth
     return RandomFeatures(scales, frequencies, bandwidth)
 

@@ -13,10 +13,9 @@ from xcal.calibration.row_features import KernelFeatures
 from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import Settings
 
-# The rule for the features of the penalty and of K: 128 random features of a Gaussian kernel on the normal scores of
-# the columns, whose bandwidth is the median distance between two rows. The seed is fixed, so that all models are
-# trained and measured with the same ones.
-FEATURES = KernelFeatures(n_features=128, bandwidth=None, seed=0)
+# The features of the penalty and of K are the default ones. The seed is fixed, so that all models are trained and
+# measured with the same ones.
+FEATURES = KernelFeatures(seed=0)
 # Rows that are read at a time, and that fix the scale of the columns.
 _ROWS = 10_000
 

@@ -47,8 +47,7 @@ class SurvivalModel(SurvivalPredictor):
         can make them fewer. By default the square root of the number of events, at most 50.
     calibration : {"marginal", "conditional"}
         What the penalty asks for: calibration over all rows, or given the covariates (`xcal.conditional_calibration`,
-        with 128 random features of the covariates; the bandwidth of their kernel is the median distance between two
-        rows). Epochs are chosen by D-calibration either way.
+        with its default features of the covariates). Epochs are chosen by D-calibration either way.
     calibration_bins : int
         Bins of D-calibration, in training and validation; 2 or more.
     epochs : int

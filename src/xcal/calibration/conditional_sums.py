@@ -1,0 +1,126 @@
+"""Sums of features times residuals over chunks of rows: all that conditional calibration and its test need of them."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import as_event, as_probability, fail
+from xcal.calibration.bins import Edges
+from xcal.calibration.random_signs import noise_of, p_value_of, parts_of
+from xcal.calibration.residuals import residuals
+
+Floats = npt.NDArray[np.float64]
+
+# Rows are summed in so many blocks, and the signs of the test are drawn per block. Up to that many rows each row is a
+# block of its own; beyond, the state does not grow with the rows, and one in a thousand of the pairs of rows is lost.
+BLOCKS = 1024
+
+
+class ConditionalCalibration:
+    """Accumulate conditional calibration over chunks; accumulators of several processes can be merged.
+
+    Parameters
+    ----------
+    features : callable
+        From columns to features, (n, M); that of the first accumulator is used by all.
+    edges : array of shape (B + 1,)
+    average_apart : bool
+        Whether the test asks about the average over all rows and about what differs from it apart; see `compute`.
+
+    Notes
+    -----
+    Rows must not come in the order of their outcomes: shuffle a table that is sorted by time.
+    """
+
+    def __init__(self, features: Any, edges: Edges, *, average_apart: bool = False) -> None:
+        self.features, self.edges, self.average_apart = features, edges, average_apart
+        self._sums: Floats | None = None  # (BLOCKS, M + 1, B); the last feature is 1
+        self._total = np.zeros(0)  # of the features, (M + 1,)
+        self._counts = np.zeros(BLOCKS)
+        self.n = self.n_censored = 0
+
+    def update(self, cdf: Any, event: Any, columns: Any) -> Self:
+        """Add rows: F, events, and what `features` takes."""
+        u = as_probability("cdf", cdf)
+        happened = as_event(event, u.size)
+        h = np.asarray(self.features(columns), dtype=np.float64)
+        self._add(h, residuals(u, happened, self.edges))
+        self.n_censored += int(u.size - np.count_nonzero(happened))
+        return self
+
+    def merge(self, other: "ConditionalCalibration") -> Self:
+        """Add what another accumulator with the same features and bins has seen."""
+        if other._sums is None:
+            return self
+        if self._sums is None:
+            self._sums, self._total = np.zeros_like(other._sums), np.zeros_like(other._total)
+        if self._sums.shape != other._sums.shape or not np.array_equal(self.edges, other.edges):
+            fail("other", "an accumulator with the same features and bins", "others")
+        self._sums += other._sums
+        self._total += other._total
+        self._counts += other._counts
+        self.n, self.n_censored = self.n + other.n, self.n_censored + other.n_censored
+        return self
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state as arrays by name; `sums` is empty before the first row."""
+        sums = np.empty((0, 0, 0)) if self._sums is None else self._sums.copy()
+        rows = np.array([self.n, self.n_censored], dtype=np.int64)
+        return {"sums": sums, "total": self._total.copy(), "counts": self._counts.copy(), "rows": rows}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Replace the state by one from `state_dict` of an accumulator with the same features and bins."""
+        if set(state) != {"sums", "total", "counts", "rows"}:
+            fail("state", "the entries sums, total, counts and rows", ", ".join(sorted(map(str, state))))
+        sums, total, counts = (np.asarray(state[name], np.float64) for name in ("sums", "total", "counts"))
+        fits = sums.ndim == 3 and sums.shape == (BLOCKS, total.size, self.edges.size - 1)
+        if (sums.size and not fits) or counts.shape != (BLOCKS,):
+            fail("state, sums", f"shape ({BLOCKS}, features, {self.edges.size - 1})", f"shape {sums.shape}")
+        self._sums, self._total, self._counts = sums.copy() if sums.size else None, total.copy(), counts.copy()
+        self.n, self.n_censored = (int(rows) for rows in state["rows"])
+        return self
+
+    def _add(self, h: Floats, r: Floats) -> None:
+        """Sum h r' over the rows of each block; row i belongs to block i modulo their number."""
+        h = np.concatenate([h, np.ones((h.shape[0], 1))], axis=1)
+        if self._sums is None:
+            self._sums, self._total = np.zeros((BLOCKS, h.shape[1], r.shape[1])), np.zeros(h.shape[1])
+        self._total += h.sum(axis=0)
+        place = (self.n + np.arange(h.shape[0])) % BLOCKS
+        self._counts += np.bincount(place, minlength=BLOCKS)
+        self.n += h.shape[0]
+        whole = h.shape[0] // BLOCKS * BLOCKS
+        if whole:
+            shift = int(place[0])
+            blocks = [a[:whole].reshape(-1, BLOCKS, a.shape[1]) for a in (h, r)]
+            summed = np.matmul(blocks[0].transpose(1, 2, 0), blocks[1].transpose(1, 0, 2))
+            self._sums += np.roll(summed, shift, axis=0)
+        rest = slice(whole, None)  # fewer rows than blocks: no block twice
+        self._sums[place[rest]] += h[rest, :, None] * r[rest, None, :]
+
+    def compute(self, n_draws: int, rng: np.random.Generator) -> tuple[float, float, float, float | None]:
+        """Value, noise, floor and p-value.
+
+        The test (`random_signs`) is one of the value, or with `average_apart` of the larger of two parts: that of the
+        constant feature, which is D-calibration, and that of the features less their means. In the value both are
+        mixed, and the noise of either hides the other.
+        """
+        if self._sums is None or self.n < 2:
+            raise ValueError("ConditionalCalibration: expected at least two rows before compute(), got fewer")
+        used = self._counts > 0
+        every = self._sums[used]
+        sums, average = every[:, :-1].reshape(every.shape[0], -1), every[:, -1]
+        own = float(np.square(sums).sum())
+        pairs = float(self.n**2 - np.square(self._counts).sum())
+        value = (float(np.square(sums.sum(axis=0)).sum()) - own) / pairs
+        products = sums @ sums.T
+        np.fill_diagonal(products, 0.0)
+        noise = noise_of(products) / pairs
+        p_value = None
+        if n_draws:
+            mean = self._total[:-1] / self.n
+            parts = parts_of(products, average, np.einsum("m,gmb->gb", mean, every[:, :-1]), float(mean @ mean))
+            p_value = p_value_of(parts if self.average_apart else [products], n_draws, rng)
+        return value, noise, own / float(self.n) ** 2, p_value

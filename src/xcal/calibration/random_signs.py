@@ -1,0 +1,56 @@
+"""The test of conditional calibration: random signs on blocks of rows give what a right model would show.
+
+Block sums of a right model have mean zero and are independent, so that all signs of them are equally likely. A sum of
+products of two blocks is compared with the same sum under random signs.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+# Parts of the test are compared in units of this quantile of each: near the level at which tests are read, their tails
+# then count the same. In units of the standard deviation the part with the longer tail would outweigh the other.
+_QUANTILE = 0.95
+
+
+def noise_of(products: Floats) -> float:
+    """Give the standard deviation over random signs of the sum of all products of two blocks, (blocks, blocks).
+
+    Signs make every pair of blocks +1 or -1: mean zero, and the variance is twice the sum of squared products.
+    """
+    return float(np.sqrt(2 * np.square(products).sum()))
+
+
+def parts_of(products: Floats, average: Floats, along: Floats, length: float) -> list[Floats]:
+    """Split the products of two blocks: those of the average over all rows, and those of the features less their means.
+
+    `average` has the sums of residuals by block, (blocks, B), `along` those of residuals times the part of the features
+    along their mean, and `length` is the squared length of that mean.
+    """
+    common = average @ average.T
+    crossed = along @ average.T
+    beyond = products - crossed - crossed.T + length * common
+    for part in (common, beyond):
+        np.fill_diagonal(part, 0.0)
+    # Where all rows have the same features only rounding is left of what differs.
+    return [common, beyond] if noise_of(beyond) > 1e-9 * noise_of(products) else [common]
+
+
+def p_value_of(parts: list[Floats], n_draws: int, rng: np.random.Generator) -> float:
+    """Compare the largest of some sums of products with what random signs give.
+
+    The p-value is (1 + draws at least as large as what was found) / (1 + draws). The unit of each part is the same for
+    what was found and for all draws, so that under a right model every one of them is equally likely to be the largest.
+    """
+    signs = rng.choice(np.array([-1.0, 1.0]), size=(n_draws, parts[0].shape[0]))
+    scaled = []
+    for part in parts:
+        noise = noise_of(part)
+        if noise > 0:
+            values = np.append(np.einsum("dg,dg->d", signs @ part, signs), part.sum()) / noise
+            scaled.append(values / max(1.0, float(np.quantile(values, _QUANTILE))))
+    if not scaled:
+        return 1.0
+    *drawn, found = np.max(scaled, axis=0)
+    return float((1 + np.count_nonzero(np.asarray(drawn) >= found)) / (1 + n_draws))
