@@ -176,3 +176,16 @@ def unchecked_conditional_penalty(
     value: Tensor
     value, _ = apply(_Conditional, u, event.expand(u.shape), weight, h, edges.to(u.dtype), spec, gradient_wanted(u))
     return value
+
+
+@torch.no_grad()
+def conditional_penalty_and_slope(
+    cdf: Tensor, event: Tensor, features: Tensor, edges: Tensor, spec: SoftBins, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """`unchecked_conditional_penalty`, (...), and its gradient in F, (..., n), for a caller without autograd."""
+    u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
+    weight = None if weights is None else in_units_of_the_largest(weights, u.dtype).expand_as(u)
+    h = features.to(u.dtype)
+    with full_precision(u):
+        value, slope = _value_and_gradient(u, event.expand(u.shape), weight, h, edges.to(u.dtype), spec)
+    return value, slope.to(cdf.dtype)

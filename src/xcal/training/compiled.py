@@ -1,30 +1,29 @@
 """Loss and network, compiled where that works."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from xcal.networks._layers import has_convolutions
+from xcal.training.loss import LossValues
 from xcal.training.randomness import shared_numbers
 from xcal.training.rows import Batch
 from xcal.training.stack import Stack
 
-LossFunction = Callable[[Tensor, Batch, Tensor], Tensor]
-
 _log = logging.getLogger("xcal.training")
 
 
-def compiled_loss(loss: LossFunction, stack: Stack, batch: Batch, lambdas: Tensor) -> LossFunction:
+def compiled_loss(loss: LossValues, stack: Stack, batch: Batch, lambdas: Tensor) -> LossValues:
     """Compile objective and penalty, or say in one log line why not and return the plain loss.
 
     Forward and backward are both tried here, on a batch of the shape that all batches have, because a missing compiler
     shows only when it is needed.
     """
     try:
-        compiled: LossFunction = torch.compile(loss, dynamic=False)
+        compiled: LossValues = torch.compile(loss, dynamic=False)
         with torch.no_grad():
             part = stack.parts[0]
             few = batch.starts(part.starts)

@@ -13,9 +13,10 @@ from xcal._threads import Workers
 from xcal.training.across import Across
 from xcal.training.batches import DROPOUT, derived_seed, epoch_order
 from xcal.training.checkpoint import CheckpointWriter, read_checkpoint, read_tensors
-from xcal.training.compiled import LossFunction, compile_network, compiled_loss, network_gains
+from xcal.training.compiled import compile_network, compiled_loss, network_gains
 from xcal.training.config import TrainingConfig
 from xcal.training.group import Group
+from xcal.training.loss import LossFunction, by_autograd
 from xcal.training.randomness import SeedOfRows, shared_numbers
 from xcal.training.result import Integers
 from xcal.training.rows import take
@@ -121,14 +122,17 @@ class _Run:
         return torch.as_tensor(last, dtype=torch.float64, device=self.stack.flat.device)
 
     def _plain_loss(self) -> LossFunction:
-        return (self.problem if self.temperature is None else self.problem.at_temperature(self.temperature)).loss
+        problem = self.problem if self.temperature is None else self.problem.at_temperature(self.temperature)
+        # A GPU's step is recorded once: what it does besides arithmetic costs nothing there.
+        alone_on_cpu = problem.across is None and self.stack.flat.device.type == "cpu"
+        return problem.loss_and_slopes if alone_on_cpu else by_autograd(problem.loss)
 
     def _compiled_loss(self) -> LossFunction:
         """Compile the network or the loss, whichever pays, and return the loss."""
         problem, stack = self.problem, self.stack
         if problem.across is not None:
             _log.warning("the loss is not compiled: it has sums over processes")
-            return problem.loss
+            return self._plain_loss()
         batch = take(problem.train, self.order[0].to(stack.flat.device), row_features=problem.row_features)
         if network_gains(stack):
             compile_network(stack, batch)
@@ -136,7 +140,7 @@ class _Run:
             _log.warning("the loss is not compiled: its temperature changes")
         else:
             lambdas = torch.tensor(self.state.lambdas, device=stack.flat.device).view(stack.shape)
-            return compiled_loss(problem.loss, stack, batch, lambdas)
+            return by_autograd(compiled_loss(problem.loss, stack, batch, lambdas))
         return self._plain_loss()
 
     def _order(self, epoch: int) -> Tensor:

@@ -9,14 +9,15 @@ from torch import Tensor
 
 from xcal._threads import Workers
 from xcal.calibration.across_processes import LocalRows, penalty_across
-from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
+from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
-from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.families import Family
 from xcal.objectives.joint import Objective, ObjectiveAndCdf, with_cdf
 from xcal.training.across import Across
+from xcal.training.loss import Loss
 from xcal.training.rows import Batch, take
 from xcal.training.stack import Part, Stack
 
@@ -81,6 +82,34 @@ class Problem:
         if features is None:
             return unchecked_penalty(cdf, event, self.edges, self.penalty, weights)
         return unchecked_conditional_penalty(cdf, event, features, self.edges, self.penalty, weights)
+
+    def loss_and_slopes(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Loss:
+        """Return `loss` with its gradient in the objective and in F by formula: autograd begins at these two.
+
+        On a CPU a small model's step feels every operation, and autograd would do as many again for this part. It is
+        for batches of one process; `tests/training/test_loss.py` holds it together with `loss`.
+        """
+        event = batch.event.unsqueeze(1)
+        rows, cdf = self._rows(raw, batch.time.unsqueeze(1), event)
+        with torch.no_grad():
+            weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
+            mean = (rows if weights is None else rows * weights).mean(-1)
+            share = 1 / rows.shape[-1]
+            row_slope = torch.full_like(rows, share) if weights is None else weights * share
+            if not self.penalised:
+                return Loss.from_slopes(mean, (rows, row_slope))
+            penalty, slope = self._penalty_and_slope(cdf, event.expand(cdf.shape), weights, batch.row_features)
+            slope = slope * lambdas.to(slope.dtype).unsqueeze(-1)
+            return Loss.from_slopes(mean + lambdas * penalty, (rows, row_slope), (cdf, slope))
+
+    def _penalty_and_slope(
+        self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return `_penalty` and its gradient in F."""
+        if row_features is None:
+            return penalty_and_slope(cdf, event, self.edges, self.penalty, weights)
+        features = row_features.unsqueeze(1)
+        return conditional_penalty_and_slope(cdf, event, features, self.edges, self.penalty, weights)
 
     def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
         """Objective and F of every row."""

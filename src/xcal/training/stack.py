@@ -218,9 +218,9 @@ class Stack:
         with shared_numbers(seed if isinstance(seed, int) else seed.own):
             return forward()
 
-    def gradient(self, values: Tensor, part: "Part", outer: Tensor | None = None) -> Tensor:
-        """Gradient of a sum over the models of a part, weighted by `outer`, as one matrix with a row for each."""
-        pieces = torch.autograd.grad(values, list(part.leaves.values()), outer, materialize_grads=True)
+    def gradient(self, ends: Sequence[Tensor], part: "Part", slopes: Sequence[Tensor] | None) -> Tensor:
+        """Gradient in the weights of a part, as one matrix with a row for each model, from that in some tensors."""
+        pieces = torch.autograd.grad(ends, list(part.leaves.values()), slopes, materialize_grads=True)
         return torch.cat([piece.reshape(part.models.stop - part.models.start, -1) for piece in pieces], dim=1)
 
     def snapshot(self) -> dict[str, Tensor]:

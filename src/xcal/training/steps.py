@@ -20,8 +20,8 @@ from xcal._torch_private import adam_step
 from xcal.data import SurvivalData
 from xcal.training.across import Across, OwnBatches
 from xcal.training.batches import PIECES, derived_seed
-from xcal.training.compiled import LossFunction
 from xcal.training.config import TrainingConfig
+from xcal.training.loss import LossFunction
 from xcal.training.rows import Batch, stream, take
 from xcal.training.stack import Seeds, Stack
 
@@ -208,14 +208,14 @@ class Steps:
         raws = self.workers.map(forward, range(len(parts)))
         raw = torch.cat([piece.detach().flatten(0, 1) for piece in raws]).view(*stack.shape, n, -1).requires_grad_()
         loss = self.loss_of(raw, batch, self.lambdas)
-        (outer,) = torch.autograd.grad(loss.sum(), raw)
+        (outer,) = loss.gradient([raw])
 
         def gradient(k: int) -> Tensor:
-            return stack.gradient(raws[k], parts[k], outer[parts[k].starts, parts[k].lambdas])
+            return stack.gradient([raws[k]], parts[k], [outer[parts[k].starts, parts[k].lambdas]])
 
         own_gradient = torch.cat(self.workers.map(gradient, range(len(parts))))
         # The loss is only asked whether it is finite; a sum that has a part that is not, is not.
-        whole, told = across.summed(own_gradient, loss.detach().reshape(-1))
+        whole, told = across.summed(own_gradient, loss.value.reshape(-1))
         return told, whole
 
     def _joined(self, found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -237,8 +237,8 @@ class Steps:
         own = batch if len(stack.parts) == 1 else batch.starts(part.starts)
         seeds = None if noise is None else noise[part.starts]
         raw = stack.forward(own.x, training=True, noise=seeds, part=part)
-        loss = self.loss_of(raw, own, self.windows[number]).reshape(-1)
-        return loss.detach(), stack.gradient(loss.sum(), part)
+        loss = self.loss_of(raw, own, self.windows[number])
+        return loss.value.reshape(-1), stack.gradient(loss.ends, part, loss.slopes)
 
     def _lone(self, batch: Batch, noise: Seeds | None) -> tuple[Tensor, Tensor]:
         """Loss and gradient of a lone model whose network runs on pieces of the batch side by side.
@@ -257,16 +257,16 @@ class Steps:
 
         raws = self.workers.map(forward, range(self.row_pieces))
         raw = torch.cat([piece.detach() for piece in raws], dim=2).requires_grad_()
-        loss = self.loss_of(raw, batch, self.windows[0]).reshape(-1)
-        (outer,) = torch.autograd.grad(loss.sum(), raw)
+        loss = self.loss_of(raw, batch, self.windows[0])
+        (outer,) = loss.gradient([raw])
 
         def gradient(k: int) -> Tensor:
-            return stack.gradient(raws[k], part, outer[:, :, pieces[k]])
+            return stack.gradient([raws[k]], part, [outer[:, :, pieces[k]]])
 
         first, *rest = self.workers.map(gradient, range(self.row_pieces))
         for more in rest:
             first += more
-        return loss.detach(), first
+        return loss.value.reshape(-1), first
 
     def _record(self) -> None:
         """Record a step as a CUDA graph, or say in one log line why not; nothing is trained by it."""

@@ -1,0 +1,61 @@
+"""The loss with its gradient by formula is the loss that autograd goes through."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.simulate import simulated_rows
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.softbins import SoftBins
+from xcal.distributions import family
+from xcal.objectives import nll, survival_crps
+from xcal.training.loss import by_autograd
+from xcal.training.problem import Problem
+from xcal.training.rows import prepared, take
+
+EDGES = torch.tensor([0.0, 0.5, 1.0, 2.0, 5.0])
+FAMILIES = [
+    family("lognormal"),
+    family("weibull"),
+    *(family(name, edges=EDGES) for name in ("categorical", "mtlr", "logistic-hazard")),
+]
+CHANGES = {
+    "as it is": {},
+    "no penalty": {"penalised": False},
+    "weights": {"weights": True},
+    "conditional": {"row_features": True},
+    "conditional, weights": {"row_features": True, "weights": True},
+    "unbiased": {"penalty": SoftBins(estimator="unbiased")},
+    "paper": {"penalty": SoftBins("product", censored="soft")},
+    "own objective": {"objective": lambda dist, time, event: (event.float() - dist.cdf(time)) ** 2},
+    "crps": {"objective": survival_crps},
+    "penalty alone": {"objective": lambda dist, time, event: torch.zeros_like(time)},
+}
+
+
+def problem_of(made, *, weights=False, row_features=False, **changes):
+    data = simulated_rows(60)
+    if weights:
+        data = data.replaced(weights=torch.linspace(0.5, 3.0, 60))
+    rows = prepared("train", data, torch.device("cpu"))
+    features = torch.stack([rows.x[:, 0] > 0, rows.x[:, 1] > 0], dim=1).float() if row_features else None
+    settings = {"objective": nll, "penalty": SoftBins(), "penalised": True} | changes
+    edges = torch.from_numpy(bin_edges(10))
+    return Problem(made, edges=edges, train=rows, validation=rows, row_features=features, **settings)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("made", FAMILIES, ids=lambda one: type(one).__name__)
+def test_same_value_and_gradient_as_autograd(made, name):
+    problem = problem_of(made, **CHANGES[name])
+    # Two seeds, each with rows of its own and three lambdas.
+    order = torch.from_numpy(np.random.default_rng(0).permutation(60)).view(2, 30)
+    batch = take(problem.train, order, row_features=problem.row_features)
+    raw = torch.randn(2, 3, 30, made.n_outputs, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    lambdas = torch.tensor([[0.0, 1.0, 50.0]], dtype=torch.float64).expand(2, 3)
+    ours, autograd = problem.loss_and_slopes(raw, batch, lambdas), by_autograd(problem.loss)(raw, batch, lambdas)
+    torch.testing.assert_close(ours.value, autograd.value)
+    assert not ours.value.requires_grad
+    (gradient,), (expected,) = ours.gradient([raw]), autograd.gradient([raw])
+    torch.testing.assert_close(gradient, expected)
+    assert expected.abs().amax() > 1e-4
