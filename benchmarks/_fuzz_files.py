@@ -16,8 +16,9 @@ import torch
 
 import xcal
 from benchmarks._fuzz_functions import rows
+from benchmarks._small_table import small_table
+from benchmarks._victims import train
 from benchmarks.fuzz import Target
-from benchmarks.kills import SPEC, train
 from xcal import data
 from xcal.experiments import Record, RecordFile, load_spec
 from xcal.tuning.trials import Trial, TrialFile
@@ -75,7 +76,7 @@ def _records(folder: Path) -> Iterator[Target]:
     yield _reader(folder, "records.jsonl", lambda path: RecordFile(path).read(), lines.encode(), "results")
     trial = "".join(Trial("s", number, {"dropout": 0.1}, 0.2, (0.2,), (0.0,)).line() + "\n" for number in range(3))
     yield _reader(folder, "trials.jsonl", lambda path: TrialFile(path).read("s"), trial.encode(), "records")
-    spec = SPEC.format(lambdas=[0, 10], seeds=[0, 1], n=100, epochs=1)
+    spec = small_table(n=100, epochs=1)
     yield _reader(folder, "spec.toml", load_spec, spec.encode(), "table")
 
 

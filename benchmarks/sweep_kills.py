@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.kills import SPEC, without_times
+from benchmarks._small_table import small_table
+from benchmarks._victims import without_times
 
 OTHERS = 10
 DRIVER = """
@@ -83,13 +84,13 @@ class Sweep:
         self.drivers, self.workers = self.drivers + driver, self.workers + (not driver)
 
 
-def sweeps(kills: int, rng: random.Random, root: Path, size: dict[str, object], pause: float) -> dict[str, int]:
+def sweeps(kills: int, rng: random.Random, root: Path, size: dict[str, int], pause: float) -> dict[str, int]:
     """Kill workers and first processes of sweeps, as many sweeps as it takes, and look at all records."""
     from xcal.experiments import RecordFile
     from xcal.experiments import reproduce as run
 
     spec = root / "small.toml"
-    spec.write_text(SPEC.format(**size))
+    spec.write_text(small_table(job="run", **size))
     whole = run(spec, results=root / "whole", device="cpu", progress=False).path
     wanted = len(whole.read_bytes().splitlines())
     found = {
@@ -129,7 +130,7 @@ def main() -> None:
     options, _ = parser.parse_known_args()
     # One thread, as the workers have: sums in another order would differ in their last digits.
     torch.set_num_threads(1)
-    size: dict[str, object] = {"lambdas": [0, 1, 10, 100], "seeds": list(range(8)), "n": 1000, "epochs": 10}
+    size = {"lambdas": 4, "seeds": 6, "n": 1000, "epochs": 10}
     with tempfile.TemporaryDirectory() as folder:
         found = sweeps(options.kills, random.Random(options.seed), Path(folder), size, options.pause)
     for name, value in found.items():

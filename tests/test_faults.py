@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from benchmarks._small_table import small_table
 from typer.testing import CliRunner
 
 from xcal import Surv, SurvivalModel, TrainingConfig, audit, fit_path, load
@@ -24,8 +25,6 @@ from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.experiments import RecordFile, reproduce
 from xcal.networks import Linear
-
-from .experiments.conftest import SMALL
 
 ROOT = Path(__file__).parents[1]
 
@@ -140,7 +139,7 @@ def test_a_folder_in_the_place_of_an_output(model, audited, tmp_path, write):
 @pytest.fixture
 def small(tmp_path):
     path = tmp_path / "small.toml"
-    path.write_text(SMALL.format(kind="path", job="model"))
+    path.write_text(small_table())
     return path
 
 

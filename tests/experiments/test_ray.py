@@ -7,19 +7,18 @@ import pytest
 
 pytest.importorskip("ray", reason="needs ray, of the extra ray")
 
+from benchmarks._small_table import small_table
 from benchmarks.sweep_kills import Sweep, without_times
 
 from xcal import _engines
 from xcal.experiments import RecordFile, reproduce
-
-from .conftest import SMALL
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_killed_worker_is_replaced(tmp_path):
     spec = tmp_path / "small.toml"
     # Long enough to be struck: a job takes a second or two.
-    spec.write_text(SMALL.format(kind="path", job="run").replace("epochs = 2", "epochs = 40"))
+    spec.write_text(small_table(job="run", epochs=40))
     sweep = Sweep(spec, tmp_path / "struck", random.Random(1))
     # One kill of a worker. `python -m benchmarks.sweep_kills` has many, and those of the first process.
     sweep.run(1, pause=0.5, drivers=0.0)
@@ -40,7 +39,7 @@ def test_a_killed_worker_is_replaced(tmp_path):
 
 def test_an_engine_is_checked_before_anything_is_done(tmp_path):
     spec = tmp_path / "small.toml"
-    spec.write_text(SMALL.format(kind="path", job="model"))
+    spec.write_text(small_table())
     with pytest.raises(ValueError, match="engine: expected one of 'local', 'ray', got 'dask'"):
         reproduce(spec, results=tmp_path / "r", engine="dask")
     with pytest.raises(ValueError, match="device: expected one of 'cpu', 'cuda' or None"):

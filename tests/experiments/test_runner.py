@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from benchmarks._small_table import small_table
 
 from xcal.experiments import RecordFile, compare, load_spec, reproduce
 from xcal.experiments.jobs import Job, unfinished_jobs
 from xcal.report.tables import as_json, markdown
-
-from .conftest import SMALL
 
 # Runs a table on the CPU and dies, as by a power cut: before or after the records of a job get their place, or while
 # a job is trained.
@@ -66,7 +65,7 @@ def run_and_die(path, results, kill):
 def uninterrupted(tmp_path_factory):
     """The file of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    (folder / "small.toml").write_text(SMALL.format(kind="path", job="model"))
+    (folder / "small.toml").write_text(small_table())
     summary = reproduce(folder / "small.toml", results=folder, device="cpu")
     assert (summary.trained, summary.kept, summary.missing) == (12, 0, 0)
     return summary.path
@@ -115,7 +114,7 @@ def test_a_corrupt_record_is_reported_and_done_again(small, tmp_path, uninterrup
 def test_every_lost_line_comes_back_as_it_was(tmp_path):
     """With epochs enough for the paper's penalty to make something of a last digit."""
     path = tmp_path / "small.toml"
-    path.write_text(SMALL.format(kind="path", job="model").replace("epochs = 2", "epochs = 30"))
+    path.write_text(small_table(epochs=30))
     only = {"models": ["categorical-ni"], "device": "cpu"}
     whole = reproduce(path, results=tmp_path / "whole", **only).path
     lines = whole.read_bytes().splitlines(keepends=True)

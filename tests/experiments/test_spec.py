@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from benchmarks._small_table import small_table
 
 from xcal.calibration import SoftBins
 from xcal.experiments import load_spec, reproduce, table_names
@@ -11,8 +12,6 @@ from xcal.experiments.models import make_network
 from xcal.experiments.paper_comparison import METRICS
 from xcal.experiments.paper_values import paper_values
 from xcal.experiments.spec import VariantSpec, soft_bins
-
-from .conftest import SMALL
 
 LAMBDAS = (0, 1, 5, 10, 50, 100, 500, 1000)
 
@@ -250,11 +249,7 @@ HOSTILE = [
     *('""', '"x"', '"../x"', r'"\u0000"', "[]", "[0]", "[-1]", "[[0]]", '["a"]', "[nan]", "[0, 0]", "{}", "{a = 1}"),
     *("1979-05-27", "07:32:00", "[" * 60 + "]" * 60, "[1, 2, 3]", f"[{2**63}, 1, 1]"),
 ]
-KEYS = [
-    (line, line.split(" = ")[0])
-    for line in dict.fromkeys(SMALL.format(kind="path", job="model").splitlines())
-    if " = " in line
-]
+KEYS = [(line, line.split(" = ")[0]) for line in dict.fromkeys(small_table().splitlines()) if " = " in line]
 OPTIONAL = {
     "[training]": ("weight_decay", "compile", "tf32"),
     "[data]": ("censored", "per_seed"),
