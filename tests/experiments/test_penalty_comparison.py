@@ -42,6 +42,17 @@ def test_the_annealed_penalty(small, tmp_path):
     assert picture.stat().st_size > 0
 
 
+def test_a_model_with_missing_lambdas_is_not_compared(small, tmp_path):
+    part = small(("lambdas = [0, 10]", "lambdas = [0, 1]"))
+    write(tmp_path, part, path_metrics(lambda lam: 1.0, lambda lam: 0.9), penalty="ours")
+    whole = small(("lambdas = [0, 10]", "lambdas = [0, 1, 10]"))
+    write(tmp_path, whole, path_metrics(lambda lam: 2.0, lambda lam: 0.5))
+    found = compare_penalties(whole, results=tmp_path)
+    assert found.levels == ()
+    assert len(found.incomplete) == 3
+    assert "not compared, as records of some lambdas are missing: " in penalties_as_text(found)
+
+
 def test_a_level_that_ours_never_reaches_is_lost(small, tmp_path):
     path = small()
     write(tmp_path, path, path_metrics(lambda lam: 2.0, lambda lam: 0.5))

@@ -63,7 +63,8 @@ class PenaltyComparison:
     """All levels of one table and variant, and the corrected log-normal beside the published one.
 
     `lognormal` has an entry for each log-normal model and lambda that was run in both variants: the metrics on which
-    the corrected one is better.
+    the corrected one is better. `incomplete` names the models that are not compared, because some lambdas of the paper
+    have no record with our penalty yet.
     """
 
     table: str
@@ -72,6 +73,7 @@ class PenaltyComparison:
     trial: str
     levels: tuple[Level, ...]
     lognormal: dict[str, list[str]]
+    incomplete: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -118,19 +120,22 @@ def compare_penalties(
         fail("penalty", "ours, annealed or ramped, to be compared with the paper's", repr(penalty))
     paper = compare(table, variant=variant, penalty="paper", epochs=epochs, results=results)
     ours = compare(table, variant=paper.variant, penalty=penalty, epochs=epochs, results=results)
-    levels = []
+    levels, incomplete = [], []
     for model in paper.spec.models:
         theirs, own = (
             {lam: point for lam in c.path_lambdas if lam > 0 and (point := point_of(c, model.name, lam))}
             for c in (paper, ours)
         )
-        if own:
+        if own.keys() >= theirs.keys():
             levels += [level_at(model.name, lam, point, theirs, own) for lam, point in theirs.items()]
+        elif own:
+            incomplete.append(model.name)
     lognormal = _lognormal(
         compare(table, variant="as-published", penalty="paper", epochs=epochs, results=results),
         compare(table, variant="corrected", penalty="ours", epochs=epochs, results=results),
     )
-    return PenaltyComparison(paper.spec.table, paper.variant, ours.penalty, paper.trial, tuple(levels), lognormal)
+    asked = (paper.spec.table, paper.variant, ours.penalty, paper.trial)
+    return PenaltyComparison(*asked, tuple(levels), lognormal, tuple(incomplete))
 
 
 def point_of(comparison: Comparison, model: str, lam: float) -> Point | None:

@@ -229,6 +229,8 @@ def penalties_as_text(found: PenaltyComparison) -> str:
     for model in dict.fromkeys(level.model for level in found.levels):
         own = [level for level in found.levels if level.model == model]
         lines.append(f"  {model}: {sum(level.both for level in own)} of {len(own)}")
+    if found.incomplete:
+        lines.append(f"  not compared, as records of some lambdas are missing: {', '.join(found.incomplete)}")
     return "\n".join(lines + (_lognormal_lines(found.lognormal) if found.lognormal else []))
 
 
@@ -255,6 +257,7 @@ def penalties_as_json(found: PenaltyComparison) -> str:
         "trial": found.trial,
         **shares,
         "levels": [_level(level) for level in found.levels],
+        "incomplete": found.incomplete,
         "lognormal": found.lognormal,
     }
     return json.dumps(_without_nan(content), indent=1)
