@@ -25,6 +25,9 @@ Processes = Annotated[int, typer.Option(min=1, help="Of predictions: processes o
 Engine = Annotated[str, typer.Option(help="Of predictions: local, or ray (a cluster by RAY_ADDRESS).")]
 ExactRows = Annotated[int, typer.Option(min=0, help="Of predictions: rows up to which everything is exact.")]
 DCalibrationMethod = Annotated[str, typer.Option(help="Of predictions: uniform or km, how censored rows count.")]
+ICIBound = Annotated[
+    bool, typer.Option("--ici-bound", help="Of predictions: beyond --exact-rows read the rows once more, to bound ICI.")
+]
 MaybeFile = Annotated[
     Path | None, typer.Argument(help="CSV or parquet file of new rows; by default the held-out rows of the run.")
 ]
@@ -53,6 +56,7 @@ def evaluate(
     engine: Engine = "local",
     exact_rows: ExactRows = 1_000_000,
     d_calibration: DCalibrationMethod = "uniform",
+    ici_bound: ICIBound = False,
 ) -> None:
     """Measure the model of a run on new rows: calibration, discrimination, errors, with intervals.
 
@@ -73,7 +77,7 @@ def evaluate(
     if file is None:
         if by or event_value or resamples is not None:
             raise ValueError("--by, --event-value, --resamples: expected with a run and a file, got a folder alone")
-        found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration))
+        found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration, ici_bound))
         typer.echo(found.to_json() if as_json else repr(found))
         return
     if out is not None:
@@ -89,7 +93,7 @@ def _folder(
     out: Path | None,
     horizons: str | None,
     columns: tuple[str | None, str | None],
-    how: tuple[str, int, int, str],
+    how: tuple[str, int, int, str, bool],
 ) -> "FolderEvaluation":
     """Evaluate a folder of predictions."""
     from xcal.cli.workflow.run_folder import CONFIG
@@ -100,12 +104,13 @@ def _folder(
     if out is None:
         raise ValueError("--out: expected a JSON file to write, such as metrics.json, got none")
     times = listed("--horizons", horizons, float, "times")
-    engine, processes, exact_rows, method = how
+    engine, processes, exact_rows, method, ici_bound = how
     settings = EvaluationSettings(
         time=columns[0] or "time",
         event=columns[1] or "event",
         horizons=None if times is None else tuple(sorted(set(times))),
         exact_rows=exact_rows,
+        ici_bound=ici_bound,
         d_calibration_method=method,  # type: ignore[arg-type]  # checked there
         engine=engine,  # type: ignore[arg-type]  # likewise
         processes=processes,

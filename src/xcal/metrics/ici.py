@@ -9,7 +9,7 @@ import numpy.typing as npt
 from xcal._checks import MANY, BoolArray, FloatArray, fail
 from xcal._kaplan_meier import curve_of_counts, fit_kaplan_meier
 from xcal.metrics.counted_quantiles import counted_quantiles
-from xcal.metrics.cox import fit_cox, log_hazard
+from xcal.metrics.cox import CoxFit, fit_cox, log_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
 
 Matrix = npt.NDArray[np.float64]
@@ -120,10 +120,17 @@ def index_of_counts(
     known: bool = True,
 ) -> IntegratedCalibrationIndex:
     """ICI of checked rows that may count several times; all NaN where it is not `known`."""
+    return index_of_curve(p, counts, fitted_curve(p, time, event, at, n_knots, counts), at, known=known)
+
+
+def index_of_curve(
+    p: Vector, counts: Vector | None, curve: "SmoothCurve", at: float, *, known: bool = True
+) -> IntegratedCalibrationIndex:
+    """ICI of rows whose smooth curve is there."""
     low, high = _quantiles(p, counts, [0.01, 0.99])
     grid = np.linspace(float(low), float(high), 100)
-    observed, smoother, converged = smoothed(p, np.concatenate([p, grid]), time, event, at, n_knots, counts)
-    if not (converged and known):
+    observed = curve.at(np.concatenate([p, grid]))
+    if not (curve.converged and known):
         observed[:] = np.nan
     error = np.abs(p - observed[: p.size])
     e50, e90 = _quantiles(error, counts, [0.5, 0.9])
@@ -135,8 +142,8 @@ def index_of_counts(
         predicted=grid,
         observed=observed[p.size :],
         at=at,
-        smoother=smoother,
-        converged=converged,
+        smoother=curve.smoother,
+        converged=curve.converged,
     )
 
 
@@ -146,6 +153,68 @@ def _quantiles(values: Vector, counts: Vector | None, levels: list[float] | Vect
         return np.asarray(np.quantile(values, levels))
     order = np.argsort(values, kind="stable")
     return counted_quantiles(values[order], counts[order], levels)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothCurve:
+    """Observed probability as a function of the predicted one: a Cox model on a spline or a line, or one number.
+
+    Attributes
+    ----------
+    smoother : {"spline", "line", "constant"}
+    constant : float
+        The number, where it is one.
+    knots : array or None
+        Those of the spline; None for a line.
+    centre, scale : arrays
+        Columns of the basis have these taken off, and are divided by these.
+    fit : CoxFit or None
+        None where the curve is one number.
+    """
+
+    smoother: Smoother
+    constant: float = np.nan
+    knots: Vector | None = None
+    centre: Vector = field(default_factory=lambda: np.zeros(1))
+    scale: Vector = field(default_factory=lambda: np.ones(1))
+    fit: CoxFit | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the likelihood determines it."""
+        return self.fit is None or self.fit.converged
+
+    def at(self, p: Vector) -> Vector:
+        """Observed probability where `p` is predicted."""
+        if self.fit is None:
+            return np.full(p.size, self.constant)
+        return self.fit.event_probability((curve_basis(log_hazard(p), self.knots) - self.centre) / self.scale)
+
+
+def fitted_curve(
+    p: Vector,
+    time: FloatArray,
+    event: BoolArray,
+    at: float,
+    n_knots: int = 3,
+    counts: Vector | None = None,
+    *,
+    knots: Vector | None = None,
+) -> SmoothCurve:
+    """Fit the observed probability as a function of the predicted one; knots that are not given are quantiles."""
+    if not (event & (time <= at)).any():
+        return SmoothCurve("constant", 0.0)
+    if p.min() == p.max():
+        return SmoothCurve("constant", 1 - _survival(time, event, at, counts))
+    x = log_hazard(p)
+    knots = _knots(x, n_knots, counts) if knots is None else knots
+    basis = curve_basis(x, knots)
+    # Centre and scale, so that Newton's method starts in a well-conditioned place; the fitted curve does not change.
+    centre = np.average(basis, axis=0, weights=counts)
+    spread = np.sqrt(np.average(np.square(basis - centre), axis=0, weights=counts))
+    scale = np.where(spread > 0, spread, 1.0)
+    fit = fit_cox((basis - centre) / scale, time, event, at, counts)
+    return SmoothCurve("line" if knots is None else "spline", np.nan, knots, centre, scale, fit)
 
 
 def smoothed(
@@ -158,19 +227,8 @@ def smoothed(
     counts: Vector | None = None,
 ) -> tuple[Vector, Smoother, bool]:
     """Observed probability as a function of the predicted one p, read at `where`; the smoother; whether it fitted."""
-    if not (event & (time <= at)).any():
-        return np.zeros(where.size), "constant", True
-    if p.min() == p.max():
-        return np.full(where.size, 1 - _survival(time, event, at, counts)), "constant", True
-    x = log_hazard(np.concatenate([p, where]))
-    basis, smoother = _spline(x, x[: p.size], n_knots, counts)
-    # Centre and scale, so that Newton's method starts in a well-conditioned place; the fitted curve does not change.
-    own = basis[: p.size]
-    centre = np.average(own, axis=0, weights=counts)
-    scale = np.sqrt(np.average(np.square(own - centre), axis=0, weights=counts))
-    basis = (basis - centre) / np.where(scale > 0, scale, 1.0)
-    fit = fit_cox(basis[: p.size], time, event, at, counts)
-    return fit.event_probability(basis[p.size :]), smoother, fit.converged
+    curve = fitted_curve(p, time, event, at, n_knots, counts)
+    return curve.at(where), curve.smoother, curve.converged
 
 
 def _survival(time: FloatArray, event: BoolArray, at: float, counts: Vector | None) -> float:
@@ -182,12 +240,15 @@ def _survival(time: FloatArray, event: BoolArray, at: float, counts: Vector | No
     return float(curve_of_counts(times.astype(np.float64), events, censored).at(at))
 
 
-def _spline(x: Vector, sample: Vector, n_knots: int, counts: Vector | None) -> tuple[Matrix, Smoother]:
-    """Basis at x of a spline with knots at quantiles of the sample, or of a line where it has too few values."""
+def _knots(sample: Vector, n_knots: int, counts: Vector | None) -> Vector | None:
+    """Knots at quantiles of the sample; None, for a line, where it has too few values."""
     knots = _quantiles(sample, counts, knot_levels(n_knots))
-    if np.unique(knots).size < n_knots or np.unique(sample).size < n_knots:
-        return x[:, None], "line"
-    return spline_basis(x, knots), "spline"
+    return None if np.unique(knots).size < n_knots or np.unique(sample).size < n_knots else knots
+
+
+def curve_basis(x: Vector, knots: Vector | None) -> Matrix:
+    """Columns of a spline, or without knots of a line."""
+    return x[:, None] if knots is None else spline_basis(x, knots)
 
 
 def knot_levels(n_knots: int) -> Vector:
@@ -202,16 +263,20 @@ def spline_basis(x: Vector, knots: Vector) -> Matrix:
     Harrell's truncated powers: the line itself, and for each knot but the last two a cubic piece from which the last
     two take away what would bend the right tail.
     """
-    last, before_last = knots[-1], knots[-2]
+    pieces = [spline_piece(x, knot, knots[-2], knots[-1]) / (knots[-1] - knots[0]) ** 2 for knot in knots[:-2]]
+    return np.column_stack([x, *pieces])
+
+
+def spline_piece(x: Vector, knot: float, before_last: float, last: float) -> Vector:
+    """Cubic piece of a knot: six times the twofold integral of a tent on the three knots with slope 1 on its left.
+
+    So it grows with x and with the last two knots, and falls with the first.
+    """
 
     def cube(knot: float) -> Vector:
         beyond = np.maximum(x - knot, 0.0)
         return np.asarray(beyond * beyond * beyond)
 
-    columns = [x]
-    for knot in knots[:-2]:
-        piece = cube(knot)
-        piece = piece - cube(before_last) * (last - knot) / (last - before_last)
-        piece = piece + cube(last) * (before_last - knot) / (last - before_last)
-        columns.append(piece / (last - knots[0]) ** 2)
-    return np.column_stack(columns)
+    piece = cube(knot)
+    piece = piece - cube(before_last) * (last - knot) / (last - before_last)
+    return np.asarray(piece + cube(last) * (before_last - knot) / (last - before_last))

@@ -13,13 +13,13 @@ from xcal._files import check_target, write_whole
 from xcal._locks import sole_user
 from xcal.outofcore.columns import find_columns, parquet_files
 from xcal.outofcore.local import Work, in_processes, in_this_process
-from xcal.outofcore.passes import FirstPass, Known, Pass, Plan, SecondPass, learn
+from xcal.outofcore.passes import FirstPass, Known, Pass, Plan, SecondPass, ThirdPass, learn, places
 from xcal.outofcore.reading import PIECE_ROWS, Piece, cut, fingerprint, opened
 from xcal.outofcore.result import FolderEvaluation, summarise
 from xcal.outofcore.resume import Progress, SideFile
 
 # Of what is kept, in case the states of another version look alike.
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class EvaluationSettings:
         predictions beyond 65,536 distinct ones share cells: see the error bounds.
     d_calibration_method : {"uniform", "km"}
         As in `xcal.d_calibration`.
+    ici_bound : bool
+        Beyond `exact_rows`: read the rows a third time, for the range that holds ICI, E50, E90 and Emax of the rows.
     engine : {"local", "ray"}
     processes : int
         Of this machine; Ray uses all CPUs that it has.
@@ -51,6 +53,7 @@ class EvaluationSettings:
     horizons: tuple[float, ...] | None = None
     exact_rows: int = 1_000_000
     d_calibration_method: Literal["uniform", "km"] = "uniform"
+    ici_bound: bool = False
     engine: Engine = "local"
     processes: int = 1
     checkpoint_seconds: float = 5.0
@@ -120,7 +123,7 @@ def _evaluated(
     target: Path,
     say: Callable[[str], None],
 ) -> FolderEvaluation:
-    """Do both passes, or what is left of them, and write the result."""
+    """Do the passes, or what is left of them, and write the result."""
     belongs = {
         "version": _VERSION,
         "files": [[str(path), fingerprint(path)] for path in files],
@@ -132,13 +135,17 @@ def _evaluated(
     if why_not is not None:
         say(f"{side.path.name} does not count, as {why_not}: starting anew")
     elif any(progress.finished):
-        say(f"resuming: {len(progress.finished[0])} + {len(progress.finished[1])} of 2 × {len(pieces)} parts are done")
+        done = " + ".join(str(len(finished)) for finished in progress.finished[: plan.n_passes])
+        say(f"resuming: {done} of {plan.n_passes} × {len(pieces)} parts are done")
     with _bar(chosen, plan, pieces, progress) as report, _engine(chosen):
         run = _Run(files, plan, pieces, chosen, side, progress, report)
         first = run.passed(0, partial(FirstPass, plan))
         known: Known = learn(first)  # type: ignore[arg-type]
         second = run.passed(1, partial(SecondPass, plan, known))
-    found = summarise(first, second, len(files))  # type: ignore[arg-type]
+        third = None
+        if plan.n_passes > 2:
+            third = run.passed(2, partial(ThirdPass, plan, places(first, second)))  # type: ignore[arg-type]
+    found = summarise(first, second, third, len(files))  # type: ignore[arg-type]
     write_whole(target, found.to_json().encode())
     side.remove()
     return found
@@ -160,7 +167,7 @@ def _planned(files: list[Path], settings: EvaluationSettings) -> tuple[Plan, lis
     rows = sum(map(sum, groups))
     if rows == 0:
         fail(str(files[0].parent), "at least one row", "empty files")
-    plan = Plan(columns, rows, settings.exact_rows, settings.d_calibration_method)
+    plan = Plan(columns, rows, settings.exact_rows, settings.d_calibration_method, ici_bound=settings.ici_bound)
     return plan, cut(groups, PIECE_ROWS)
 
 
@@ -174,7 +181,9 @@ def _bar(
     done = sum(pieces[k].rows for finished in progress.finished for k in finished)
     # disable=None: off unless the standard error is a terminal.
     disable = None if settings.progress is None else not settings.progress
-    with tqdm(desc="rows", total=2 * plan.rows, initial=done, unit=" rows", unit_scale=True, disable=disable) as bar:
+    with tqdm(
+        desc="rows", total=plan.n_passes * plan.rows, initial=done, unit=" rows", unit_scale=True, disable=disable
+    ) as bar:
 
         def report(rows: int) -> None:
             bar.update(rows)
@@ -195,7 +204,7 @@ def _engine(settings: EvaluationSettings) -> Iterator[None]:
 
 @dataclass
 class _Run:
-    """Both passes over the pieces, with what is finished kept."""
+    """The passes over the pieces, with what is finished kept."""
 
     files: list[Path]
     plan: Plan

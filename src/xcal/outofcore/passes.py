@@ -2,7 +2,7 @@
 
 The first pass counts times and predictions: the censoring curve, O/E, D-calibration, likelihood, and the quantiles from
 which the second takes its weights, cuts and grids. The second gives the Brier score, one-calibration, ICI and
-concordance.
+concordance. A third, where it is asked for, measures how far ICI on a grid can be from that of the rows.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,17 @@ from xcal.metrics.streaming import (
     StreamingQuantiles,
 )
 from xcal.metrics.streaming.accumulator import State
+from xcal.metrics.streaming.ici_range import knot_range
+from xcal.metrics.streaming.risk_set_sums import Place, StreamingRiskSets
 from xcal.outofcore.columns import Columns
 from xcal.outofcore.reading import Batch
 
 # Cells of the grids beyond the rows that are kept: of time and risk for concordance, of time and probability for ICI.
 CONCORDANCE_CELLS = 1024
 ICI_TIMES, ICI_RISKS = 256, 256
+# Cells of time that the bound of ICI is computed on.
+BOUND_TIMES = 8192
+N_KNOTS = 3
 # Distinct times or predictions that are counted exactly beyond the rows that are kept.
 _DISTINCT = 1 << 16
 
@@ -44,6 +49,12 @@ class Plan:
     exact_rows: int
     d_calibration_method: Any = "uniform"
     n_risk_groups: int = 10
+    ici_bound: bool = False
+
+    @property
+    def n_passes(self) -> int:
+        """How often the rows are read."""
+        return 3 if self.ici_bound and self.columns.survival and not self.exact else 2
 
     @property
     def exact(self) -> bool:
@@ -148,6 +159,7 @@ class Known:
     cuts: tuple[Any, ...]
     concordance_grids: tuple[Any, Any] | None
     ici_grids: tuple[tuple[Any, Any], ...] | None
+    ici_knots: tuple[Any, ...] | None
 
 
 def learn(first: FirstPass) -> Known:
@@ -159,12 +171,19 @@ def learn(first: FirstPass) -> Known:
     cuts = tuple(np.unique(p.compute(np.arange(1, groups) * p.n // groups)) for p in predictions)
     censoring = first.curves.compute("censoring")
     if plan.exact:
-        return Known(censoring, cuts, None, None)
+        return Known(censoring, cuts, None, None, None)
     times = _times(first, CONCORDANCE_CELLS)
     risk: Any = meters.get("risk")
     grids = None if risk is None else (times, risk.spread(CONCORDANCE_CELLS))
     coarse = np.union1d(_times(first, ICI_TIMES), plan.columns.horizons)
-    return Known(censoring, cuts, grids, tuple((coarse, _risks(p)) for p in predictions))
+    knots = tuple(_knots(p) for p in predictions)
+    return Known(censoring, cuts, grids, tuple((coarse, _risks(p)) for p in predictions), knots)
+
+
+def _knots(predictions: StreamingQuantiles) -> Any:
+    """Knots of the spline behind ICI, nearer to those of the rows than those of the grid; None if some are equal."""
+    within = knot_range(predictions.cells(), N_KNOTS)
+    return None if within is None else (within[0] + within[1]) / 2
 
 
 def _times(first: FirstPass, k: int) -> Any:
@@ -194,7 +213,8 @@ class SecondPass(Pass):
                 at=at, cuts=known.cuts[k], uses_cdf=columns.cdf is not None, limit=plan.limit
             )
             grids = None if known.ici_grids is None else known.ici_grids[k]
-            self.meters[f"ici{k}"] = StreamingICI(at=at, grids=grids, limit=plan.limit)
+            knots = None if known.ici_knots is None else known.ici_knots[k]
+            self.meters[f"ici{k}"] = StreamingICI(at=at, n_knots=N_KNOTS, grids=grids, limit=plan.limit, knots=knots)
         if columns.risk is not None:
             self.meters["concordance"] = StreamingConcordance(grids=known.concordance_grids, limit=plan.limit)
 
@@ -214,3 +234,47 @@ class SecondPass(Pass):
             meters[f"ici{k}"].add(p[:, k], batch.time, batch.event, place)
         if "concordance" in meters:
             meters["concordance"].add(batch.time, batch.event, batch.risk)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """What the third pass takes from the first two: where each curve of ICI is, None if it is no spline."""
+
+    times: Any
+    of_horizons: tuple[Place | None, ...]
+
+
+def places(first: FirstPass, second: SecondPass) -> Places:
+    """Take the fits on grids, near which those of the rows are."""
+    found: list[Place | None] = []
+    for k in range(len(first.plan.columns.horizons)):
+        meters: dict[str, Any] = {**first.meters, **second.meters}
+        curve, cells = meters[f"ici{k}"].compute().curve, meters[f"p{k}"].cells()
+        if second.known.ici_knots is None or second.known.ici_knots[k] is None or not curve.converged or not curve.fit:
+            found.append(None)
+            continue
+        ends = max(float(cells.low[0]), 0.0), min(float(cells.high[-1]), 1.0)
+        found.append(Place(curve.knots, curve.fit.coefficients / curve.scale, *ends))
+    return Places(np.union1d(_times(first, BOUND_TIMES), first.plan.columns.horizons), tuple(found))
+
+
+class ThirdPass(Pass):
+    """Sums over risk sets, for the bound of ICI."""
+
+    def __init__(self, plan: Plan, near: Places) -> None:
+        super().__init__()
+        self.plan, self.near = plan, near
+        for k, (at, place) in enumerate(zip(plan.columns.horizons, near.of_horizons, strict=True)):
+            if place is not None:
+                self.meters[f"sets{k}"] = StreamingRiskSets(place, near.times, at)
+
+    def _made_from(self) -> tuple[Any, ...]:
+        return self.plan, self.near
+
+    def update(self, batch: Batch) -> None:
+        """Add rows that were checked."""
+        p = 1 - batch.survival.astype(np.float64)
+        for k in range(p.shape[1]):
+            meter: Any = self.meters.get(f"sets{k}")
+            if meter is not None:
+                meter.add(p[:, k], batch.time, batch.event)

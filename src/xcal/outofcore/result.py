@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from xcal.outofcore.passes import FirstPass, SecondPass
+from xcal.metrics.streaming.ici_range import IndexRange, index_range, knot_range
+from xcal.outofcore.passes import N_KNOTS, FirstPass, SecondPass, ThirdPass
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,11 +66,11 @@ def _known(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def summarise(first: FirstPass, second: SecondPass, files: int) -> FolderEvaluation:
-    """Compute every metric from the two passes."""
+def summarise(first: FirstPass, second: SecondPass, third: ThirdPass | None, files: int) -> FolderEvaluation:
+    """Compute every metric from the passes."""
     cells = first.curves.cells()
     rows = int((cells.events + cells.censored).sum())
-    metrics = (*_of_all_times(first, second), *_at_horizons(first, second))
+    metrics = (*_of_all_times(first, second), *_at_horizons(first, second, third))
     return FolderEvaluation(rows, int(cells.events.sum()), files, first.plan.exact, metrics)
 
 
@@ -94,7 +95,7 @@ def _of_all_times(first: FirstPass, second: SecondPass) -> Iterator[dict[str, An
         yield _metric("integrated_brier", brier.integrated.value, error_bound=bound, until=brier.integrated.stop)
 
 
-def _at_horizons(first: FirstPass, second: SecondPass) -> Iterator[dict[str, Any]]:
+def _at_horizons(first: FirstPass, second: SecondPass, third: ThirdPass | None) -> Iterator[dict[str, Any]]:
     if not first.plan.columns.survival:
         return
     meters: dict[str, Any] = {**first.meters, **second.meters}
@@ -112,8 +113,24 @@ def _at_horizons(first: FirstPass, second: SecondPass) -> Iterator[dict[str, Any
         groups = {"predicted": [*map(float, result.predicted)], "observed": [_known(float(o)) for o in result.observed]}
         yield _metric("one_calibration", result.statistic, at, **more, **known, **groups, **cuts)
         ici = meters[f"ici{k}"].compute()
+        within = None if third is None else _index_range(first, third, k)
         for name in ("value", "e50", "e90", "emax"):
-            own: dict[str, Any] = (
-                {"error_bound": 0.0} if ici.exact else {"note": f"predictions moved by up to {ici.resolution:.2g}"}
-            )
-            yield _metric("ici" if name == "value" else name, getattr(ici.index, name), at, **own)
+            value = getattr(ici.index, name)
+            own: dict[str, Any] = {"error_bound": 0.0}
+            if not ici.exact:
+                own = {"note": f"predictions moved by up to {ici.resolution:.2g}"}
+                if within is not None:
+                    lower, upper = getattr(within, name)
+                    own |= {"lower": lower, "upper": upper, "error_bound": max(upper - value, value - lower)}
+            yield _metric("ici" if name == "value" else name, value, at, **own)
+
+
+def _index_range(first: FirstPass, third: ThirdPass, k: int) -> IndexRange:
+    """Range of the ICI of the rows at one horizon."""
+    place = third.near.of_horizons[k]
+    if place is None:
+        return IndexRange()
+    counted: Any = first.meters[f"p{k}"]
+    sums: Any = third.meters[f"sets{k}"].compute()
+    knots = knot_range(counted.cells(), N_KNOTS)
+    return IndexRange() if knots is None else index_range(sums, place, counted.cells(), knots)

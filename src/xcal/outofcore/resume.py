@@ -15,14 +15,15 @@ from xcal._files import write_whole
 from xcal.metrics.streaming.accumulator import State
 
 _HEADER = "header"
+PASSES = 3  # at most
 
 
 @dataclass
 class Progress:
     """Finished pieces of each pass, and the states that they were merged to."""
 
-    finished: list[set[int]] = field(default_factory=lambda: [set(), set()])
-    states: list[State | None] = field(default_factory=lambda: [None, None])
+    finished: list[set[int]] = field(default_factory=lambda: [set() for _ in range(PASSES)])
+    states: list[State | None] = field(default_factory=lambda: [None] * PASSES)
 
 
 class SideFile:
@@ -59,7 +60,7 @@ class SideFile:
         if header.get("settings") != self._settings:
             return Progress(), _difference(header.get("settings"), self._settings)
         progress = Progress([set(pieces) for pieces in header["finished"]])
-        for k in range(2):
+        for k in range(PASSES):
             own = {name[2:]: values for name, values in arrays.items() if name.startswith(f"{k}/")}
             progress.states[k] = own or None
         return progress, None

@@ -1,13 +1,13 @@
 """Integrated calibration index over chunks, processes or files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.metrics.ici import IntegratedCalibrationIndex, index_of_counts
+from xcal.metrics.ici import IntegratedCalibrationIndex, SmoothCurve, fitted_curve, index_of_curve
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
 from xcal.metrics.streaming.cells import PairCellCounts
 from xcal.metrics.streaming.pair_table import PairAccumulator
@@ -28,11 +28,14 @@ class GriddedICI:
         Farthest that a prediction was moved; zero where none was.
     exact : bool
         Whether no prediction and no time was moved. Then `index` is that of `integrated_calibration_index`.
+    curve : SmoothCurve
+        What was fitted to the moved rows.
     """
 
     index: IntegratedCalibrationIndex
     resolution: float
     exact: bool
+    curve: SmoothCurve = field(repr=False)
 
 
 class StreamingICI(PairAccumulator):
@@ -51,6 +54,8 @@ class StreamingICI(PairAccumulator):
         Fixed times and probabilities; the state is then a table of a fixed shape. `at` must be one of the times.
     limit : int
         Different rows kept without grids.
+    knots : array, optional
+        Of the spline, on the scale of log(-log(1 - p)); by default quantiles of the moved predictions.
 
     Examples
     --------
@@ -62,15 +67,22 @@ class StreamingICI(PairAccumulator):
     """
 
     def __init__(
-        self, *, at: float, n_knots: int = 3, grids: tuple[Any, Any] | None = None, limit: int = LIMIT
+        self,
+        *,
+        at: float,
+        n_knots: int = 3,
+        grids: tuple[Any, Any] | None = None,
+        limit: int = LIMIT,
+        knots: Vector | None = None,
     ) -> None:
         self.at = as_time_point("at", at)
         super().__init__(grids, limit, [self.at])
         self.n_knots = as_count("n_knots", n_knots, at_least=3)
+        self.knots = knots
         self._sums["followed"] = np.zeros((), np.int64)
 
     def _settings(self) -> tuple[Any, ...]:
-        return *super()._settings(), self.at, self.n_knots
+        return *super()._settings(), self.at, self.n_knots, "none" if self.knots is None else self.knots
 
     def update(self, probability: Any, *, time: Any, event: Any) -> Self:
         """Add rows: probability of an event by `at`, and the outcome."""
@@ -96,11 +108,13 @@ class StreamingICI(PairAccumulator):
         self._need_rows()
         cells = self._pair_cells()
         known = bool(self._sums["followed"] > 0)
-        index = index_of_counts(*_moved_rows(cells), self.at, self.n_knots, known=known)
+        p, time, event, counts = _moved_rows(cells)
+        curve = fitted_curve(p, time, event, self.at, self.n_knots, counts, knots=self.knots)
+        index = index_of_curve(p, counts, curve, self.at, known=known)
         low, high = _within_unit(cells)
         used = np.unique(cells.place[1])
         resolution = float(np.max((high - low)[used] / 2, initial=0.0))
-        return GriddedICI(index, resolution, not any(axis.any() for axis in cells.mixed))
+        return GriddedICI(index, resolution, not any(axis.any() for axis in cells.mixed), curve)
 
 
 def _within_unit(cells: PairCellCounts) -> tuple[Vector, Vector]:

@@ -9,7 +9,7 @@ from xcal._checks import as_count
 from xcal._kaplan_meier import Vector
 from xcal.metrics.inputs import as_score
 from xcal.metrics.streaming.accumulator import Accumulator
-from xcal.metrics.streaming.cells import SparseCells
+from xcal.metrics.streaming.cells import CellCounts, SparseCells
 from xcal.metrics.streaming.kaplan_meier import LIMIT
 
 
@@ -49,13 +49,17 @@ class StreamingQuantiles(Accumulator):
     def compute(self, ranks: Any = (0,)) -> Vector:
         """Return the values at these ranks; rank 0 is that of the smallest."""
         self._need_rows()
-        cells = self._cells["values"].cells()
+        cells = self.cells()
         return np.asarray(cells.low[np.searchsorted(np.cumsum(cells.events), np.asarray(ranks), side="right")])
+
+    def cells(self) -> CellCounts:
+        """Return the counts behind the quantiles."""
+        return self._cells["values"].cells()
 
     @property
     def exact(self) -> bool:
         """Whether every value is known."""
-        return not self._cells["values"].cells().mixed.any()
+        return not self.cells().mixed.any()
 
     def spread(self, k: int) -> Vector:
         """Return up to k increasing values that divide the rows into parts of about equal size."""
