@@ -13,8 +13,9 @@ D-calibration of new rows is lower. The mixture of the seeds of a weight is bett
   "weibull" is not.
 - Real: two thirds of the rows to fit on, one third new, split anew in every repetition. As the splits overlap, the
   standard error is too small rather than too large.
+- ``--calibration conditional`` trains for calibration given the covariates, by which the default rule then judges.
 - C is Harrell's concordance; IBS the Brier score integrated to the 90 % quantile of the times, in 1e-3; D-cal has 10
-  bins, in 1e-3, with its floor.
+  bins, in 1e-3, with its floor; K is conditional calibration with as many bins, in 1e-3.
 - "chosen" lists the weights that a rule took, and how often; "r" marks recalibrated ones.
 
 Data of scikit-survival and lifelines come with these packages, METABRIC and SUPPORT from the folder XCAL_DATA.
@@ -34,7 +35,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from xcal import Surv
+from xcal import Surv, conditional_calibration
 from xcal.datasets import load_metabric, load_support
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.metrics import integrated_brier_score
@@ -43,6 +44,7 @@ FAMILIES = ("mtlr", "weibull")
 # Repetitions by the number of rows: small data sets are noisy and quick.
 SIMULATED = {60: 20, 200: 10, 1_000: 6, 5_000: 3}
 N_NEW, N_TIMES, N_BINS = 3_000, 50, 10
+KEYS = {"concordance": 4, "brier": 1, "dcal": 2, "conditional": 2}  # with digits
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -111,6 +113,7 @@ class Chosen:
     brier: float
     dcal: float
     floor: float
+    conditional: float
 
 
 def measure(model: SurvivalModel, new: Rows) -> Chosen:
@@ -120,7 +123,9 @@ def measure(model: SurvivalModel, new: Rows) -> Chosen:
     calibration = model.d_calibration(x, y, n_bins=N_BINS)
     dcal, floor = 1e3 * calibration.value, 1e3 * calibration.floor
     name = f"{model.xcal_lambda:g}" + "r" * (model.fitted_.recalibration is not None)
-    return Chosen(name, model.score(x, y), 1e3 * brier.value, dcal, floor)
+    cdf = model.fitted_.cdf_at_own(np.asarray(x, dtype=float), np.array(y["time"]))
+    given = conditional_calibration(cdf, y["event"], x, n_bins=N_BINS, n_draws=0, where=False)
+    return Chosen(name, model.score(x, y), 1e3 * brier.value, dcal, floor, 1e3 * given.value)
 
 
 def _curves(model: SurvivalModel, x: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -128,11 +133,13 @@ def _curves(model: SurvivalModel, x: np.ndarray, grid: np.ndarray) -> np.ndarray
     return model.predict_survival_function(x, grid, extrapolate=True)
 
 
-def repeat(draw: Callable[[int], tuple[Rows, Rows]], family: str, repetition: int) -> dict[str, Chosen]:
+def repeat(
+    draw: Callable[[int], tuple[Rows, Rows]], family: str, calibration: str, repetition: int
+) -> dict[str, Chosen]:
     warnings.simplefilter("ignore")  # of few rows, again and again
     torch.set_num_threads(1)
     rows, new = draw(repetition)
-    path = SurvivalPath(distribution=family, progress=False).fit(*rows)
+    path = SurvivalPath(distribution=family, calibration=calibration, progress=False).fit(*rows)
     first = path.frontier_[path.frontier_["lambda"] == 0]
     models = {
         "lambda 0": path.model(0),
@@ -151,21 +158,26 @@ def show(name: str, family: str, runs: list[dict[str, Chosen]]) -> None:
     """One line for lambda 0, and one for what each rule adds to it."""
     for rule in runs[0]:
         own = [run[rule] for run in runs]
-        measured = {key: np.array([getattr(one, key) for one in own]) for key in ("concordance", "brier", "dcal")}
+        measured = {key: np.array([getattr(one, key) for one in own]) for key in KEYS}
         label, last = "", ", ".join(f"{which} x {k}" for which, k in sorted(Counter(one.name for one in own).items()))
         if rule == "lambda 0":
             base = measured
             label, last = f"{name}, {family} ({len(runs)} runs)", f"floor {np.mean([one.floor for one in own]):.2f}"
         else:
             measured = {key: values - base[key] for key, values in measured.items()}
-        cells = [cell(measured[key], digits) for key, digits in (("concordance", 4), ("brier", 1), ("dcal", 2))]
-        print(f"{label:<38}  {rule:<18}  {cells[0]:>16}  {cells[1]:>13}  {cells[2]:>14}  {last}", flush=True)
+        cells = [cell(measured[key], digits) for key, digits in KEYS.items()]
+        print(
+            f"{label:<38}  {rule:<18}  {cells[0]:>16}" + "".join(f"  {c:>14}" for c in cells[1:]),
+            f" {last}",
+            flush=True,
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="these tasks alone, such as 'n = 200' or metabric")
     parser.add_argument("--families", nargs="*", default=FAMILIES)
+    parser.add_argument("--calibration", default="marginal", choices=["marginal", "conditional"])
     parser.add_argument("--runs", type=int, help="so many repetitions of every task")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--fast", action="store_true", help="60 and 200 simulated rows and veterans_lung_cancer alone")
@@ -179,12 +191,14 @@ def main() -> None:
         tasks = {name: task for name, task in tasks.items() if name in options.only}
     if options.runs:
         tasks = {name: (draw, options.runs) for name, (draw, _) in tasks.items()}
-    heads = f"{'C':>16}  {'IBS x 1,000':>13}  {'D-cal x 1,000':>14}  chosen"
+    heads = f"{'C':>16}  {'IBS x 1,000':>14}  {'D-cal x 1,000':>14}  {'K x 1,000':>14}  chosen"
     print("lambda 0 on new rows, and what each rule adds to it\n" + f"{'':<38}  {'':<18}  {heads}")
     # Fresh processes with one thread each: forked ones may hang where threads have been used.
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         jobs = {
-            (name, family): [pool.submit(repeat, draw, family, repetition) for repetition in range(runs)]
+            (name, family): [
+                pool.submit(repeat, draw, family, options.calibration, repetition) for repetition in range(runs)
+            ]
             for name, (draw, runs) in tasks.items()
             for family in options.families
         }

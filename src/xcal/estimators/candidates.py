@@ -11,7 +11,7 @@ import torch
 
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
-from xcal.estimators.conditional import conditional_values
+from xcal.estimators.conditional import conditional_values, judge_conditional
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.influence import dcal_influence, deviations, gap_error
 from xcal.estimators.inputs import Floats
@@ -51,7 +51,12 @@ class Measured:
 
 
 def candidates(
-    members: Mapping[float, Sequence[FittedModel]], rows: SurvivalData, n_bins: int, *, recalibrate: bool
+    members: Mapping[float, Sequence[FittedModel]],
+    rows: SurvivalData,
+    n_bins: int,
+    *,
+    recalibrate: bool,
+    conditional: bool = False,
 ) -> Candidates:
     """Measure every weight on the validation rows, and its recalibrated version if that is asked for.
 
@@ -68,16 +73,24 @@ def candidates(
         if recalibrate:
             maps[lam] = KaplanMeierRecalibration.fit(plain.cdf, rows.event)
             lines.append(_cross_fitted(plain, model, rows))
-    return Candidates(measured_table(lines, rows, n_bins), own, maps)
+    return Candidates(measured_table(lines, rows, n_bins, conditional=conditional), own, maps)
 
 
-def measured_table(lines: Sequence[Measured], rows: SurvivalData, n_bins: int) -> pd.DataFrame:
-    """One line for each candidate; errors are those of the distance to the first, the smallest weight as it is."""
+def measured_table(
+    lines: Sequence[Measured], rows: SurvivalData, n_bins: int, *, conditional: bool = False
+) -> pd.DataFrame:
+    """One line for each candidate; errors are those of the distance to the first, the smallest weight as it is.
+
+    With `conditional` the test of calibration given the covariates too, and the error of its value.
+    """
     first = lines[0]
     base = dcal_influence(first.cdf, rows, n_bins)
     table = pd.DataFrame([_line(one, first, base, rows, n_bins) for one in lines])
-    cdf = np.stack([one.cdf for one in lines])
-    return table.assign(conditional=conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins))
+    given = (np.stack([one.cdf for one in lines]), rows.x, rows.event, rows.weights, n_bins)
+    if not conditional:
+        return table.assign(conditional=conditional_values(*given))
+    judged = judge_conditional(*given)
+    return table.assign(conditional=judged.values, conditional_gap_se=judged.gap_errors, conditional_p=judged.p_values)
 
 
 def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def cross_fitted(
             for fold, models in trained_folds
         ]
     )
-    table = measured_table([plain, mapped], rows, settings.calibration_bins)
+    table = measured_table([plain, mapped], rows, settings.calibration_bins, conditional=settings.conditional)
     return CrossFitted(table, KaplanMeierRecalibration.fit(plain.cdf, rows.event), rows.n)
 
 

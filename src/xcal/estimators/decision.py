@@ -47,7 +47,13 @@ def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds:
     """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier."""
     rows, n_bins = path.validation, settings.calibration_bins
     doubt = cannot_judge(rows, n_bins)
-    found = candidates(by_weight(path.models, table, average=average), rows, n_bins, recalibrate=doubt is None)
+    found = candidates(
+        by_weight(path.models, table, average=average),
+        rows,
+        n_bins,
+        recalibrate=doubt is None,
+        conditional=settings.conditional,
+    )
     may_train = path.split and folds > 0 and not path.interrupted
     first, on_all = min(found.members), None
     if may_train and np.count_nonzero(rows.event) < FEW_EVENTS:

@@ -87,8 +87,9 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         each weight, seeds averaged (see `average`), and one for each weight after recalibration, whose map of F is
         fitted to these rows and measured by cross-fitting. Columns lambda, recalibrated, nll, dcal, dcal_floor, dcal_p,
         conditional, concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the
-        distance to the first line, the smallest weight as it is. Without enough events to judge by, nothing is
-        recalibrated.
+        distance to the first line, the smallest weight as it is. With ``calibration="conditional"`` also
+        conditional_gap_se and conditional_p, the test of `xcal.conditional_calibration`. Without enough events to judge
+        by, nothing is recalibrated.
     cross_fitted_ : DataFrame or None
         The smallest weight in the same columns, as it is and recalibrated, on all rows, each by networks that have not
         seen it; None where the validation rows judged. See `cross_fit`.
@@ -247,9 +248,10 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
             judge (see `cross_fit`) show that it is off (Akritas' test, p < .05). Then, of the candidates whose
             D-calibration is lower by more than two standard errors and whose NLL is at most one standard error higher,
             the smallest step that the same test does not find off: the recalibrated smallest weight, then the other
-            weights in their order; if it finds all of them off, the one with the lowest D-calibration. `selection_`
-            says in words what was decided. With `target_dcal` the default is the seed with the lowest NLL among those
-            that reached the target.
+            weights in their order; if it finds all of them off, the one with the lowest D-calibration. With
+            ``calibration="conditional"`` the same by the value and the test of `xcal.conditional_calibration`.
+            `selection_` says in words what was decided. With `target_dcal` the default is the seed with the lowest NLL
+            among those that reached the target.
 
             "one_standard_error": the largest weight whose NLL is at most one standard error above the lowest, by means
             over seeds, whether the model needs it or not. The error is that of the difference over the validation rows.

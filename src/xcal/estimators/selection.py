@@ -16,6 +16,7 @@ from xcal.estimators.conditional import conditional_values
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.influence import dcal_influence, gap_error
 from xcal.estimators.inputs import Floats
+from xcal.estimators.judged_by import judged_by
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll
 
@@ -119,27 +120,28 @@ def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the
         return stay("nothing else to choose from")
     if doubt is not None:
         return stay(doubt)
-    off = f"D-calibration {own['dcal']:.2g}, a perfect model scores {own['dcal_floor']:.2g}, p = {own['dcal_p']:.2g}"
+    by = judged_by(table)
+    off = by.described(own)
     shown = f"as {judge} show"
     # Not `>=`: a p-value that is not known shows nothing.
-    if not own["dcal_p"] < _LEVEL:
+    if not own[f"{by.name}_p"] < _LEVEL:
         told = f"at its floor, as far as {judge} can tell: nothing to correct ({off})"
         return stay(told, at_floor=True)
-    gain = (own["dcal"] - own["dcal_floor"]) - (others["dcal"] - others["dcal_floor"])
-    better = others[gain > _CLEAR * others["dcal_gap_se"]]
+    gain = by.excess(own) - by.excess(others)
+    better = others[gain > _CLEAR * others[f"{by.name}_gap_se"]]
     if better.empty:
         return stay(f"it is off, {shown} ({off}), but nothing else is less so by more than chance")
     allowed = better[better["nll"] - own["nll"] <= better["nll_gap_se"]]
     if allowed.empty:
         return stay(f"it is off, {shown} ({off}), but all that is less so costs more than one standard error of NLL")
-    calibrated = allowed[allowed["dcal_p"] >= _LEVEL]
+    calibrated = allowed[allowed[f"{by.name}_p"] >= _LEVEL]
     if calibrated.empty:
-        chosen, what = allowed.loc[allowed["dcal"].idxmin()], "has the lowest D-calibration"
+        chosen, what = allowed.loc[allowed[by.name].idxmin()], f"has the lowest {by.words}"
     else:
         chosen, what = _smallest(calibrated), "is the smallest step that the test does not find off"
     lam, recalibrated = float(chosen["lambda"]), bool(chosen["recalibrated"])
     reason = f"lambda {first:g} is off, {shown} ({off}), and of what comes without a visible loss of NLL this {what}"
-    told = f"{named(lam, recalibrated=recalibrated)}: {reason} ({chosen['dcal']:.2g})"
+    told = f"{named(lam, recalibrated=recalibrated)}: {reason} ({chosen[by.name]:.2g})"
     return Selection(lam, "when_needed", told, recalibrated)
 
 

@@ -84,6 +84,11 @@ class Settings:
         """Whether the distribution has time bins."""
         return self.distribution in DISCRETE
 
+    @property
+    def conditional(self) -> bool:
+        """Whether calibration given the covariates is asked for, in place of calibration over all rows."""
+        return self.calibration == "conditional"
+
     def training_config(self) -> TrainingConfig:
         """Return the part that is about the optimiser."""
         return TrainingConfig(
