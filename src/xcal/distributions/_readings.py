@@ -162,7 +162,7 @@ class LinearReading(Reading):
     def share_after(self, bins: Bins, time: Tensor) -> Tensor:
         """Straight lines through each bin, measured from its end."""
         left = bins.edges[1:] - time.to(bins.edges.dtype).unsqueeze(-1)
-        return left.mul_(1.0 / bins.width).clamp_(0.0, 1.0)
+        return left.mul_(bins.width.reciprocal()).clamp_(0.0, 1.0)
 
     def hazard(self, bins: Bins, time: Tensor) -> Tensor:
         """Density of the bin over survival; infinite from the last edge on."""

@@ -61,12 +61,12 @@ class _LikelihoodAndCdf(torch.autograd.Function):
             return gradient, None, None, None, None
         at_bin = grad * pointed
         slope = -grad_cdf
-        small = ctx.floor == 0 and (_cannot_look(logits) or bool(log_likelihood.amin() < _LOG_SMALL))
+        small = ctx.floor == 0 and (_cannot_look(logits) or log_likelihood.amin().item() < _LOG_SMALL)
         if not small:
             # A pointed row has no slope of S, but zero times the inverse of a mass that underflowed would be NaN.
-            slope = slope + (grad - at_bin) * torch.exp(-torch.where(pointed, 0.0, log_likelihood))
+            slope = slope + (grad - at_bin) * log_likelihood.masked_fill(pointed, 0.0).neg_().exp_()
         level = survival * slope + at_bin
-        result = ((after * slope.unsqueeze(-1)).sub_(level.unsqueeze(-1))) * mass
+        result = (after * slope.unsqueeze(-1)).sub_(level.unsqueeze(-1)).mul_(mass)
         if small:
             # S may be too small for its inverse: a p / S is the softmax over what is left of the bins.
             share = torch.softmax(_what_is_left(logits, after, pointed), dim=-1)
@@ -79,9 +79,9 @@ def _values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: 
     mass = torch.softmax(logits, dim=-1)
     survival = (mass * after).sum(-1)
     at_bin = mass.gather(-1, _column(own, mass)).squeeze(-1)
-    likelihood = torch.where(pointed, at_bin, survival + floor)
+    likelihood = torch.where(pointed, at_bin, survival + floor if floor else survival)
     tiny = _TINY[logits.dtype]
-    if not _cannot_look(logits) and bool(likelihood.amin() >= tiny):
+    if not _cannot_look(logits) and likelihood.amin().item() >= tiny:
         log_likelihood = torch.log(likelihood)
         return mass, survival, log_likelihood if floor else log_likelihood.clamp(max=0.0)
     # Masses that underflow: the same in logarithms, relative to the largest term.

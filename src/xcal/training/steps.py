@@ -6,6 +6,7 @@ small kernels one by one takes longer than running them.
 """
 
 import logging
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
@@ -109,6 +110,7 @@ class Steps:
         self.windows = [self.lambdas[part.starts, part.lambdas] for part in stack.parts]  # of each part's models
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self.alive = torch.ones(models, dtype=torch.bool, device=device)
+        self.all_alive = True  # as the host knows it; False also where it has not looked
         self.first_bad = torch.full((models,), -1, dtype=torch.int64, device=device)
         self.order = torch.zeros(0)
         self.active = list(range(len(stack.parts)))  # parts that have a model to train
@@ -148,6 +150,7 @@ class Steps:
             self.order = order.to(self.number.device)
         self.number.zero_()
         self.alive.copy_(alive)
+        self.all_alive = bool(alive.all())
         self.first_bad.fill_(-1)
 
     def run(self, noise: Noise | None = None) -> Tensor:
@@ -178,11 +181,13 @@ class Steps:
         else:
             loss, gradient = self._joined(self.workers.map(lambda k: self._part(k, batch, noise), self.active))
         # A sum is finite only if all its terms are, and one pass is half of what a look at each would cost.
-        finite = torch.isfinite(loss + gradient.sum(1))
+        told = loss + gradient.sum(1)
         # A GPU is not asked, as it would have to be waited for; a CPU is, as most of the time all models are well.
-        if gradient.is_cuda or not bool((finite & self.alive).all()):
+        if gradient.is_cuda or not (self.all_alive and math.isfinite(told.sum().item())):
+            finite = torch.isfinite(told)
             self.first_bad.copy_(torch.where(self.alive & ~finite, self.number, self.first_bad))
             self.alive.logical_and_(finite)
+            self.all_alive = False
             # A choice and not a product: zero times NaN is NaN.
             gradient = torch.where(self.alive.unsqueeze(1), gradient, 0.0)
         self.stack.flat.grad = gradient if self.clip is None else clip_rows(gradient, self.clip)
