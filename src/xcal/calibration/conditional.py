@@ -1,6 +1,6 @@
 """Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,6 +20,9 @@ Floats = npt.NDArray[np.float64]
 # block of its own; beyond, the state does not grow with the rows, and one in a thousand of the pairs of rows is lost.
 BLOCKS = 1024
 _CHUNK = 16 * BLOCKS  # rows worked on at a time
+# Features times bins: each takes a sum per block, so the state has at most 1 GiB.
+MOST_SUMS = 1 << 17
+_DRAWN = 1 << 24  # signs that are drawn at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +168,8 @@ class ConditionalCalibration:
         noise = float(np.sqrt(2 * np.square(products).sum())) / pairs
         p_value = None
         if n_draws:
-            signs = rng.choice(np.array([-1.0, 1.0]), size=(n_draws, sums.shape[0]))
-            drawn = np.einsum("dg,dg->d", signs @ products, signs) / pairs
-            p_value = float((1 + np.count_nonzero(drawn >= value)) / (1 + n_draws))
+            at_least = sum(np.count_nonzero(drawn / pairs >= value) for drawn in _signed(products, n_draws, rng))
+            p_value = float((1 + at_least) / (1 + n_draws))
         return value, noise, own / float(self.n) ** 2, p_value
 
 
@@ -253,7 +255,11 @@ def conditional_calibration(
     own = None if features is None else _as_features(features, u.size)
     drawn = None
     if own is None:
-        drawn = KernelFeatures(n_features, bandwidth, seed).draw(columns)
+        maker = KernelFeatures(n_features, bandwidth, seed)
+        _check_size("n_features", n_features, edge)
+        drawn = maker.draw(columns)
+    else:
+        _check_size("features", own.shape[1], edge)
     meter = _accumulated(u, happened, columns, edge, drawn, own, rng)
     value, noise, floor, p_value = meter.compute(n_draws, rng)
     subgroup = _most_off(columns, u, happened, edge, rng) if as_flag("where", where) else None
@@ -269,6 +275,22 @@ def conditional_calibration(
         n_draws=n_draws,
         bandwidth=None if drawn is None else drawn.bandwidth,
     )
+
+
+def _signed(products: Floats, n_draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Give the sums of the products of two blocks under random signs, some draws at a time."""
+    blocks = products.shape[0]
+    some = max(1, _DRAWN // blocks)
+    for start in range(0, n_draws, some):
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(min(some, n_draws - start), blocks))
+        yield np.einsum("dg,dg->d", signs @ products, signs)
+
+
+def _check_size(name: str, n_features: int, edges: Edges) -> None:
+    """Refuse what would fill the memory before any row is looked at."""
+    bins = edges.size - 1
+    if n_features * bins > MOST_SUMS:
+        fail(name, f"at most {MOST_SUMS:,} features times bins", f"{n_features:,} features times {bins:,} bins")
 
 
 def _most_off(
