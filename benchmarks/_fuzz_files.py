@@ -38,7 +38,9 @@ def file_targets(folder: Path) -> Iterator[Target]:
     yield from _models(folder, r, y)
     yield from _records(folder)
     yield from _tables(folder, r)
-    if find_spec("tqdm") is not None:
+    if find_spec("tqdm") is None:
+        print("folders of predictions: left out, as tqdm is not installed")
+    else:
         yield from _folders(folder, r)
     yield from _data_files()
 
@@ -63,8 +65,11 @@ def _models(folder: Path, r: dict[str, Any], y: Any) -> Iterator[Target]:
     for name, fitted in (("model", model), ("path", path), ("recalibrated", recalibrated)):
         file = folder / f"{name}.safetensors"
         fitted.save(file)
-        yield _reader(folder, file.name, xcal.load, file.read_bytes(), "path", slow=2)
-        yield _forged(folder, name, file)
+        # Both before the first of them writes to the file.
+        yield from (
+            _reader(folder, file.name, xcal.load, file.read_bytes(), "path", slow=2),
+            _forged(folder, name, file),
+        )
     checkpoints = folder / "checkpoints"
     train(checkpoints)
     content = (checkpoints / "path.ckpt").read_bytes()

@@ -7,7 +7,7 @@ without end. `--inputs 10000` is the claim; the default takes minutes. Needs Lin
 Each call is a good one of which one to three arguments were spoilt. A file is a good one with bytes cut, flipped,
 doubled or forged. The table counts outcomes, and gives the longest call in seconds of the processor. "As asked" is a
 call that was stopped because 100,000 or more epochs, trials or draws were asked for. What is none of the allowed
-outcomes is printed below, once for each kind, with the options that make this input again, alone.
+outcomes is printed below the function, once for each kind, with the options that make this input again, alone.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Problem:
 
     def __str__(self) -> str:
         again = f'--only "{self.target}" --first {self.number} --inputs 1'
-        return f"{self.target}: {self.outcome}: {self.what}\n    {self.arguments}\n    {again}"
+        return f"    {self.outcome}: {self.what}\n        {self.arguments}\n        {again}"
 
 
 @dataclass
@@ -170,14 +170,12 @@ def main() -> None:
             tally = tallies.setdefault(name, Tally())
             tally.add(found)
             if tally.outcomes.total() == options.inputs:
-                print(tally.line(name), flush=True)
+                print(tally.line(name), *tally.problems.values(), sep="\n", flush=True)
     total = Tally()
     for tally in tallies.values():
         total.add(tally)
     print(total.line("all"))
-    problems = [problem for tally in tallies.values() for problem in tally.problems.values()]
-    print("".join(f"\n{problem}\n" for problem in problems), end="")
-    sys.exit(bool(problems))
+    sys.exit(bool(total.problems))
 
 
 if __name__ == "__main__":
