@@ -1,14 +1,19 @@
 """Good files of every format that is read, for `benchmarks.fuzz` to cut, flip and forge."""
 
 import gzip
+import io
 import json
 import lzma
+import os
 import struct
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -16,12 +21,14 @@ import torch
 
 import xcal
 from benchmarks._fuzz_functions import rows
+from benchmarks._fuzz_outcomes import Target
 from benchmarks._small_table import small_table
 from benchmarks._victims import train
-from benchmarks.fuzz import Target
 from xcal import data
 from xcal.experiments import Record, RecordFile, load_spec
 from xcal.tuning.trials import Trial, TrialFile
+
+HERE = "@folder@"  # stands for the folder of the files, which has another name each time
 
 
 def file_targets(folder: Path) -> Iterator[Target]:
@@ -31,6 +38,10 @@ def file_targets(folder: Path) -> Iterator[Target]:
     yield from _models(folder, r, y)
     yield from _records(folder)
     yield from _tables(folder, r)
+    if find_spec("tqdm") is None:
+        print("folders of predictions: left out, as tqdm is not installed")
+    else:
+        yield from _folders(folder, r)
     yield from _data_files()
 
 
@@ -45,14 +56,20 @@ def _reader(folder: Path, name: str, read: Callable[[Path], Any], content: bytes
 
 
 def _models(folder: Path, r: dict[str, Any], y: Any) -> Iterator[Target]:
-    options: dict[str, Any] = {"epochs": 1, "hidden": (2,), "n_time_bins": 3, "calibration_bins": 3}
+    options: dict[str, Any] = {"epochs": 1, "hidden": (2,), "n_time_bins": 3, "calibration_bins": 3, "random_state": 0}
     model = xcal.SurvivalModel(**options).fit(r["X"], y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few rows cannot be judged
         path = xcal.SurvivalPath((0, 10), 1, cross_fit=0, **options).fit(r["X"], y)
-    for name, fitted in (("model.safetensors", model), ("path.safetensors", path)):
-        fitted.save(folder / name)
-        yield _reader(folder, name, xcal.load, (folder / name).read_bytes(), "path", slow=2)
+        recalibrated = xcal.Recalibrated(model).fit(r["X"], y)
+    for name, fitted in (("model", model), ("path", path), ("recalibrated", recalibrated)):
+        file = folder / f"{name}.safetensors"
+        fitted.save(file)
+        # Both before the first of them writes to the file.
+        yield from (
+            _reader(folder, file.name, xcal.load, file.read_bytes(), "path", slow=2),
+            _forged(folder, name, file),
+        )
     checkpoints = folder / "checkpoints"
     train(checkpoints)
     content = (checkpoints / "path.ckpt").read_bytes()
@@ -68,6 +85,29 @@ def _models(folder: Path, r: dict[str, Any], y: Any) -> Iterator[Target]:
     torch.save(tensors | {"digest": _digest(tensors)}, folder / "old.ckpt")
 
     yield _reader(folder, "old.ckpt", read_tensors, (folder / "old.ckpt").read_bytes(), "checkpoint")
+
+
+def _forged(folder: Path, name: str, file: Path) -> Target:
+    """Give the reader of a file whose header was spoilt and whose checksum is right."""
+    from safetensors import safe_open
+    from safetensors.torch import save
+
+    from xcal.estimators import persistence
+    from xcal.recalibration import saving
+
+    with safe_open(file, framework="pt") as opened:
+        metadata = opened.metadata()
+        # A tensor may be the file itself, which other inputs will overwrite.
+        tensors = {key: opened.get_tensor(key).clone() for key in opened.keys()}  # noqa: SIM118, not a dict
+
+    def read(path: Path) -> Any:
+        header = path.read_bytes().decode(errors="replace")
+        inside = tensors["model"].numpy() if name == "recalibrated" else None
+        digest = persistence._digest(header, tensors) if inside is None else saving._digest(header, inside)
+        path.write_bytes(save(tensors, metadata | {"header": header, "digest": digest}))
+        return xcal.load(path)
+
+    return _reader(folder, f"{name}, forged header", read, metadata["header"].encode(), "path", slow=2)
 
 
 def _records(folder: Path) -> Iterator[Target]:
@@ -97,7 +137,7 @@ def _tables(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
     words = ("--time", "--event", "--curves", "y", "time", "event", "survival", "horizons")
     csv = frame.to_csv(index=False).encode()
     yield _reader(folder, "predictions.csv", audited, csv, *words, slow=2)
-    yield _reader(folder, "predictions.csv.gz", audited, gzip.compress(csv), *words, slow=2)
+    yield _reader(folder, "predictions.csv.gz", audited, gzip.compress(csv, mtime=0), *words, slow=2)
     frame.to_parquet(folder / "predictions.parquet")
     packed = (folder / "predictions.parquet").read_bytes()
     yield _reader(folder, "predictions.parquet", audited, packed, *words, slow=2)
@@ -108,12 +148,66 @@ def _tables(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
 
     yield _reader(folder, "rows.parquet", mapped, packed, "path", "time", "event", "features", "s_1", "t", "e")
     (folder / "patients.csv").write_bytes(csv)
-    config = write_config(FitSettings(data=str(folder / "patients.csv"), time="t", event="e")).encode()
-    yield _reader(folder, "config.toml", read_config, config, "--config")
+    config = write_config(FitSettings(data=str(folder / "patients.csv"), time="t", event="e"))
+
+    def configured(path: Path) -> Any:
+        path.write_bytes(path.read_bytes().replace(HERE.encode(), str(folder).encode()))
+        return read_config(path)
+
+    yield _reader(folder, "config.toml", configured, config.replace(str(folder), HERE).encode(), "--config")
+
+
+def _folders(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
+    """Give what a folder holds beside tables: parts of predictions, what is finished of them, the summary of a run."""
+    from xcal.cli.workflow.run_folder import SUMMARY, read_summary
+    from xcal.outofcore import evaluate_folder
+    from xcal.outofcore.resume import SideFile
+
+    parts, out = folder / "parts", folder / "metrics.json"
+    parts.mkdir()
+    frame = pd.DataFrame({name: r[name] for name in ("time", "event", "risk", "cdf")} | {"S_1": r["survival"][:, 0]})
+    frame.to_parquet(parts / "part-0.parquet")
+    os.utime(parts / "part-0.parquet", (0, 0))
+    with mock.patch.object(SideFile, "remove"):
+        whole = evaluate_folder(parts, out).to_json()
+    side = out.with_name(f"{out.name}.resume")
+    # numpy keeps text in four bytes per letter.
+    name, placeholder = (text.encode("utf-32-le") for text in (str(folder), "@" * len(str(folder))))
+    kept = side.read_bytes()
+
+    def resumed(path: Path) -> Any:
+        side.write_bytes(path.read_bytes().replace(placeholder, name))
+        # A damaged file is counted anew; it must never give other metrics.
+        if evaluate_folder(parts, out).to_json() != whole:
+            raise AssertionError("other metrics")
+
+    def forged(path: Path) -> Any:
+        header = path.read_bytes().decode(errors="replace").replace(HERE, str(folder))
+        with np.load(io.BytesIO(kept)) as stored:
+            arrays = dict(stored) | {"header": np.array(header)}
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+        return resumed(path)
+
+    def evaluated(path: Path) -> Any:
+        (folder / "spoilt").mkdir(exist_ok=True)
+        path.replace(folder / "spoilt" / "part-0.parquet")
+        return evaluate_folder(folder / "spoilt", folder / "spoilt.json")
+
+    with np.load(io.BytesIO(kept)) as stored:
+        header = str(stored["header"]).replace(str(folder), HERE).encode()
+    words = (str(side), side.name)
+    yield _reader(folder, "metrics.json.resume", resumed, kept.replace(name, placeholder), *words)
+    yield _reader(folder, "metrics.json.resume, forged header", forged, header, *words)
+    content = (parts / "part-0.parquet").read_bytes()
+    columns = ("part-0.parquet", str(folder / "spoilt"), "time", "event", "risk", "cdf", "horizons")
+    yield _reader(folder, "part-0.parquet", evaluated, content, *columns, slow=2)
+    summary = _reader(folder, SUMMARY, lambda path: read_summary(path.parent), b'{"chosen": {"lambda": 10}, "n": 3}')
+    yield replace(summary, nan=frozenset("*"))  # what the file says
 
 
 def _data_files() -> Iterator[Target]:
-    from xcal.datasets.benchmarks import parse_table
+    from xcal.datasets.benchmarks import parse_hdf5, parse_table
     from xcal.datasets.mimic3.manifest import FORMAT
     from xcal.datasets.mnist import parse_idx
     from xcal.datasets.rda import read_string_frame
@@ -139,8 +233,37 @@ def _data_files() -> Iterator[Target]:
     table = b"x0,x1,time,event\n" + b"".join(b"%d,0.5,%d,1\n" % (k, k + 1) for k in range(5))
     yield Target("file: benchmark CSV", lambda content: parse_table("METABRIC", content), {"content": table},
                  frozenset({"METABRIC"}))  # fmt: skip
+    yield Target("file: benchmark HDF5", lambda content: parse_hdf5("METABRIC", content), {"content": _hdf5()},
+                 frozenset({"METABRIC"}), needs="h5py")  # fmt: skip
+    yield Target(
+        "file: list of test subjects", _subjects, {"content": b"17,1\n18,0\n19,0\n"}, frozenset({"subjects.csv"})
+    )
     text = json.dumps({"format": FORMAT, "steps": {}, "settings": {}}).encode()
     yield Target("file: manifest of a prepared folder", _manifest, {"content": text}, frozenset({"folder", "manifest"}))
+
+
+def _hdf5() -> bytes:
+    """Return a file of the published form; nothing where the package is missing."""
+    if find_spec("h5py") is None:
+        return b""
+    h5py: Any = import_module("h5py")
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        for part in ("train", "test"):
+            group = file.create_group(part)
+            group["x"], group["t"], group["e"] = np.ones((3, 2)), np.arange(1.0, 4.0), np.array([0, 1, 1])
+    return buffer.getvalue()
+
+
+def _subjects(content: bytes) -> Any:
+    import tempfile
+
+    from xcal.datasets.mimic3.stays import read_test_subjects
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "subjects.csv"
+        path.write_bytes(content)
+        return read_test_subjects(path)
 
 
 def _manifest(content: bytes) -> Any:

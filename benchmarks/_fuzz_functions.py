@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import xcal
-from benchmarks.fuzz import Target
+from benchmarks._fuzz_outcomes import Target
 from xcal import calibration, data, datasets, distributions, metrics, objectives, published, recalibration, tuning
 
 N = 24
@@ -129,9 +129,9 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("integrated_brier_score", curves | more),
         ("scaled_brier_score", curves | more),
         ("km_calibration", curves | {"interpolation": "linear"}),
-        ("concordance_index", harrell),
-        ("concordance_index", outcome | {"risk": r["risk"], "method": "uno", "tau": 1.0, "censoring": None}),
-        ("concordance_index", antolini),
+        ("concordance_index (harrell)", harrell),
+        ("concordance_index (uno)", outcome | {"risk": r["risk"], "method": "uno", "tau": 1.0, "censoring": None}),
+        ("concordance_index (antolini)", antolini),
         ("cumulative_dynamic_auc", {"risk": r["risk"], "times": r["times"], "outside": "nan"} | outcome),
         ("calibration_curve", at | curve),
         ("cox_calibration", at | {"level": 0.9, "outside": "nan"}),
@@ -148,7 +148,7 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("mean_nll", {"nll": r["risk"]}),
         ("evaluate", everything),
     )
-    return [(f"metrics.{name}", getattr(metrics, name), arguments) for name, arguments in names]
+    return [(f"metrics.{name}", getattr(metrics, name.split()[0]), arguments) for name, arguments in names]
 
 
 def _distributions(r: dict[str, Any]) -> _Rows:
@@ -275,4 +275,4 @@ def _training(r: dict[str, Any]) -> Iterator[Target]:
     yield Target("xcal.audit (cdf)", xcal.audit, own, nan=nan, slow=4)
     space = {"estimator": xcal.SurvivalModel(**small), "space": {"dropout": [0.0]}, "X": r["X"], "y": y}
     space |= {"n_trials": 1, "score": "ibs", "folds": 2, "batch": 1, "seed": 0, "records": None}
-    yield Target("xcal.tune", xcal.tune, space, names=frozenset({"space"}), slow=8)
+    yield Target("xcal.tune", xcal.tune, space, names=frozenset({"space"}), slow=8, needs="optuna")

@@ -2,51 +2,38 @@
 
 Claim: the outcome is a result, or one sentence that names the argument (ValueError, TypeError, or OSError for files).
 No other exception, no NaN without a warning or a documented rule, no memory that a file's header asks for, no call
-without end. `--inputs 10000` per function is the claim; the default takes minutes. Needs Linux.
+without end. `--inputs 10000` is the claim; the default takes minutes. Needs Linux.
 
 Each call is a good one of which one to three arguments were spoilt. A file is a good one with bytes cut, flipped,
-doubled or forged. The table counts outcomes; what is none of the allowed ones is printed below it, once for each kind.
+doubled or forged. The table counts outcomes, and gives the longest call in seconds of the processor. "As asked" is a
+call that was stopped because 100,000 or more epochs, trials or draws were asked for. What is none of the allowed
+outcomes is printed below the function, once for each kind, with the options that make this input again, alone.
 """
 
 import argparse
-import contextlib
-import random
+import faulthandler
+import os
 import re
 import resource
-import signal
 import sys
 import tempfile
-import warnings
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 
-OUTCOMES = ("result", "warned", "refused", "unclear", "silent nan", "too slow", "bare")
-GOOD = {"result", "warned", "refused"}
-LONGEST = 60  # seconds of one call; a busy machine is no fault
+from benchmarks._fuzz_outcomes import GOOD, OUTCOMES, Target, outcome_of
+from benchmarks._fuzz_spoiling import fixed_chance, hostile
+
 MEMORY = 3 << 30  # bytes beyond those in use when the fuzzing begins
-
-
-@dataclass(frozen=True)
-class Target:
-    """A public function with good arguments, or a reader of files with good content.
-
-    `names` are words of which one must be in the message of a refusal. `nan` are the fields of a result whose NaN the
-    documentation explains; "*" for all of them.
-    """
-
-    name: str
-    call: Callable[..., Any]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    names: frozenset[str] = frozenset()
-    nan: frozenset[str] = frozenset()
-    slow: int = 1
+CHUNK = 250  # inputs that a process takes at a time
 
 
 @dataclass(frozen=True)
@@ -54,208 +41,55 @@ class Problem:
     """An outcome that must not be."""
 
     target: str
+    number: int
     outcome: str
     what: str
     arguments: str
 
-
-class TooSlowError(BaseException):
-    """A call that does not end; no ``except Exception`` on the way catches it."""
-
-
-def outcome_of(target: Target, given: Mapping[str, Any]) -> tuple[str, str]:
-    """Call the function and say what came of it, and in words what is wrong with that."""
-    with warnings.catch_warnings(record=True) as told, time_limit(), np.errstate(all="warn"):
-        warnings.simplefilter("always")
-        try:
-            result = target.call(**given)
-        except (ValueError, TypeError, OSError, ImportError) as error:
-            return judged_refusal(target, error)
-        except TooSlowError:
-            return "too slow", f"more than {LONGEST} s"
-        except BaseException as error:
-            return "bare", f"{type(error).__name__}: {str(error)[:160]}"
-        if told:
-            return "warned", ""
-        found = sorted(set(where_nan(result)) - target.nan)
-    if found and "*" not in target.nan and not any(has_nan(value) for value in given.values()):
-        return "silent nan", f"NaN in {', '.join(found[:4])}"
-    return "result", ""
+    def __str__(self) -> str:
+        again = f'--only "{self.target}" --first {self.number} --inputs 1'
+        return f"    {self.outcome}: {self.what}\n        {self.arguments}\n        {again}"
 
 
-def judged_refusal(target: Target, error: Exception) -> tuple[str, str]:
-    """Tell a sentence that names the argument from the words of a library underneath."""
-    message = str(error)
-    named = target.names | set(target.arguments)
-    clear = any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) for name in named)
-    if clear and message.count("\n") == 0:
-        return "refused", ""
-    return "unclear", f"{type(error).__name__}: {message[:160]!r}"
+@dataclass
+class Tally:
+    """Outcomes of one function, the first problem of each kind, and the longest call in seconds."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    problems: dict[str, Problem] = field(default_factory=dict)
+    longest: float = 0.0
+
+    def add(self, other: "Tally") -> None:
+        """Take in what another process has seen."""
+        self.outcomes += other.outcomes
+        self.problems = other.problems | self.problems
+        self.longest = max(self.longest, other.longest)
+
+    def line(self, name: str) -> str:
+        """Return a row of the table."""
+        counts = "".join(f"{self.outcomes[outcome]:>12}" for outcome in OUTCOMES)
+        return f"{name:<44}{counts}{self.longest:>9.1f}"
 
 
-@contextlib.contextmanager
-def time_limit() -> Iterator[None]:
-    """End a call that does not end by itself."""
-
-    def ring(*_: object) -> None:
-        raise TooSlowError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(LONGEST)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def where_nan(value: Any, name: str = "result", depth: int = 0) -> Iterator[str]:
-    """Name the fields of a result that hold NaN."""
-    if depth > 4:
-        return
-    if is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            yield from where_nan(getattr(value, one.name, None), one.name, depth + 1)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from where_nan(item, str(key), depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from where_nan(item, name, depth + 1)
-    elif isinstance(value, pd.DataFrame):
-        for column in value.columns:
-            if pd.isna(value[column]).any():
-                yield str(column)
-    elif has_nan(value):
-        yield name
-
-
-def has_nan(value: Any) -> bool:
-    """Whether a number or an array of numbers has a NaN."""
-    if isinstance(value, torch.Tensor):
-        return value.layout == torch.strided and value.is_floating_point() and bool(torch.isnan(value).any())
-    try:
-        array = np.asarray(value)
-        return array.dtype.kind in "fc" and bool(np.isnan(array).any())
-    except (ValueError, TypeError, RuntimeError):
-        return False
-
-
-# --- spoiling --------------------------------------------------------------------------------------------------------
-
-CONSTANTS: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 3, 10**6, -(10**6), 2**63, 10**400, 0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 1e-320, 1e308,
-    float("nan"), float("inf"), -1e400, "", "abc", "uniform", "0.5", b"x", (), [], {}, set(), [[1.0], [2.0, 3.0]],
-    [1, 2, 3], [0.5], [None], ["a"], [np.nan] * 24, {"a": 1}, object(), len, 1j, range(3), np.nan, np.float32(0.5),
-    np.int64(3), np.array([]), np.array(0.5), np.zeros((0, 3)), np.zeros((2, 0)), np.zeros((3, 3, 3)), np.array(["a"]),
-    np.array([1 + 2j] * 24), np.array([None] * 24, dtype=object), np.zeros(24, dtype="datetime64[s]"), pd.NA, pd.NaT,
-    np.zeros(24, dtype=[("a", float), ("b", bool)]), pd.Series([pd.NA] * 24, dtype="Float64"), pd.DataFrame(),
-    torch.zeros(0), torch.zeros(24), torch.zeros(24, requires_grad=True), torch.eye(3).to_sparse(),
-    torch.zeros(24, dtype=torch.bfloat16), torch.zeros(24, device="meta"), Path("/nowhere/at/all"), "/nowhere", 10**9,
-)  # fmt: skip
-NUMBERS = (np.nan, np.inf, -np.inf, -1.0, 0.0, 1.0, 2.0, 1e308, -1e308, 5e-324, 1e-300, 0.5)
-TYPES = (np.float16, np.float32, np.int8, np.int64, np.bool_, object, np.complex128, np.str_, ">f8")
-
-
-def spoilt(value: Any, rng: random.Random) -> Any:
-    """Return a worse value: anything at all, or nearly the good one."""
-    if isinstance(value, bytes):
-        return spoilt_bytes(value, rng)
-    if isinstance(value, torch.Tensor) and rng.random() < 0.8:
-        made = spoilt_array(value.detach().numpy(), rng)
-        try:
-            return torch.as_tensor(np.asarray(made))
-        except (TypeError, ValueError, RuntimeError):
-            return made
-    if isinstance(value, np.ndarray) and value.dtype.names is None and rng.random() < 0.8:
-        return spoilt_array(value, rng)
-    return rng.choice(CONSTANTS)
-
-
-def spoilt_array(value: np.ndarray, rng: random.Random) -> Any:
-    """Change entries, type, shape or container of an array."""
-    array = np.array(value)
-    kind = rng.randrange(9)
-    if kind <= 2 and array.size:
-        changed = array.astype(np.float64)
-        for _ in range(rng.choice((1, 1, 2, array.size))):
-            changed.flat[rng.randrange(array.size)] = rng.choice(NUMBERS)
-        return changed
-    if kind == 3 and array.size:
-        return np.full(array.shape, rng.choice(NUMBERS))
-    if kind == 4:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return array.astype(rng.choice(TYPES))
-    if kind == 5:
-        return rng.choice(
-            (array[:1], array[:0], array[:-1], np.concatenate([array, array]), array[None], array[..., None])
-        )
-    if kind == 6:
-        return rng.choice((array[::-1], np.sort(array, axis=0), array * 1e300, array * 1e-300, array - array.mean()))
-    if kind == 7:
-        return rng.choice((array.tolist(), pd.Series(list(array)), tuple(array), torch.as_tensor(array.copy())))
-    return np.ma.MaskedArray(array, mask=np.arange(array.size).reshape(array.shape) == 0)
-
-
-def spoilt_bytes(content: bytes, rng: random.Random) -> bytes:
-    """Cut, flip, double or overwrite bytes of a file; forge a number in it."""
-    changed = bytearray(content)
-    at = rng.randrange(len(changed))
-    kind = rng.randrange(8)
-    if kind == 0:
-        return bytes(changed[:at])
-    if kind == 1:
-        for _ in range(rng.choice((1, 1, 8, 100))):
-            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    elif kind == 2:
-        changed[at:at] = bytes(rng.randrange(256) for _ in range(rng.choice((1, 4, 64))))
-    elif kind == 3:
-        changed[at : at + 4] = rng.choice((b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", bytes(4), b"\x00\x00\x00\x01"))
-    elif kind == 4:
-        # A header in words that claims 10^12 rows, or something that is no number.
-        digits = [place for place, byte in enumerate(changed) if 48 <= byte <= 57]
-        if digits:
-            at = rng.choice(digits)
-            changed[at : at + 1] = rng.choice((b"1000000000000", b"-1", b"1e999", b"NaN", b"[]", b'"a"', b"0"))
-    elif kind == 5:
-        changed += changed[: rng.randrange(len(changed))]
-    elif kind == 6:
-        del changed[at : at + rng.choice((1, 2, 16, 200))]
-    else:
-        return rng.choice(
-            (b"", b"\0" * 64, b"[" * 100_000, bytes(changed[::-1]), b"\xef\xbb\xbf" + content, b"PK\x03\x04")
-        )
-    return bytes(changed)
-
-
-def attempts(target: Target, n: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    """Give sets of arguments: some of the good ones spoilt, one sometimes left out."""
-    names = list(target.arguments)
-    for _ in range(n):
-        given = dict(target.arguments)
-        for name in rng.sample(names, min(len(names), rng.choice((1, 1, 1, 2, 3)))):
-            given[name] = spoilt(given[name], rng)
-        if rng.random() < 0.02:
-            del given[rng.choice(names)]
-        yield given
-
-
-def fuzzed(target: Target, n: int, seed: int) -> tuple[Counter[str], list[Problem]]:
-    """Call one function with so many hostile inputs."""
-    rng = random.Random(f"{seed} {target.name}")
-    counts: Counter[str] = Counter()
-    problems: dict[str, Problem] = {}
+def fuzzed(target: Target, n: int, seed: int, first: int = 0) -> Tally:
+    """Call one function with inputs `first` to `first + n - 1`."""
     good, why = outcome_of(target, target.arguments)
     if good not in ("result", "warned"):
         raise RuntimeError(f"{target.name}: the good arguments are not good: {good} {why}")
-    for given in attempts(target, max(1, n // target.slow), rng):
-        outcome, what = outcome_of(target, given)
-        counts[outcome] += 1
+    tally = Tally()
+    for number in range(first, first + n):
+        given, chosen = hostile(target.name, target.arguments, seed, number)
+        shown = repr({name: given.get(name, "left out") for name in chosen})[:300]
+        start = time.process_time()
+        with fixed_chance(number):
+            outcome, what = outcome_of(target, given)
+        tally.longest = max(tally.longest, time.process_time() - start)
+        tally.outcomes[outcome] += 1
         if outcome not in GOOD:
-            spoiled = {k: v for k, v in given.items() if v is not target.arguments.get(k)}
-            problems.setdefault(what[:60], Problem(target.name, outcome, what, repr(spoiled)[:300]))
-    return counts, list(problems.values())
+            # Messages that differ in numbers and quoted text are of one kind.
+            kind = re.sub(r"0x\w+|\d+|'[^']*'|\"[^\"]*\"", "", what)[:60]
+            tally.problems.setdefault(kind, Problem(target.name, number, outcome, what, shown))
+    return tally
 
 
 def limit_memory() -> None:
@@ -264,31 +98,84 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
 
 
-def main() -> None:
+# --- several processes -----------------------------------------------------------------------------------------------
+
+_targets: dict[str, Target] = {}  # of this process
+
+
+def prepare(root: Path) -> None:
+    """Make the good arguments and files of this process, and limit its memory."""
     from benchmarks._fuzz_files import file_targets
     from benchmarks._fuzz_functions import function_targets
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=200, help="for each function and format")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="functions whose name has this in it")
-    options, _ = parser.parse_known_args()
+    faulthandler.enable()
     torch.set_num_threads(1)
-    problems: list[Problem] = []
-    total: Counter[str] = Counter()
+    folder = Path(tempfile.mkdtemp(dir=root))
+    _targets.update({target.name: target for target in (*function_targets(), *file_targets(folder))})
+    limit_memory()
+
+
+def chunk(root: Path, name: str, first: int, n: int, seed: int) -> tuple[str, Tally]:
+    """Do a part of the inputs, and say meanwhile which: should the process die, it is one of these."""
+    at_work = root / f"process-{os.getpid()}"
+    at_work.write_text(f'--only "{name}" --first {first} --inputs {n}')
+    found = fuzzed(_targets[name], n, seed, first)
+    at_work.unlink()
+    return name, found
+
+
+def in_order(root: Path, wanted: list[tuple[str, int, int, int]], processes: int) -> Iterator[tuple[str, Tally]]:
+    """Do all chunks, here or in several processes."""
+    if processes == 1:
+        yield from (chunk(root, *one) for one in wanted)
+        return
+    # Not forked: torch cannot train in a process and then in its fork.
+    with ProcessPoolExecutor(processes, get_context("spawn"), prepare, (root,)) as pool:
+        running = [pool.submit(chunk, root, *one) for one in wanted]
+        try:
+            yield from (done.result() for done in running)
+        except BrokenProcessPool:
+            left = "\n    ".join(sorted(path.read_text() for path in root.glob("process-*")))
+            sys.exit(f"a process died, at one of\n    {left}")
+
+
+def chosen_names(only: str) -> list[str]:
+    """Return the function of exactly this name, or all whose name has this in it; say what has to be left out."""
+    missing = {target.needs for target in _targets.values() if target.needs and find_spec(target.needs) is None}
+    names = [only] if only in _targets else [name for name in _targets if only in name]
+    for name in names:
+        if _targets[name].needs in missing:
+            print(f"{name}: left out, as {_targets[name].needs} is not installed")
+    return [name for name in names if _targets[name].needs not in missing]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=200, help="for each function and format")
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="the function of this name, or those that have it in their name")
+    parser.add_argument("--processes", type=int, default=1)
+    options, _ = parser.parse_known_args()
+    tallies: dict[str, Tally] = {}
     with tempfile.TemporaryDirectory() as folder:
-        targets = [t for t in (*function_targets(), *file_targets(Path(folder))) if options.only in t.name]
-        limit_memory()
-        print(f"{'function or format':<44}" + "".join(f"{name:>12}" for name in OUTCOMES))
-        for target in targets:
-            counts, found = fuzzed(target, options.inputs, options.seed)
-            total += counts
-            problems += found
-            print(f"{target.name:<44}" + "".join(f"{counts[name]:>12}" for name in OUTCOMES), flush=True)
-    print(f"{'all':<44}" + "".join(f"{total[name]:>12}" for name in OUTCOMES))
-    for problem in problems:
-        print(f"\n{problem.target}: {problem.outcome}: {problem.what}\n    {problem.arguments}")
-    sys.exit(bool(problems))
+        root = Path(folder)
+        prepare(root)
+        names = chosen_names(options.only)
+        end = options.first + options.inputs
+        starts = range(options.first, end, CHUNK)
+        wanted = [(name, at, min(CHUNK, end - at), options.seed) for name in names for at in starts]
+        print(f"{'function or format':<44}" + "".join(f"{name:>12}" for name in OUTCOMES) + f"{'longest':>9}")
+        for name, found in in_order(root, wanted, options.processes):
+            tally = tallies.setdefault(name, Tally())
+            tally.add(found)
+            if tally.outcomes.total() == options.inputs:
+                print(tally.line(name), *tally.problems.values(), sep="\n", flush=True)
+    total = Tally()
+    for tally in tallies.values():
+        total.add(tally)
+    print(total.line("all"))
+    sys.exit(bool(total.problems))
 
 
 if __name__ == "__main__":

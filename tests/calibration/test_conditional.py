@@ -151,6 +151,17 @@ def test_a_column_and_its_logarithm_give_the_same_result():
     assert one.p_value == other.p_value
 
 
+def test_signs_drawn_a_few_at_a_time_give_the_same_p_value(monkeypatch):
+    rng = np.random.default_rng(6)
+    u, event = censored_uniform(60, rng)
+    x = rng.normal(size=(60, 2))
+    at_once = conditional_calibration(u, event, x, n_draws=199, where=False)
+    monkeypatch.setattr("xcal.calibration.random_signs._DRAWN", 7 * 60)
+    few = conditional_calibration(u, event, x, n_draws=199, where=False)
+    assert few.p_value == at_once.p_value
+    assert 0.005 < at_once.p_value < 1  # neither the smallest nor the largest: the draws decide it
+
+
 def test_chunks_and_merging_give_what_all_rows_at_once_give():
     """Beyond the number of blocks, too: a shard of whole blocks puts every row where all rows at once would."""
     rng = np.random.default_rng(5)

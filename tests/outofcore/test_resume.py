@@ -1,5 +1,6 @@
 """An evaluation that was interrupted or killed resumes; a file that changed is noticed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,12 +10,14 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.outofcore.rows import predictions, written
 from tests.outofcore.test_evaluate_folder import _small_pieces, run, same
 from xcal._locks import BusyError, sole_user
 from xcal.outofcore import local
+from xcal.outofcore.resume import Progress, SideFile
 
 __all__ = ["_small_pieces"]
 
@@ -190,3 +193,36 @@ def test_a_killed_run_resumes_and_leaves_no_process(tmp_path, folder):
     found = run(folder, out, say=told.append)
     assert told[0].startswith("resuming: ")
     same(whole, found)
+
+
+FORGED = {
+    "no header of settings": {"finished": [[0], []]},
+    "no pieces": {"settings": {"pieces": 2}},
+    "a list": [1, 2],
+    "pieces that are lists": {"settings": {"pieces": 2}, "finished": [[[0]], []]},
+    "one pass": {"settings": {"pieces": 2}, "finished": [[0]]},
+    "pieces that there are not": {"settings": {"pieces": 2}, "finished": [[0, 2], []]},
+    "sums of no pieces": {"settings": {"pieces": 2}, "finished": [[], []]},
+    "pieces without sums": {"settings": {"pieces": 2}, "finished": [[0], [1]]},
+}
+
+
+@pytest.mark.parametrize("header", FORGED.values(), ids=FORGED)
+def test_forged_progress_does_not_count(tmp_path, header):
+    side = SideFile(tmp_path / "m.json.resume", {"pieces": 2}, seconds=0)
+    with side.path.open("wb") as file:
+        np.savez(file, **{"header": np.array(json.dumps(header)), "0/n": np.array(3)})
+    assert side.read() == (Progress(), "it cannot be read")
+    good = Progress([{0}, set()], [{"n": np.array(3)}, None])
+    side.write(good)
+    assert side.read()[0].finished == good.finished
+
+
+def test_an_archive_that_says_it_is_encrypted_does_not_count(tmp_path):
+    side = SideFile(tmp_path / "m.json.resume", {"pieces": 2}, seconds=0)
+    side.write(Progress([{0}, set()], [{"n": np.array(3)}, None]))
+    content = bytearray(side.path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 0x40  # a flag in the directory of the archive
+    content[6] |= 0x40
+    side.path.write_bytes(content)
+    assert side.read() == (Progress(), "it cannot be read")

@@ -272,6 +272,8 @@ def test_a_saved_model_predicts_the_same_bits(models, method, tmp_path):
     fitted.save(tmp_path / "model.xcal")
     again = xcal.load(tmp_path / "model.xcal")
     assert type(again) is Recalibrated
+    fitted.save(tmp_path / "twin.xcal")
+    assert (tmp_path / "twin.xcal").read_bytes() == (tmp_path / "model.xcal").read_bytes()
     assert (again.predict(X_NEW) == fitted.predict(X_NEW)).all()
     assert (again.predict_median(X_NEW[:20]) == fitted.predict_median(X_NEW[:20])).all()
     assert (again.nll(X_NEW, Y_NEW) == fitted.nll(X_NEW, Y_NEW)).all()

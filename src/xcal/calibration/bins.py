@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, as_count, as_vector, fail, first_row
+from xcal._checks import as_count, as_vector, fail, first_row
 
 Edges = npt.NDArray[np.float64]
+# More than anybody needs. The estimators that look at every row for every bin take seconds then, for few rows.
+MOST_BINS = 10**5
 
 
 def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
@@ -21,7 +23,7 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
     Parameters
     ----------
     n_bins : int, optional
-        Number of equal bins, at least 2. Give this or `edges`.
+        Number of equal bins, 2 to 100,000. Give this or `edges`.
     edges : array-like, optional
         Increasing numbers from 0 to 1, at least three of them.
 
@@ -35,7 +37,7 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     if edges is None:
-        count = as_count("n_bins", n_bins, at_least=2, at_most=MANY)
+        count = as_count("n_bins", n_bins, at_least=2, at_most=MOST_BINS)
         return np.arange(count + 1, dtype=np.float64) / count
     array = as_vector("edges", edges).astype(np.float64)
     if array.size < 3:

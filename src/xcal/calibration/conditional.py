@@ -17,6 +17,8 @@ from xcal.calibration.subgroup_search import SEARCHED_ROWS, Subgroup, find_subgr
 Floats = npt.NDArray[np.float64]
 
 _CHUNK = 16 * BLOCKS  # rows worked on at a time
+# Features times bins: each takes a sum per block, so the state has at most 1 GiB.
+MOST_SUMS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,11 @@ def conditional_calibration(
     own = None if features is None else _as_features(features, u.size)
     drawn = None
     if own is None:
-        drawn = KernelFeatures(n_features, bandwidth, seed).draw(columns)
+        maker = KernelFeatures(n_features, bandwidth, seed)
+        _check_size("n_features", n_features, edge)
+        drawn = maker.draw(columns)
+    else:
+        _check_size("features", own.shape[1], edge)
     meter = _accumulated(u, happened, columns, edge, drawn, own, rng)
     value, noise, floor, p_value = meter.compute(n_draws, rng)
     subgroup = _most_off(columns, u, happened, edge, rng) if as_flag("where", where) else None
@@ -167,6 +173,13 @@ def conditional_calibration(
         n_draws=n_draws,
         bandwidth=None if drawn is None else drawn.bandwidth,
     )
+
+
+def _check_size(name: str, n_features: int, edges: Edges) -> None:
+    """Refuse what would fill the memory before any row is looked at."""
+    bins = edges.size - 1
+    if n_features * bins > MOST_SUMS:
+        fail(name, f"at most {MOST_SUMS:,} features times bins", f"{n_features:,} features times {bins:,} bins")
 
 
 def _most_off(

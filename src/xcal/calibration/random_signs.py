@@ -4,6 +4,8 @@ Block sums of a right model have mean zero and are independent, so that all sign
 products of two blocks is compared with the same sum under random signs.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,7 @@ Floats = npt.NDArray[np.float64]
 # Parts of the test are compared in units of this quantile of each: near the level at which tests are read, their tails
 # then count the same. In units of the standard deviation the part with the longer tail would outweigh the other.
 _QUANTILE = 0.95
+_DRAWN = 1 << 24  # signs that are drawn at a time
 
 
 def noise_of(products: Floats) -> float:
@@ -43,14 +46,20 @@ def p_value_of(parts: list[Floats], n_draws: int, rng: np.random.Generator) -> f
     The p-value is (1 + draws at least as large as what was found) / (1 + draws). The unit of each part is the same for
     what was found and for all draws, so that under a right model every one of them is equally likely to be the largest.
     """
-    signs = rng.choice(np.array([-1.0, 1.0]), size=(n_draws, parts[0].shape[0]))
-    scaled = []
-    for part in parts:
-        noise = noise_of(part)
-        if noise > 0:
-            values = np.append(np.einsum("dg,dg->d", signs @ part, signs), part.sum()) / noise
-            scaled.append(values / max(1.0, float(np.quantile(values, _QUANTILE))))
-    if not scaled:
+    parts = [part / noise for part in parts if (noise := noise_of(part)) > 0]
+    if not parts:
         return 1.0
-    *drawn, found = np.max(scaled, axis=0)
-    return float((1 + np.count_nonzero(np.asarray(drawn) >= found)) / (1 + n_draws))
+    drawn = np.concatenate(list(_signed(parts, n_draws, rng)), axis=1)
+    values = np.append(drawn, [[part.sum()] for part in parts], axis=1)  # (parts, draws + 1)
+    units = np.maximum(np.quantile(values, _QUANTILE, axis=1, keepdims=True), 1.0)
+    largest = np.max(values / units, axis=0)
+    return float(np.count_nonzero(largest >= largest[-1]) / (1 + n_draws))
+
+
+def _signed(parts: list[Floats], n_draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Give the sums of the products of two blocks under random signs, (parts, draws), some draws at a time."""
+    blocks = parts[0].shape[0]
+    some = max(1, _DRAWN // blocks)
+    for start in range(0, n_draws, some):
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(min(some, n_draws - start), blocks))
+        yield np.stack([np.einsum("dg,dg->d", signs @ part, signs) for part in parts])

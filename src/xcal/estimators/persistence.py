@@ -29,7 +29,7 @@ from xcal.estimators.inputs import Floats
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.saving import is_recalibrated, read_recalibrated
+from xcal.recalibration.saving import in_order, is_recalibrated, read_recalibrated
 from xcal.training import History
 
 FORMAT, VERSION = "xcal-estimator", 1
@@ -91,18 +91,7 @@ def write_estimator(
     )
     tensors = _tensors(models) | _maps_in_tensors(maps or {})
     metadata = {"format": FORMAT, "version": str(VERSION), "header": header, "digest": _digest(header, tensors)}
-    write_whole(Path(path), _in_order(save(tensors, metadata)))
-
-
-def _in_order(content: bytes) -> bytes:
-    """Sort the metadata at the head of a file, which safetensors writes in random order: one model, one file."""
-    length = int.from_bytes(content[:8], "little")
-    head = json.loads(content[8 : 8 + length])
-    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
-    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
-    # The tensors after it start at a multiple of eight bytes.
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + content[8 + length :]
+    write_whole(Path(path), in_order(save(tensors, metadata)))
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -3,7 +3,6 @@
 import io
 import json
 import time
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,20 +48,28 @@ class SideFile:
     def read(self) -> tuple[Progress, str | None]:
         """Return what is finished, and why something that is there does not count."""
         try:
-            # Opened here: numpy leaves a damaged file open.
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                header = json.loads(str(stored[_HEADER]))
-                arrays = {name: stored[name] for name in stored.files if name != _HEADER}
+            return self._read()
         except FileNotFoundError:
             return Progress(), None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        # What a damaged archive makes its readers raise is of many kinds. Whatever it is, the work can be done again.
+        except Exception:
             return Progress(), "it cannot be read"
-        if header.get("settings") != self._settings:
-            return Progress(), _difference(header.get("settings"), self._settings)
-        progress = Progress([set(pieces) for pieces in header["finished"]])
-        for k in range(PASSES):
+
+    def _read(self) -> tuple[Progress, str | None]:
+        # Opened here: numpy leaves a damaged file open.
+        with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            header = json.loads(str(stored[_HEADER]))
+            arrays = {name: stored[name] for name in stored.files if name != _HEADER}
+        if header["settings"] != self._settings:
+            return Progress(), _difference(header["settings"], self._settings)
+        progress = Progress([{int(piece) for piece in pieces} for pieces in header["finished"]])
+        if len(progress.finished) != PASSES:
+            raise ValueError("another number of passes")
+        for k, finished in enumerate(progress.finished):
             own = {name[2:]: values for name, values in arrays.items() if name.startswith(f"{k}/")}
             progress.states[k] = own or None
+            if bool(own) != bool(finished) or not finished <= set(range(self._settings["pieces"])):
+                raise ValueError("pieces and their sums do not belong together")
         return progress, None
 
     @property

@@ -49,7 +49,18 @@ def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
         model.save(inside)
         content = np.frombuffer(inside.read_bytes(), dtype=np.uint8)
     metadata = {"format": FORMAT, "version": VERSION, "header": header, "digest": _digest(header, content)}
-    write_whole(Path(path), save({"model": content}, metadata))
+    write_whole(Path(path), in_order(save({"model": content}, metadata)))
+
+
+def in_order(content: bytes) -> bytes:
+    """Sort the metadata at the head of a file, which safetensors writes in random order: one model, one file."""
+    length = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + length])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
+    # The tensors after it start at a multiple of eight bytes.
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
 
 def is_recalibrated(path: str | os.PathLike[str]) -> bool:

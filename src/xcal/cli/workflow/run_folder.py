@@ -107,7 +107,10 @@ def read_run(folder: Path) -> tuple[SurvivalModel, FitSettings]:
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Read the summary of a run."""
-    content = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    try:
+        content = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        fail(str(folder / SUMMARY), "the summary of a run, JSON", f"a file that cannot be read ({error})")
     if not isinstance(content, dict):
         fail(str(folder / SUMMARY), "the summary of a run", type(content).__name__)
     return content

@@ -3,6 +3,7 @@
 Kept are stays without a transfer between units or wards, in admissions with exactly one such stay, of adults.
 """
 
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -146,9 +147,10 @@ def read_test_subjects(path: Path) -> dict[int, bool]:
     if not path.is_file():
         raise FileNotFoundError(f"test_subjects: expected a file, got {path}, which does not exist")
     listed: dict[int, bool] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Of another encoding only what is no digit is lost, and that is refused.
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != 2 or not cells[0].isdigit() or cells[1] not in {"0", "1"}:
+        if len(cells) != 2 or not re.fullmatch("[0-9]{1,18}", cells[0]) or cells[1] not in {"0", "1"}:
             raise ValueError(
                 f"{path.name}: expected a subject id and 0 or 1 (1: test), without a header, got something else "
                 f"at line {number}"
