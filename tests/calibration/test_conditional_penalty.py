@@ -166,33 +166,3 @@ def test_on_a_gpu_it_is_the_same(spec):
         value = unchecked_conditional_penalty(x, event.to(device), *given)
         found.append((value.detach().cpu(), torch.autograd.grad(value.sum(), x)[0].cpu()))
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("estimator", ["bound", "unbiased"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(
-    ("models", "own", "n", "m"),
-    [((), (), 37, 7), ((3,), (), 1000, 128), ((2, 3), (2, 1), 130, 5), ((2, 3), (2, 3), 33, 66), ((2,), (), 1, 3)],
-)
-def test_the_kernels_give_what_plain_torch_gives(estimator, weighted, models, own, n, m):
-    """Single precision on the GPU, where the kernels are, beside double precision on the CPU."""
-    generator = torch.Generator().manual_seed(1)
-    u, event = torch.rand(*models, n, generator=generator), torch.rand(n, generator=generator) < 0.5
-    u.view(-1)[-1] = 1.0
-    h = torch.randn(*own, n, m, generator=generator) / m**0.5
-    weights = torch.rand(n, generator=generator) + 0.5 if weighted else None
-    # A temperature in memory is read by the kernel when it runs.
-    for temperature in (None, 0.2):
-        found = []
-        for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
-            held = None if temperature is None else torch.tensor(temperature, dtype=torch.float64, device=device)
-            spec = SoftBins(estimator=estimator, temperature=held)
-            x = u.to(device, dtype).requires_grad_()
-            given = (h.to(device, dtype), EDGES.to(device, dtype), spec)
-            value = unchecked_conditional_penalty(
-                x, event.to(device), *given, None if weights is None else weights.to(device, dtype)
-            )
-            found.append((value.detach().cpu().double(), torch.autograd.grad(value.sum(), x)[0].cpu().double()))
-        for wanted, got in zip(*found, strict=True):
-            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()) + 1e-9)
