@@ -196,14 +196,14 @@ def test_a_killed_run_resumes_and_leaves_no_process(tmp_path, folder):
 
 
 FORGED = {
-    "no header of settings": {"finished": [[0], []]},
+    "no header of settings": {"finished": [[0], [], []]},
     "no pieces": {"settings": {"pieces": 2}},
     "a list": [1, 2],
-    "pieces that are lists": {"settings": {"pieces": 2}, "finished": [[[0]], []]},
+    "pieces that are lists": {"settings": {"pieces": 2}, "finished": [[[0]], [], []]},
     "one pass": {"settings": {"pieces": 2}, "finished": [[0]]},
-    "pieces that there are not": {"settings": {"pieces": 2}, "finished": [[0, 2], []]},
-    "sums of no pieces": {"settings": {"pieces": 2}, "finished": [[], []]},
-    "pieces without sums": {"settings": {"pieces": 2}, "finished": [[0], [1]]},
+    "pieces that there are not": {"settings": {"pieces": 2}, "finished": [[0, 2], [], []]},
+    "sums of no pieces": {"settings": {"pieces": 2}, "finished": [[], [], []]},
+    "pieces without sums": {"settings": {"pieces": 2}, "finished": [[0], [1], []]},
 }
 
 
@@ -213,14 +213,14 @@ def test_forged_progress_does_not_count(tmp_path, header):
     with side.path.open("wb") as file:
         np.savez(file, **{"header": np.array(json.dumps(header)), "0/n": np.array(3)})
     assert side.read() == (Progress(), "it cannot be read")
-    good = Progress([{0}, set()], [{"n": np.array(3)}, None])
+    good = Progress([{0}, set(), set()], [{"n": np.array(3)}, None, None])
     side.write(good)
     assert side.read()[0].finished == good.finished
 
 
 def test_an_archive_that_says_it_is_encrypted_does_not_count(tmp_path):
     side = SideFile(tmp_path / "m.json.resume", {"pieces": 2}, seconds=0)
-    side.write(Progress([{0}, set()], [{"n": np.array(3)}, None]))
+    side.write(Progress([{0}, set(), set()], [{"n": np.array(3)}, None, None]))
     content = bytearray(side.path.read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 0x40  # a flag in the directory of the archive
     content[6] |= 0x40
