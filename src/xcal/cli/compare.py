@@ -20,6 +20,10 @@ EqualDcal = Annotated[
         help="Compare our penalty (or the one that --penalty names) with the paper's penalty at equal D-cal.",
     ),
 ]
+Against = Annotated[
+    str,
+    typer.Option(help="With --equal-dcal: the penalty to compare with, paper, ours, annealed or ramped."),
+]
 Markdown = Annotated[Path | None, typer.Option(help="Write the table to this file as Markdown.")]
 Csv = Annotated[Path | None, typer.Option(help="Write the table to this file as CSV, one line per cell.")]
 Picture = Annotated[Path | None, typer.Option(help="Draw the frontier of every model to this file (png, svg or pdf).")]
@@ -38,6 +42,7 @@ def compare(
     results: Results = Path("results"),
     as_json: AsJson = False,
     equal_dcal: EqualDcal = False,
+    against: Against = "paper",
     markdown: Markdown = None,
     csv: Csv = None,
     picture: Picture = None,
@@ -62,6 +67,7 @@ def compare(
       xcal compare gamma-censored --picture within.png --of dcal_within
       xcal compare gamma-censored --equal-dcal
       xcal compare mnist-dense --equal-dcal --penalty annealed
+      xcal compare mnist-dense --equal-dcal --penalty ramped --against ours
       xcal compare gamma-uncensored --epochs appendix
       xcal compare mimic-los --part demo --epochs 20
     """
@@ -84,7 +90,7 @@ def compare(
         )
         typer.echo(f"wrote {picture}", err=True)
     if equal_dcal:
-        _print_penalties(table, found, penalty or "ours", epochs, results, as_json=as_json)
+        _print_penalties(table, found, (penalty or "ours", against), epochs, results, as_json=as_json)
     elif as_json:
         typer.echo(report.as_json(found))
     elif markdown is None and csv is None and picture is None:
@@ -103,16 +109,20 @@ def _write_files(found: "Comparison", markdown: Path | None, csv: Path | None) -
 
 
 def _print_penalties(
-    table: str, found: "Comparison", penalty: str, epochs: str | None, results: Path, *, as_json: bool
+    table: str, found: "Comparison", both: tuple[str, str], epochs: str | None, results: Path, *, as_json: bool
 ) -> None:
+    """Print how the first of two penalties compares with the second."""
     from xcal import report
     from xcal.experiments import compare as compare_with_paper
     from xcal.experiments import compare_penalties
 
-    for needed in ("paper", penalty) if found.spec.kind == "path" else ():
+    for needed in both if found.spec.kind == "path" else ():
         records = compare_with_paper(table, variant=found.variant, penalty=needed, epochs=epochs, results=results)
         _check_records(records, epochs, results)
-    penalties = compare_penalties(table, variant=found.variant, penalty=penalty, epochs=epochs, results=results)
+    penalty, against = both
+    penalties = compare_penalties(
+        table, variant=found.variant, penalty=penalty, against=against, epochs=epochs, results=results
+    )
     typer.echo(report.penalties_as_json(penalties) if as_json else report.penalties_as_text(penalties))
 
 

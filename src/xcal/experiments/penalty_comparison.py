@@ -64,7 +64,7 @@ class PenaltyComparison:
 
     `lognormal` has an entry for each log-normal model and lambda that was run in both variants: the metrics on which
     the corrected one is better. `incomplete` names the models that are not compared, because some lambdas of the paper
-    have no record with our penalty yet.
+    have no record with our penalty yet. `against` is the penalty that ours is compared with.
     """
 
     table: str
@@ -74,6 +74,7 @@ class PenaltyComparison:
     levels: tuple[Level, ...]
     lognormal: dict[str, list[str]]
     incomplete: tuple[str, ...] = ()
+    against: str = "paper"
 
     @property
     def share(self) -> float:
@@ -101,12 +102,13 @@ def compare_penalties(
     *,
     variant: str | None = None,
     penalty: str = "ours",
+    against: str = "paper",
     epochs: int | str | None = None,
     results: PathLike = "results",
 ) -> PenaltyComparison:
-    """Compare the paper's penalty with ours (or with `penalty`, "annealed" or "ramped"), everything else equal.
+    """Compare our penalty (or `penalty`, "annealed" or "ramped") with the paper's (or `against`), all else equal.
 
-    For every model and every lambda above 0, the D-calibration of the paper's penalty (mean over seeds) is a level. Two
+    For every model and every lambda above 0, the D-calibration of the other penalty (mean over seeds) is a level. Two
     penalties never stop at the same level, so a path is read as straight lines between neighbouring lambdas, in the
     logarithm of D-calibration. For each penalty the lowest NLL and the highest concordance at that level or below are
     taken. Both sides choose from their path in the same way: for two equal paths, the share of wins is 0 and the share
@@ -116,17 +118,17 @@ def compare_penalties(
     spec = load_spec(table)
     if spec.kind != "path":
         fail("table", "a table of models, which has paths to compare", spec.table)
-    if penalty == "paper":
-        fail("penalty", "ours, annealed or ramped, to be compared with the paper's", repr(penalty))
-    paper = compare(table, variant=variant, penalty="paper", epochs=epochs, results=results)
-    ours = compare(table, variant=paper.variant, penalty=penalty, epochs=epochs, results=results)
+    if penalty == against:
+        fail("penalty", f"another penalty than {against}, to be compared with it", repr(penalty))
+    other = compare(table, variant=variant, penalty=against, epochs=epochs, results=results)
+    ours = compare(table, variant=other.variant, penalty=penalty, epochs=epochs, results=results)
     levels, incomplete = [], []
-    for model in paper.spec.models:
+    for model in other.spec.models:
         theirs, own = (
             {lam: point for lam in c.path_lambdas if lam > 0 and (point := point_of(c, model.name, lam))}
-            for c in (paper, ours)
+            for c in (other, ours)
         )
-        if own.keys() >= theirs.keys():
+        if own.keys() >= theirs.keys() - {*spec.larger_lambdas}:
             levels += [level_at(model.name, lam, point, theirs, own) for lam, point in theirs.items()]
         elif own:
             incomplete.append(model.name)
@@ -134,8 +136,8 @@ def compare_penalties(
         compare(table, variant="as-published", penalty="paper", epochs=epochs, results=results),
         compare(table, variant="corrected", penalty="ours", epochs=epochs, results=results),
     )
-    asked = (paper.spec.table, paper.variant, ours.penalty, paper.trial)
-    return PenaltyComparison(*asked, tuple(levels), lognormal, tuple(incomplete))
+    asked = (other.spec.table, other.variant, ours.penalty, other.trial)
+    return PenaltyComparison(*asked, tuple(levels), lognormal, tuple(incomplete), against)
 
 
 def point_of(comparison: Comparison, model: str, lam: float) -> Point | None:

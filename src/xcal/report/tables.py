@@ -220,8 +220,9 @@ def penalties_as_text(found: PenaltyComparison) -> str:
     """Return the comparison of two penalties as a few lines of text."""
     trial = f" ({found.trial})" if found.trial else ""
     ours = "our penalty" if found.penalty == "ours" else f"our penalty ({found.penalty})"
+    other = "the paper's" if found.against == "paper" else found.against
     lines = [
-        f"{found.table}, {found.variant}{trial}: {ours} against the paper's at {len(found.levels)} levels of D-cal",
+        f"{found.table}, {found.variant}{trial}: {ours} against {other} at {len(found.levels)} levels of D-cal",
         f"  lower NLL and higher concordance: {found.share:.0%}",
         f"  matched or better on both (NLL within .05, concordance within .02): {found.share_matched:.0%}",
         f"  lower NLL: {found.share_nll:.0%}, higher concordance: {found.share_concordance:.0%}",
@@ -258,6 +259,7 @@ def penalties_as_json(found: PenaltyComparison) -> str:
         **shares,
         "levels": [_level(level) for level in found.levels],
         "incomplete": found.incomplete,
+        "against": found.against,
         "lognormal": found.lognormal,
     }
     return json.dumps(_without_nan(content), indent=1)
