@@ -19,6 +19,7 @@ import resource
 import shutil
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,17 @@ def read_alone(folder: Path) -> tuple[float, float]:
     return time.perf_counter() - start, time.process_time() - cpu
 
 
-def evaluated(folder: str, out: str, processes: int, exact_rows: int, found: Any) -> None:
+def evaluated(folder: str, out: str, processes: int, exact_rows: int, bound: bool, found: Any) -> None:
     """Evaluate in a process of its own; its largest memory and its times go to `found`."""
     import torch
 
     from xcal.outofcore import EvaluationSettings, evaluate_folder
 
+    for name in ("pyarrow.parquet", "pandas"):  # reading imports them: no memory of the rows
+        import_module(name)
     torch.set_num_threads(1)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
-    settings = EvaluationSettings(processes=processes, exact_rows=exact_rows, progress=False)
+    settings = EvaluationSettings(processes=processes, exact_rows=exact_rows, ici_bound=bound, progress=False)
     start = time.perf_counter()
     evaluate_folder(folder, out, settings)
     seconds = time.perf_counter() - start
@@ -130,7 +133,7 @@ def report(folder: Path, n: int, processes: list[int]) -> None:
     # Grids, whatever the number of rows: with few of them this shows what many take.
     for k in processes:
         out = folder / f"metrics-{k}.json"
-        seconds, cpu, first, before, own, workers = in_new_process(str(rows), str(out), k, 0)
+        seconds, cpu, first, before, own, workers = in_new_process(str(rows), str(out), k, 0, False)
         # Above what is resident after importing; of the largest worker, which imports the same.
         extra, each = (own - before) / 1024, max(0, workers - before) / 1024 if k > 1 else 0.0
         share = 2 * read_cpu / cpu
@@ -140,13 +143,17 @@ def report(folder: Path, n: int, processes: list[int]) -> None:
     for other in outs[1:]:
         print(f"largest relative difference of a value: {largest_difference(outs[0], other):.1e}")
     if n <= _COMPARED:
-        compare_with_exact(rows, outs[0], n)
+        bounded = folder / "bounded.json"
+        _, cpu, _, before, own, _ = in_new_process(str(rows), str(bounded), 1, 0, True)
+        print(f"with the bound of ICI, one process: {cpu:.1f} s CPU, {(own - before) / 1024:.0f} MB")
+        compare_with_exact(rows, bounded, n)
 
 
 def compare_with_exact(rows: Path, on_grids: Path, n: int) -> None:
     """Print each value on grids beside that of the rows themselves, and the bound where there is one."""
     out = on_grids.with_name("exact.json")
-    in_new_process(str(rows), str(out), 1, n)
+    _, cpu, _, before, own, _ = in_new_process(str(rows), str(out), 1, n, False)
+    print(f"with every row kept: {cpu:.1f} s CPU, {(own - before) / 1024:.0f} MB")
     print(f"{'metric':>20}  {'at':>5}  {'on grids':>12}  {'of the rows':>12}  {'difference':>10}  {'bound':>8}")
     for grid, exact in zip(*(json.loads(path.read_text())["metrics"] for path in (on_grids, out)), strict=True):
         off, bound = abs(grid["value"] - exact["value"]), grid.get("error_bound")

@@ -158,7 +158,9 @@ class _Deaths:
         return np.asarray(everybody - self.gone * (everybody - running.take(self.outlasting, axis=1)))
 
 
-def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float, counts: Vector | None = None) -> CoxFit:
+def fit_cox(
+    x: Matrix, time: FloatArray, event: BoolArray, at: float, counts: Vector | None = None, *, rough: bool = False
+) -> CoxFit:
     """Maximise Efron's partial likelihood by Newton's method with step halving; hazard by Efron's estimator.
 
     Parameters
@@ -171,11 +173,14 @@ def fit_cox(x: Matrix, time: FloatArray, event: BoolArray, at: float, counts: Ve
         Time of the cumulative baseline hazard.
     counts : array, shape (n,), optional
         How often each row counts. With millions of deaths, a part of those at one time stand for all.
+    rough : bool
+        Let a part of them stand for all whatever their number: for rows whose times are rough too.
     """
     _, order = stable_sort(sortable_time(time, event))
     sets = RiskSets(time[order], event[order])
     own = np.ones(time.size) if counts is None else counts[order]
-    most = None if counts is None or counts[event].sum() <= _MANY_DEATHS else _SHOWN_DEATHS
+    all_shown = counts is None or (counts[event].sum() <= _MANY_DEATHS and not rough)
+    most = None if all_shown else _SHOWN_DEATHS
     return sets.fit(np.ascontiguousarray(x[order].T), own, at, np.zeros(x.shape[1]), most_deaths=most)
 
 

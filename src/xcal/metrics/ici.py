@@ -200,8 +200,12 @@ def fitted_curve(
     counts: Vector | None = None,
     *,
     knots: Vector | None = None,
+    rough: bool = False,
 ) -> SmoothCurve:
-    """Fit the observed probability as a function of the predicted one; knots that are not given are quantiles."""
+    """Fit the observed probability as a function of the predicted one; knots that are not given are quantiles.
+
+    `rough` is for rows whose times are no more than cells, see `fit_cox`.
+    """
     if not (event & (time <= at)).any():
         return SmoothCurve("constant", 0.0)
     if p.min() == p.max():
@@ -213,7 +217,7 @@ def fitted_curve(
     centre = np.average(basis, axis=0, weights=counts)
     spread = np.sqrt(np.average(np.square(basis - centre), axis=0, weights=counts))
     scale = np.where(spread > 0, spread, 1.0)
-    fit = fit_cox((basis - centre) / scale, time, event, at, counts)
+    fit = fit_cox((basis - centre) / scale, time, event, at, counts, rough=rough)
     return SmoothCurve("line" if knots is None else "spline", np.nan, knots, centre, scale, fit)
 
 

@@ -1,6 +1,5 @@
 """The side file of a run: what is finished, so that the same command resumes after Ctrl-C or a kill."""
 
-import io
 import json
 import time
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._files import write_whole
+from xcal._files import new_file
 from xcal.metrics.streaming.accumulator import State
 
 _HEADER = "header"
@@ -84,9 +83,8 @@ class SideFile:
         arrays: dict[str, Any] = {_HEADER: np.array(json.dumps(header))}
         for k, state in enumerate(progress.states):
             arrays |= {f"{k}/{name}": values for name, values in (state or {}).items()}
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        write_whole(self.path, buffer.getvalue())
+        with new_file(self.path) as part, part.open("wb") as file:
+            np.savez(file, **arrays)
         self._written = time.monotonic()
         self._took = self._written - start
 

@@ -109,11 +109,14 @@ class SparseCells:
         self._settle()
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Keys, counts, level, and which axes have moved values."""
+        """Keys, counts, level, and which axes have moved values.
+
+        Keys and counts can be hundreds of megabytes. They are not copied, and nobody can write to them.
+        """
         self._settle()
         return {
-            "keys": self.keys.copy(),
-            "counts": self.counts.copy(),
+            "keys": _read_only(self.keys),
+            "counts": _read_only(self.counts),
             "level": np.array(self.level, dtype=np.int64),
             "moved": self.moved.astype(np.int64),
         }
@@ -129,7 +132,7 @@ class SparseCells:
             fail(f"{name}, level", f"a whole number from 0 to {_MOST_LEVELS}", level)
         new = SparseCells(self.keys.shape[0], self.limit, kept=self._kept)
         new._starts = self._starts
-        new.keys, new.counts, new.level = keys.copy(), counts.copy(), level
+        new.keys, new.counts, new.level = _own(keys), _own(counts), level
         new.moved = np.asarray(state["moved"]).astype(np.bool_)
         return new
 
@@ -251,6 +254,18 @@ class SparseCells:
         # Past the largest float come keys of infinity and of nothing.
         last = np.minimum(last, keys_of(np.array([np.inf]))[0])
         return values_of(keys), values_of(last)
+
+
+def _read_only(values: Integers) -> Integers:
+    """Give a view that cannot be written to; the arrays of a table are replaced, never written to."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _own(values: Integers) -> Integers:
+    """Copy an array that somebody else may write to."""
+    return values.copy() if values.flags.writeable else values
 
 
 def _combined(numbers: Integers) -> tuple[Integers, int]:
