@@ -28,7 +28,7 @@ from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.datasets import SurvivalDataset, load_gamma
 from xcal.distributions import family, quantile_edges
-from xcal.distributions.families import Family
+from xcal.distributions.family_base import Family
 from xcal.networks import MLP
 from xcal.training import PathResult, TrainingConfig, fit_path
 

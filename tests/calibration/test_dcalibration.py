@@ -12,7 +12,7 @@ from scipy import stats
 
 from tests.calibration.simulate import survival_data, true_d_calibration
 from xcal import d_calibration
-from xcal.calibration import bin_edges, dcalibration
+from xcal.calibration import bin_edges, measured_rows
 
 METHODS = [("uniform", False), ("km", False), ("ipcw", True)]
 method_table = pytest.mark.parametrize(("method", "needs_time"), METHODS)
@@ -269,13 +269,13 @@ def test_p_values_of_a_correct_model_are_uniform_and_those_of_a_wrong_one_small(
 def test_draws_of_the_null_are_as_large_as_its_statistic_needs(method, rows, monkeypatch):
     """How far redistribution goes depends on n, so its null has to be drawn with n rows."""
     seen = []
-    estimate = dcalibration._estimator
+    estimate = measured_rows._estimator
 
     def recording(*args):
         inner = estimate(*args)
         return lambda u, event: seen.append(u.size) or inner(u, event)
 
-    monkeypatch.setattr(dcalibration, "_estimator", recording)
+    monkeypatch.setattr(measured_rows, "_estimator", recording)
     u, event, _ = survival_data(7_000, 0.5, rng=np.random.default_rng(0))
     d_calibration(u, event, method=method, p_value="simulated", n_simulations=3)
     assert seen == [rows] * 3

@@ -2,12 +2,10 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
@@ -18,18 +16,16 @@ from xcal._checks import (
     as_time,
     fail,
 )
-from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.bins import bin_edges
 from xcal.calibration.clusters import Clusters, as_clusters, sum_of_squares
-from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses, redistributed, weighted
+from xcal.calibration.histogram import Array
 from xcal.calibration.inverse_weights import (
     as_censoring_survival,
-    clustered_floor,
-    inverse_weights,
     lost_mass_caution,
 )
 from xcal.calibration.labels import as_labels
+from xcal.calibration.measured_rows import Rows, measured
 from xcal.calibration.results import DCalibrationResult, GroupedDCalibration, Method, PValue
-from xcal.calibration.significance import Test, akritas, akritas_of_clusters, pearson, simulated
 from xcal.calibration.tied_times import ties_caution, within_interval
 
 
@@ -164,8 +160,8 @@ def d_calibration(
         u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
     elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
         warnings.warn(caution, stacklevel=2)
-    rows = _Rows(u, happened, t, g, chosen)
-    measure = partial(_measure, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
+    rows = Rows(u, happened, t, g, chosen)
+    measure = partial(measured, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(rows)
     if g is not None and t is None:
         inverse = 1 / g[happened]
@@ -179,25 +175,8 @@ def d_calibration(
     return GroupedDCalibration(whole, _by_group(measure, labels, rows))
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Checked rows, and what was given beside them."""
-
-    cdf: Array
-    event: npt.NDArray[np.bool_]
-    time: Array | None
-    censoring_survival: Array | None
-    clusters: Clusters | None
-
-    def only(self, chosen: npt.NDArray[np.bool_]) -> "_Rows":
-        """Rows of a mask."""
-        t, g = (None if values is None else values[chosen] for values in (self.time, self.censoring_survival))
-        clusters = None if self.clusters is None else self.clusters.of_rows(chosen)
-        return _Rows(self.cdf[chosen], self.event[chosen], t, g, clusters)
-
-
 def _by_group(
-    measure: Callable[[_Rows], DCalibrationResult], labels: Array, rows: _Rows
+    measure: Callable[[Rows], DCalibrationResult], labels: Array, rows: Rows
 ) -> dict[Any, DCalibrationResult]:
     """One result for each label, in the order of the labels."""
     results = {}
@@ -239,86 +218,3 @@ def pearson_caution(n: int, n_censored: int) -> str | None:
         f"{n_censored / n:.0%} of the rows are censored: Pearson's p-value is far too large and will hardly ever "
         "reject a miscalibrated model. Use p_value='akritas' or 'simulated'."
     )
-
-
-def _measure(
-    rows: _Rows, *, edges: Edges, method: Method, p_value: PValue | None, n_simulations: int, seed: int
-) -> DCalibrationResult:
-    """Masses and test of one set of rows."""
-    u, event, clusters = rows.cdf, rows.event, rows.clusters
-    sums, by_cluster = None, None
-    if method == "uniform" or p_value == "akritas":
-        sums = BinSums(edges)
-        sums.add(u, event, hazard=p_value == "akritas")
-        by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges)
-    masses = _masses(rows, edges, method, sums, by_cluster)
-
-    n, n_censored = u.size, int(u.size - np.count_nonzero(event))
-    test: Test | None = None
-    rng = np.random.default_rng(seed)
-    if p_value == "akritas":
-        assert sums is not None
-        test = akritas(sums) if by_cluster is None else akritas_of_clusters(by_cluster, n_simulations, rng)
-    elif p_value == "pearson":
-        test = pearson(masses.histogram, n, edges)
-    elif p_value == "simulated":
-        estimate, scale_free = _estimator(method, edges), method == "uniform"
-        test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
-    measured = result(masses, edges, test, n, n_censored, method, p_value)
-    return measured if clusters is None else replace(measured, n_clusters=clusters.count)
-
-
-def _masses(rows: _Rows, edges: Edges, method: Method, sums: BinSums | None, by_cluster: ClusterSums | None) -> Masses:
-    """Masses by a method, with the floor of rows or of clusters."""
-    u, event, time, clusters = rows.cdf, rows.event, rows.time, rows.clusters
-    if method == "uniform":
-        assert sums is not None
-        masses = sums.uniform()
-        return masses if by_cluster is None else replace(masses, floor=by_cluster.uniform_floor())
-    if method == "km":
-        return redistributed(u, event, u, edges, clusters=clusters)
-    if rows.censoring_survival is None:
-        assert time is not None
-        return redistributed(u, event, time, edges, clusters=clusters)
-    given = (u, event, rows.censoring_survival, edges, time)
-    masses = weighted(*inverse_weights(*given), edges)
-    return masses if clusters is None else replace(masses, floor=clustered_floor(*given, clusters))
-
-
-def result(
-    masses: Masses,
-    edges: Edges,
-    test: Test | None,
-    n: int,
-    n_censored: int,
-    method: Method,
-    p_value: PValue | None,
-) -> DCalibrationResult:
-    """Put masses and test together."""
-    return DCalibrationResult(
-        value=masses.value(edges),
-        floor=masses.floor,
-        histogram=masses.histogram,
-        edges=edges,
-        statistic=None if test is None else test.statistic,
-        p_value=None if test is None else test.p_value,
-        df=None if test is None else test.df,
-        n=n,
-        n_censored=n_censored,
-        method=method,
-        test=p_value,
-    )
-
-
-def _estimator(method: Method, edges: Edges) -> Any:
-    """Masses of one simulated draw by the method in use."""
-
-    def uniform(u: Floats, event: npt.NDArray[np.bool_]) -> Masses:
-        sums = BinSums(edges)
-        sums.add(u, event, hazard=False)
-        return sums.uniform()
-
-    def km(u: Floats, event: npt.NDArray[np.bool_]) -> Masses:
-        return redistributed(u, event, u, edges, floor=False)
-
-    return uniform if method == "uniform" else km

@@ -173,25 +173,6 @@ def full_precision(u: Tensor) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def _value_and_gradient(
-    u: Tensor,
-    event: Tensor,
-    weight: Tensor | None,
-    labels: Tensor | None,
-    edges: Tensor,
-    spec: SoftBins,
-    n_groups: int,
-    *,
-    wanted: bool,
-) -> tuple[Tensor, Tensor]:
-    """Penalty of every group, (..., G), and if it is wanted the gradient in F, (..., n)."""
-    if wanted and is_small_default(u, labels, edges, spec, BLOCK["cpu"]):
-        return small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
-    weight = ones(u, event) if weight is None else weight
-    at = _statistics(u, event, weight, labels, edges, spec, n_groups)
-    return at.value, row_gradient(u, event, weight, labels, edges, spec, at) if wanted else u.new_zeros(())
-
-
 class _XCAL(torch.autograd.Function):
     """Penalty of every group, (..., G), of F values (..., n). Only F has a gradient.
 
@@ -212,7 +193,12 @@ class _XCAL(torch.autograd.Function):
         wanted: bool,
     ) -> tuple[Tensor, Tensor]:
         with full_precision(u):
-            return _value_and_gradient(u, event, weight, labels, edges, spec, n_groups, wanted=wanted)
+            if wanted and is_small_default(u, labels, edges, spec, BLOCK["cpu"]):
+                return small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
+            weight = ones(u, event) if weight is None else weight
+            at = _statistics(u, event, weight, labels, edges, spec, n_groups)
+            gradient = row_gradient(u, event, weight, labels, edges, spec, at) if wanted else u.new_zeros(())
+        return at.value, gradient
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -304,6 +290,5 @@ def penalty_and_slope(
     """`unchecked_penalty`, (...), and its gradient in F, (..., n), for a caller who does without autograd."""
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
     weight = None if weights is None else in_units_of_the_largest(weights, u.dtype)
-    with full_precision(u):
-        value, slope = _value_and_gradient(u, event, weight, None, edges.to(u.dtype), spec, 1, wanted=True)
+    value, slope = _XCAL.forward(u, event, weight, None, edges.to(u.dtype), spec, 1, True)
     return value.squeeze(-1), slope.to(cdf.dtype)

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from xcal._checks import MANY, as_choice, as_count, as_event, as_numpy, as_probability, fail
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.dcalibration import check_choices, pearson_caution, result
+from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import SUMS, BinSums, weighted
 from xcal.calibration.inverse_weights import as_censoring_survival, inverse_weights, lost_mass_caution
+from xcal.calibration.measured_rows import result
 from xcal.calibration.redistribution import redistributed_counts, value_range
 from xcal.calibration.results import DCalibrationResult, Method, PValue
 from xcal.calibration.significance import akritas, pearson

@@ -5,7 +5,8 @@ from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.categorical import Categorical
 from xcal.distributions.discrete import DiscreteDistribution
 from xcal.distributions.edges import as_edges, quantile_edges
-from xcal.distributions.families import FAMILIES, Family, family
+from xcal.distributions.families import FAMILIES, family
+from xcal.distributions.family_base import Family
 from xcal.distributions.logistic_hazard import LogisticHazard
 from xcal.distributions.loglogistic import LogLogistic
 from xcal.distributions.lognormal import LogNormal

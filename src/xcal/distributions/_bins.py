@@ -7,23 +7,33 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """K bins between K + 1 increasing edges, with a log-mass each.
+class Grid:
+    """K bins between K + 1 increasing edges: where a time falls, whatever the masses are.
 
     Bin k is ``(e_k, e_{k+1}]``. Times outside the grid belong to the nearest bin: the first also holds everything at
     or before ``e_0``, the last everything after ``e_K``.
 
     Parameters
     ----------
-    log_mass
-        Shape ``(..., n, K)``, normalised.
     edges
-        Shape ``(K + 1,)``, same dtype and device.
+        Shape ``(K + 1,)``.
+
+    Attributes
+    ----------
+    ends, width, per_width : Tensor
+        End of each bin, its length, and one over that, ``(K,)``: made once, as every step of training asks for them.
     """
 
-    log_mass: Tensor
-    edges: Tensor
+    def __init__(self, edges: Tensor) -> None:
+        self.edges, self.ends = edges, edges[1:]
+        self.width = self.ends - edges[:-1]
+        self.per_width = self.width.reciprocal()
+
+    def like(self, values: Tensor) -> "Grid":
+        """Return the grid in the dtype and on the device of some values."""
+        if self.edges.dtype == values.dtype and self.edges.device == values.device:
+            return self
+        return Grid(self.edges.to(dtype=values.dtype, device=values.device))
 
     def index(self, time: Tensor) -> Tensor:
         """Bin of each time: how many inner edges lie strictly below it.
@@ -32,7 +42,32 @@ class Bins:
         160964).
         """
         edges_below = torch.bucketize(time.detach().to(self.edges.dtype).contiguous(), self.edges)
-        return torch.clamp(edges_below - 1, 0, self.edges.shape[0] - 2)
+        return edges_below.sub_(1).clamp_(0, self.edges.shape[0] - 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Bins of a grid, with a log-mass each.
+
+    Parameters
+    ----------
+    log_mass
+        Shape ``(..., n, K)``, normalised.
+    grid
+        Of K bins, same dtype and device.
+    """
+
+    log_mass: Tensor
+    grid: Grid
+
+    @property
+    def edges(self) -> Tensor:
+        """Edges of the grid, ``(K + 1,)``."""
+        return self.grid.edges
+
+    def index(self, time: Tensor) -> Tensor:
+        """Bin of each time."""
+        return self.grid.index(time)
 
     def index_of_level(self, p: Tensor) -> Tensor:
         """First bin by whose end at least a share `p` has had the event."""
@@ -52,7 +87,7 @@ class Bins:
     @property
     def width(self) -> Tensor:
         """Length of each bin, ``(K,)``."""
-        return self.edges[1:] - self.edges[:-1]
+        return self.grid.width
 
     @property
     def midpoint_mean(self) -> Tensor:

@@ -11,7 +11,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from xcal.distributions._bins import Bins, after, before
+from xcal.distributions._bins import Bins, Grid, after, before
 
 
 class Reading(ABC):
@@ -30,11 +30,11 @@ class Reading(ABC):
         """``S(time)``, summed and not through the logarithm: cheap for whole curves."""
 
     @abstractmethod
-    def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
+    def exhausted(self, grid: Grid, time: Tensor) -> Tensor:
         """Rows at whose time S is 0 by construction, whatever the masses are."""
 
     @abstractmethod
-    def share_after(self, bins: Bins, time: Tensor) -> Tensor:
+    def share_after(self, grid: Grid, time: Tensor) -> Tensor:
         """Share of every bin after `time`, ``(..., n, K)``: S is their sum over the masses."""
 
     @abstractmethod
@@ -79,15 +79,15 @@ class StepReading(Reading):
         value = bins.take(bins.survival_at_end(), bins.index(time))
         return torch.where(time <= 0, 1.0, value)
 
-    def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
+    def exhausted(self, grid: Grid, time: Tensor) -> Tensor:
         """Every time in the last bin."""
-        return bins.index(time) == bins.width.shape[0] - 1
+        return grid.index(time) == grid.width.shape[0] - 1
 
-    def share_after(self, bins: Bins, time: Tensor) -> Tensor:
+    def share_after(self, grid: Grid, time: Tensor) -> Tensor:
         """Whole bins: those after the one that holds `time`."""
-        number = torch.arange(bins.width.shape[0], device=bins.edges.device)
-        index = torch.where(time > 0, bins.index(time), -1)
-        return (number > index.unsqueeze(-1)).to(bins.edges.dtype)
+        number = torch.arange(grid.width.shape[0], device=grid.edges.device)
+        index = torch.where(time > 0, grid.index(time), -1)
+        return (number > index.unsqueeze(-1)).to(grid.edges.dtype)
 
     def hazard(self, bins: Bins, time: Tensor) -> Tensor:
         """Probability of an event in the bin for those who reached it; 1 in the last bin."""
@@ -155,14 +155,14 @@ class LinearReading(Reading):
         value = bins.take(bins.survival_at_end(), index) + bins.take(bins.mass, index) * left
         return torch.clamp(value, max=1.0)
 
-    def exhausted(self, bins: Bins, time: Tensor) -> Tensor:
+    def exhausted(self, grid: Grid, time: Tensor) -> Tensor:
         """Every time at or after the last edge."""
-        return time.to(bins.edges.dtype) >= bins.edges[-1]
+        return time.to(grid.edges.dtype) >= grid.edges[-1]
 
-    def share_after(self, bins: Bins, time: Tensor) -> Tensor:
+    def share_after(self, grid: Grid, time: Tensor) -> Tensor:
         """Straight lines through each bin, measured from its end."""
-        left = bins.edges[1:] - time.to(bins.edges.dtype).unsqueeze(-1)
-        return left.mul_(bins.width.reciprocal()).clamp_(0.0, 1.0)
+        left = grid.ends - time.to(grid.edges.dtype).unsqueeze(-1)
+        return left.mul_(grid.per_width).clamp_(0.0, 1.0)
 
     def hazard(self, bins: Bins, time: Tensor) -> Tensor:
         """Density of the bin over survival; infinite from the last edge on."""

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from xcal._checks import as_choice, fail
-from xcal.distributions._bins import Bins
+from xcal.distributions._bins import Bins, Grid
 from xcal.distributions._readings import READINGS
 from xcal.distributions._weighted import likelihood_and_cdf
 from xcal.distributions.base import SurvivalDistribution, as_level, as_parameter
@@ -38,10 +38,11 @@ class DiscreteDistribution(SurvivalDistribution):
     def __init__(self, logits: Tensor, edges: Any, interpolation: str) -> None:
         as_choice("interpolation", interpolation, READINGS)
         # A tensor is trusted: looking at its values would stop a GPU and cannot be compiled.
-        edges = edges if isinstance(edges, Tensor) else as_edges(edges)
-        if edges.ndim != 1 or edges.shape[0] != logits.shape[-1] + 1:
-            fail("edges", f"{logits.shape[-1] + 1} edges around {logits.shape[-1]} bins", tuple(edges.shape))
-        self.edges = edges.to(dtype=logits.dtype, device=logits.device)
+        known = edges.edges if isinstance(edges, Grid) else edges if isinstance(edges, Tensor) else as_edges(edges)
+        if known.ndim != 1 or known.shape[0] != logits.shape[-1] + 1:
+            fail("edges", f"{logits.shape[-1] + 1} edges around {logits.shape[-1]} bins", tuple(known.shape))
+        self._grid = (edges if isinstance(edges, Grid) else Grid(known)).like(logits)
+        self.edges = self._grid.edges
         self.interpolation = interpolation
         self._reading = READINGS[interpolation]
         self._logits = logits
@@ -51,13 +52,8 @@ class DiscreteDistribution(SurvivalDistribution):
     def bins(self) -> Bins:
         """The bins with their log-masses, normalised when first asked for."""
         if self._normalised is None:
-            self._normalised = Bins(log_softmax(self._logits, dim=-1), self.edges)
+            self._normalised = Bins(log_softmax(self._logits, dim=-1), self._grid)
         return self._normalised
-
-    @property
-    def _grid(self) -> Bins:
-        """The bins for questions about the edges alone: where a time falls does not depend on the masses."""
-        return Bins(self._logits, self.edges)
 
     @property
     def batch_shape(self) -> torch.Size:

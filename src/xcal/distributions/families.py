@@ -6,23 +6,21 @@ it needs them.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar, final
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
 
-from xcal._checks import as_choice, as_numpy, fail
-from xcal.distributions._initial import bin_logits, location_and_scale
-from xcal.distributions._readings import READINGS
-from xcal.distributions.base import SurvivalDistribution, as_parameter
+from xcal._checks import as_choice, fail
+from xcal.distributions._initial import location_and_scale
+from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.categorical import Categorical
-from xcal.distributions.edges import as_edges
+from xcal.distributions.discrete_family import DiscreteFamily
+from xcal.distributions.family_base import Family
 from xcal.distributions.logistic_hazard import LogisticHazard
 from xcal.distributions.loglogistic import LogLogistic
 from xcal.distributions.lognormal import LogNormal
@@ -32,49 +30,6 @@ from xcal.distributions.weibull import Weibull
 # exp(80) and exp(-80) are finite in float32, and so are products of a few of exp(20). Nothing else is clamped.
 LOG_SCALE_LIMIT = 80.0
 _LOG_SHAPE_LIMIT = 20.0
-
-
-class Family(ABC):
-    """Interface of a family."""
-
-    @property
-    @abstractmethod
-    def n_outputs(self) -> int:
-        """Number of raw outputs per row."""
-
-    @abstractmethod
-    def _make(self, raw: Tensor) -> SurvivalDistribution:
-        """Turn checked raw outputs into a distribution."""
-
-    @abstractmethod
-    def initial(self, time: Any, event: Any) -> Tensor:
-        """Raw outputs to start from, ``(n_outputs,)`` in float64, given training times and events.
-
-        As the bias of a network's last layer they start training from the distribution of the times as a whole.
-        """
-
-    def to(self, device: torch.device | str) -> "Family":
-        """Return the family with its tensors on a device; by default it has none.
-
-        Otherwise every step would copy them there and wait for it.
-        """
-        return self
-
-    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
-        """Turn raw outputs into the distribution of `factor` times the time.
-
-        Trained on times in years, a model is read in days with a factor of 365.25. A family has to know how; the
-        published ones do not, as they have constants in units of time.
-        """
-        fail("family", "one that can be read in another unit of time", type(self).__name__)
-
-    @final
-    def distribution(self, raw: Tensor) -> SurvivalDistribution:
-        """Turn raw outputs ``(..., n, n_outputs)`` into a distribution of shape ``(..., n)``."""
-        raw = as_parameter("raw", raw)
-        if raw.ndim == 0 or raw.shape[-1] != self.n_outputs:
-            fail("raw", f"shape (..., n, {self.n_outputs})", tuple(raw.shape))
-        return self._make(raw)
 
 
 @final
@@ -147,7 +102,7 @@ class LogLogisticFamily(Family):
 
 @final
 @dataclass(frozen=True, eq=False)
-class CategoricalFamily(Family):
+class CategoricalFamily(DiscreteFamily):
     """One logit for each bin between `edges`.
 
     Examples
@@ -157,45 +112,23 @@ class CategoricalFamily(Family):
     3
     """
 
-    edges: Tensor
-    interpolation: str = "linear"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", _checked_grid(self.edges, self.interpolation))
-
     @property
     def n_outputs(self) -> int:
         """Number of bins."""
         return self.edges.shape[0] - 1
 
     def _make(self, raw: Tensor) -> SurvivalDistribution:
-        return Categorical(raw, self.edges, self.interpolation)
+        return Categorical(raw, self.grid(raw), self.interpolation)
 
     def initial(self, time: Any, event: Any) -> Tensor:
         """Log of the Kaplan-Meier share of each bin."""
-        return torch.from_numpy(bin_logits(time, event, as_numpy("edges", self.edges)))
-
-    def to(self, device: torch.device | str) -> "CategoricalFamily":
-        """Put the edges on a device."""
-        return _with_edges(self, self.edges.to(device))
-
-    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
-        """Return the distribution of `factor` times the time: the same masses between other edges."""
-        return replace(self, edges=self.edges * factor).distribution(raw)
+        return torch.from_numpy(self.log_shares(time, event))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class MTLRFamily(Family):
+class MTLRFamily(DiscreteFamily):
     """One score for each bin between `edges` but the last."""
-
-    edges: Tensor
-    interpolation: str = "linear"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", _checked_grid(self.edges, self.interpolation))
-        if self.n_outputs < 1:
-            fail("edges", "three or more edges: MTLR needs two bins", f"{self.edges.shape[0]}")
 
     @property
     def n_outputs(self) -> int:
@@ -203,34 +136,18 @@ class MTLRFamily(Family):
         return self.edges.shape[0] - 2
 
     def _make(self, raw: Tensor) -> SurvivalDistribution:
-        return MTLR(raw, self.edges, self.interpolation)
+        return MTLR(raw, self.grid(raw), self.interpolation)
 
     def initial(self, time: Any, event: Any) -> Tensor:
         """Scores whose reversed cumulative sum is the log of the Kaplan-Meier shares, up to a constant."""
-        logits = bin_logits(time, event, as_numpy("edges", self.edges))
+        logits = self.log_shares(time, event)
         return torch.from_numpy(logits[:-1] - logits[1:])
-
-    def to(self, device: torch.device | str) -> "MTLRFamily":
-        """Put the edges on a device."""
-        return _with_edges(self, self.edges.to(device))
-
-    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
-        """Return the distribution of `factor` times the time: the same masses between other edges."""
-        return replace(self, edges=self.edges * factor).distribution(raw)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LogisticHazardFamily(Family):
+class LogisticHazardFamily(DiscreteFamily):
     """One logit of the hazard for each bin between `edges` but the last."""
-
-    edges: Tensor
-    interpolation: str = "linear"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", _checked_grid(self.edges, self.interpolation))
-        if self.n_outputs < 1:
-            fail("edges", "three or more edges: logistic hazards need two bins", f"{self.edges.shape[0]}")
 
     @property
     def n_outputs(self) -> int:
@@ -238,24 +155,13 @@ class LogisticHazardFamily(Family):
         return self.edges.shape[0] - 2
 
     def _make(self, raw: Tensor) -> SurvivalDistribution:
-        return LogisticHazard(raw, self.edges, self.interpolation)
+        return LogisticHazard(raw, self.grid(raw), self.interpolation)
 
     def initial(self, time: Any, event: Any) -> Tensor:
         """Logits of the Kaplan-Meier share of each bin among those who reach it."""
-        share = np.exp(bin_logits(time, event, as_numpy("edges", self.edges)))
+        share = np.exp(self.log_shares(time, event))
         later = share[::-1].cumsum()[::-1][1:]
         return torch.from_numpy(np.log(share[:-1] / later))
-
-    def to(self, device: torch.device | str) -> "LogisticHazardFamily":
-        """Put the edges on a device."""
-        return _with_edges(self, self.edges.to(device))
-
-    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
-        """Return the distribution of `factor` times the time: the same masses between other edges."""
-        return replace(self, edges=self.edges * factor).distribution(raw)
-
-
-Discrete = TypeVar("Discrete", CategoricalFamily, MTLRFamily, LogisticHazardFamily)
 
 
 def _published_lognormal() -> Family:
@@ -313,13 +219,6 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
     return kind()
 
 
-def _with_edges(made: Discrete, edges: Tensor) -> Discrete:
-    """Return a copy with edges that were checked before; reading them again would wait for a GPU."""
-    new = copy(made)
-    object.__setattr__(new, "edges", edges)
-    return new
-
-
 def _moved_location(raw: Tensor, factor: float) -> Tensor:
     """Raw outputs whose first, a location on the scale of log-time, is moved so that times are `factor` as long."""
     return raw + raw.new_tensor([math.log(factor), 0.0])
@@ -328,8 +227,3 @@ def _moved_location(raw: Tensor, factor: float) -> Tensor:
 def _scale_and_shape(raw: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.exp(torch.clamp(raw[..., 0], -LOG_SCALE_LIMIT, LOG_SCALE_LIMIT))
     return scale, torch.exp(torch.clamp(raw[..., 1], -_LOG_SHAPE_LIMIT, _LOG_SHAPE_LIMIT))
-
-
-def _checked_grid(edges: Any, interpolation: str) -> Tensor:
-    as_choice("interpolation", interpolation, READINGS)
-    return as_edges(edges)

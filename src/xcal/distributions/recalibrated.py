@@ -161,7 +161,7 @@ class RecalibratedDistribution(SurvivalDistribution):
         if bins is None:
             return None
         mass = self._map(bins.cdf_at_end()) - self._map(bins.cdf_at_start())
-        return Bins(torch.log(mass), bins.edges)
+        return Bins(torch.log(mass), bins.grid)
 
     @property
     def read_in_steps(self) -> bool:

@@ -7,7 +7,7 @@ same to the last bit on any number of processes. ``pip install "xcal[torchmetric
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -49,8 +49,14 @@ __all__ = [
 ]
 
 
-class _MergedMetric(Metric):
-    """An accumulator whose state lives in tensors that torchmetrics adds up over processes."""
+Result = TypeVar("Result")
+
+
+class _MergedMetric(Metric, Generic[Result]):
+    """An accumulator whose state lives in tensors that torchmetrics adds up over processes.
+
+    `compute` gives the value as a tensor, `result` all that the accumulator finds.
+    """
 
     full_state_update = False
     is_differentiable = False
@@ -69,12 +75,13 @@ class _MergedMetric(Metric):
             state = getattr(self, self._names[name])
             setattr(self, self._names[name], state + torch.from_numpy(np.array(values)).to(state.device))
 
-    def _merged_state(self) -> Any:
+    def _merged_state(self) -> Result:
         state = {name: getattr(self, own).cpu().numpy() for name, own in self._names.items()}
-        return self._make().load_state_dict(state).compute()
+        found: Result = self._make().load_state_dict(state).compute()
+        return found
 
-    def _result(self) -> Any:
-        """Full result over the rows of all processes; every process must ask for it."""
+    def result(self) -> Result:
+        """Return the full result over the rows of all processes; every process must ask for it."""
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         ):
@@ -84,7 +91,7 @@ class _MergedMetric(Metric):
         return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
 
-class KaplanMeierMetric(_MergedMetric):
+class KaplanMeierMetric(_MergedMetric[BoundedCurve]):
     """Kaplan-Meier at fixed times; see `xcal.metrics.streaming.StreamingKaplanMeier`.
 
     Parameters
@@ -114,13 +121,8 @@ class KaplanMeierMetric(_MergedMetric):
         """Return the curve at the grid, shape (m,)."""
         return self._tensor(self._merged_state().curve.at(self._grid))
 
-    def result(self) -> BoundedCurve:
-        """Return the curve with its range, over the rows of all processes."""
-        found: BoundedCurve = self._result()
-        return found
 
-
-class ObservedExpectedMetric(_MergedMetric):
+class ObservedExpectedMetric(_MergedMetric[ObservedExpectedAt]):
     """O/E at fixed times; see `xcal.metrics.streaming.StreamingObservedExpected`.
 
     Examples
@@ -142,13 +144,8 @@ class ObservedExpectedMetric(_MergedMetric):
         """Return O/E at each of `at`."""
         return self._tensor([one.value for one in self._merged_state().results])
 
-    def result(self) -> ObservedExpectedAt:
-        """Return O/E with intervals and bounds, over the rows of all processes."""
-        found: ObservedExpectedAt = self._result()
-        return found
 
-
-class OneCalibrationMetric(_MergedMetric):
+class OneCalibrationMetric(_MergedMetric[BoundedOneCalibration]):
     """P-value of one-calibration with fixed cuts; see `xcal.metrics.streaming.StreamingOneCalibration`.
 
     `compute` gives the p-value. With ``uses_cdf=True``, or a method that needs no curve, no grid is needed.
@@ -177,13 +174,8 @@ class OneCalibrationMetric(_MergedMetric):
         """Return the p-value."""
         return self._tensor(self._merged_state().result.p_value)
 
-    def result(self) -> BoundedOneCalibration:
-        """Return test and risk groups, over the rows of all processes."""
-        found: BoundedOneCalibration = self._result()
-        return found
 
-
-class BrierMetric(_MergedMetric):
+class BrierMetric(_MergedMetric[BoundedBrier]):
     """Brier score at fixed times, given a censoring curve; see `xcal.metrics.streaming.StreamingBrier`.
 
     A loop passes its rows once, so the curve comes from elsewhere: from the training rows, by
@@ -205,13 +197,8 @@ class BrierMetric(_MergedMetric):
         """Return the score at each of `times`."""
         return self._tensor(self._merged_state().score.values)
 
-    def result(self) -> BoundedBrier:
-        """Return scores, their integral and bounds, over the rows of all processes."""
-        found: BoundedBrier = self._result()
-        return found
 
-
-class ICIMetric(_MergedMetric):
+class ICIMetric(_MergedMetric[GriddedICI]):
     """Integrated calibration index on fixed grids; see `xcal.metrics.streaming.StreamingICI`."""
 
     higher_is_better = False
@@ -227,13 +214,8 @@ class ICIMetric(_MergedMetric):
         """Return the index of the rows moved to the grid."""
         return self._tensor(self._merged_state().index.value)
 
-    def result(self) -> GriddedICI:
-        """Return the index with its curve, over the rows of all processes."""
-        found: GriddedICI = self._result()
-        return found
 
-
-class ConcordanceMetric(_MergedMetric):
+class ConcordanceMetric(_MergedMetric[BoundedConcordance]):
     """Harrell's concordance on fixed grids; see `xcal.metrics.streaming.StreamingConcordance`.
 
     Quantiles of the times and of the first epoch's risks are good grids. `result` says how far the value can be off.
@@ -259,13 +241,8 @@ class ConcordanceMetric(_MergedMetric):
         """Return the concordance."""
         return self._tensor(self._merged_state().value)
 
-    def result(self) -> BoundedConcordance:
-        """Return the concordance with its range, over the rows of all processes."""
-        found: BoundedConcordance = self._result()
-        return found
 
-
-class MeanNLLMetric(_MergedMetric):
+class MeanNLLMetric(_MergedMetric[MeanNLL]):
     """Mean negative log-likelihood, by exact sums; see `xcal.metrics.streaming.StreamingMeanNLL`.
 
     Examples
@@ -289,13 +266,8 @@ class MeanNLLMetric(_MergedMetric):
         """Return the mean."""
         return self._tensor(self._merged_state().value)
 
-    def result(self) -> MeanNLL:
-        """Return the mean with its standard error, over the rows of all processes."""
-        found: MeanNLL = self._result()
-        return found
 
-
-class DCalibrationMetric(_MergedMetric):
+class DCalibrationMetric(_MergedMetric[DCalibrationResult]):
     """D-calibration by the "uniform" method; see `xcal.DCalibration`. Five sums per bin are exchanged.
 
     Examples
@@ -318,8 +290,3 @@ class DCalibrationMetric(_MergedMetric):
     def compute(self) -> torch.Tensor:
         """Return D-calibration."""
         return self._tensor(self._merged_state().value)
-
-    def result(self) -> DCalibrationResult:
-        """Return D-calibration with floor, histogram and test, over the rows of all processes."""
-        found: DCalibrationResult = self._result()
-        return found

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from xcal.distributions.base import SurvivalDistribution
-from xcal.distributions.families import LOG_SCALE_LIMIT, Family
+from xcal.distributions.families import LOG_SCALE_LIMIT
+from xcal.distributions.family_base import Family
 from xcal.distributions.lognormal import LogNormal
 from xcal.distributions.weibull import Weibull
 from xcal.published.shifted import Shifted

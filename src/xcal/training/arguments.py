@@ -13,7 +13,7 @@ from xcal._checks import as_choice, as_count, fail
 from xcal._devices import as_device
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
-from xcal.distributions.families import Family
+from xcal.distributions.family_base import Family
 from xcal.training.across import Across
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.problem import Problem

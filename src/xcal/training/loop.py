@@ -17,12 +17,13 @@ from xcal.training.compiled import compile_network, compiled_loss, network_gains
 from xcal.training.config import TrainingConfig
 from xcal.training.group import Group
 from xcal.training.loss import LossFunction, by_autograd
+from xcal.training.optimizer import make_optimizer, set_rate
 from xcal.training.randomness import SeedOfRows, shared_numbers
 from xcal.training.result import Integers
 from xcal.training.rows import take
 from xcal.training.stack import Stack
 from xcal.training.state import RunState
-from xcal.training.steps import Noise, Steps, make_optimizer, set_rate
+from xcal.training.steps import Noise, Steps
 
 _log = logging.getLogger("xcal.training")
 

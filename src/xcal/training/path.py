@@ -14,7 +14,7 @@ from xcal.calibration.bins import bin_edges
 from xcal.calibration.row_features import FeatureMaker
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
-from xcal.distributions.families import Family
+from xcal.distributions.family_base import Family
 from xcal.networks._layers import has_convolutions
 from xcal.objectives import nll
 from xcal.objectives.joint import Objective

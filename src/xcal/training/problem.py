@@ -14,7 +14,7 @@ from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
 from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
-from xcal.distributions.families import Family
+from xcal.distributions.family_base import Family
 from xcal.objectives.joint import Objective, ObjectiveAndCdf, with_cdf
 from xcal.training.across import Across
 from xcal.training.loss import Loss

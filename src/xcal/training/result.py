@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from xcal._checks import as_count, fail
 from xcal.data import SurvivalData
 from xcal.distributions.base import SurvivalDistribution
-from xcal.distributions.families import Family
+from xcal.distributions.family_base import Family
 from xcal.training.config import TrainingConfig
 from xcal.training.trained import Trained
 

@@ -21,8 +21,8 @@ from xcal._torch_private import adam_step
 from xcal.data import SurvivalData
 from xcal.training.across import Across, OwnBatches
 from xcal.training.batches import PIECES, derived_seed
-from xcal.training.config import TrainingConfig
 from xcal.training.loss import LossFunction
+from xcal.training.optimizer import clip_rows, optimizer_state
 from xcal.training.rows import Batch, stream, take
 from xcal.training.stack import Seeds, Stack
 
@@ -30,32 +30,6 @@ _log = logging.getLogger("xcal.training")
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
 
 Noise = Sequence[Seeds]
-
-
-def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Make one optimiser over the matrix of all models: Adam is elementwise, so it is K separate ones."""
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    device = stack.flat.device
-    on_gpu = device.type == "cuda"
-    # A recorded step reads the rate from the device, where a schedule can change it.
-    rate = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
-    fused = device.type in {"cpu", "cuda"}
-    return kind([stack.flat], lr=rate, weight_decay=config.weight_decay, fused=fused, capturable=on_gpu)
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate, in place where it lives on a device."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
-def clip_rows(gradient: Tensor, largest: float) -> Tensor:
-    """Scale each model's gradient down to a norm of at most `largest`."""
-    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-    return gradient * torch.where(norm > largest, largest / norm, 1.0)
 
 
 class Steps:
@@ -286,7 +260,7 @@ class Steps:
         streamed = stream(self.rows, self.order[:1])
         if streamed is not None:
             self._load(next(streamed))
-        weights, adam = self.stack.snapshot(), _optimizer_state(self.optimizer, self.stack.flat)
+        weights, adam = self.stack.snapshot(), optimizer_state(self.optimizer, self.stack.flat)
         side = torch.cuda.Stream(self.stack.flat.device)
         side.wait_stream(torch.cuda.current_stream())
         try:
@@ -309,7 +283,3 @@ class Steps:
             self.streamed_x = x
         else:
             self.streamed_x.copy_(x, non_blocking=True)
-
-
-def _optimizer_state(optimizer: torch.optim.Optimizer, flat: Tensor) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in optimizer.state[flat].items()} if flat in optimizer.state else {}

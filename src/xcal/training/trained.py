@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
-from xcal.distributions.families import Family
+from xcal.distributions.family_base import Family
 from xcal.training.rows import in_type
 from xcal.training.stack import MakeNetwork, Stack, load_row, new_network
 
