@@ -125,7 +125,8 @@ def where_nan(value: Any, name: str = "result", depth: int = 0) -> Iterator[str]
 def has_nan(value: Any) -> bool:
     """Whether a number or an array of numbers has a NaN."""
     if isinstance(value, torch.Tensor):
-        return value.layout == torch.strided and value.is_floating_point() and bool(torch.isnan(value).any())
+        plain = value.layout == torch.strided and not value.is_meta and value.is_floating_point()
+        return plain and bool(torch.isnan(value).any())
     try:
         array = np.asarray(value)
         return array.dtype.kind in "fc" and bool(np.isnan(array).any())

@@ -122,6 +122,18 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
             lambda: xcal.d_calibration(R["cdf"], R["event"], n_bins=10**6, method="km"),
             "n_bins: expected an integer of at most 100,000",
         ),
+        (
+            lambda: xcal.XCALLoss(temperature=torch.ones(24)),
+            "temperature: expected a number, or a floating-point tensor of one number, got shape",
+        ),
+        (
+            lambda: xcal.XCALLoss()(torch.zeros(24, device="meta"), torch.ones(24)),
+            "cdf: expected a tensor whose values can be read",
+        ),
+        (
+            lambda: xcal.evaluate(**OWN, cdf=R["cdf"], metrics=np.array(0.5)),
+            "metrics: expected names of metrics",
+        ),
         (lambda: xcal.XCALLoss(temperature=1e-320), "temperature: expected a number of 1e-100 or more"),
         (
             lambda: xcal.distributions.quantile_edges(R["time"], R["event"], 2**63),

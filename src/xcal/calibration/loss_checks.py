@@ -50,6 +50,8 @@ def _refuse_outside(name: str, values: Tensor) -> None:
 def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
     """Turn an array into a tensor, or say that it is none."""
     refuse_masked(name, values)
+    if isinstance(values, Tensor) and (values.is_meta or values.layout != torch.strided):
+        fail(name, "a tensor whose values can be read", f"one of layout {values.layout} on device {values.device}")
     try:
         # Through numpy: torch would read a pandas column by its index, not by its position.
         return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values), device=device)

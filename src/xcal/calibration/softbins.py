@@ -45,7 +45,15 @@ class SoftBins:
             object.__setattr__(self, name, default if used else None)
         elif not used:
             fail(name, f"None, as only {user} uses it", value)
-        elif not isinstance(value, Tensor):
+        elif isinstance(value, Tensor):
+            # Its value is not looked at: it may be filled later, and on a GPU reading it would wait for all steps.
+            if value.numel() != 1 or not value.is_floating_point() or value.is_meta or value.layout != torch.strided:
+                fail(
+                    name,
+                    "a number, or a floating-point tensor of one number",
+                    f"shape {tuple(value.shape)}, {value.dtype}",
+                )
+        else:
             number = as_number(name, value, above=0)
             if number < _LEAST:
                 fail(name, f"a number of {_LEAST:g} or more", value)

@@ -1,6 +1,6 @@
 """Everything that can be said about a model's predictions, in one table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -244,9 +244,10 @@ def _scores(
 
 def _chosen(metrics: Any) -> tuple[str, ...]:
     """Entries of the registry that were asked for, each once, in the order in which they were."""
-    if metrics is not None and not isinstance(metrics, Iterable):
+    try:
+        asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    except TypeError:  # an array of no dimension says only when asked that it has no items
         fail("metrics", "names of metrics", repr(metrics))
-    asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
     chosen: dict[str, None] = {}
     for name in asked:
         present = as_choice("metrics", present_name(name, stacklevel=3), tuple(NAMES))
