@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from train import log_normal, simulate
 
-from xcal import XCALLoss, d_calibration, mean_across_processes
+from xcal import XCALLoss, d_calibration
 
 
 def made_model() -> nn.Module:
@@ -39,9 +39,9 @@ def together(rows: tuple[Tensor, ...], lam: float, epochs: int) -> nn.Module:
     for batch in batches(len(rows[0]), epochs):
         x, time, event = (column[batch[rank::size]] for column in rows)
         cdf, log_density, log_survival = log_normal(model, x, time)
-        nll = mean_across_processes(-torch.where(event, log_density, log_survival))
+        both = penalty.with_mean(-torch.where(event, log_density, log_survival), cdf, event)
         optimizer.zero_grad()
-        (nll + lam * penalty(cdf, event)).backward()
+        (both.mean + lam * both.penalty).backward()
         optimizer.step()
     return model.module
 

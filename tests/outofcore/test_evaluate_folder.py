@@ -116,6 +116,25 @@ def test_any_shards_in_any_order_give_the_same(tmp_path, exact_rows, monkeypatch
     assert 0 < one["brier", 0.5]["error_bound"] < 0.01
 
 
+def test_a_third_pass_bounds_the_ici_of_the_rows(tmp_path):
+    columns = predictions(3000)
+    order = np.random.default_rng(5).permutation(3000)
+    asked = {"exact_rows": 0, "ici_bound": True}
+    found = run(written(tmp_path / "1", columns, 1), tmp_path / "1.json", **asked)
+    same(found, run(written(tmp_path / "5", columns, 5, order), tmp_path / "5.json", **asked))
+    outcome = {"time": columns["time"], "event": columns["event"]}
+    for at in HORIZONS:
+        exact = integrated_calibration_index(1 - columns[f"S_{at:g}"], at=at, **outcome)
+        for name, value in (("ici", exact.value), ("e50", exact.e50), ("e90", exact.e90), ("emax", exact.emax)):
+            metric = found[name, at]
+            assert metric["lower"] <= value <= metric["upper"]
+            assert abs(metric["value"] - value) <= metric["error_bound"]
+        assert found["ici", at]["error_bound"] < 0.02
+    without = run(tmp_path / "1", tmp_path / "2.json", exact_rows=0)
+    assert without["ici", HORIZONS[0]]["value"] == found["ici", HORIZONS[0]]["value"]
+    assert "error_bound" not in without["ici", HORIZONS[0]]
+
+
 def test_two_processes_give_the_same(tmp_path):
     columns = predictions(1200)
     folder = written(tmp_path / "in", columns, 5)
