@@ -8,7 +8,18 @@ import torch
 
 import xcal
 from benchmarks._fuzz_outcomes import Target
-from xcal import calibration, data, datasets, distributions, metrics, objectives, published, recalibration, tuning
+from xcal import (
+    calibration,
+    data,
+    datasets,
+    distributions,
+    metrics,
+    networks,
+    objectives,
+    published,
+    recalibration,
+    tuning,
+)
 
 N = 24
 # NaN that the docstrings explain: what cannot be estimated from the rows, errors and intervals of few rows.
@@ -242,6 +253,27 @@ def _recalibration(r: dict[str, Any]) -> _Rows:
     return [(f"recalibration.{name}", fitted(name), own) for name in names]
 
 
+def _paths(r: dict[str, Any], y: Any, model: Any) -> Iterator[Target]:
+    """Give the training loop itself, and what is fitted after it."""
+    train = xcal.SurvivalData(r["X"], r["time"], r["event"])
+    asked = {"make_network": lambda: networks.Linear(2, 2), "family": distributions.family("lognormal")}
+    asked |= {"train": train, "validation": train, "lambdas": (0.0, 10.0), "seeds": (0,), "objective": xcal.nll}
+    asked |= {"penalty": calibration.SoftBins(), "calibration_bins": 3, "mode": "auto", "device": "cpu"}
+    asked |= {"config": xcal.TrainingConfig(epochs=1, batch_size=24), "checkpoint": None, "target_dcal": None}
+    asked |= {"dcal_floor": 0.0, "conditional": None, "distributed": None, "progress": None}
+    yield Target("xcal.fit_path", xcal.fit_path, asked, slow=4)
+    schedule = {"epochs": 10, "first_temperature": 2.0, "last_temperature": 0.5}
+    yield Target("xcal.Annealing", xcal.Annealing, schedule)
+
+    def recalibrated(**given: Any) -> Any:
+        rows = {name: given.pop(name) for name in ("X", "y") if name in given}
+        return xcal.Recalibrated(**given).fit(**rows).predict(r["X"])
+
+    after = {"model": model, "method": "km", "cv": None, "n_pieces": None, "group_column": None, "random_state": 0}
+    names = frozenset({"event", "recalibration", "survival"})  # a model may be curves
+    yield Target("xcal.Recalibrated.fit", recalibrated, after | {"X": r["X"], "y": y}, names, slow=2)
+
+
 def _training(r: dict[str, Any]) -> Iterator[Target]:
     """Give what trains or resamples; so many times fewer inputs as it is slower."""
     y = data.Surv(time=r["time"], event=r["event"])
@@ -273,6 +305,11 @@ def _training(r: dict[str, Any]) -> Iterator[Target]:
     yield Target("xcal.audit", xcal.audit, plain | {"progress": False}, nan=nan, slow=4)
     own = {"y": y, "cdf": r["cdf"], "n_bootstrap": 0, "progress": False}
     yield Target("xcal.audit (cdf)", xcal.audit, own, nan=nan, slow=4)
+    curves = {"one": r["survival"], "other": r["survival"] ** 2}
+    both_models = {"models": curves, "y": y, "times": r["times"], "n_bootstrap": 0, "level": 0.9, "horizons": [1.0]}
+    both_models |= {"progress": False, "seed": 0}
+    yield Target("xcal.compare_models", xcal.compare_models, both_models, nan=nan, slow=8)
+    yield from _paths(r, y, model)
     space = {"estimator": xcal.SurvivalModel(**small), "space": {"dropout": [0.0]}, "X": r["X"], "y": y}
     space |= {"n_trials": 1, "score": "ibs", "folds": 2, "batch": 1, "seed": 0, "records": None}
     yield Target("xcal.tune", xcal.tune, space, names=frozenset({"space"}), slow=8, needs="optuna")

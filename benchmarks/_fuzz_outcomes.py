@@ -1,6 +1,7 @@
 """What became of a call with hostile input: one of the allowed outcomes, or a problem."""
 
 import contextlib
+import io
 import re
 import signal
 import warnings
@@ -47,7 +48,9 @@ def outcome_of(target: Target, given: Mapping[str, Any]) -> tuple[str, str]:
     """Call the function and say what came of it, and in words what is wrong with that."""
     asked = much_work(given)
     limit = time_limit(ASKED if asked else LONGEST)
-    with warnings.catch_warnings(record=True) as told, limit, np.errstate(all="warn"):
+    # Bars of progress are not what is looked for.
+    silent = contextlib.redirect_stderr(io.StringIO())
+    with warnings.catch_warnings(record=True) as told, limit, silent, np.errstate(all="warn"):
         warnings.simplefilter("always")
         try:
             result = target.call(**given)

@@ -43,6 +43,15 @@ def descendants(process: int) -> dict[int, str]:
     return {number: names.get(number, "") for number in below - {process}}
 
 
+def workers(process: int) -> list[int]:
+    """Process numbers of the workers of a sweep.
+
+    Not those of Ray's own agents, which have such names too: without one of them Ray ends the whole machine's part.
+    """
+    named = descendants(process).items()
+    return [number for number, name in named if name.startswith("ray::") and not name.endswith("Agent")]
+
+
 @dataclass
 class Sweep:
     """A sweep on Ray that is killed and started again until it is done."""
@@ -62,7 +71,7 @@ class Sweep:
             killed = False
             while driver.poll() is None and self.workers + self.drivers < kills:
                 time.sleep(self.rng.uniform(0, pause))
-                at_work = [number for number, name in descendants(driver.pid).items() if name.startswith("ray::")]
+                at_work = workers(driver.pid)
                 if not at_work:
                     continue
                 killed = self.rng.random() < drivers

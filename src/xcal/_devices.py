@@ -23,7 +23,7 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def as_device(value: Any, *, also: tuple[str, ...] = ()) -> torch.device:
+def as_device(value: Any, *, also: tuple[str, ...] = (), name: str = "device") -> torch.device:
     """Check that a device is one of this machine's; `also` are words that the caller understands besides.
 
     Examples
@@ -37,10 +37,10 @@ def as_device(value: Any, *, also: tuple[str, ...] = ()) -> torch.device:
     except (RuntimeError, TypeError, ValueError, OverflowError):
         device = None
     # A name without a number is the first device of its kind, or the one that torch was told to use. CPUs have none.
-    kinds = {name.split(":")[0] for name in known}
+    kinds = {one.split(":")[0] for one in known}
     there = device is not None and (
         str(device) in known or (device.type in kinds and (device.index is None or device.type == "cpu"))
     )
     if device is None or not there:
-        fail("device", f"a device of this machine ({', '.join([*known, *also])})", repr(value))
+        fail(name, f"a device of this machine ({', '.join([*known, *also])})", repr(value))
     return device

@@ -23,7 +23,12 @@ def read_weights(name: str, values: Any, n: int, *, reference: str = "x") -> npt
 
 def read_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
     """Labels, all numbers or all text, none missing."""
-    labels = as_numpy(name, values) if hasattr(values, "detach") else np.asarray(values)
+    try:
+        labels = as_numpy(name, values) if hasattr(values, "detach") else np.asarray(values)
+    except ValueError as error:
+        if str(error).startswith(name):
+            raise
+        fail(name, "one label for each row", "lists of different lengths")
     if labels.ndim != 1:
         fail(name, "one label for each row", f"shape {labels.shape}")
     check_same_length(name, labels, "x", n)

@@ -129,7 +129,9 @@ def read_features(name: str, values: Any) -> tuple[Features, tuple[str, ...]]:
     columns: tuple[str, ...] = ()
     if isinstance(values, Tensor):
         values = values.detach()
-        as_device(values.device)
+        as_device(values.device, name=name)
+        if values.layout != torch.strided:
+            fail(name, "a tensor whose values can be read", f"one of layout {values.layout}")
     elif hasattr(values, "columns") and hasattr(values, "to_numpy"):
         columns = tuple(map(str, values.columns))
         values = as_numpy(name, values.to_numpy()).astype(np.float64, copy=False)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import BoolArray, FloatArray, fail
 from xcal.metrics.inputs import Vector
 
 # Rows times columns that are kept of a model's curves, and the fewest columns however many rows there are.
@@ -86,7 +86,7 @@ def count_rows(X: Any) -> int | None:
         return int(X.num_row())
     shape = getattr(X, "shape", None)
     if shape is not None:
-        return int(shape[0])
+        return int(shape[0]) if len(shape) else None
     return len(X) if hasattr(X, "__len__") else None
 
 
@@ -96,4 +96,7 @@ def take_rows(X: Any, part: slice) -> Any:
         return tuple(take_rows(values, part) for values in X)
     if issparse(X):
         return X.tocsr()[part]  # of the sparse forms the one whose rows can be picked
-    return X.iloc[part] if hasattr(X, "iloc") else X[part]
+    try:
+        return X.iloc[part] if hasattr(X, "iloc") else X[part]
+    except (TypeError, IndexError, KeyError):
+        fail("X", "rows of features: a table or an array", type(X).__name__)

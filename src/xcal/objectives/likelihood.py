@@ -62,11 +62,12 @@ def nll(
     tensor([2., 3.])
     """
     check_rows(dist, time, event)
+    density = as_flag("density", density)
     if as_flag("as_published", as_published):
         if density:
             fail("density", "False with as_published: the published likelihood is by bin mass", True)
         from xcal.published.likelihood import log_likelihood
 
         return -log_likelihood(dist, time, event)
-    observed = dist.log_density(time) if as_flag("density", density) else dist.log_prob(time)
+    observed = dist.log_density(time) if density else dist.log_prob(time)
     return -torch.where(event, observed, dist.log_censored(time))

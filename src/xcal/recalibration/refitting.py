@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from xcal._checks import BoolArray, FloatArray, as_count, fail
 from xcal.data import Surv, SurvivalData
@@ -25,7 +26,7 @@ def folds(cv: Any, event: BoolArray, seed: int) -> Iterator[tuple[Rows, Rows]]:
         fold = folds_by_event(event, as_count("cv", cv, at_least=2), np.random.default_rng(seed))
         for number in range(int(cv)):
             yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-    elif hasattr(cv, "split") and not isinstance(cv, str):
+    elif hasattr(cv, "split") and not isinstance(cv, str | bytes | Tensor):
         yield from cv.split(np.zeros((event.size, 1)), event)
     else:
         fail("cv", "None, a number of folds or a splitter of scikit-learn", repr(cv))

@@ -37,7 +37,7 @@ def found_processes(distributed: Distributed) -> Processes | None:
     """Return the processes to train with, initialised if torchrun started them; None if this one trains alone."""
     if distributed is None or distributed is False:
         return None
-    if distributed is not True and distributed not in ("auto", "shards"):
+    if distributed is not True and not (isinstance(distributed, str) and distributed in ("auto", "shards")):
         fail("distributed", 'None, True, False, "auto" or "shards"', repr(distributed))
     if not dist.is_available():
         if distributed == "auto":

@@ -1,8 +1,10 @@
 """The checks of `fit_path`'s arguments."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import nn
 
 from xcal._checks import as_choice, as_count, fail
 from xcal._devices import as_device
+from xcal.calibration.bins import MOST_BINS
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.family_base import Family
@@ -58,6 +61,16 @@ def check_kinds(
     as_choice("mode", mode, get_args(Mode))
 
 
+def checked_options(calibration_bins: Any, checkpoint: Any, conditional: Any) -> Path | None:
+    """Check what is used only later, and return the folder of the checkpoints."""
+    as_count("calibration_bins", calibration_bins, at_least=2, at_most=MOST_BINS)
+    if conditional is not None and not callable(getattr(conditional, "of", None)):
+        fail("conditional", "None or a maker of features, such as KernelFeatures()", type(conditional).__name__)
+    if not isinstance(checkpoint, str | os.PathLike | None):
+        fail("checkpoint", "None or the path of a folder", type(checkpoint).__name__)
+    return None if checkpoint is None else Path(checkpoint)
+
+
 def check_temperature(config: TrainingConfig, penalty: SoftBins) -> None:
     """Check that a temperature that is to fall starts above where it ends."""
     first, last = config.first_temperature, penalty.temperature
@@ -98,7 +111,8 @@ def checked_lambdas(values: Any) -> list[float]:
 
 def checked_seeds(values: Any) -> list[int]:
     """Seeds as a list of integers."""
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | range) or len(values) == 0:
+    listed = isinstance(values, Sequence | np.ndarray | range) and not isinstance(values, str)
+    if not listed or np.shape(values)[:1] in ((), (0,)):
         fail("seeds", "a sequence of at least one seed", repr(values))
     return [as_count(f"seeds[{place}]", value, at_least=0, below=2**63) for place, value in enumerate(values)]
 

@@ -25,6 +25,7 @@ from xcal.training.arguments import (
     check_outputs,
     check_temperature,
     check_together,
+    checked_options,
     checked_path,
     checked_seeds,
     chosen_device,
@@ -144,6 +145,7 @@ def fit_path(
     """
     config = TrainingConfig() if config is None else config
     check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
+    folder = checked_options(calibration_bins, checkpoint, conditional)
     first_lambdas, seeds = checked_path(lambdas, target_dcal), checked_seeds(seeds)
     check_number("dcal_floor", dcal_floor, above_zero=False)
     penalty = penalty or SoftBins(estimator="bound" if conditional is None else "unbiased")
@@ -167,7 +169,6 @@ def fit_path(
     )
     check_alike(problem.train, problem.validation)
     used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
-    folder = None if checkpoint is None else Path(checkpoint)
     shown = progress if processes is None or processes.first else False
     with sole_training(folder):
         states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)

@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
-from xcal._checks import BoolArray, fail
+from xcal._checks import BoolArray, as_numpy, fail
 from xcal.data import SurvivalData, time_and_event
 from xcal.data.features import pieces
 from xcal.data.partition import Fold
@@ -102,7 +102,7 @@ def _pieces(X: Any) -> list[Any]:
     if issparse(X):
         rows = X.tocsr()
         return [rows.data, rows.indices, rows.indptr]
-    return [np.asarray(X)]
+    return [as_numpy("X", X)]
 
 
 def scored(table: Table, params: dict[str, Any]) -> Scored:
