@@ -104,6 +104,10 @@ def test_too_few_cells_tell_nothing_but_that_probabilities_are_within_zero_and_o
     p, time, event = rows(3, 2000)
     within = found_range(p, time, event, 0.5, cells=2, limit=1 << 16)
     assert within.value == (0.0, pytest.approx(np.maximum(p, 1 - p).mean(), abs=1e-6))
+    # Knots that may be anywhere in wide cells.
+    lower, upper = found_range(p, time, event, 0.5, cells=2000, limit=32).value
+    assert lower == 0.0
+    assert upper > 0.6
 
 
 @pytest.mark.parametrize("limit", [8, 1 << 16])

@@ -120,60 +120,91 @@ class _Moments:
         )
 
 
-def _log_hazard_range(sums: RiskSetSums, place: Place, cells: CellCounts, moved: Vector) -> tuple[Vector, Vector]:
-    """Range of log H + b'z in each cell of predictions, by steps 1 to 5."""
-    some = sums.deaths > 0
-    deaths, early = sums.deaths[some], np.where(sums.early, sums.deaths, 0.0)[some]
-    later, own = _later(sums, some), (sums.weight[some], sums.first[some], sums.second[some])
-    e = float(np.abs(place.slopes) @ moved)
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known before the fit: risk sets of each cell with a death, in the metric of the proof."""
 
-    # 1. Information, and its metric.
-    part = np.exp(-2 * e) * deaths * later[0] / (later[0] + own[0])
-    root = _root(later, part)
-    h = float(np.sqrt(np.square(moved @ np.abs(root)).sum()))
-    left = max(1 - h * np.sqrt(part.sum()), 0.0) ** 2
-    after, maybe = (_Moments(w, f @ root, np.einsum("kpq,pr,qr->k", s, root, root)) for w, f, s in (later, own))
-    low, high = _ends(cells)
-    ends = place.basis(low), place.basis(high)
-    y, half = (ends[0] + ends[1]) / 2 @ root, np.abs(ends[1] - ends[0]) / 2
-    own_width = np.sqrt(np.square(half @ np.abs(root)).sum(axis=1))
+    deaths: Vector  # (K,)
+    early: Vector  # (K,) those by the time of the index
+    after: _Moments  # rows of later cells
+    maybe: _Moments  # rows of the own cell
+    e: float
+    h: float
+    left: float  # (1 - v)^2
+    root: Matrix
+
+    @classmethod
+    def of(cls, sums: RiskSetSums, place: Place, moved: Vector) -> "_Known":
+        """Step 1: information, and its metric."""
+        some = sums.deaths > 0
+        deaths, early = sums.deaths[some], np.where(sums.early, sums.deaths, 0.0)[some]
+        later, own = _later(sums, some), (sums.weight[some], sums.first[some], sums.second[some])
+        e = float(np.abs(place.slopes) @ moved)
+        part = np.exp(-2 * e) * deaths * later[0] / (later[0] + own[0])
+        root = _root(later, part)
+        h = float(np.sqrt(np.square(moved @ np.abs(root)).sum()))
+        left = max(1 - h * np.sqrt(part.sum()), 0.0) ** 2
+        sets = [_Moments(w, f @ root, np.einsum("kpq,pr,qr->k", s, root, root)) for w, f, s in (later, own)]
+        return cls(deaths, early, sets[0], sets[1], e, h, left, root)
+
+    @property
+    def mean(self) -> Matrix:
+        """E of each cell, (K, P)."""
+        half = (self.after.first + self.maybe.first / 2, self.after.weight + self.maybe.weight / 2)
+        return np.asarray(half[0] / half[1][:, None])
+
+    def spread(self, mean: Matrix) -> Vector:
+        """Farthest that the mean of a true risk set can be from E, (K,)."""
+        after, maybe, most = self.after, self.maybe, np.exp(self.e)
+        far = [np.sqrt(rows.weight * rows.away(mean)) for rows in (after, maybe)]
+        total = (most - 1) * far[0] + (most - 0.5) * far[1] + most * self.h * (after.weight + maybe.weight)
+        return np.asarray(np.where(after.weight > 0, most * total / after.weight, np.inf))
+
+    def hazard(self, radius: float, diameter: float, off: Vector, middle: Vector) -> tuple[float, float]:
+        """Step 4: range of log H, less what `middle` adds to it."""
+        after, maybe = self.after, self.maybe
+        both = after.weight + maybe.weight
+        squares = np.square(np.sqrt(after.away(middle) + maybe.away(middle)) + self.h * np.sqrt(both))
+        most = np.exp(self.e) * (both * (1 + off) + radius**2 / 2 * np.exp(radius * diameter) * squares)
+        least = np.exp(-self.e - off) * after.weight
+        some = self.early > 0
+        low, high = (float(np.log(np.sum(self.early[some] / total[some]))) for total in (most, least))
+        return low, high
+
+
+def _log_hazard_range(sums: RiskSetSums, place: Place, cells: CellCounts, moved: Vector) -> tuple[Vector, Vector]:
+    """Range of log H + b'z in each cell of predictions, by the steps of the proof."""
+    known = _Known.of(sums, place, moved)
+    ends = [place.basis(end) for end in _ends(cells)]
+    y, half = (ends[0] + ends[1]) / 2, np.abs(ends[1] - ends[0]) / 2
+    mean = known.mean
+    middle = known.early @ mean / known.early.sum()
+    width = np.sqrt(np.square(half @ np.abs(known.root)).sum(axis=1))
+    distance = np.sqrt(np.square(y @ known.root - middle).sum(axis=1)) + width + known.h
+    diameter = 2 * float(distance.max())
 
     # 2. Gradient.
-    mean = (after.first + maybe.first / 2) / (after.weight + maybe.weight / 2)[:, None]
-    distance = np.sqrt(np.square(y - early @ mean / early.sum()).sum(axis=1)) + own_width + h
-    diameter = 2 * distance.max()
-    far_after, far_maybe = (np.sqrt(set_.weight * set_.away(mean)) for set_ in (after, maybe))
-    spread = np.expm1(e) * far_after + (np.exp(e) - 0.5) * far_maybe + np.exp(e) * h * (after.weight + maybe.weight)
-    spread = np.minimum(np.where(after.weight > 0, spread / (np.exp(-e) * after.weight), np.inf), diameter)
-    gradient = np.sqrt(np.square(sums.dead @ root - deaths @ mean).sum()) + deaths.sum() * h + deaths @ spread
+    spread = np.minimum(known.spread(mean), diameter)
+    gradient = float(np.sqrt(np.square(sums.dead @ known.root - known.deaths @ mean).sum()))
+    gradient += float(known.deaths @ (known.h + spread))
 
     # 3. Fit.
-    known = 1 - gradient / left * diameter
-    radius = -np.log(known) / diameter if known > 0 else np.inf
+    rest = 1 - gradient * diameter / known.left if known.left > 0 else 0.0
+    radius = float(-np.log(rest)) / diameter if rest > 0 else np.inf
 
-    # 4. Hazard.
-    middle = early @ mean / early.sum()
+    # 4. Hazard, and 5. rows.
     off = radius * (np.sqrt(np.square(mean - middle).sum(axis=1)) + spread)
-    both = after.weight + maybe.weight
-    squares = np.square(np.sqrt(after.away(middle) + maybe.away(middle)) + h * np.sqrt(both))
-    most = np.exp(e) * (both * (1 + off) + radius**2 / 2 * np.exp(radius * diameter) * squares)
-    least = np.exp(-e - off) * after.weight
-    hazard = [np.log(np.sum(early[early > 0] / total[early > 0])) for total in (most, least)]
-
-    # 5. Rows.
-    score = np.log(place.weights((ends[0] + ends[1]) / 2))
-    width = half @ np.abs(place.slopes) + e + radius * distance
-    return hazard[0] + score - width, hazard[1] + score + width
+    low, high = known.hazard(radius, diameter, off, middle)
+    score = np.log(place.weights(y))
+    off_score = half @ np.abs(place.slopes) + known.e + radius * distance
+    return low + score - off_score, high + score + off_score
 
 
 def _later(sums: RiskSetSums, some: npt.NDArray[np.bool_]) -> tuple[Vector, Matrix, Matrix]:
     """Give the sums over the rows of later cells, for cells with a death."""
-    weight, first, second = (
-        (np.cumsum(part[::-1], axis=0)[::-1] - part)[some] for part in (sums.weight, sums.first, sums.second)
-    )
-    # Of no rows: what rounding leaves is nothing.
-    none = np.cumsum(sums.weight[::-1] > 0)[::-1][some] <= 1
-    weight[none], first[none], second[none] = 0.0, 0.0, 0.0
+    parts = (sums.weight, sums.first, sums.second)
+    from_end = [np.cumsum(part[::-1], axis=0)[::-1] for part in parts]
+    weight, first, second = (np.concatenate([sum_[1:], np.zeros_like(sum_[:1])])[some] for sum_ in from_end)
     return weight, first, second
 
 
