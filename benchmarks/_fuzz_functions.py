@@ -46,6 +46,7 @@ NAN = {
     # Values of parameters and times are not looked at, as the docstrings say.
     **dict.fromkeys(("Weibull", "LogLogistic", "LogNormal", "Categorical", "MTLR", "LogisticHazard"), "result"),
     **dict.fromkeys(("nll", "survival_crps", "published_nll", "published_survival_crps", "ranking_time"), "result"),
+    "XCALLoss": "mean",  # of values that are not looked at, as the docstring says
     "audit": "*",  # every value that the rows do not allow is NaN, and the report says why
 }
 
@@ -106,6 +107,9 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         own = {k: given.pop(k) for k in ("cdf", "event") if k in given}
         return xcal.XCALLoss(**given)(*own.values())
 
+    def with_mean(**given: Any) -> Any:
+        return xcal.XCALLoss(5).with_mean(**given)
+
     options = {"n_bins": 5, "edges": None, "method": "uniform", "p_value": "akritas", "time": None, "groups": None}
     options |= {"clusters": None, "n_simulations": 19, "seed": 0, "cdf_before": None, "censoring_survival": None}
     torch_some = {"cdf": cdf, "event": event}
@@ -120,6 +124,7 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("xcal.conditional_calibration", xcal.conditional_calibration, some | conditional),
         ("xcal.xcal_penalty", xcal.xcal_penalty, torch_some | {"n_bins": 5, "edges": None} | soft | weights),
         ("xcal.XCALLoss", loss, torch_some | {"n_bins": 5, "edges": None} | soft),
+        ("xcal.XCALLoss (with_mean)", with_mean, {"values": cdf + 1} | torch_some | weights),
         ("calibration.bin_edges", calibration.bin_edges, {"n_bins": None, "edges": np.linspace(0, 1, 6)}),
         ("calibration.SoftBins", calibration.SoftBins, soft),
         ("calibration.KernelFeatures", calibration.KernelFeatures, {"n_features": 4, "bandwidth": None, "seed": 0}),

@@ -231,7 +231,7 @@ class XCALLoss(nn.Module):
         """Return the mean of one value per row, such as the negative log-likelihood, and the penalty of the same rows.
 
         With a `process_group` both are those of the rows of all processes, by a single all-reduce: the mean is that of
-        `xcal.mean_across_processes`, which would take another one. `values` has the shape of `cdf`.
+        `xcal.mean_across_processes`, which would take another one. `values` has the shape of `cdf`; a NaN gives NaN.
 
         Examples
         --------
