@@ -1,4 +1,4 @@
-"""Predictions in files that are larger than memory: every metric in two passes, on one machine or on a Ray cluster."""
+"""Predictions in files larger than memory: every metric in two or three passes, on one machine or a Ray cluster."""
 
 from xcal.outofcore.evaluation import EvaluationSettings, evaluate_folder
 from xcal.outofcore.result import FolderEvaluation
