@@ -1,5 +1,7 @@
 """The loss with its gradient by formula is the loss that autograd goes through."""
 
+from functools import wraps
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
 from xcal.distributions import family
 from xcal.objectives import nll, survival_crps
+from xcal.published import published_nll
 from xcal.training.loss import by_autograd
 from xcal.training.problem import Problem
 from xcal.training.rows import prepared, take
@@ -19,6 +22,13 @@ FAMILIES = [
     family("weibull"),
     *(family(name, edges=EDGES) for name in ("categorical", "mtlr", "logistic-hazard")),
 ]
+
+
+@wraps(nll)
+def doubled(dist, time, event):
+    return 2 * nll(dist, time, event)
+
+
 CHANGES = {
     "as it is": {},
     "no penalty": {"penalised": False},
@@ -29,6 +39,8 @@ CHANGES = {
     "paper": {"penalty": SoftBins("product", censored="soft")},
     "own objective": {"objective": lambda dist, time, event: (event.float() - dist.cdf(time)) ** 2},
     "crps": {"objective": survival_crps},
+    "published": {"objective": published_nll},
+    "a wrapper, which has nll's attributes": {"objective": doubled},
     "penalty alone": {"objective": lambda dist, time, event: torch.zeros_like(time)},
 }
 
@@ -59,3 +71,10 @@ def test_same_value_and_gradient_as_autograd(made, name):
     (gradient,), (expected,) = ours.gradient([raw]), autograd.gradient([raw])
     torch.testing.assert_close(gradient, expected)
     assert expected.abs().amax() > 1e-4
+
+
+def test_bins_do_without_a_graph_of_their_own():
+    problem = problem_of(FAMILIES[2])
+    batch = take(problem.train, torch.arange(30).view(1, 30))
+    raw = torch.zeros(1, 1, 30, FAMILIES[2].n_outputs, requires_grad=True)
+    assert problem.loss_and_slopes(raw, batch, torch.ones(1, 1)).ends[0] is raw

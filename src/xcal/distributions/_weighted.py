@@ -12,7 +12,7 @@ One array of masses and one of shares serve values and gradients; autograd throu
 keeps and passes over eight. On a GPU each pass is one kernel (`_fused`).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,16 @@ from xcal.distributions import _fused
 # Below these a sum of masses may have lost digits to underflow.
 _TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
 _LOG_SMALL = -65.0
+
+
+class Rows(NamedTuple):
+    """What the likelihood of rows is made of; see `likelihood_and_cdf`."""
+
+    logits: Tensor
+    after: Tensor
+    own: Tensor
+    pointed: Tensor
+    floor: float = 0.0
 
 
 class _LikelihoodAndCdf(torch.autograd.Function):
@@ -53,25 +63,54 @@ class _LikelihoodAndCdf(torch.autograd.Function):
         logits, after, own, pointed, log_likelihood, mass, survival = ctx.saved_tensors
         grad = torch.zeros_like(log_likelihood) if grad is None else grad
         grad_cdf = torch.zeros_like(log_likelihood) if grad_cdf is None else grad_cdf
+        rows = Rows(logits, after, own, pointed, ctx.floor)
         if torch.is_grad_enabled():
             # A second derivative is wanted: everything has to depend on the logits again.
-            mass, survival, log_likelihood = _values(logits, after, own, pointed, ctx.floor)
+            gradient = _gradient(rows, _values(*rows), grad, grad_cdf)
         elif kernels_usable(logits) and _fused.fits(logits):
-            gradient = _fused.gradient(logits, after, own, pointed, ctx.floor, grad, grad_cdf)
-            return gradient, None, None, None, None
-        at_bin = grad * pointed
-        slope = -grad_cdf
-        small = ctx.floor == 0 and (_cannot_look(logits) or log_likelihood.amin().item() < _LOG_SMALL)
-        if not small:
-            # A pointed row has no slope of S, but zero times the inverse of a mass that underflowed would be NaN.
-            slope = slope + (grad - at_bin) * log_likelihood.masked_fill(pointed, 0.0).neg_().exp_()
-        level = survival * slope + at_bin
-        result = (after * slope.unsqueeze(-1)).sub_(level.unsqueeze(-1)).mul_(mass)
-        if small:
-            # S may be too small for its inverse: a p / S is the softmax over what is left of the bins.
-            share = torch.softmax(_what_is_left(logits, after, pointed), dim=-1)
-            result = result + (share - mass) * (grad - at_bin).unsqueeze(-1)
-        return result.scatter_add_(-1, _column(own, result), at_bin.unsqueeze(-1)), None, None, None, None
+            gradient = _fused.gradient(*rows, grad, grad_cdf)
+        else:
+            gradient = _gradient(rows, (mass, survival, log_likelihood), grad, grad_cdf)
+        return gradient, None, None, None, None
+
+
+class LikelihoodByFormula:
+    """Log-likelihood and F of every row without a graph, and their gradient, for a caller without autograd.
+
+    `likelihood_and_cdf` on a CPU, in fewer steps; `rows` are its arguments.
+    """
+
+    @torch.no_grad()
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self._known = _values(*rows)
+        _, survival, self.log_likelihood = self._known
+        self.cdf = (1.0 - survival).clamp_(min=0.0)
+
+    @torch.no_grad()
+    def gradient(self, grad: Tensor, grad_cdf: Tensor | None) -> Tensor:
+        """Gradient in the logits, from that in the log-likelihood and, if there is one, in F."""
+        grad_cdf = torch.zeros_like(grad) if grad_cdf is None else grad_cdf
+        return _gradient(self.rows, self._known, grad, grad_cdf)
+
+
+def _gradient(rows: Rows, known: tuple[Tensor, Tensor, Tensor], grad: Tensor, grad_cdf: Tensor) -> Tensor:
+    """Gradient in the logits, given masses, S and log-likelihood."""
+    logits, after, own, pointed, floor = rows
+    mass, survival, log_likelihood = known
+    at_bin = grad * pointed
+    slope = -grad_cdf
+    small = floor == 0 and (_cannot_look(logits) or log_likelihood.amin().item() < _LOG_SMALL)
+    if not small:
+        # A pointed row has no slope of S, but zero times the inverse of a mass that underflowed would be NaN.
+        slope = slope + (grad - at_bin) * log_likelihood.masked_fill(pointed, 0.0).neg_().exp_()
+    level = survival * slope + at_bin
+    result = (after * slope.unsqueeze(-1)).sub_(level.unsqueeze(-1)).mul_(mass)
+    if small:
+        # S may be too small for its inverse: a p / S is the softmax over what is left of the bins.
+        share = torch.softmax(_what_is_left(logits, after, pointed), dim=-1)
+        result = result + (share - mass) * (grad - at_bin).unsqueeze(-1)
+    return result.scatter_add_(-1, _column(own, result), at_bin.unsqueeze(-1))
 
 
 def _values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:

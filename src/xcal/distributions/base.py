@@ -14,6 +14,7 @@ from torch import Tensor
 
 from xcal._checks import fail
 from xcal.distributions._bins import Bins
+from xcal.distributions._weighted import LikelihoodByFormula
 
 
 class SurvivalDistribution(ABC):
@@ -90,6 +91,10 @@ class SurvivalDistribution(ABC):
         """
         censored = torch.log(self.survival(time) + floor) if floor else self.log_censored(time)
         return torch.where(event, self.log_prob(time), censored), self.cdf(time)
+
+    def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula | None:
+        """`log_likelihood_and_cdf` with their gradient by formula, for a caller without autograd; None if unknown."""
+        return None
 
     @property
     def bins(self) -> Bins | None:

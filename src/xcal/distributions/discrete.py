@@ -9,7 +9,7 @@ from torch.nn.functional import log_softmax
 from xcal._checks import as_choice, fail
 from xcal.distributions._bins import Bins, Grid
 from xcal.distributions._readings import READINGS
-from xcal.distributions._weighted import likelihood_and_cdf
+from xcal.distributions._weighted import LikelihoodByFormula, Rows, likelihood_and_cdf
 from xcal.distributions.base import SurvivalDistribution, as_level, as_parameter
 from xcal.distributions.edges import as_edges
 
@@ -93,11 +93,18 @@ class DiscreteDistribution(SurvivalDistribution):
 
     def log_likelihood_and_cdf(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both from one array of masses, with one gradient (see `_weighted`)."""
+        return likelihood_and_cdf(*self._rows(time, event, floor))
+
+    def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula:
+        """Give both without a graph, and their gradient by formula."""
+        return LikelihoodByFormula(self._rows(time, event, floor))
+
+    def _rows(self, time: Tensor, event: Tensor, floor: float) -> Rows:
         grid = self._grid
         own, after = grid.index(time), self._reading.share_after(grid, time)
         # As in `log_censored`: a row that has outlived the grid tells that it reached the last bin.
         pointed = event if floor else event | self._reading.exhausted(grid, time)
-        return likelihood_and_cdf(self._logits, after, own, pointed, floor)
+        return Rows(self._logits, after, own, pointed, floor)
 
     @property
     def read_in_steps(self) -> bool:

@@ -6,7 +6,7 @@ from torch import Tensor
 from xcal._checks import as_flag, fail
 from xcal.distributions.base import SurvivalDistribution
 from xcal.objectives._rows import check_rows
-from xcal.objectives.joint import gives_cdf
+from xcal.objectives.joint import RowTerms, gives_cdf, has_formula, negative_likelihood
 
 
 def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
@@ -15,6 +15,11 @@ def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tup
     return -log_likelihood, cdf
 
 
+def _nll_terms(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> RowTerms | None:
+    return negative_likelihood(dist.likelihood_by_formula(time, event))
+
+
+@has_formula(_nll_terms)
 @gives_cdf(_nll_and_cdf)
 def nll(
     dist: SurvivalDistribution,

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from xcal.distributions.base import SurvivalDistribution
 from xcal.objectives._rows import check_rows
-from xcal.objectives.joint import gives_cdf
+from xcal.objectives.joint import RowTerms, gives_cdf, has_formula, negative_likelihood
 
 # The published code took log(1 - F + 1e-4) for a censored row.
 FLOOR = 1e-4
@@ -32,6 +32,12 @@ def _published_nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tens
     return -together, cdf
 
 
+def _published_nll_terms(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> RowTerms | None:
+    counted = counted_as_event(dist, time, event)
+    return negative_likelihood(dist.likelihood_by_formula(time, counted, floor=FLOOR))
+
+
+@has_formula(_published_nll_terms)
 @gives_cdf(_published_nll_and_cdf)
 def published_nll(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> Tensor:
     """Negative log-likelihood as published, one value per row: ``nll(..., as_published=True)`` as an objective.

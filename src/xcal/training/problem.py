@@ -15,7 +15,7 @@ from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions.family_base import Family
-from xcal.objectives.joint import Objective, ObjectiveAndCdf, with_cdf
+from xcal.objectives.joint import Objective, ObjectiveAndCdf, Terms, with_cdf, with_slopes
 from xcal.training.across import Across
 from xcal.training.loss import Loss
 from xcal.training.rows import Batch, take
@@ -41,10 +41,12 @@ class Problem:
     row_features: Tensor | None = None  # of the training rows, (n, M), for the conditional penalty
     across: Across | None = None  # where other processes have rows too; those above are this one's
     _objective_and_cdf: ObjectiveAndCdf = field(init=False, repr=False)
+    _terms: Terms = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Asked once, and outside of what is compiled.
         object.__setattr__(self, "_objective_and_cdf", with_cdf(self.objective))
+        object.__setattr__(self, "_terms", with_slopes(self.objective))
 
     @property
     def n_rows(self) -> tuple[int, int]:
@@ -84,23 +86,24 @@ class Problem:
         return unchecked_conditional_penalty(cdf, event, features, self.edges, self.penalty, weights)
 
     def loss_and_slopes(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Loss:
-        """Return `loss` with its gradient in the objective and in F by formula: autograd begins at these two.
+        """Return `loss` with its gradient in the objective and in F by formula: autograd begins at these two, or later.
 
         On a CPU a small model's step feels every operation, and autograd would do as many again for this part. It is
         for batches of one process; `tests/training/test_loss.py` holds it together with `loss`.
         """
         event = batch.event.unsqueeze(1)
-        rows, cdf = self._rows(raw, batch.time.unsqueeze(1), event)
+        terms = self._terms(self.family.distribution(raw), batch.time.unsqueeze(1), event)
+        rows, cdf = terms.objective, terms.cdf
         with torch.no_grad():
             weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
             mean = (rows if weights is None else rows * weights).mean(-1)
             share = 1 / rows.shape[-1]
             row_slope = torch.full_like(rows, share) if weights is None else weights * share
             if not self.penalised:
-                return Loss.from_slopes(mean, (rows, row_slope))
+                return Loss.from_slopes(mean, *terms.back(row_slope, None))
             penalty, slope = self._penalty_and_slope(cdf, event.expand(cdf.shape), weights, batch.row_features)
             slope = slope * lambdas.to(slope.dtype).unsqueeze(-1)
-            return Loss.from_slopes(mean + lambdas * penalty, (rows, row_slope), (cdf, slope))
+            return Loss.from_slopes(mean + lambdas * penalty, *terms.back(row_slope, slope))
 
     def _penalty_and_slope(
         self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None
