@@ -213,21 +213,22 @@ def folder_evaluation(folder: Path) -> list[object]:
 
 
 def evaluate_folder(folder: Path) -> None:
-    """Evaluate a file at a time, and keep what is finished after each: the command does so for millions of rows."""
+    """Evaluate a file at a time in three passes, and keep what is finished after each: as for millions of rows."""
     from xcal.outofcore import EvaluationSettings, evaluation
     from xcal.outofcore import evaluate_folder as run
 
     evaluation.PIECE_ROWS = 1
-    run(folder / "predictions", folder / "metrics.json", EvaluationSettings(checkpoint_seconds=0, progress=False))
+    settings = EvaluationSettings(exact_rows=1000, ici_bound=True, checkpoint_seconds=0, progress=False)
+    run(folder / "predictions", folder / "metrics.json", settings)
 
 
 def pieces_done(folder: Path) -> int:
-    """Count pieces of both passes; the metrics themselves are one more."""
+    """Count pieces of all passes; the metrics themselves are one more."""
     import numpy as np
 
     if (folder / "metrics.json").exists():
         json.loads((folder / "metrics.json").read_text())
-        return 2 * PIECES + 1
+        return 3 * PIECES + 1
     path = folder / "metrics.json.resume"
     if not path.exists():
         return 0

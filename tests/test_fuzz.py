@@ -201,6 +201,25 @@ def test_a_damaged_packed_table_is_one_error(tmp_path):
         read_table_file(tmp_path / "t.csv.gz")
 
 
+LONG_EXPONENT = """
+import sys
+from pathlib import Path
+from xcal.cli.table_file import read_table_file
+for _ in range(60):
+    print(read_table_file(Path(sys.argv[1])).frame.iloc[:, 1].tolist())
+"""
+
+
+@pytest.mark.parametrize("name", ["ids.csv", "ids.csv.gz"])
+def test_an_identifier_like_a_number_of_a_long_exponent_does_not_end_the_process(tmp_path, name):
+    content = b"t,id\n1,3e2\n2,12e9999999999\n3,0.7511e999902732041016\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    command = [sys.executable, "-c", LONG_EXPONENT, str(tmp_path / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.splitlines()) == {"['3e2', '12e9999999999', '0.7511e999902732041016']"}
+
+
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b"[]"])
 def test_a_damaged_summary_is_one_error(tmp_path, content):
     from xcal.cli.workflow.run_folder import read_summary

@@ -1,5 +1,6 @@
 """An evaluation that was interrupted or killed resumes; a file that changed is noticed."""
 
+import errno
 import json
 import os
 import signal
@@ -193,6 +194,29 @@ def test_a_killed_run_resumes_and_leaves_no_process(tmp_path, folder):
     found = run(folder, out, say=told.append)
     assert told[0].startswith("resuming: ")
     same(whole, found)
+
+
+def test_a_full_disk_is_one_error_and_the_earlier_metrics_stay(tmp_path, folder, monkeypatch):
+    out = tmp_path / "m.json"
+    out.write_text("earlier")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match=r"m\.json\.resume.*No space left on device") as caught:
+            run(folder, out)
+    assert "\n" not in str(caught.value)
+    assert out.read_text() == "earlier"
+    same(run(folder, out), run(folder, tmp_path / "whole.json"))
+
+
+def test_a_folder_in_the_place_of_the_metrics_is_an_error_before_any_work(tmp_path, folder, monkeypatch):
+    counted = stopped_after(monkeypatch, 99)
+    with pytest.raises(IsADirectoryError, match="expected the name of a file to write, got a folder"):
+        run(folder, tmp_path)
+    assert counted == []
 
 
 FORGED = {

@@ -4,6 +4,8 @@ A file is read once, as pandas reads it; a column is checked when it is asked fo
 them, the header being line 1; parquet files have rows, counted from 1.
 """
 
+import gzip
+import re
 import zlib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,6 +21,9 @@ Floats = npt.NDArray[np.float64]
 
 _PARQUET = {".parquet", ".pq"}
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+# Two patterns that begin with a letter are found ten times as fast as one that begins with either.
+_LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
+_PIECE = 1 << 24  # bytes of a file that are looked at together
 # Different values that an error shows of a column.
 _SHOWN = 6
 
@@ -172,6 +177,7 @@ def _csv(path: Path, separator: str) -> Any:
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
         names = ["" if is_missing(name) else str(name) for name in header.iloc[0]]
         _check_separator(path, names, separator)
+        options["float_precision"] = _number_reader(path)
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:
         fail(str(path), "a header and at least one row", _emptiness(path))
@@ -187,6 +193,23 @@ def _csv(path: Path, separator: str) -> Any:
     filled = np.flatnonzero(frame.notna().any(axis=1).to_numpy())
     # Blank lines at the end are no rows.
     return frame.iloc[: filled[-1] + 1] if filled.size else frame.iloc[:0]
+
+
+def _number_reader(path: Path) -> str | None:
+    """Choose how pandas reads numbers: its own way, or Python's, which is slower.
+
+    Its own way ends the process at an exponent of ten digits, such as that of the identifier 12e4567890123.
+    """
+    packed = path.suffix.lower()
+    if packed in {".bz2", ".zip", ".xz", ".zst", ".tar"}:
+        return "round_trip"
+    with gzip.open(path, "rb") if packed == ".gz" else path.open("rb") as file:
+        before = b""
+        while piece := file.read(_PIECE):
+            if any(pattern.search(before + piece) for pattern in _LONG_EXPONENTS):
+                return "round_trip"
+            before = piece[-16:]
+    return None
 
 
 def _emptiness(path: Path) -> str:
