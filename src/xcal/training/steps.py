@@ -105,7 +105,9 @@ class Steps:
         """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once.
 
         A part all of whose models have stopped is left out. Parts do not know of each other, so that the models of the
-        others are the same bits. On a GPU all models are one part, and the step is recorded with all of them.
+        others are the same bits. Within a part a model that has stopped still costs its share: how a number is rounded
+        depends on its place in an array, so the others would be other bits in a smaller one. On a GPU all models are
+        one part, and the step is recorded with all of them.
         """
         self.active = self.stack.parts_with(alive)
         if self.across is not None:
