@@ -10,7 +10,8 @@ from xcal.metrics.brier import BrierScore, IntegratedBrierScore, brier_score, in
 from xcal.metrics.calibration_curve import CalibrationCurve, calibration_curve
 from xcal.metrics.concordance import Concordance, concordance_index
 from xcal.metrics.cox_calibration import CoxCalibration, cox_calibration
-from xcal.metrics.evaluation import Evaluation, Score, evaluate
+from xcal.metrics.evaluation import evaluate
+from xcal.metrics.evaluation_result import Evaluation, Score
 from xcal.metrics.follow_up import FollowUp, follow_up
 from xcal.metrics.ici import IntegratedCalibrationIndex, integrated_calibration_index
 from xcal.metrics.kaplan_meier import kaplan_meier
