@@ -9,8 +9,9 @@ import torch
 from tests.training.simulate import simulated_rows
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.softbins import SoftBins
-from xcal.distributions import family
+from xcal.distributions import Categorical, family
 from xcal.objectives import nll, survival_crps
+from xcal.objectives.joint import with_slopes
 from xcal.published import published_nll
 from xcal.training.loss import by_autograd
 from xcal.training.problem import Problem
@@ -78,3 +79,17 @@ def test_bins_do_without_a_graph_of_their_own():
     batch = take(problem.train, torch.arange(30).view(1, 30))
     raw = torch.zeros(1, 1, 30, FAMILIES[2].n_outputs, requires_grad=True)
     assert problem.loss_and_slopes(raw, batch, torch.ones(1, 1)).ends[0] is raw
+
+
+def test_a_likelihood_of_a_users_own_is_what_is_trained():
+    """A subclass that changes the likelihood must not be passed by for the formula of its parent."""
+
+    class Halved(Categorical):
+        def log_likelihood_and_cdf(self, time, event, *, floor=0.0):
+            log_likelihood, cdf = super().log_likelihood_and_cdf(time, event, floor=floor)
+            return log_likelihood / 2, cdf
+
+    raw = torch.randn(3, 4, dtype=torch.float64)
+    time, event = torch.tensor([0.2, 1.5, 4.0]), torch.tensor([True, False, True])
+    own, plain = (with_slopes(nll)(kind(raw, EDGES), time, event).objective for kind in (Halved, Categorical))
+    torch.testing.assert_close(2 * own, plain)

@@ -95,8 +95,10 @@ class DiscreteDistribution(SurvivalDistribution):
         """Both from one array of masses, with one gradient (see `_weighted`)."""
         return likelihood_and_cdf(*self._rows(time, event, floor))
 
-    def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula:
-        """Give both without a graph, and their gradient by formula."""
+    def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula | None:
+        """Give both without a graph, and their gradient by formula; not of a subclass with a likelihood of its own."""
+        if type(self).log_likelihood_and_cdf is not DiscreteDistribution.log_likelihood_and_cdf:
+            return None
         return LikelihoodByFormula(self._rows(time, event, floor))
 
     def _rows(self, time: Tensor, event: Tensor, floor: float) -> Rows:
