@@ -31,7 +31,7 @@ NOT_FUZZED = {
     "data": "Fold map_parquet",
     "datasets": "Fold SurvivalDataset data_directory load_glioma load_metabric load_mimic_los load_support "
     "load_survival_mnist",
-    "recalibration": "ConformalQuantiles GroupedRecalibration Recalibrated",
+    "recalibration": "ConformalQuantiles GroupedRecalibration",
     "published": "Shifted counted_as_event",
     "tuning": "",
     "metrics": "",
