@@ -134,6 +134,10 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
             lambda: xcal.evaluate(**OWN, cdf=R["cdf"], metrics=np.array(0.5)),
             "metrics: expected names of metrics",
         ),
+        (
+            lambda: xcal.SurvivalModel(validation_fraction=1e-320).fit(R["X"], _y()),
+            "validation_fraction: expected a share that leaves less than all rows",
+        ),
         (lambda: xcal.XCALLoss(temperature=1e-320), "temperature: expected a number of 1e-100 or more"),
         (
             lambda: xcal.distributions.quantile_edges(R["time"], R["event"], 2**63),
