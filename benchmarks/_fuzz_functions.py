@@ -173,7 +173,8 @@ def _distributions(r: dict[str, Any]) -> _Rows:
     def asked(make: Callable[..., Any]) -> Callable[..., Any]:
         def call(**given: Any) -> Any:
             made = make(**given)
-            if tuple(made.batch_shape) != (N,):
+            elsewhere = any(isinstance(value, torch.Tensor) and value.is_meta for value in given.values())
+            if elsewhere or tuple(made.batch_shape) != (N,):
                 return made
             return [getattr(made, f)(time) for f in ("cdf", "log_survival", "log_density")], made.quantile(p)
 
