@@ -19,6 +19,7 @@ from benchmarks._fuzz_spoiling import fixed_chance, hostile
 from benchmarks.fuzz import fuzzed
 
 import xcal
+from xcal.networks import Linear
 
 FEW = 10
 # Callables that are no functions of numbers: results, which only functions make; containers; readers of whole data
@@ -31,7 +32,7 @@ NOT_FUZZED = {
     "data": "Fold map_parquet",
     "datasets": "Fold SurvivalDataset data_directory load_glioma load_metabric load_mimic_los load_support "
     "load_survival_mnist",
-    "recalibration": "ConformalQuantiles GroupedRecalibration Recalibrated",
+    "recalibration": "ConformalQuantiles GroupedRecalibration",
     "published": "Shifted counted_as_event",
     "tuning": "",
     "metrics": "",
@@ -134,6 +135,10 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
             lambda: xcal.evaluate(**OWN, cdf=R["cdf"], metrics=np.array(0.5)),
             "metrics: expected names of metrics",
         ),
+        (
+            lambda: xcal.SurvivalModel(validation_fraction=1e-320).fit(R["X"], _y()),
+            "validation_fraction: expected a share that leaves less than all rows",
+        ),
         (lambda: xcal.XCALLoss(temperature=1e-320), "temperature: expected a number of 1e-100 or more"),
         (
             lambda: xcal.distributions.quantile_edges(R["time"], R["event"], 2**63),
@@ -147,6 +152,13 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
             lambda: xcal.SurvivalData(R["X"], **OWN, groups=torch.eye(3).to_sparse()),
             "groups: expected a tensor whose values can be read",
         ),
+        (lambda: _path(lambdas=torch.zeros(2, device="meta")), "lambdas: expected a sequence of numbers"),
+        (lambda: _path(lambdas=[10**400]), "lambdas: expected a sequence of numbers"),
+        (lambda: _path(seeds=np.array(3)), "seeds: expected a sequence of at least one seed"),
+        (lambda: _path(conditional=3), "conditional: expected None or a maker of features"),
+        (lambda: _path(checkpoint=np.zeros(3)), "checkpoint: expected None or the path of a folder"),
+        (lambda: _path(calibration_bins=10**6), "calibration_bins: expected an integer of at most"),
+        (lambda: _path(distributed=np.zeros(3)), "distributed: expected None, True, False"),
         (lambda: xcal.distributions.mixture(5), "components: expected a list of distributions"),
         (
             lambda: xcal.distributions.Weibull(torch.ones(3), torch.ones(3, device="meta")),
@@ -169,6 +181,11 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
 def test_faults_that_were_found(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def _path(**options):
+    data = xcal.SurvivalData(R["X"], **OWN)
+    return xcal.fit_path(lambda: Linear(2, 2), xcal.family("lognormal"), data, data, **options)
 
 
 def _law():

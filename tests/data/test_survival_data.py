@@ -114,7 +114,7 @@ REFUSED = [
     ({"x": X[:, 0]}, r"x: expected shape \(n, ...\), a row for each subject, got shape \(12,\)"),
     ({"x": X[:0], "time": [], "event": []}, "x: expected at least one row"),
     ({"x": pd.DataFrame({"a": ["m"] * N})}, "x: expected numbers"),
-    ({"x": torch.zeros(N, 2, device="meta")}, "device: expected a device of this machine"),
+    ({"x": torch.zeros(N, 2, device="meta")}, "x: expected a device of this machine"),
     (changed("time", 5, -1.0), "time: expected finite times, zero or larger, got -1.0 at row 5"),
     (changed("time", 5, INF), "time: expected finite times, zero or larger, got inf at row 5"),
     ({"time": TIME[:-1]}, "time: expected 12 rows, as many as x has, got 11"),

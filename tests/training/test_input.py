@@ -63,7 +63,7 @@ def test_settings(setting, message):
         ({"seeds": 3}, "seeds: expected a sequence of at least one seed"),
         ({"seeds": [0, -2]}, r"seeds\[1\]: expected an integer from 0 to 9223372036854775807, got -2"),
         ({"mode": "both"}, "mode: expected one of 'auto', 'stacked', 'sequential', got 'both'"),
-        ({"calibration_bins": 1}, "n_bins: expected an integer of 2 or more"),
+        ({"calibration_bins": 1}, "calibration_bins: expected an integer of 2 or more"),
         ({"make_network": small_mlp()}, "make_network: expected a function that makes a network"),
         ({"make_network": lambda: 3}, "make_network: expected a function that returns a torch.nn.Module, got int"),
         ({"make_network": torch.nn.Identity}, "make_network: expected a network with parameters to train"),

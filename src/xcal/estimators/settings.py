@@ -71,6 +71,8 @@ class Settings:
             check_count("n_time_bins", self.n_time_bins)
         as_count("calibration_bins", self.calibration_bins, at_least=2)
         as_number("validation_fraction", self.validation_fraction, above=0, below=1)
+        if 1 - self.validation_fraction == 1:
+            fail("validation_fraction", "a share that leaves less than all rows to train on", self.validation_fraction)
         self.training_config()
         self.where()
 

@@ -99,7 +99,8 @@ def checked_lambdas(values: Any) -> list[float]:
     """Lambdas as a list of finite numbers, zero or larger."""
     try:
         lambdas = [float(value) for value in values]
-    except (TypeError, ValueError):
+    # Too large for a float; a tensor without values.
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         fail("lambdas", "a sequence of numbers", repr(values))
     if not lambdas:
         fail("lambdas", "at least one lambda", "none")
@@ -112,7 +113,7 @@ def checked_lambdas(values: Any) -> list[float]:
 def checked_seeds(values: Any) -> list[int]:
     """Seeds as a list of integers."""
     listed = isinstance(values, Sequence | np.ndarray | range) and not isinstance(values, str)
-    if not listed or np.shape(values)[:1] in ((), (0,)):
+    if not listed or getattr(values, "shape", None) == () or len(values) == 0:
         fail("seeds", "a sequence of at least one seed", repr(values))
     return [as_count(f"seeds[{place}]", value, at_least=0, below=2**63) for place, value in enumerate(values)]
 
