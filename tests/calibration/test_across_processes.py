@@ -316,6 +316,7 @@ def refusals(rank, size):
         "vmap": lambda: torch.func.vmap(lambda v: xcal_penalty(v, event, process_group="world"))(u.expand(2, 6)),
         "second": lambda: torch.autograd.grad(loss(leaf, event), leaf, create_graph=True),
         "kind": lambda: XCALLoss(10, process_group=3)(u, event),
+        "list": lambda: mean_across_processes([1.0, 2.0]),
     }
     told = {}
     for name, call in calls.items():
@@ -342,6 +343,7 @@ def test_what_cannot_be_summed_is_refused_on_every_process_in_one_sentence():
     assert "inside torch.compile and torch.func" in first["vmap"]
     assert first["second"].startswith("process_group: expected None for a second derivative")
     assert first["kind"] == 'process_group: expected a group of torch.distributed, "world" or None, got int'
+    assert first["list"] == "values: expected a tensor, one value for each row of this process, got list"
     assert first["after"] == second["after"]
 
 

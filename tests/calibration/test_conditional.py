@@ -282,6 +282,14 @@ F = np.array([0.1, 0.4, 0.6, 0.9])
         ({"X": np.array([[1.0], [np.nan], [2], [3]])}, r"X: expected finite numbers in column 'x0'.* at row 1"),
         ({"X": pd.DataFrame({"s": ["a", None, "b", "c"]})}, r"X: expected a label in every row of column 's'.*row 1"),
         ({"X": pd.DataFrame({"d": pd.to_datetime(["2020"] * 4)})}, r"X: expected numbers or categories in column 'd'"),
+        (
+            {"X": pd.DataFrame({"c": [1j, 2j, 3j, 4j]})},
+            r"X: expected numbers or categories in column 'c', got type comp",
+        ),
+        (
+            {"X": pd.DataFrame(np.zeros((4, 2)), columns=["a", "a"])},
+            r"X: expected columns with different names, got 'a'",
+        ),
         ({"X": np.zeros((2, 2, 1))}, r"X: expected one row per prediction"),
         ({"n_features": 7}, r"n_features: expected an even number"),
         ({"bandwidth": 0.0}, r"bandwidth: expected"),

@@ -102,6 +102,14 @@ def test_several_tables_in_one_go(xcal, small, tmp_path):
             "error: penalty: expected another penalty than paper",
         ),
         (
+            ["compare", "gamma-censored", "--equal-dcal", "--against", "x"],
+            "error: against: expected one of 'paper', 'ours'",
+        ),
+        (
+            ["compare", "gamma-censored", "--against", "ours"],
+            "error: --against: expected with --equal-dcal",
+        ),
+        (
             ["compare", "gamma-choice", "--equal-dcal"],
             "error: table: expected a table of models, which has paths to compare",
         ),

@@ -279,4 +279,27 @@ def test_other_bad_files_are_named(tmp_path):
         run(written(tmp_path / "only", only), tmp_path / "m.json")
     with pytest.raises(ValueError, match=r"column 'weight'.*a whole number"):
         run(written(tmp_path / "w", columns | {"weight": np.full(300, 0.5)}), tmp_path / "m.json")
+    with pytest.raises(ValueError, match="column 'weight': expected a row with a weight above 0"):
+        run(written(tmp_path / "w0", columns | {"weight": np.zeros(300)}), tmp_path / "m.json")
+    with pytest.raises(NotADirectoryError, match="got a file: give the folder"):
+        run(folder / "part-000.parquet", tmp_path / "m.json")
     assert not (tmp_path / "m.json").exists()
+
+
+def test_what_the_rows_cannot_tell_has_a_reason(tmp_path):
+    columns = predictions(200)
+    columns |= {"S_1e6": np.full(200, 0.1), "event": np.zeros(200, dtype=bool)}
+    found = run(written(tmp_path / "in", columns), tmp_path / "m.json")
+    unknown = [metric for metric in found.metrics if np.isnan(metric["value"])]
+    assert {("concordance", None), ("brier", 1e6), ("ici", 1e6)} <= {(m["name"], m["at"]) for m in unknown}
+    for metric in unknown:
+        assert metric["note"].startswith("not known: ")
+        assert metric.get("error_bound", 0.0) != 0.0 or "error_bound" not in metric
+    lines = [line for line in repr(found).splitlines() if " nan" in line]
+    assert len(lines) == len(unknown)
+    assert all("not known: " in line and "exact" not in line for line in lines)
+
+
+def test_one_row_is_one_row(tmp_path):
+    found = run(written(tmp_path / "in", {k: v[:1] for k, v in predictions(50).items()}), tmp_path / "m.json")
+    assert repr(found).startswith("1 row in 1 file, ")

@@ -15,7 +15,7 @@ from benchmarks.sweep_kills import descendants
 from sklearn.base import clone
 from sksurv.metrics import integrated_brier_score as outside_ibs
 
-from xcal import SurvivalData, SurvivalModel, tune
+from xcal import Surv, SurvivalData, SurvivalModel, tune
 from xcal._locks import BusyError, sole_user
 from xcal.tuning.scoring import Table, scored
 
@@ -180,6 +180,7 @@ def test_tables_of_all_kinds():
         ({"score": "auc"}, "score: expected one of 'ibs', 'nll'"),
         ({"engine": "dask"}, "engine: expected one of 'local', 'ray'"),
         ({"y": None}, "y: expected Surv"),
+        ({"y": Surv(time=np.arange(1.0, 61), event=np.zeros(60, dtype=bool))}, "y: expected at least two events"),
     ],
 )
 def test_bad_arguments(options, message):

@@ -31,6 +31,11 @@ def as_columns(X: Any, n: int) -> tuple[Column, ...]:
     if isinstance(X, tuple) and all(isinstance(column, Column) for column in X):
         columns: tuple[Column, ...] = X
     elif hasattr(X, "columns") and not isinstance(X, np.ndarray):
+        names = [str(name) for name in X.columns]
+        if len(set(names)) < len(names):
+            fail(
+                "X", "columns with different names", f"{next(n for n in names if names.count(n) > 1)!r} more than once"
+            )
         columns = tuple(_as_column(str(name), X[name]) for name in X.columns)
     else:
         array = as_numpy("X", X)
@@ -58,6 +63,8 @@ def _as_column(name: str, values: Any) -> Column:
         return Column(name, numbers)
     if array.dtype.kind == "M":
         fail("X", f"numbers or categories in column {name!r}", "dates: give the days since some day")
+    if array.dtype.kind in "cm":
+        fail("X", f"numbers or categories in column {name!r}", f"type {array.dtype}")
     listed = array.tolist()
     missing = np.array([is_missing(label) for label in listed], dtype=np.bool_)
     if missing.any():

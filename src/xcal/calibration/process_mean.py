@@ -68,6 +68,9 @@ def mean_across_processes(values: Tensor, weights: Any = None, *, process_group:
     >>> dist.destroy_process_group()
     """
     processes = Processes.of(process_group)
+    if not isinstance(values, Tensor) or values.ndim == 0:
+        shown = "a tensor of no dimension" if isinstance(values, Tensor) else type(values).__name__
+        fail("values", "a tensor, one value for each row of this process", shown)
     check_plain(values)
     given = None if weights is None else torch.as_tensor(weights, device=values.device)
     if given is not None and tuple(given.shape) not in {tuple(values.shape), tuple(values.shape[-1:])}:

@@ -17,12 +17,15 @@ EqualDcal = Annotated[
     typer.Option(
         "--equal-dcal",
         "--headline",
-        help="Compare our penalty (or the one that --penalty names) with the paper's penalty at equal D-cal.",
+        help="Compare our penalty (or the one that --penalty names) with the paper's penalty (or the one that "
+        "--against names) at equal D-cal.",
     ),
 ]
 Against = Annotated[
-    str,
-    typer.Option(help="With --equal-dcal: the penalty to compare with, paper, ours, annealed or ramped."),
+    str | None,
+    typer.Option(
+        help="With --equal-dcal: the penalty to compare with, paper, ours, annealed or ramped. By default paper."
+    ),
 ]
 Markdown = Annotated[Path | None, typer.Option(help="Write the table to this file as Markdown.")]
 Csv = Annotated[Path | None, typer.Option(help="Write the table to this file as CSV, one line per cell.")]
@@ -42,7 +45,7 @@ def compare(
     results: Results = Path("results"),
     as_json: AsJson = False,
     equal_dcal: EqualDcal = False,
-    against: Against = "paper",
+    against: Against = None,
     markdown: Markdown = None,
     csv: Csv = None,
     picture: Picture = None,
@@ -56,8 +59,9 @@ def compare(
     within .05 or 3 of our standard deviations, a concordance within .02, a
     D-cal within a factor of 2 or within 1e-4. An NLL whose standard
     deviation exceeds half the paper's value is not settled and does not
-    count. The score is the share of cells that are matched or better. A picture shows every penalty that
-    has records, unless --penalty is given.
+    count. The score is the share of cells that are matched or better.
+    A picture shows every penalty that has records, unless --penalty is
+    given.
 
     For example:
       xcal compare gamma-censored
@@ -79,6 +83,8 @@ def compare(
         raise ValueError(
             f"part: expected nothing with --equal-dcal, which compares penalties on the paper's data, got {part!r}"
         )
+    if against is not None and not equal_dcal:
+        raise ValueError(f"--against: expected with --equal-dcal, which compares two penalties, got {against!r} alone")
     found = compare_with_paper(table, variant=variant, penalty=penalty, epochs=epochs, results=results, part=part)
     for line in found.corrupt:
         typer.secho(f"corrupt record: {line}", fg="yellow", err=True)
@@ -90,7 +96,7 @@ def compare(
         )
         typer.echo(f"wrote {picture}", err=True)
     if equal_dcal:
-        _print_penalties(table, found, (penalty or "ours", against), epochs, results, as_json=as_json)
+        _print_penalties(table, found, (penalty or "ours", against or "paper"), epochs, results, as_json=as_json)
     elif as_json:
         typer.echo(report.as_json(found))
     elif markdown is None and csv is None and picture is None:
@@ -116,13 +122,13 @@ def _print_penalties(
     from xcal.experiments import compare as compare_with_paper
     from xcal.experiments import compare_penalties
 
-    for needed in both if found.spec.kind == "path" else ():
-        records = compare_with_paper(table, variant=found.variant, penalty=needed, epochs=epochs, results=results)
-        _check_records(records, epochs, results)
     penalty, against = both
     penalties = compare_penalties(
         table, variant=found.variant, penalty=penalty, against=against, epochs=epochs, results=results
     )
+    for needed in both:
+        records = compare_with_paper(table, variant=found.variant, penalty=needed, epochs=epochs, results=results)
+        _check_records(records, epochs, results)
     typer.echo(report.penalties_as_json(penalties) if as_json else report.penalties_as_text(penalties))
 
 

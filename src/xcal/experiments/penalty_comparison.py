@@ -4,12 +4,14 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
-from xcal._checks import fail
+from xcal._checks import as_choice, fail
 from xcal.experiments.data import PathLike
 from xcal.experiments.paper_comparison import Comparison, compare, mark_concordance, mark_nll, values_of
+from xcal.experiments.spec import Penalty
 from xcal.experiments.spec_file import load_spec
 
 # The corrected log-normal is compared with the published one up to here.
@@ -118,6 +120,7 @@ def compare_penalties(
     spec = load_spec(table)
     if spec.kind != "path":
         fail("table", "a table of models, which has paths to compare", spec.table)
+    as_choice("against", against, get_args(Penalty))
     if penalty == against:
         fail("penalty", f"another penalty than {against}, to be compared with it", repr(penalty))
     other = compare(table, variant=variant, penalty=against, epochs=epochs, results=results)

@@ -47,6 +47,8 @@ class Columns:
 
 def parquet_files(folder: Path) -> list[Path]:
     """Parquet files of a folder and of those in it, in the order of their names."""
+    if folder.is_file():
+        raise NotADirectoryError(f"{folder}: expected a folder of parquet files, got a file: give the folder it is in")
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: expected a folder of parquet files, got no folder by that name")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from xcal._checks import fail
 from xcal.calibration.streaming import DCalibration
 from xcal.metrics.streaming import (
     Accumulator,
@@ -165,6 +166,8 @@ class Known:
 def learn(first: FirstPass) -> Known:
     """Take weights, cuts and grids from the first pass."""
     plan, meters = first.plan, first.meters
+    if first.curves.n == 0:  # there are rows: `evaluate_folder` looked
+        fail(f"column {plan.columns.weight!r}", "a row with a weight above 0", "none")
     predictions: list[Any] = [meters[f"p{k}"] for k in range(len(plan.columns.survival))]
     groups = plan.n_risk_groups
     # As in `one_calibration`: the prediction at these ranks begins the next group.

@@ -9,6 +9,13 @@ from typing import Any
 from xcal.metrics.streaming.ici_range import IndexRange, index_range, knot_range
 from xcal.outofcore.passes import N_KNOTS, FirstPass, SecondPass, ThirdPass
 
+# Why a value is NaN.
+_TOO_FEW = "not known: too few rows were observed until then"
+_UNKNOWN = {
+    "concordance": "not known: no two rows can be compared",
+    "observed_expected": "not known: no event is expected, or no row was observed until then",
+}
+
 
 @dataclass(frozen=True, repr=False)
 class FolderEvaluation:
@@ -22,7 +29,8 @@ class FolderEvaluation:
         Whether the rows were few enough to be kept where a metric needs them all.
     metrics : tuple of dict
         One for each value: `name`, `at` (a time, or None), `value`, and where there are any `lower` and `upper` (the
-        range that holds the value of the rows), `error_bound`, `p_value`, `floor`, `standard_error`, `note`.
+        range that holds the value of the rows), `error_bound`, `p_value`, `floor`, `standard_error`, `note`. A value
+        that the rows cannot tell is NaN, and `note` says why.
     """
 
     rows: int
@@ -48,18 +56,24 @@ class FolderEvaluation:
     def __repr__(self) -> str:
         share = self.events / self.rows
         lines = [
-            f"{self.rows:,} rows in {self.files:,} file{'s' * (self.files != 1)}, {self.events:,} events ({share:.0%})",
+            f"{_counted(self.rows, 'row')} in {_counted(self.files, 'file')}, "
+            f"{_counted(self.events, 'event')} ({share:.0%})",
             f"{'metric':<22}{'at':>10}{'value':>12}{'± at most':>12}  ",
         ]
         for metric in self.metrics:
             at = "" if metric["at"] is None else f"{metric['at']:g}"
-            bound = metric.get("error_bound")
-            off = "exact" if bound == 0 else "" if bound is None else f"{bound:.1e}"
-            p = "" if metric.get("p_value") is None else f"p = {metric['p_value']:.3g}"
-            value = metric["value"]
+            bound, value = metric.get("error_bound"), metric["value"]
+            off = "exact" if bound == 0 else "" if bound is None or math.isnan(value) else f"{bound:.1e}"
+            more = "" if metric.get("p_value") is None else f"p = {metric['p_value']:.3g}"
             shown = f"{value:.3e}" if 0 < abs(value) < 1e-3 else f"{value:.5f}"
-            lines.append(f"{metric['name']:<22}{at:>10}{shown:>12}{off:>12}  {p}".rstrip())
+            if math.isnan(value):
+                more = metric["note"]
+            lines.append(f"{metric['name']:<22}{at:>10}{shown:>12}{off:>12}  {more}".rstrip())
         return "\n".join(lines)
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def _known(value: Any) -> Any:
@@ -75,6 +89,10 @@ def summarise(first: FirstPass, second: SecondPass, third: ThirdPass | None, fil
 
 
 def _metric(name: str, value: float, at: float | None = None, **more: Any) -> dict[str, Any]:
+    if math.isnan(value):
+        # No bound and no p-value either: 0 would say that a value is there, and exact.
+        missing = {key: math.nan for key in ("error_bound", "p_value") if key in more}
+        more |= missing | {"note": _UNKNOWN.get(name, _TOO_FEW)}
     return {"name": name, "at": at, "value": float(value), **more}
 
 

@@ -220,7 +220,8 @@ def penalties_as_text(found: PenaltyComparison) -> str:
     """Return the comparison of two penalties as a few lines of text."""
     trial = f" ({found.trial})" if found.trial else ""
     ours = "our penalty" if found.penalty == "ours" else f"our penalty ({found.penalty})"
-    other = "the paper's" if found.against == "paper" else found.against
+    others = {"paper": "the paper's", "ours": "our penalty"}
+    other = others.get(found.against, f"our penalty ({found.against})")
     lines = [
         f"{found.table}, {found.variant}{trial}: {ours} against {other} at {len(found.levels)} levels of D-cal",
         f"  lower NLL and higher concordance: {found.share:.0%}",

@@ -65,6 +65,8 @@ class Table:
             if np.shape(X)[:1] != (time.size,):
                 fail("X", f"{time.size} rows, as many as y has", f"shape {np.shape(X)}")
             rows = SurvivalData.trusted(np.empty((time.size, 0)), time, event)
+        if int(event.sum()) < 2:
+            fail("y", "at least two events, one for each fold", int(event.sum()))
         if int(event.sum()) < folds:
             fail("folds", f"at most {int(event.sum())}, the number of events", folds)
         divided = rows.folds(folds, seed, whole_groups=rows.groups is not None)
