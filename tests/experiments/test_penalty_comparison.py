@@ -41,7 +41,7 @@ def test_the_annealed_penalty(small, tmp_path):
     write(tmp_path, path, path_metrics(lambda lam: 0.5, lambda lam: 0.95), penalty="ours")
     found = compare_penalties(path, penalty="annealed", against="ours", results=tmp_path)
     assert (found.share, found.share_matched) == (0, 0)
-    assert "our penalty (annealed) against ours at 3 levels" in penalties_as_text(found)
+    assert "our penalty (annealed) against our penalty at 3 levels" in penalties_as_text(found)
     with pytest.raises(ValueError, match="penalty: expected another penalty than ours"):
         compare_penalties(path, against="ours", results=tmp_path)
     picture = draw_frontier(path, tmp_path / "frontier.png", results=tmp_path)

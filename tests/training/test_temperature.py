@@ -43,13 +43,13 @@ def test_it_falls_by_equal_factors_from_the_first_to_that_of_the_penalty():
 
 def test_the_penalty_is_given_the_temperature_of_the_epoch(monkeypatch):
     seen = []
-    plain = problem.unchecked_penalty
+    plain = problem.penalty_and_slope
 
     def watched(cdf, event, edges, spec, weights):
         seen.append(float(spec.temperature))
         return plain(cdf, event, edges, spec, weights)
 
-    monkeypatch.setattr(problem, "unchecked_penalty", watched)
+    monkeypatch.setattr(problem, "penalty_and_slope", watched)
     path = fitted(2.0)
     assert seen == sorted(seen, reverse=True)
     assert (seen[0], seen[-1]) == (2.0, pytest.approx(0.1))
