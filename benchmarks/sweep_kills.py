@@ -49,7 +49,9 @@ def workers(process: int) -> list[int]:
     Not those of Ray's own agents, which have such names too: without one of them Ray ends the whole machine's part.
     """
     named = descendants(process).items()
-    return [number for number, name in named if name.startswith("ray::") and not name.endswith("Agent")]
+    # Not those without a task: Ray waits a minute or more for a worker that dies while it starts.
+    idle = ("Agent", "IDLE")
+    return [number for number, name in named if name.startswith("ray::") and not name.endswith(idle)]
 
 
 @dataclass
