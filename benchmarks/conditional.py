@@ -7,7 +7,9 @@ is found and named; a million rows take seconds.
 
     python -m benchmarks.conditional --parts size --datasets 2000 --record size.jsonl
 
-``--record`` keeps what was found; run the same command again to resume, or with more data sets.
+``--record`` keeps what was found; run the same command again to resume, or with more data sets. ``--show`` prints it:
+
+    python -m benchmarks.conditional --show --record benchmarks/conditional_size.jsonl
 """
 
 import argparse
@@ -183,15 +185,24 @@ def recorded(record: Path) -> list[dict]:
 
 
 def show_sizes(record: Path) -> None:
+    """Print the recorded cells as a table, and the shares over all cells of a number of rows."""
     counts: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(3))
     for line in recorded(record):
         weighted = line["censored"] * line["datasets"]
         counts[tuple(line["cell"])] += (line["rejected"], line["datasets"], weighted)
-    print("right model, share of data sets with p <= .05")
-    for (n, p, kind, _), (rejected, total, censored) in counts.items():
-        rate, error = rejected / total, (0.05 * 0.95 / total) ** 0.5
-        share = f"{censored / total:.0%} censored"
-        print(f"n = {n:>5}, {p:>2} {kind} columns, {share:>13}: {rate:.3f} ± {error:.3f} of {total:,.0f}")
+    print("right model, share of data sets with p <= .05; in brackets the share of censored rows")
+    print("| rows | columns | data sets |" + " |" * len(RATES))
+    for n, (p, kind) in itertools.product(sorted({cell[0] for cell in counts}), KINDS):
+        cells = [counts[n, p, kind, c] for c in RATES if (n, p, kind, c) in counts]
+        if cells:
+            shares = " | ".join(f"{r / total:.3f} ({censored / total:.0%})" for r, total, censored in cells)
+            print(f"| {n:,} | {p} {kind} | {min(c[1] for c in cells):,.0f} | {shares} |")
+    for n in sorted({cell[0] for cell in counts}):
+        rejected, total, _ = sum(found for cell, found in counts.items() if cell[0] == n)
+        print(f"all cells of {n:,} rows: {rejected / total:.4f} of {total:,.0f}")
+    rates = [(found[0] / found[1], (0.05 * 0.95 / found[1]) ** 0.5) for found in counts.values()]
+    low, high = min(rates), max(rates)
+    print(f"lowest and highest cell: {low[0]:.3f} ± {low[1]:.3f}, {high[0]:.3f} ± {high[1]:.3f}")
 
 
 def show_power(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
@@ -256,8 +267,12 @@ def main() -> None:
     parser.add_argument("--censored", type=float, nargs="*", default=list(RATES), choices=list(RATES))
     parser.add_argument("--parts", nargs="*", default=["size", "power", "alarms", "planted", "speed"])
     parser.add_argument("--record", type=Path, default=Path("conditional_size.jsonl"))
+    parser.add_argument("--show", action="store_true", help="print the sizes of the record, and measure nothing")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options, _ = parser.parse_known_args()
+    if options.show:
+        show_sizes(options.record)
+        return
     with ProcessPoolExecutor(options.processes) as pool:
         if "size" in options.parts:
             measure_sizes(pool, options, options.record)

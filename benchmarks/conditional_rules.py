@@ -16,6 +16,11 @@ its size.
 
     python -m benchmarks.conditional_rules --datasets 200 --record rules.jsonl --processes 2
 
+``--held-out 500 2000`` takes situations that nobody chose the rule on (`benchmarks._held_out`), with so many rows: the
+default, the rule before it, and a narrower and a wider kernel. Their effects are those first written down.
+
+    python -m benchmarks.conditional_rules --held-out 500 2000 --datasets 80 --record held_out.jsonl
+
 ``--record`` keeps what was found; run the same command again to resume, or with more data sets.
 """
 
@@ -29,6 +34,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
+from benchmarks._held_out import SITUATIONS, Columns
 from benchmarks.conditional import SCALES, one_scale, recorded, right_model
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.covariates import as_columns
@@ -46,6 +52,8 @@ RULES: list[Rule] = [
     *((128, factor, True) for factor in (0.25, 0.35, 0.5, 0.6, 0.7, 0.85, 1.0, 2.0)),
     *((m, BANDWIDTH, True) for m in (32, 64, 256)),
 ]
+# Narrower, the default, wider, and what was before it.
+HELD_OUT_RULES: list[Rule] = [(128, 0.5, True), DEFAULT, (128, 1.4, True), (128, 1.0, False)]
 
 
 def corner(seed: int, p: int) -> Data:
@@ -72,33 +80,41 @@ CELLS: dict[str, Callable[[int], Data]] = {
 }
 
 
-def rejected(seed: int) -> dict[str, list[int]]:
-    """Which rules reject, in the order of the rules, for each cell.
+def judged(u: np.ndarray, event: np.ndarray, columns: Columns, rules: list[Rule], seed: int) -> list[int]:
+    """Which rules reject, in their order.
 
     The products of two rows' sums are those of their features times those of their residuals: the same test as that of
     `conditional_calibration` with a row in every block, and quicker for many rules.
     """
-    found: dict[str, list[int]] = {}
-    for name, make in CELLS.items():
-        u, event, x = make(seed)
-        columns, r = as_columns(x, len(x)), residuals(u, event, bin_edges(20))
-        pairs = r @ r.T
-        found[name] = []
-        for m, factor, apart in RULES:
-            h = random_features(columns, m, None, np.random.default_rng(seed), narrower=factor)(columns)
-            products = (h @ h.T) * pairs
-            np.fill_diagonal(products, 0.0)
-            mean = h.mean(axis=0)
-            parts = parts_of(products, r, (h @ mean)[:, None] * r, float(mean @ mean)) if apart else [products]
-            found[name].append(int(p_value_of(parts, DRAWS, np.random.default_rng(seed)) <= 0.05))
+    r = residuals(u, event, bin_edges(20))
+    pairs = r @ r.T
+    found = []
+    for m, factor, apart in rules:
+        h = random_features(columns, m, None, np.random.default_rng(seed), narrower=factor)(columns)
+        products = (h @ h.T) * pairs
+        np.fill_diagonal(products, 0.0)
+        mean = h.mean(axis=0)
+        parts = parts_of(products, r, (h @ mean)[:, None] * r, float(mean @ mean)) if apart else [products]
+        found.append(int(p_value_of(parts, DRAWS, np.random.default_rng(seed)) <= 0.05))
     return found
 
 
-def show(record: Path) -> None:
-    lines = recorded(record)
-    print(f"share of {len(lines)} data sets with p <= .05\n{'features, bandwidth, test':<30}" + " | ".join(CELLS))
-    for k, (m, factor, apart) in enumerate(RULES):
-        shares = [np.mean([line["rejected"][name][k] for line in lines]) for name in CELLS]
+def rejected(task: tuple[int, int | None]) -> dict[str, list[int]]:
+    """Which rules reject in each cell, or with a number of rows in each situation that was held out."""
+    seed, n = task
+    if n is not None:
+        return {name: judged(*make(seed, n), HELD_OUT_RULES, seed) for name, make in SITUATIONS.items()}
+    found = {}
+    for name, cell in CELLS.items():
+        u, event, x = cell(seed)
+        found[name] = judged(u, event, as_columns(x, len(x)), RULES, seed)
+    return found
+
+
+def show(lines: list[dict], names: list[str], rules: list[Rule]) -> None:
+    print(f"share of {len(lines)} data sets with p <= .05\n{'features, bandwidth, test':<30}" + " | ".join(names))
+    for k, (m, factor, apart) in enumerate(rules):
+        shares = [np.mean([line["rejected"][name][k] for line in lines]) for name in names]
         named = f"{m}, {factor:g}, {'apart' if apart else 'K'}"
         mark = " *" if (m, factor, apart) == DEFAULT else ""
         print(f"{named + mark:<30}" + "  ".join(f"{value:.2f}" for value in shares))
@@ -107,16 +123,22 @@ def show(record: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", type=int, default=20)
+    parser.add_argument("--held-out", type=int, nargs="*", metavar="ROWS", help="the held-out situations, such as 500")
     parser.add_argument("--record", type=Path, default=Path("conditional_rules.jsonl"))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options, _ = parser.parse_known_args()
-    done = {line["seed"] for line in recorded(options.record)}
-    seeds = [seed for seed in range(options.datasets) if seed not in done]
+    wanted = options.held_out or [None]
+    done = {(line["seed"], line.get("n")) for line in recorded(options.record)}
+    tasks = [(seed, n) for n in wanted for seed in range(options.datasets) if (seed, n) not in done]
     with ProcessPoolExecutor(options.processes) as pool:
-        for seed, found in zip(seeds, pool.map(rejected, seeds), strict=True):
+        for (seed, n), found in zip(tasks, pool.map(rejected, tasks), strict=True):
             with options.record.open("a") as file:
-                file.write(json.dumps({"seed": seed, "rejected": found}) + "\n")
-    show(options.record)
+                file.write(json.dumps({"seed": seed, "n": n, "rejected": found}) + "\n")
+    for n in wanted:
+        lines = [line for line in recorded(options.record) if line.get("n") == n]
+        if n is not None:
+            print(f"held out, {n:,} rows: ", end="")
+        show(lines, list(CELLS if n is None else SITUATIONS), RULES if n is None else HELD_OUT_RULES)
 
 
 if __name__ == "__main__":

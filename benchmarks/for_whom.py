@@ -245,7 +245,7 @@ def show(path: Path) -> None:
         for (name, treatment, penalty, lam), values in cells.items():
             if name != setting:
                 continue
-            mean, error = np.mean(values, axis=0), np.std(values, axis=0) / max(1, len(values)) ** 0.5
+            mean, error = np.mean(values, axis=0), np.std(values, axis=0, ddof=1) / len(values) ** 0.5
             text = "".join(f"{m:>11.3g} ± {e:<6.1g}" for m, e in zip(mean, error, strict=True))
             print(f"{treatment:<17}{'none' if lam == 0 else penalty:<12}{lam:>7g}{text}")
 

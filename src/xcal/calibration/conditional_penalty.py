@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from xcal._torch_private import apply
+from xcal.calibration import conditional_fused
 from xcal.calibration.penalty import full_precision, gradient_wanted, one_over_pairs
 from xcal.calibration.row_weights import in_units_of_the_largest
 from xcal.calibration.softbins import SoftBins
@@ -87,6 +88,8 @@ def _value_and_gradient(
     u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins
 ) -> tuple[Tensor, Tensor]:
     """Penalty of every model, (...), and its gradient in F, (..., n)."""
+    if conditional_fused.usable(u, weight, edges, spec):
+        return conditional_fused.value_and_gradient(u, event, features, edges, spec)
     share = u.new_full((), 1 / max(1, u.shape[-1])) if weight is None else weight / weight.sum(-1, keepdim=True)
     bins, slopes = bins_and_slopes(u, event, edges, spec)
     value, mean, inverse = value_of(moments(share, features, bins, spec), spec, u.dtype)

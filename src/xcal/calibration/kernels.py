@@ -1,4 +1,4 @@
-"""Triton kernels of `fused`. Imported only where Triton is installed and the values are on a GPU."""
+"""Triton kernels of `fused` and `conditional_fused`. Imported only with Triton installed and values on a GPU."""
 
 import triton
 import triton.language as tl
@@ -99,3 +99,92 @@ def backward(
     steepness = read_scale(scale, IN_MEMORY)
     tile = features(x, happened, edges, columns, bins, steepness, saturated, CUMULATIVE, True)
     tl.store(out + model * n + rows, w * tl.sum(tile * factor[None, :], axis=1), mask=there)
+
+
+@triton.jit
+def edge_residuals(x, happened, edges, columns, bins, scale, SLOPE: tl.constexpr):
+    """Mass above each inner edge less that of a perfect model, or its derivative; zero beyond the last edge."""
+    inner = columns < bins - 1
+    found = cumulative_features(x, happened, edges, columns, bins, scale, SLOPE)
+    if not SLOPE:
+        found = found - (1 - tl.load(edges + 1 + columns, mask=inner, other=0.5)[None, :])
+    return tl.where(inner[None, :], found, 0.0)
+
+
+@triton.jit
+def over_bins(here, after, other_here, other_after, columns):
+    """Inner product over bins of two residuals, which are differences at neighbouring edges; zero stands before all."""
+    first = tl.sum(tl.where((columns == 0)[None, :], here * other_here, 0.0), axis=1)
+    return first + tl.sum((here - after) * (other_here - other_after), axis=1)
+
+
+@triton.jit
+def conditional_forward(
+    u, event, length, edges, out, own, n, event_step, per_matrix, bins, scale,
+    IN_MEMORY: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Mass of every row above every edge, and the sum over some rows of the product of each with itself."""
+    model, program = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    columns = tl.arange(0, COLUMNS)
+    rows = program * ROWS + tl.arange(0, ROWS)
+    there = rows < n
+    x = tl.load(u + model * n + rows, mask=there, other=0.5)[:, None]
+    happened = tl.load(event + model * event_step + rows, mask=there, other=0)[:, None] != 0
+    steepness = read_scale(scale, IN_MEMORY)
+    here = edge_residuals(x, happened, edges, columns, bins, steepness, False)
+    after = edge_residuals(x, happened, edges, columns + 1, bins, steepness, False)
+    place = (model * (bins - 1) + columns[None, :]) * n + rows[:, None]
+    tl.store(out + place, here, mask=there[:, None] & (columns < bins - 1)[None, :])
+    size = tl.load(length + (model // per_matrix) * n + rows, mask=there, other=0.0)
+    itself = tl.sum(size * size * over_bins(here, after, here, after, columns), axis=0)
+    tl.store(own + model * tl.num_programs(0) + program, itself)
+
+
+@triton.jit
+def conditional_middle(
+    sums, own, slopes, value, features, used, programs, per_pair,
+    COLUMNS: tl.constexpr, FEATURES: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
+    """Penalty of a model, and its slope in every sum over rows."""
+    model = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, COLUMNS)[:, None]
+    squares = tl.zeros([COLUMNS, FEATURES], dtype=tl.float32)
+    for start in range(0, features, FEATURES):
+        which = start + tl.arange(0, FEATURES)[None, :]
+        inside = (columns < used) & (which < features)
+        place = (model * used + columns) * features + which
+        here = tl.load(sums + place, mask=inside, other=0.0)
+        before = tl.load(sums + place - features, mask=inside & (columns > 0), other=0.0)
+        after = tl.load(sums + place + features, mask=inside & (columns < used - 1), other=0.0)
+        change = 2 * here - before - after
+        tl.store(slopes + place, 2 * per_pair * change, mask=inside)
+        squares += here * change
+    itself = tl.zeros([PROGRAMS], dtype=tl.float32)
+    for start in range(0, programs, PROGRAMS):
+        part = start + tl.arange(0, PROGRAMS)
+        itself += tl.load(own + model * programs + part, mask=part < programs, other=0.0)
+    tl.store(value + model, per_pair * (tl.sum(tl.sum(squares, axis=1), axis=0) - tl.sum(itself, axis=0)))
+
+
+@triton.jit
+def conditional_backward(
+    u, event, length, edges, pull, out, n, event_step, per_matrix, bins, scale, per_pair,
+    IN_MEMORY: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Gradient in F, from the slopes of the penalty in every row's mass above every edge."""
+    model = tl.program_id(1).to(tl.int64)
+    columns = tl.arange(0, COLUMNS)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    there = rows < n
+    x = tl.load(u + model * n + rows, mask=there, other=0.5)[:, None]
+    happened = tl.load(event + model * event_step + rows, mask=there, other=0)[:, None] != 0
+    steepness = read_scale(scale, IN_MEMORY)
+    here = edge_residuals(x, happened, edges, columns, bins, steepness, False)
+    after = edge_residuals(x, happened, edges, columns + 1, bins, steepness, False)
+    slope = edge_residuals(x, happened, edges, columns, bins, steepness, True)
+    slope_after = edge_residuals(x, happened, edges, columns + 1, bins, steepness, True)
+    place = (model * (bins - 1) + columns[None, :]) * n + rows[:, None]
+    pulled = tl.load(pull + place, mask=there[:, None] & (columns < bins - 1)[None, :], other=0.0)
+    size = tl.load(length + (model // per_matrix) * n + rows, mask=there, other=0.0)
+    itself = 2 * per_pair * size * size * over_bins(here, after, slope, slope_after, columns)
+    tl.store(out + model * n + rows, tl.sum(pulled * slope, axis=1) - itself, mask=there)
