@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+NOWHERE = "/dev/null/nowhere"  # a folder that not even an administrator can make
 CONSTANTS: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 3, 10**6, -(10**6), 2**63, 10**400, 0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 1e-320, 1e308,
     float("nan"), float("inf"), -1e400, "", "abc", "uniform", "0.5", b"x", (), [], {}, set(), [[1.0], [2.0, 3.0]],
@@ -20,7 +21,7 @@ CONSTANTS: tuple[Any, ...] = (
     np.array([1 + 2j] * 24), np.array([None] * 24, dtype=object), np.zeros(24, dtype="datetime64[s]"), pd.NA, pd.NaT,
     np.zeros(24, dtype=[("a", float), ("b", bool)]), pd.Series([pd.NA] * 24, dtype="Float64"), pd.DataFrame(),
     torch.zeros(0), torch.zeros(24), torch.zeros(24, requires_grad=True), torch.eye(3).to_sparse(),
-    torch.zeros(24, dtype=torch.bfloat16), torch.zeros(24, device="meta"), Path("/nowhere/at/all"), "/nowhere", 10**9,
+    torch.zeros(24, dtype=torch.bfloat16), torch.zeros(24, device="meta"), Path(NOWHERE), NOWHERE, 10**9,
 )  # fmt: skip
 NUMBERS = (np.nan, np.inf, -np.inf, -1.0, 0.0, 1.0, 2.0, 1e308, -1e308, 5e-324, 1e-300, 0.5)
 TYPES = (np.float16, np.float32, np.int8, np.int64, np.bool_, object, np.complex128, np.str_, ">f8")
