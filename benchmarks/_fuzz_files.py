@@ -21,6 +21,7 @@ import torch
 
 import xcal
 from benchmarks._fuzz_functions import rows
+from benchmarks._fuzz_mimic import mimic_targets
 from benchmarks._fuzz_outcomes import Target
 from benchmarks._small_table import small_table
 from benchmarks._victims import train
@@ -43,6 +44,7 @@ def file_targets(folder: Path) -> Iterator[Target]:
     else:
         yield from _folders(folder, r)
     yield from _data_files()
+    yield from mimic_targets(folder)
 
 
 def _reader(folder: Path, name: str, read: Callable[[Path], Any], content: bytes, *words: str, slow: int = 1) -> Target:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+NOWHERE = "/dev/null/nowhere"  # a folder that not even an administrator can make
 CONSTANTS: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 3, 10**6, -(10**6), 2**63, 10**400, 0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 1e-320, 1e308,
     float("nan"), float("inf"), -1e400, "", "abc", "uniform", "0.5", b"x", (), [], {}, set(), [[1.0], [2.0, 3.0]],
@@ -20,14 +21,25 @@ CONSTANTS: tuple[Any, ...] = (
     np.array([1 + 2j] * 24), np.array([None] * 24, dtype=object), np.zeros(24, dtype="datetime64[s]"), pd.NA, pd.NaT,
     np.zeros(24, dtype=[("a", float), ("b", bool)]), pd.Series([pd.NA] * 24, dtype="Float64"), pd.DataFrame(),
     torch.zeros(0), torch.zeros(24), torch.zeros(24, requires_grad=True), torch.eye(3).to_sparse(),
-    torch.zeros(24, dtype=torch.bfloat16), torch.zeros(24, device="meta"), Path("/nowhere/at/all"), "/nowhere", 10**9,
+    torch.zeros(24, dtype=torch.bfloat16), torch.zeros(24, device="meta"), Path(NOWHERE), NOWHERE, 10**9,
 )  # fmt: skip
 NUMBERS = (np.nan, np.inf, -np.inf, -1.0, 0.0, 1.0, 2.0, 1e308, -1e308, 5e-324, 1e-300, 0.5)
+CELLS = (
+    b"", b"0", b"-1", b"0.5", b"NaN", b"inf", b"-inf", b"1e999", b"1e308", b"1e9", b"5e-324", b"2147483648", b"9" * 30,
+    b"abc", b'"', b'"a,b"', b'"a\nb"', b'a"b', b"\xff\xfe", b"\0", "\u00b2".encode(), b"2101-13-45 00:00:00",
+    b"9999-12-31 23:59:59", b"0001-01-01", b"290000-01-01 00:00:00", b"infinity", b"epoch", b" ", b"x" * 100_000,
+)  # fmt: skip
 TYPES = (np.float16, np.float32, np.int8, np.int64, np.bool_, object, np.complex128, np.str_, ">f8")
+
+
+class Table(bytes):
+    """A table of CSV without commas in its cells: columns, cells and lines can be spoilt, besides bytes."""
 
 
 def spoilt(value: Any, rng: random.Random) -> Any:
     """Return a worse value: anything at all, or nearly the good one."""
+    if isinstance(value, Table) and rng.random() < 0.6:
+        return spoilt_table(value, rng)
     if isinstance(value, bytes):
         return spoilt_bytes(value, rng)
     if isinstance(value, torch.Tensor) and rng.random() < 0.8:
@@ -96,6 +108,27 @@ def spoilt_bytes(content: bytes, rng: random.Random) -> bytes:
             (b"", b"\0" * 64, b"[" * 100_000, bytes(changed[::-1]), b"\xef\xbb\xbf" + content, b"PK\x03\x04")
         )
     return bytes(changed)
+
+
+def spoilt_table(content: bytes, rng: random.Random) -> bytes:
+    """Drop, double or move columns and lines, break a line, put other things into cells."""
+    rows = [line.split(b",") for line in content.splitlines()]
+    row, column = rng.randrange(len(rows)), rng.randrange(len(rows[0]))
+    kind = rng.randrange(7)
+    if kind <= 2:
+        # One cell, a few, or all of a column but its name.
+        for place in rng.choice(([row], rng.sample(range(len(rows)), 3), range(1, len(rows)))):
+            rows[place][column] = rng.choice(CELLS)
+    elif kind == 3:
+        for cells in rows:
+            cells[column : column + 1] = [cells[column]] * (2 * (row % 2))
+    elif kind == 4:
+        rows[row : row + 1] = [rows[row][:column], rows[row][column:]]
+    elif kind == 5:
+        rows[row] = rng.choice((rows[row][:-1], [*rows[row], b"more"], [], rows[row] * 1000))
+    else:
+        rows[row : row + 1] = rng.choice(([], [rows[row]] * 2, [rows[0], rows[row]]))
+    return b"".join(b",".join(cells) + b"\n" for cells in rows)
 
 
 def hostile(name: str, arguments: Mapping[str, Any], seed: int, number: int) -> tuple[dict[str, Any], list[str]]:

@@ -11,6 +11,7 @@ outcomes is printed below the function, once for each kind, with the options tha
 """
 
 import argparse
+import contextlib
 import faulthandler
 import os
 import re
@@ -73,7 +74,8 @@ class Tally:
 
 def fuzzed(target: Target, n: int, seed: int, first: int = 0) -> Tally:
     """Call one function with inputs `first` to `first + n - 1`."""
-    good, why = outcome_of(target, target.arguments)
+    with empty_folder():
+        good, why = outcome_of(target, target.arguments)
     if good not in ("result", "warned"):
         raise RuntimeError(f"{target.name}: the good arguments are not good: {good} {why}")
     tally = Tally()
@@ -81,7 +83,7 @@ def fuzzed(target: Target, n: int, seed: int, first: int = 0) -> Tally:
         given, chosen = hostile(target.name, target.arguments, seed, number)
         shown = repr({name: given.get(name, "left out") for name in chosen})[:300]
         start = time.process_time()
-        with fixed_chance(number):
+        with fixed_chance(number), empty_folder():
             outcome, what = outcome_of(target, given)
         tally.longest = max(tally.longest, time.process_time() - start)
         tally.outcomes[outcome] += 1
@@ -90,6 +92,13 @@ def fuzzed(target: Target, n: int, seed: int, first: int = 0) -> Tally:
             kind = re.sub(r"0x\w+|\d+|'[^']*'|\"[^\"]*\"", "", what)[:60]
             tally.problems.setdefault(kind, Problem(target.name, number, outcome, what, shown))
     return tally
+
+
+@contextlib.contextmanager
+def empty_folder() -> Iterator[None]:
+    """Work in a folder of this input alone: an argument may be the path of a file to write."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        yield
 
 
 def limit_memory() -> None:

@@ -17,7 +17,7 @@ from processes_ddp import batches, double, made_model, report
 from torch import Tensor, nn
 from train import log_normal, simulate
 
-from xcal import XCALLoss, mean_across_processes
+from xcal import XCALLoss
 
 
 def together(accelerator: Accelerator, rows: tuple[Tensor, ...], lam: float, epochs: int) -> nn.Module:
@@ -28,9 +28,9 @@ def together(accelerator: Accelerator, rows: tuple[Tensor, ...], lam: float, epo
         with accelerator.split_between_processes(batch.tolist()) as mine:
             x, time, event = (column[mine] for column in rows)
         cdf, log_density, log_survival = log_normal(model, x, time)
-        nll = mean_across_processes(-torch.where(event, log_density, log_survival))
+        both = penalty.with_mean(-torch.where(event, log_density, log_survival), cdf, event)
         optimizer.zero_grad()
-        accelerator.backward(nll + lam * penalty(cdf, event))
+        accelerator.backward(both.mean + lam * both.penalty)
         optimizer.step()
     return accelerator.unwrap_model(model)
 

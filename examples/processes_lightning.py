@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 from train import log_normal, simulate
 
-from xcal import XCALLoss, mean_across_processes
+from xcal import XCALLoss
 
 
 class OwnRows(Sampler[list[int]]):
@@ -52,8 +52,8 @@ class Survival(LightningModule):
         """Return the loss of the whole batch from the rows of this process."""
         x, time, event = rows
         cdf, log_density, log_survival = log_normal(self.network, x, time)
-        nll = mean_across_processes(-torch.where(event, log_density, log_survival))
-        return nll + self.lam * self.penalty(cdf, event)
+        both = self.penalty.with_mean(-torch.where(event, log_density, log_survival), cdf, event)
+        return both.mean + self.lam * both.penalty
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return the optimiser."""

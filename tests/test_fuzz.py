@@ -9,13 +9,15 @@ import struct
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from benchmarks._fuzz_files import file_targets
 from benchmarks._fuzz_functions import function_targets, rows
-from benchmarks._fuzz_spoiling import fixed_chance, hostile
+from benchmarks._fuzz_outcomes import Target
+from benchmarks._fuzz_spoiling import CONSTANTS, fixed_chance, hostile
 from benchmarks.fuzz import fuzzed
 
 import xcal
@@ -268,6 +270,26 @@ def test_every_input_can_be_made_again_alone():
     with fixed_chance(5):
         assert np.random.default_rng().random() == drawn
     assert np.random.default_rng().random() != drawn
+
+
+def test_what_an_input_writes_is_gone_before_the_next(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+
+    def writes(n):
+        seen.append(sorted(path.name for path in Path().iterdir()))
+        Path("left").write_text("by a path among the arguments")
+
+    assert fuzzed(Target("writes", writes, {"n": 1}), 5, seed=1).problems == {}
+    assert len(seen) > 3
+    assert not any(seen)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", [value for value in CONSTANTS if str(value).startswith("/")])
+def test_no_path_among_the_hostile_values_can_be_made(path):
+    with pytest.raises(NotADirectoryError):
+        Path(path).mkdir(parents=True)
 
 
 def test_lists_within_lists_in_an_r_file(tmp_path):

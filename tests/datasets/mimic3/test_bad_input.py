@@ -107,7 +107,29 @@ def test_a_table_that_is_there_twice(raw, tmp_path):
 def test_a_missing_column(raw, tmp_path, table, column):
     lines = lines_of(raw, table)
     write_lines(raw, table, [lines[0].replace(f'"{column}"', '"X"'), *lines[1:]])
-    refused(raw, tmp_path / "out", ValueError, [f"{table}.csv.gz: expected a column {column}, got the columns"])
+    refused(raw, tmp_path / "out", ValueError, [f"{table}.csv.gz: expected one column {column}, got none among the"])
+
+
+@pytest.mark.parametrize(("table", "column"), [("CHARTEVENTS", "VALUE"), ("PATIENTS", "DOB")])
+def test_a_column_that_is_there_twice(raw, tmp_path, table, column):
+    lines = lines_of(raw, table)
+    write_lines(raw, table, [f'{lines[0]},"{column.lower()}"', *(f"{line},1" for line in lines[1:])])
+    refused(raw, tmp_path / "out", ValueError, [f"{table}.csv.gz: expected one column {column}, got 2 among the"])
+
+
+@pytest.mark.parametrize("others", ['"ROW_ID"', "''", '"a;b(c)"', '"x""y"', ""])
+def test_names_of_other_columns_do_not_matter(raw, tmp_path, others):
+    lines = lines_of(raw, "PATIENTS")
+    write_lines(raw, "PATIENTS", [f"{lines[0]},{others},{others}", *(f"{line},1,1" for line in lines[1:])])
+    assert prepare(raw, tmp_path / "out", threads=1).counts["stays"]["stays_all"] > 0
+
+
+def test_a_file_without_its_header_shows_no_row(raw, tmp_path):
+    lines = lines_of(raw, "LABEVENTS")
+    cells = lines[1].split(",")
+    write_lines(raw, "LABEVENTS", [",".join([SECRET, *cells[1:]]), *lines[2:]])
+    message = refused(raw, tmp_path / "out", ValueError, ["LABEVENTS.csv.gz: expected one column SUBJECT_ID, got none"])
+    assert cells[1] not in message
 
 
 @pytest.mark.parametrize("folder", ["hosp", "icu"])
@@ -150,6 +172,22 @@ def test_a_cell_that_cannot_be_read(raw, tmp_path, table, line, column, expected
     words = [f"{table}.csv.gz, column {column}: expected {expected}", f"at line {line}"]
     message = refused(raw, tmp_path / "out", ValueError, words)
     assert message.endswith(f"at line {line}")
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "text"),
+    [
+        ("LABEVENTS", "CHARTTIME", "290000-01-01 00:00:00"),
+        ("CHARTEVENTS", "CHARTTIME", "infinity"),
+        ("ICUSTAYS", "INTIME", "0001-01-01 00:00:00"),
+        ("ICUSTAYS", "LOS", "inf"),
+        ("ICUSTAYS", "LOS", "NaN"),
+        ("ICUSTAYS", "LOS", "1e9"),
+    ],
+)
+def test_a_value_that_no_stay_can_have(raw, tmp_path, table, column, text):
+    changed(raw, table, 3, column, text)
+    refused(raw, tmp_path / "out", ValueError, [f"{table}.csv.gz, column {column}: expected", "at line 3"])
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def _used_rows(
 ) -> Iterator[Any]:
     """Rows of the 17 variables that belong to a stay, batch by batch; `counts` is added to."""
     pa: Any = import_module("pyarrow")
-    types = {name: type_ for name, type_ in _TYPES.items() if file.has(name)}
+    types = {name: type_ for name, type_ in _TYPES.items() if name in file.columns}
     known = ", ".join(str(item.item_id) for item in items())
     missing = ", ".join(quoted(text) for text in MISSING_TEXTS)
     wanted = f"TRY_CAST(ITEMID AS INTEGER) IN ({known})"

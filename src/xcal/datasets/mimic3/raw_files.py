@@ -40,25 +40,21 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "OUTPUTEVENTS": (*_EVENT_COLUMNS, "ICUSTAY_ID"),
 }
 
+_READ = frozenset(name for columns in COLUMNS.values() for name in columns)
 # Columns that only MIMIC-IV has.
 _MIMIC_IV = frozenset({"STAY_ID", "ANCHOR_AGE"})
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """One raw table: its file and the names of its columns as written there, in their order."""
+    """One raw table: its file, and its columns in their order.
+
+    Columns that are read have their name in upper case, as MIMIC-III has it and its demo has not; others their place.
+    """
 
     table: str
     path: Path
     columns: tuple[str, ...]
-
-    def column(self, name: str) -> str:
-        """Name of a column as this file writes it; MIMIC-III has upper case, its demo lower case."""
-        return next(column for column in self.columns if column.upper() == name)
-
-    def has(self, name: str) -> bool:
-        """Whether the file has the column."""
-        return any(column.upper() == name for column in self.columns)
 
 
 def find_raw_files(folder: Path) -> dict[str, RawFile]:
@@ -72,7 +68,7 @@ def find_raw_files(folder: Path) -> dict[str, RawFile]:
     # The version before what is missing: half of the tables of MIMIC-IV have names of MIMIC-III.
     for table in COLUMNS:
         for path in _files(table, present):
-            for mark in _MIMIC_IV & {column.upper() for column in _header(path)}:
+            for mark in _MIMIC_IV & set(_header(path)):
                 _refuse_mimic_iv(f"{path.name} with a column {mark.lower()}")
     return {table: _find(folder, table, present) for table in COLUMNS}
 
@@ -90,12 +86,15 @@ def _find(folder: Path, table: str, present: Mapping[str, Path]) -> RawFile:
         fail(table, "one file", f"both {found[0].name} and {found[1].name}: remove one of them from {folder}")
     path = found[0]
     columns = _header(path)
-    known = {column.upper() for column in columns}
-    missing = [column for column in COLUMNS[table] if column not in known]
-    if missing:
-        fail(path.name, f"a column {missing[0]}", f"the columns {', '.join(columns)}")
+    for name in COLUMNS[table]:
+        if columns.count(name) != 1:
+            # Not the names themselves: the first line of a file without a header is a patient's.
+            got = f"{columns.count(name) or 'none'} among the {len(columns)} columns in its first line"
+            fail(path.name, f"one column {name}", got)
     _check_end(path)
-    return RawFile(table, path, columns)
+    # What else a header says is no part of our SQL.
+    named = (name if columns.count(name) == 1 and name in _READ else f"column {k}" for k, name in enumerate(columns))
+    return RawFile(table, path, tuple(named))
 
 
 def _refuse_mimic_iv(got: str) -> NoReturn:
@@ -103,7 +102,7 @@ def _refuse_mimic_iv(got: str) -> NoReturn:
 
 
 def _header(path: Path) -> tuple[str, ...]:
-    """Names in the first line."""
+    """Names in the first line, in upper case."""
     first: bytes | None = None
     open_ = gzip.open if path.suffix.lower() == ".gz" else open
     with suppress(EOFError, gzip.BadGzipFile, zlib.error), open_(path, "rb") as file:
@@ -113,7 +112,7 @@ def _header(path: Path) -> tuple[str, ...]:
     text = first.decode("utf-8-sig", errors="replace").strip()
     if not text:
         fail(path.name, "a header line", "an empty file")
-    return tuple(name.strip().strip('"') for name in text.split(","))
+    return tuple(name.strip().strip('"').upper() for name in text.split(","))
 
 
 def _check_end(path: Path) -> None:

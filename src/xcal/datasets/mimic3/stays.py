@@ -14,11 +14,13 @@ import numpy.typing as npt
 from xcal._checks import fail
 from xcal.datasets.mimic3.parquet_files import SPLITS, read_columns, write_parquet
 from xcal.datasets.mimic3.raw_files import RawFile
-from xcal.datasets.mimic3.typed_rows import typed_batches
+from xcal.datasets.mimic3.typed_rows import bad_cell, typed_batches
 
 STAYS_PER_BLOCK = 256
 # As in the benchmark, whose list has 5,070 of 33,798 subjects.
 _TEST_SHARE = 0.15
+# Days. An instance is made for every hour of a stay, so a LOS with digits too many would fill the disk.
+_LONGEST = 3_650
 
 _TYPES = {
     "ICUSTAYS": {
@@ -71,6 +73,8 @@ def write_stays(
     for table, types in _TYPES.items():
         filled = [name for name in _FILLED if name in types]
         rows = pa.Table.from_batches(typed_batches(connection, raw[table], types, filled=filled), _schema(pa, types))
+        if table == "ICUSTAYS":
+            _check_lengths(raw[table], rows)
         connection.register(table.lower(), rows)
     counts: dict[str, int] = {}
     for name, query in _FILTERS.items():
@@ -92,6 +96,12 @@ def write_stays(
     for name in SPLITS:
         counts[f"subjects_{name}"] = len(np.unique(subjects[split == name]))
     return counts
+
+
+def _check_lengths(file: RawFile, rows: Any) -> None:
+    too_long = np.flatnonzero(rows.column("LOS").to_numpy() > _LONGEST)
+    if len(too_long):
+        bad_cell(file, "LOS", f"at most {_LONGEST:,} days", int(too_long[0]))
 
 
 def _schema(pa: Any, types: dict[str, str]) -> Any:

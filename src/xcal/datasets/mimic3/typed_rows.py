@@ -8,6 +8,14 @@ import numpy as np
 from xcal.datasets.mimic3.database import batches, csv_source, plain_errors
 from xcal.datasets.mimic3.raw_files import RawFile
 
+# Text as a value, or null. Finite numbers, and years of four digits: with others, later steps would stop in SQL.
+_VALUE = {
+    "INTEGER": 'TRY_CAST("{0}" AS INTEGER)',
+    "DOUBLE": 'CASE WHEN isfinite(TRY_CAST("{0}" AS DOUBLE)) THEN TRY_CAST("{0}" AS DOUBLE) END',
+    "TIMESTAMP": """CASE WHEN TRY_CAST("{0}" AS TIMESTAMP) BETWEEN TIMESTAMP '1000-01-01' AND TIMESTAMP '9999-12-31'
+        THEN TRY_CAST("{0}" AS TIMESTAMP) END""",
+    "VARCHAR": '"{0}"',
+}
 _EXPECTED = {
     "INTEGER": "a whole number",
     "DOUBLE": "a number",
@@ -42,15 +50,16 @@ def typed_batches(
     pyarrow.RecordBatch
     """
     typed = [name for name, type_ in types.items() if type_ != "VARCHAR"]
-    raw = ", ".join(f'"{file.column(name)}" AS "{name}"' for name in (*types, *hidden))
-    wanted = [f'TRY_CAST("{name}" AS {type_}) AS "{name}"' for name, type_ in types.items()]
+    raw = ", ".join(f'"{name}"' for name in (*types, *hidden))
+    value = {name: _VALUE[type_].format(name) for name, type_ in types.items()}
+    wanted = [f'{sql} AS "{name}"' for name, sql in value.items()]
     wanted += [f'{sql} AS "{name}"' for name, sql in (expressions or {}).items()]
     # Number of the first column whose text is no value of its type: 0 where all are.
     # The text itself is asked for too: DuckDB reads a column that is only ever cast as one of that type, and then fails
     # with an error of its own.
     tests = [
         f'WHEN {"" if name in filled else "NOT"} "{name}" IS NULL '
-        f'{"OR" if name in filled else "AND"} TRY_CAST("{name}" AS {types[name]}) IS NULL THEN {number}'
+        f"{'OR' if name in filled else 'AND'} {value[name]} IS NULL THEN {number}"
         for number, name in enumerate(typed, start=1)
     ]
     query = f"""
