@@ -66,7 +66,7 @@ def test_the_file_gives_what_the_function_gives(table, tmp_path):
         written(tmp_path, table),
         "--curves",
         "s_*",
-        "--group",
+        "--by",
         "sex",
         "--horizons",
         "1,2",
@@ -85,6 +85,23 @@ def test_the_file_gives_what_the_function_gives(table, tmp_path):
     for value in direct:
         # A CSV holds every digit of a number.
         assert read[value.metric, value.horizon, value.group] == pytest.approx(value.value, rel=1e-12, abs=1e-300)
+
+
+def test_the_former_name_of_by_works_with_a_note(table, tmp_path):
+    path = written(tmp_path, table)
+    old, new = (run(path, "--curves", "s_*", word, "sex") for word in ("--group", "--by"))
+    assert old.exit_code == 0, old.exception
+    assert old.stdout == new.stdout
+    assert "--group is now --by" in old.stderr
+    assert not new.stderr
+
+
+def test_rows_of_one_patient_are_a_cluster(table, tmp_path):
+    path = written(tmp_path, table.assign(patient=np.arange(60) // 3))
+    out = tmp_path / "out.json"
+    done = run(path, "--curves", "s_*", "--clusters", "patient", "--json", str(out))
+    assert done.exit_code == 0, done.exception
+    assert json.loads(out.read_text())["data"]["n_clusters"] == 20
 
 
 @pytest.mark.parametrize("kind", ["gz", "parquet", "bom", "tsv", "semicolon", "quoted"])
@@ -221,8 +238,9 @@ def test_files_that_are_not_what_they_say(table, tmp_path):
         (["--curves", "s_*", "--horizons", "1,99"], "within the follow-up, whose last time is"),
         (["--curves", "s_*", "--horizons", "1,x"], "--horizons: expected times with commas"),
         (["--risk", "F", "--horizon", "99"], "within the follow-up"),
-        (["--curves", "s_*", "--group", "race"], "--group, "),
-        (["--curves", "s_*", "--group", "r"], "at most 10 values (cut it first"),
+        (["--curves", "s_*", "--by", "race"], "--by, "),
+        (["--curves", "s_*", "--clusters", "patient"], "--clusters, "),
+        (["--curves", "s_*", "--by", "r"], "at most 10 values (cut it first"),
     ],
 )
 def test_options_that_do_not_fit(table, tmp_path, words, told):

@@ -212,9 +212,20 @@ class TestSplitting:
         assert sum(map(len, sides)) == len(set.union(*sides)) == 40
         assert "visit_of" not in parts.train.X
 
-    def test_that_rows_of_a_patient_are_not_independent_is_said(self, tmp_path):
-        done = run(written(tmp_path, patients(160)), "--group", "visit_of", out=tmp_path / "run")
-        assert "rows with the same 'visit_of' are not independent" in " ".join(done.stdout.split())
+    def test_the_rows_of_a_patient_are_a_cluster_of_the_report(self, tmp_path):
+        frame = patients(160)
+        done = run(written(tmp_path, frame), "--group", "visit_of", out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        data = json.loads((tmp_path / "run" / "audit.json").read_text())["data"]
+        assert data["n_clusters"] == 10  # a quarter of 40 patients
+
+    def test_new_rows_without_the_column_of_patients_count_as_independent_with_a_note(self, tmp_path):
+        frame = patients(160)
+        run(written(tmp_path, frame), "--group", "visit_of", out=tmp_path / "run")
+        new = written(tmp_path, frame.drop(columns="visit_of"), "new.csv")
+        done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), str(new), "--resamples", "0"])
+        assert done.exit_code == 0, done.exception
+        assert "no such column, 'visit_of' (--group)" in " ".join(done.stderr.split())
 
     def test_a_patient_in_both_files_is_refused(self, tmp_path):
         path, other = written(tmp_path, patients(80)), written(tmp_path, patients(40, seed=1), "other.csv")

@@ -9,6 +9,7 @@ from xcal import d_calibration
 from xcal.metrics import (
     calibration_curve,
     concordance_index,
+    cox_calibration,
     cumulative_dynamic_auc,
     decision_curve,
     integrated_brier_score,
@@ -26,6 +27,7 @@ from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
 from xcal.validation.counted.pairs import CountedPairs, antolini_indices, uno_weights
+from xcal.validation.counted.slope import CountedSlope
 from xcal.validation.counted.smooth import CountedSmooth
 from xcal.validation.rows import read_rows
 
@@ -138,6 +140,16 @@ def test_observed_risk(case):
             for rows in case.repeated()
         ]
         held(1 - case.block.survival_at(h), theirs)
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_slope_and_intercept(case, digits):
+    for h, risk in case.risk.items():
+        risk = risk if digits is None else np.round(risk, digits)
+        theirs = [cox_calibration(risk[rows], at=h, **case.outcome(rows)) for rows in case.repeated()]
+        slope, intercept = CountedSlope(case.line, risk, h).values(case.block)
+        held(slope, [one.slope for one in theirs])
+        held(intercept, [one.intercept for one in theirs])
 
 
 def test_net_benefit(case):

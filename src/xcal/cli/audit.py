@@ -22,7 +22,15 @@ Curves = Annotated[
 Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event by --horizon, from 0 to 1.")]
 Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
 Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probability of an event by the row's time.")]
-Group = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
+By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
+# The name of --by until 0.2.0; in xcal fit it has another meaning.
+Group = Annotated[list[str] | None, typer.Option(hidden=True)]
+Clusters = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says which rows depend on each other: the patient's number, with several rows each."
+    ),
+]
 Covariates = Annotated[
     str | None,
     typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
@@ -51,7 +59,9 @@ def audit(
     risk: Risk = None,
     horizon: Horizon = None,
     cdf: Cdf = None,
+    by: By = None,
     group: Group = None,
+    clusters: Clusters = None,
     covariates: Covariates = None,
     horizons: Horizons = None,
     steps: Steps = False,
@@ -78,7 +88,10 @@ def audit(
 
     By sex, at two times, with the event written as a word:
       xcal audit predictions.csv --time t --event status --event-value dead \
-        --curves "s_*" --group sex --horizons 24,60 --out report.html
+        --curves "s_*" --by sex --horizons 24,60 --out report.html
+
+    Several rows per patient, which depend on each other:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --clusters patient
 
     Whether the predictions are right for all, or for some only, is asked of
     the columns that have no other use. Name them if some of these were not
@@ -97,10 +110,11 @@ def audit(
     table = read_table_file(file, separator=separator)
     given: dict[str, Any] = {
         "y": _outcome(table, time, event, event_value),
-        "groups": {column: table.column(column, "--group") for column in group or []} or None,
+        "groups": {column: table.column(column, "--by") for column in _groups(by, group)} or None,
+        "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
         "horizons": horizon if risk is not None else asked,
         **_predictions(table, curves, risk, cdf, steps),
-        **_covariates(table, covariates, (time, event, risk, cdf), curves),
+        **_covariates(table, covariates, (time, event, risk, cdf, clusters), curves),
     }
     if training is not None:
         given["training"] = _outcome(read_table_file(training, separator=separator), time, event, event_value)
@@ -113,6 +127,20 @@ def audit(
         name=file.name if name is None else name,
     )
     _give(result, out, as_json)
+
+
+def _groups(by: list[str] | None, former: list[str] | None) -> list[str]:
+    """Give the columns of --by, and those of its former name after a note."""
+    if former:
+        import warnings
+
+        from xcal._deprecation import warn_renamed
+
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            warn_renamed("--group", "--by", removed_in="0.2.0", stacklevel=2)
+        typer.echo(f"note: {told[0].message}", err=True)
+    return [*(by or []), *(former or [])]
 
 
 def _check_writable(*paths: Path | None) -> None:

@@ -106,6 +106,14 @@ class TableFile:
             self.fail(name, f"a probability, a number from 0 to 1{hint}", f"{values[row]:g}", row)
         return values
 
+    def labels(self, name: str, option: str) -> npt.NDArray[np.str_]:
+        """Read labels as text, none missing."""
+        column = self.column(name, option)
+        missing = column.isna().to_numpy()
+        if missing.any():
+            self.fail(name, f"the group of every row ({option})", "an empty cell", int(np.argmax(missing)))
+        return np.asarray(column.astype(str), dtype=np.str_)
+
     def events(self, name: str, option: str, value: str | None = None) -> BoolArray:
         """Read events: 0/1 or true/false, or the rows whose cell is `value`.
 

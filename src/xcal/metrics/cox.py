@@ -110,13 +110,15 @@ class RiskSets:
         beta, (_, _, information, denominators), converged = newton(likelihood, start)
         return CoxFit(beta, deaths.hazard(denominators, at), converged, information)
 
-    def offset_hazard(self, offset: Vector, at: float) -> tuple[float, float]:
+    def offset_hazard(self, offset: Vector, at: float, counts: Vector | None = None) -> tuple[float, float]:
         """Cumulative baseline hazard at one time with the offset as the whole linear predictor, and its variance.
 
         Efron's estimator, the sum over deaths of one over the risk-set total; its variance is the sum of the squares.
+        `counts` are how often each row counts, once by default.
         """
-        deaths = self._deaths(np.ones(offset.size))
-        steps = 1.0 / deaths.totals(np.exp(offset[::-1])[None])[0][deaths.time <= at]
+        own = np.ones(offset.size) if counts is None else counts
+        deaths = self._deaths(own)
+        steps = 1.0 / deaths.totals((own[::-1] * np.exp(offset[::-1]))[None])[0][deaths.time <= at]
         return float(steps.sum()), float(np.square(steps).sum())
 
     def _deaths(self, counts: Vector, most: int | None = None) -> "_Deaths":

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from xcal._checks import BoolArray, FloatArray, as_number, fail
-from xcal.metrics.cox import fit_cox, log_hazard, offset_hazard
+from xcal.metrics.cox import CoxFit, fit_cox, log_hazard, offset_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_probability, as_time_point
 
 # A slope per standard deviation of x that is not known to within a thousand has run away: the events come in the exact
@@ -134,7 +134,11 @@ def _slope(x: Vector, time: FloatArray, event: BoolArray) -> tuple[float, float]
     if spread == 0:
         return float("nan"), float("nan")
     # Centred and scaled, so that Newton's method starts in a well-conditioned place.
-    fit = fit_cox(((x - x.mean()) / spread)[:, None], time, event, float(time.max()))
+    return slope_of(fit_cox(((x - x.mean()) / spread)[:, None], time, event, float(time.max())), spread)
+
+
+def slope_of(fit: CoxFit, spread: float) -> tuple[float, float]:
+    """Coefficient of x and its standard error, from a fit to x over `spread`; NaN where there is no maximum."""
     information = float(fit.information[0, 0])
     if not fit.converged or not information > _LEAST_INFORMATION:
         return float("nan"), float("nan")

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 from xcal._checks import BoolArray, FloatArray
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.censored import rest, share_of_bin
+from xcal.calibration.clusters import Clusters, sum_of_squares
 from xcal.calibration.histogram import edges_like, heaviest, locate
 from xcal.metrics.inputs import Vector
 
@@ -54,12 +55,17 @@ def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS) -> BinSh
     return BinShares(edges, shares)
 
 
-def uniform_variance(bins: BinShares) -> Vector:
+def uniform_variance(bins: BinShares, clusters: Clusters | None = None) -> Vector:
     """Variance of each bin's mass for a perfect model, "uniform" estimator; the sum is its floor."""
-    return np.asarray(np.square(bins.shares - bins.widths).mean(axis=0) / bins.shares.shape[0])
+    residuals, n = bins.shares - bins.widths, bins.shares.shape[0]
+    if clusters is None:
+        return np.asarray(np.square(residuals).mean(axis=0) / n)
+    return np.array([sum_of_squares(residual, clusters) / n**2 for residual in residuals.T])
 
 
-def redistributed_variance(bins: BinShares, event: BoolArray, scale: FloatArray) -> tuple[Vector, Vector]:
+def redistributed_variance(
+    bins: BinShares, event: BoolArray, scale: FloatArray, clusters: Clusters | None = None
+) -> tuple[Vector, Vector]:
     """Masses of Kaplan-Meier redistribution in the order of `scale`, and the variance of each for a perfect model.
 
     The influence function of `calibration.histogram.redistributed`, bin by bin where that adds the bins up; a test
@@ -68,6 +74,7 @@ def redistributed_variance(bins: BinShares, event: BoolArray, scale: FloatArray)
     n = event.size
     order = np.lexsort((~event, scale))
     happened, ordered = event[order], scale[order]
+    together = None if clusters is None else clusters.of_rows(order)
     at_risk = n - np.arange(n, dtype=np.float64)
     uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - 1 / at_risk))[:-1])
     weight = 1 / (n * uncensored[np.searchsorted(ordered, ordered, side="left")])
@@ -85,21 +92,26 @@ def redistributed_variance(bins: BinShares, event: BoolArray, scale: FloatArray)
         follows = share[::-1].cumsum()[::-1] - share
         jump = np.where(leaves, follows / at_risk, 0.0)
         influence = share - (b - a) / n + jump - np.cumsum(jump / at_risk)
-        variance[j] = np.square(influence).sum()
+        variance[j] = sum_of_squares(influence, together)
     return masses, variance
 
 
 def pit_histogram(
-    method: str, group: str | None, bins: BinShares, event: BoolArray, scale: FloatArray | None
+    method: str,
+    group: str | None,
+    bins: BinShares,
+    event: BoolArray,
+    scale: FloatArray | None,
+    clusters: Clusters | None = None,
 ) -> PitHistogram:
     """Masses and, per bin, the range of a perfect model in 95 % of samples of this size: normal, cut at 0 and 1.
 
     `scale` is None for "uniform", F for "km" and the time for "ipcw".
     """
     if scale is None:
-        masses, variance = bins.shares.mean(axis=0), uniform_variance(bins)
+        masses, variance = bins.shares.mean(axis=0), uniform_variance(bins, clusters)
     else:
-        masses, variance = redistributed_variance(bins, event, scale)
+        masses, variance = redistributed_variance(bins, event, scale, clusters)
     return PitHistogram(method, group, bins.edges, masses, *perfect_range(bins.widths, variance))
 
 

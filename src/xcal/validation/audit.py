@@ -37,6 +37,7 @@ def audit(
     horizons: Any = None,
     groups: Any = None,
     covariates: Any = None,
+    clusters: Any = None,
     training: Any = None,
     thresholds: Any = None,
     n_bootstrap: int | str = "auto",
@@ -77,6 +78,11 @@ def audit(
         What the rows are asked about in "for whom?", calibration given the covariates
         (`xcal.conditional_calibration`): a table, a mapping of names to values, or names of columns of X. By default
         all columns of X. At most 50; columns that cannot be used are named in the result.
+    clusters : optional
+        Name of a column of X, or one label per row: rows with the same label, those of one patient for instance, may
+        depend on each other. Resamples then draw whole clusters, floor and test of D-calibration count clusters, and
+        values that cannot are left out with the reason: one-calibration and "for whom?". Labels that are all different
+        change nothing.
     training : optional
         The rows the model was trained on: outcomes, or a pair (X, y). The censoring curve is then theirs, and the
         result says where the two sets of rows differ.
@@ -135,6 +141,7 @@ def audit(
         columns,
         left_out,
         no_covariates,
+        checks.read_clusters(clusters, X, time.size),
     )
     measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)

@@ -6,6 +6,8 @@ depends on the seed alone, and the same seed draws the same rows for another mod
 
 Of very many rows a random part is resampled, and what the resamples differ by is scaled to all rows: deviations of an
 average over m rows are the square root of n / m times those over n.
+
+Of rows that depend on each other whole clusters are drawn, and the random part is one of whole clusters.
 """
 
 import math
@@ -155,9 +157,18 @@ def paired_draws(
 
 
 def _part(rows: Rows, size: int, seed: Seed) -> BoolArray:
-    """Choose rows at random, by their places in the sample: the same for every model. Marked in time order."""
+    """Choose rows at random, by their places in the sample: the same for every model. Marked in time order.
+
+    Whole clusters are chosen where there are some, at least two and as many as have no more than `size` rows.
+    """
     # A stream of its own: those of the resamples end in their number.
     rng = np.random.default_rng([*_numbers(seed), 0, 0])
+    if rows.clusters is not None:
+        shuffled = rng.permutation(rows.clusters.count)
+        together = np.cumsum(rows.clusters.sums(np.ones(rows.n))[shuffled])
+        kept = np.zeros(rows.clusters.count, dtype=np.bool_)
+        kept[shuffled[: max(2, np.count_nonzero(together <= size))]] = True
+        return np.asarray(kept[rows.clusters.codes])
     chosen = np.zeros(rows.n, dtype=np.bool_)
     chosen[rng.choice(rows.n, size, replace=False)] = True
     return chosen[rows.order]
@@ -195,7 +206,11 @@ def _counts(rows: Rows, block: range, seed: Seed | None) -> Matrix:
     counts = np.empty((len(block), rows.n))
     for line, number in enumerate(block):
         rng = np.random.default_rng([*_numbers(seed), number])
-        counts[line] = np.bincount(rng.integers(rows.n, size=rows.n), minlength=rows.n)[rows.order]
+        if rows.clusters is None:
+            counts[line] = np.bincount(rng.integers(rows.n, size=rows.n), minlength=rows.n)[rows.order]
+        else:
+            whole = rows.clusters.count
+            counts[line] = np.bincount(rng.integers(whole, size=whole), minlength=whole)[rows.clusters.codes]
     return counts
 
 

@@ -19,6 +19,7 @@ from xcal._checks import (
     first_row,
     is_missing,
 )
+from xcal.calibration.clusters import Clusters, as_clusters
 from xcal.data import SurvivalData, time_and_event
 from xcal.metrics.inputs import Vector
 from xcal.validation.sample import Labels
@@ -104,6 +105,15 @@ def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:
     else:
         found = {str(getattr(groups, "name", None) or "group"): groups}
     return {str(name): _labels(str(name), values, n) for name, values in found.items()}
+
+
+def read_clusters(clusters: Any, X: Any, n: int) -> Clusters | None:
+    """Read the cluster of each row, from a column of X or labels; None where every row is a cluster of its own."""
+    if clusters is None:
+        return None
+    labels = column_of(X, clusters, "clusters") if isinstance(clusters, str) else clusters
+    found = as_clusters(labels, n, reference="y")
+    return None if found.count == n else found
 
 
 def are_names(given: Any, most: int = MOST_GROUPS) -> bool:

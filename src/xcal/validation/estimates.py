@@ -28,6 +28,7 @@ UNKNOWN: Interval = (float("nan"), float("nan"))
 
 # With fewer rows per bin than this, p-values of Akritas' test are up to twice too small far out; simulated ones hold.
 _ROWS_PER_BIN = 50
+DEPENDENT = "it counts every row as one observation, and the rows of a cluster are not"
 # Comparing curves that are read along lines takes one step for each pair of an event and a later row.
 MOST_PAIRS = 5_000_000_000
 METHODS: tuple[tuple[Method, str], ...] = (
@@ -122,10 +123,15 @@ def _accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
 def _mean_calibration(rows: Rows, horizon: float, level: float, found: Estimates) -> None:
     risk = rows.risk[horizon]
     result = observed_expected(risk, at=horizon, time=rows.time, event=rows.event, level=level)
-    found.put("oe", horizon, result.value, (result.lower, result.upper))
+    found.put("oe", horizon, result.value, _by_formula(rows, result.lower, result.upper))
     found.put("mean_risk", horizon, result.expected)
     low, high = fit_kaplan_meier(rows.time, rows.event).interval(horizon, level)
-    found.put("observed_risk", horizon, result.observed, (1 - float(high), 1 - float(low)))
+    found.put("observed_risk", horizon, result.observed, _by_formula(rows, 1 - float(high), 1 - float(low)))
+
+
+def _by_formula(rows: Rows, lower: float, upper: float) -> Interval | None:
+    """Give an interval that supposes independent rows; None, so that it is resampled, where they are in clusters."""
+    return (lower, upper) if rows.clusters is None else None
 
 
 def _moderate_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
@@ -140,21 +146,29 @@ def _moderate_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
         # The observed curve is zero in every resample: an interval without a width, which says more than is known.
         reason = "no row has the event by then, and resamples cannot say how uncertain that is; nor E50, E90 and Emax"
         found.skipped[f"ici at {horizon:g}"] = reason
+    if rows.clusters is not None:
+        found.skipped["one_calibration_p"] = DEPENDENT
+        return
     test = one_calibration(risk, at=horizon, **given, cdf=rows.cdf)
     found.put("one_calibration_p", horizon, test.p_value)
 
 
 def _weak_calibration(rows: Rows, level: float, found: Estimates) -> None:
     """Slope and intercept at the last horizon that the predictions and these rows reach."""
-    reached = [horizon for horizon in rows.risk if horizon <= rows.time[-1]]
-    if not reached:
+    at = slope_horizon(rows)
+    if at is None:
         for name in ("cox_slope", "cox_intercept"):
             found.skipped[name] = "they need the risks at a horizon within the follow-up"
         return
-    at = max(reached)
     result = cox_calibration(rows.risk[at], at=at, time=rows.time, event=rows.event, level=level)
-    found.put("cox_slope", None, result.slope, (result.slope_lower, result.slope_upper))
-    found.put("cox_intercept", None, result.intercept, (result.intercept_lower, result.intercept_upper))
+    found.put("cox_slope", None, result.slope, _by_formula(rows, result.slope_lower, result.slope_upper))
+    interval = _by_formula(rows, result.intercept_lower, result.intercept_upper)
+    found.put("cox_intercept", None, result.intercept, interval)
+
+
+def slope_horizon(rows: Rows) -> float | None:
+    """Give the last horizon that the predictions and these rows reach, at which slope and intercept are computed."""
+    return max((horizon for horizon in rows.risk if horizon <= rows.time[-1]), default=None)
 
 
 def _calibration_over_time(rows: Rows, seed: int, found: Estimates) -> None:
@@ -162,8 +176,9 @@ def _calibration_over_time(rows: Rows, seed: int, found: Estimates) -> None:
         for _, name in METHODS:
             found.skipped[name] = "it needs F at the own times"
     else:
+        given: dict[str, Any] = {"n_bins": N_BINS, "time": rows.time, "clusters": _cluster_labels(rows)}
         for method, name in METHODS:
-            result = d_calibration(rows.cdf, rows.cdf_event, n_bins=N_BINS, method=method, p_value=None, time=rows.time)
+            result = d_calibration(rows.cdf, rows.cdf_event, method=method, p_value=None, **given)
             found.put(name, None, result.value)
             found.put(f"{name}_floor", None, result.floor)
         found.put("d_calibration_p", None, _d_calibration_p(rows, seed))
@@ -177,7 +192,16 @@ def _calibration_over_time(rows: Rows, seed: int, found: Estimates) -> None:
 
 
 def _d_calibration_p(rows: Rows, seed: int) -> float:
-    """Akritas' p-value, or with few rows per bin a simulated one: both hold their size under censoring."""
-    test: PValue = "akritas" if rows.n >= _ROWS_PER_BIN * N_BINS else "simulated"
-    result = d_calibration(rows.cdf, rows.cdf_event, n_bins=N_BINS, p_value=test, seed=seed)
+    """Akritas' p-value, or with few rows per bin a simulated one: both hold their size under censoring.
+
+    With clusters it is always Akritas' statistic, beside draws in which whole clusters change their sign.
+    """
+    many = rows.clusters is not None or rows.n >= _ROWS_PER_BIN * N_BINS
+    test: PValue = "akritas" if many else "simulated"
+    clusters = _cluster_labels(rows)
+    result = d_calibration(rows.cdf, rows.cdf_event, n_bins=N_BINS, p_value=test, seed=seed, clusters=clusters)
     return float("nan") if result.p_value is None else result.p_value
+
+
+def _cluster_labels(rows: Rows) -> Any:
+    return None if rows.clusters is None else rows.clusters.codes

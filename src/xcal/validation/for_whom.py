@@ -12,7 +12,7 @@ from xcal.calibration.bins import bin_edges
 from xcal.calibration.covariates import Column
 from xcal.metrics.inputs import Vector
 from xcal.metrics.pit_histogram import N_BINS
-from xcal.validation.estimates import Estimates
+from xcal.validation.estimates import DEPENDENT, Estimates
 from xcal.validation.measurements import CovariatePart, ForWhom, WorstSubgroup
 from xcal.validation.rows import Rows
 from xcal.validation.sample import Sample
@@ -32,6 +32,9 @@ def measure_for_whom(sample: Sample, rows: Rows, found: Estimates, *, level: flo
     """
     if rows.cdf is None or not sample.covariates:
         found.skipped[METRIC] = sample.no_covariates if rows.cdf is not None else "it needs F at the own times"
+        return None
+    if rows.clusters is not None:
+        found.skipped[METRIC] = DEPENDENT
         return None
     in_order = [column.take(rows.order) for column in sample.covariates]
     columns = tuple(column for column in in_order if not _follows(column, rows.cdf))

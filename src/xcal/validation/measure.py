@@ -204,7 +204,9 @@ def _pit(rows: Rows, group: str | None) -> tuple[PitHistogram, ...]:
         return ()
     bins = bin_shares(rows.cdf, rows.cdf_event)
     scales = {"uniform": None, "km": rows.cdf, "ipcw": rows.time}
-    return tuple(pit_histogram(method, group, bins, rows.cdf_event, scale) for method, scale in scales.items())
+    return tuple(
+        pit_histogram(method, group, bins, rows.cdf_event, scale, rows.clusters) for method, scale in scales.items()
+    )
 
 
 def _pp(rows: Rows, level: float) -> PPCurve | None:

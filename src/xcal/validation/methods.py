@@ -79,11 +79,11 @@ def write_methods(
     sentences = [
         *_rows(sample, data, time_unit, cite),
         *_discrimination(names, cite),
-        *_calibration(names, measured, cite),
+        *_calibration(names, measured, sample, cite),
         *_overall(names, measured, cite),
         *_weights(sample, names),
         *_groups(sample, names, cite),
-        *_intervals(level, n_bootstrap, resampled_rows, names),
+        *_intervals(level, n_bootstrap, resampled_rows, names, sample),
     ]
     return f"{' '.join(sentences)}\n\n{cite.listing()}"
 
@@ -118,7 +118,7 @@ def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
         yield f"Discrimination was measured by {listed(told)}."
 
 
-def _calibration(names: set[str], measured: Measurements, cite: _Cited) -> Iterator[str]:
+def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: _Cited) -> Iterator[str]:
     if "oe" in names:
         yield "Mean calibration is the ratio of the observed (Kaplan-Meier) to the mean predicted risk (O/E)."
     if "cox_slope" in names:
@@ -142,7 +142,12 @@ def _calibration(names: set[str], measured: Measurements, cite: _Cited) -> Itera
             f"share of predicted probabilities{of}{cite('goldstein')}, censored rows being spread evenly over what "
             f"lies above them{versions}; its floor is the mean value of a perfect model in a sample of this size."
         )
-    if "d_calibration_p" in names:
+    if "d_calibration_p" in names and sample.clusters is not None:
+        yield (
+            f"Its test{cite('akritas')} is compared with draws in which whole clusters of rows change their sign, and "
+            "its floor is that of sums over clusters."
+        )
+    elif "d_calibration_p" in names:
         yield f"Its test allows for censoring{cite('akritas')}; where rows were few, its p-value is simulated."
     if measured.for_whom is not None:
         columns = len(measured.for_whom.columns)
@@ -187,11 +192,16 @@ def _groups(sample: Sample, names: set[str], cite: _Cited) -> Iterator[str]:
     yield f"Calibration was assessed within groups by {listed(list(sample.groups))}{corrected}."
 
 
-def _intervals(level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str]) -> Iterator[str]:
-    analytic = [words for name, words in _ANALYTIC.items() if name in names]
+def _intervals(
+    level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str], sample: Sample
+) -> Iterator[str]:
+    together = sample.clusters
+    analytic = [words for name, words in _ANALYTIC.items() if name in names and together is None]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
         what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"
+        if together is not None:
+            what += f", in which whole clusters were drawn ({together.count:,} in all),"
         yield (
             f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of {what} without refitting "
             f"the model{by_formula}."

@@ -12,8 +12,9 @@ from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
 from xcal.validation.counted.pairs import CountedPairs, uno_weights
+from xcal.validation.counted.slope import CountedSlope
 from xcal.validation.counted.smooth import CountedSmooth
-from xcal.validation.estimates import Estimates, Key
+from xcal.validation.estimates import Estimates, Key, slope_horizon
 from xcal.validation.rows import Rows
 
 Matrix = npt.NDArray[np.float64]
@@ -37,6 +38,9 @@ class ResampledMetrics:
             for h in self._horizons
             if self._wanted("ici", h)
         }
+        self._slope, at = None, slope_horizon(rows)
+        if rows.clusters is not None and at is not None:
+            self._slope = CountedSlope(line, rows.risk[at], at)
         self._benefit = {}
         if thresholds is not None and thresholds.size:
             self._benefit = {h: CountedBenefit(line, rows.risk[h], thresholds, h) for h in self._horizons}
@@ -88,6 +92,9 @@ class ResampledMetrics:
             drawn["value", ("mean_risk", horizon)], drawn["value", ("observed_risk", horizon)] = expected, observed
             ratio = np.divide(observed, expected, out=np.full(expected.size, np.nan), where=expected > 0)
             drawn["value", ("oe", horizon)] = ratio
+        if self._slope is not None:
+            slope, intercept = self._slope.values(block)
+            drawn["value", ("cox_slope", None)], drawn["value", ("cox_intercept", None)] = slope, intercept
         if self._wanted("nll") and self._rows.nll is not None:
             finite = bool(np.isfinite(self._rows.nll).all())
             mean = block.counts @ self._rows.nll / block.total if finite else np.full(block.total.size, np.nan)

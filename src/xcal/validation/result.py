@@ -29,6 +29,7 @@ class DataSummary:
     n_past_grid: int  # rows whose time lies past the last time of the model's curves
     concerns: tuple[Concern, ...]
     compared_with_training: bool = False  # whether the training rows were given
+    n_clusters: int | None = None  # clusters of rows that depend on each other; None if the rows are independent
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal._ordering import sortable_time, stable_sort
+from xcal.calibration.clusters import Clusters
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector
 from xcal.metrics.predictions import restricted_mean
@@ -39,6 +40,8 @@ class Rows:
         Negative log-likelihoods.
     censoring : KaplanMeier or None
         Of the training rows; None to estimate it from these.
+    clusters : Clusters or None
+        Rows that depend on each other; None if all rows are independent.
     """
 
     order: Indices
@@ -53,6 +56,7 @@ class Rows:
     cdf_event: BoolArray
     nll: Vector | None
     censoring: KaplanMeier | None
+    clusters: Clusters | None = None
 
     @property
     def n(self) -> int:
@@ -77,6 +81,7 @@ class Rows:
             cdf_event=self.cdf_event[chosen],
             nll=None if self.nll is None else self.nll[chosen],
             censoring=self.censoring,
+            clusters=None if self.clusters is None else self.clusters.of_rows(chosen),
         )
 
 
@@ -97,7 +102,10 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[tuple[str, str], ...]]:
     if sample.training_time is not None and sample.training_event is not None:
         censoring = fit_kaplan_meier(sample.training_time, sample.training_event, "censoring")
     nll = None if p.nll is None else p.nll[order].astype(np.float64, copy=False)
-    rows = Rows(order, time, event, survival, p.times, p.interpolation, risk, score, cdf, cdf_event, nll, censoring)
+    clusters = None if sample.clusters is None else sample.clusters.of_rows(order)
+    rows = Rows(
+        *(order, time, event, survival, p.times, p.interpolation, risk, score, cdf, cdf_event, nll, censoring, clusters)
+    )
     return rows, skipped
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
+from xcal.calibration.clusters import Clusters
 from xcal.calibration.covariates import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
@@ -38,6 +39,8 @@ class Sample:
         Covariates that cannot be used, each with the reason.
     no_covariates : str
         Why there are no covariates; "" if there are.
+    clusters : Clusters, optional
+        Rows that depend on each other, such as those of one patient; None if all rows are independent.
     """
 
     time: FloatArray
@@ -51,3 +54,4 @@ class Sample:
     covariates: tuple[Column, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     no_covariates: str = "no covariates were given"
+    clusters: Clusters | None = None

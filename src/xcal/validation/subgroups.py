@@ -11,6 +11,8 @@ from xcal.validation.sample import Sample
 
 # A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
 MIN_EVENTS = 10
+# Nor do fewer clusters, of which whole ones are drawn.
+MIN_CLUSTERS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +32,13 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[tuple[st
         if n_events < MIN_EVENTS:
             count = f"{n_events} event{'' if n_events == 1 else 's'} in {np.count_nonzero(own):,} rows"
             skipped.append((name, f"{count}: too few to judge, at least {MIN_EVENTS} are needed"))
-        else:
-            judged.append(Subgroup(variable, name, rows.take(own)))
+            continue
+        members = rows.take(own)
+        if members.clusters is not None and members.clusters.count < MIN_CLUSTERS:
+            count = f"{members.clusters.count} clusters of rows"
+            skipped.append((name, f"{count}: too few to judge, at least {MIN_CLUSTERS} are needed"))
+            continue
+        judged.append(Subgroup(variable, name, members))
     return judged, skipped
 
 

@@ -19,6 +19,8 @@ from xcal.validation.words import rounded_time
 ENOUGH_EVENTS, FEWEST_EVENTS = 100, 20
 # Share of censored rows from which censored ones decide what is estimated.
 HEAVY_CENSORING = 0.8
+# Clusters of rows from which intervals by drawing whole clusters hold what they promise; `benchmarks.clusters`.
+ENOUGH_CLUSTERS = 50
 # Rows under observation at a horizon below which the estimate there is of little use.
 FEW_AT_RISK = 20
 # Distinct event times per event below which times are discrete: whole months or years.
@@ -46,6 +48,7 @@ def summarise_data(sample: Sample, training: Training) -> DataSummary:
     beyond = int(np.count_nonzero(time > end))
     concerns = [
         *_of_events(time, event),
+        *_of_clusters(sample),
         *_of_discrete_times(time, event, distinct),
         *_of_curves(beyond, end, time.size),
         *_of_horizons(sample),
@@ -60,6 +63,7 @@ def summarise_data(sample: Sample, training: Training) -> DataSummary:
         n_past_grid=beyond,
         concerns=tuple(concerns),
         compared_with_training=training.outcome is not None,
+        n_clusters=None if sample.clusters is None else sample.clusters.count,
     )
 
 
@@ -85,6 +89,20 @@ def _of_events(time: FloatArray, event: BoolArray) -> Iterator[Concern]:
             "Their F is 0 in most models: D-calibration and the likelihood suffer from it, values at horizons do not."
         )
         yield Concern(f"{at_zero:,} events at time 0", effect, at_zero > found / 10)
+
+
+def _of_clusters(sample: Sample) -> Iterator[Concern]:
+    if sample.clusters is None:
+        return
+    count = sample.clusters.count
+    few = count < ENOUGH_CLUSTERS
+    effect = (
+        "Intervals, floors and the test of D-calibration count whole clusters. The bands around Kaplan-Meier and P-P "
+        "curves and the bars of risk groups in the pictures count rows, and are too narrow."
+    )
+    if few:
+        effect += f" With fewer than {ENOUGH_CLUSTERS} clusters the intervals are somewhat too narrow, too."
+    yield Concern(f"Rows that depend on each other: {sample.time.size:,} rows in {count:,} clusters", effect, few)
 
 
 def _of_discrete_times(time: FloatArray, event: BoolArray, distinct: FloatArray) -> Iterator[Concern]:

@@ -183,7 +183,8 @@ def _first(values: Iterable[AuditValue], metric: str) -> AuditValue | None:
 
 def _how_sure(data: DataSummary, whole: list[Finding]) -> str:
     events = "1 event" if data.n_events == 1 else f"{data.n_events:,} events"
-    evidence = f"This rests on {events} in {data.n:,} rows"
+    together = "" if data.n_clusters is None else f" of {data.n_clusters:,} clusters"
+    evidence = f"This rests on {events} in {data.n:,} rows{together}"
     if data.n_events < ENOUGH_EVENTS:
         return f"{evidence}, fewer than the {ENOUGH_EVENTS} events advised: good values may be chance."
     unsure = any(finding.state == "unsure" for finding in whole)

@@ -33,11 +33,15 @@ FEWEST_ROWS = 30
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows: features, outcome, and the labels of the groups that the report judges."""
+    """Some rows: features, outcome, labels of the groups that the report judges, and the cluster of each row.
+
+    `clusters` is None where the rows are independent of each other, or nobody knows.
+    """
 
     X: Any
     y: npt.NDArray[np.void]
     labels: Any
+    clusters: npt.NDArray[np.str_] | None
 
     @property
     def n(self) -> int:
@@ -90,14 +94,18 @@ def _part(table: TableFile, X: Any, outcome: Outcome, settings: FitSettings) -> 
     import pandas as pd
 
     labels = {name: table.column(name, "--by").reset_index(drop=True) for name in settings.by}
-    return Part(X, Surv(time=outcome.time, event=outcome.event), pd.DataFrame(labels) if labels else None)
+    clusters = (
+        None if settings.group is None or settings.group not in table.names else table.labels(settings.group, "--group")
+    )
+    y = Surv(time=outcome.time, event=outcome.event)
+    return Part(X, y, pd.DataFrame(labels) if labels else None, clusters)
 
 
 def _some(part: Part, rows: Rows) -> Part:
     def pick(frame: Any) -> Any:
         return None if frame is None else frame.iloc[rows].reset_index(drop=True)
 
-    return Part(pick(part.X), part.y[rows], pick(part.labels))
+    return Part(pick(part.X), part.y[rows], pick(part.labels), None if part.clusters is None else part.clusters[rows])
 
 
 def _of_file(table: TableFile, X: Any, settings: FitSettings) -> Part:
@@ -106,7 +114,7 @@ def _of_file(table: TableFile, X: Any, settings: FitSettings) -> Part:
     other = read_table_file(Path(settings.test), separator=settings.separator)
     kinds = {name: _kind_of_values(X[name]) for name in X.columns}
     if settings.group is not None:
-        groups, others = (set(_groups(one, settings.group)) for one in (table, other))
+        groups, others = (set(one.labels(settings.group, "--group")) for one in (table, other))
         _refuse_shared(groups & others, settings.group, "in both files")
     return _part(other, read_features(other, kinds), read_outcome(other, settings), settings)
 
@@ -118,7 +126,7 @@ def _kind_of_values(values: Any) -> Any:
 def _divided(table: TableFile, outcome: Outcome, settings: FitSettings) -> tuple[Rows, Rows, Rows]:
     """Row numbers to train on, to validate on (none: the path takes its own) and to test on (none: another file)."""
     none = np.empty(0, dtype=np.int64)
-    groups = None if settings.group is None else _groups(table, settings.group)
+    groups = None if settings.group is None else table.labels(settings.group, "--group")
     everything = np.arange(table.n)
     if settings.split is not None:
         train, validation, test = _by_column(table, settings.split)
@@ -147,14 +155,6 @@ def _at_random(outcome: Outcome, rows: Rows, groups: Any, shares: tuple[float, f
     first, second = data.split(shares, seed=seed, whole_groups=groups is not None)
     # Two parts, which mypy cannot count.
     return tuple(np.asarray(part.x)[:, 0].astype(np.int64) for part in (first, second))  # type: ignore[return-value]
-
-
-def _groups(table: TableFile, name: str) -> npt.NDArray[np.str_]:
-    column = table.column(name, "--group")
-    missing = column.isna().to_numpy()
-    if missing.any():
-        table.fail(name, "the group of every row (--group)", "an empty cell", int(np.argmax(missing)))
-    return np.asarray(column.astype(str), dtype=np.str_)
 
 
 def _refuse_shared(shared: set[Any], column: str, where: str) -> None:

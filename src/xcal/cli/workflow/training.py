@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xcal.cli.workflow.parts import Part, Parts
 from xcal.cli.workflow.settings import FitSettings
 from xcal.estimators import SurvivalModel, SurvivalPath
@@ -85,11 +87,6 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
             # The horizons do not matter to these figures; those of the report are known to be good.
             measured = audit(plain, parts.test.X, parts.test.y, horizons=result.horizons, n_bootstrap=0, progress=False)
             others = figures(measured)
-    if settings.group is not None:
-        notes.append(
-            f"rows with the same {settings.group!r} are not independent, but the intervals and tests of the report "
-            "treat them so: with many such rows they are too narrow"
-        )
     return Judged(result, others, tuple(notes))
 
 
@@ -101,13 +98,22 @@ def audit_of(
     *,
     training: Part | None = None,
 ) -> AuditResult:
-    """Audit a model on some rows by the settings of a run."""
+    """Audit a model on some rows by the settings of a run; rows of one group are a cluster."""
+    clusters = part.clusters
+    if settings.group is not None and (clusters is None or np.unique(clusters).size < 2):
+        got = "no such column" if clusters is None else "one value of it"
+        warnings.warn(
+            f"these rows have {got}, {settings.group!r} (--group): intervals and tests take them for independent",
+            stacklevel=2,
+        )
+        clusters = None
     return audit(
         model,
         part.X,
         part.y,
         horizons=settings.horizons,
         groups=part.labels,
+        clusters=clusters,
         training=None if training is None else (training.X, training.y),
         n_bootstrap="auto" if settings.resamples is None else settings.resamples,
         seed=settings.seed,
