@@ -6,7 +6,9 @@ import torch
 
 from xcal import conditional_calibration, fit_path
 from xcal.calibration import KernelFeatures, SoftBins
+from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
+from xcal.calibration.residuals import residuals
 from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.networks import Linear
@@ -25,7 +27,8 @@ def rows(n, seed=0):
 
 def fit(train, **changes):
     settings = {"lambdas": (0.0, 50.0), "config": CONFIG, "conditional": KernelFeatures(16), "progress": False}
-    return fit_path(lambda: Linear(2, 2).double(), family("lognormal"), train, train, **(settings | changes))
+    validation = changes.pop("validation", train)
+    return fit_path(lambda: Linear(2, 2).double(), family("lognormal"), train, validation, **(settings | changes))
 
 
 def test_one_step_on_all_rows_follows_the_gradient_of_nll_plus_lambda_times_the_penalty():
@@ -44,6 +47,33 @@ def test_one_step_on_all_rows_follows_the_gradient_of_nll_plus_lambda_times_the_
     adam.step()
     expected = network(train.x)
     torch.testing.assert_close(found.network(0)(train.x), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_epochs_are_chosen_by_the_objective_and_lambda_times_conditional_calibration(weighted):
+    train, validation = rows(300), rows(90, seed=1)
+    leaves = torch.exp(torch.randn(90, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    time = torch.minimum(validation.time, leaves)
+    validation = SurvivalData(validation.x, time=time, event=validation.time <= leaves)
+    w = np.arange(90) % 3 + 1 if weighted else np.ones(90)
+    if weighted:
+        validation = validation.replaced(weights=torch.tensor(w, dtype=torch.float64))
+    path = fit(train, validation=validation, mode="stacked", config=TrainingConfig(epochs=1, batch_size=100))
+    h = KernelFeatures(16).of(validation.x.numpy())
+    for model, lam in enumerate((0.0, 50.0)):
+        d = path.distribution(model, validation.x)
+        u = d.cdf(time).detach().numpy()
+        r = residuals(u, validation.event.numpy().astype(bool), bin_edges(20))
+        own = (w**2 * (h**2).sum(1) * (r**2).sum(1)).sum()
+        k = (np.square((w[:, None] * h).T @ r).sum() - own) / (w.sum() ** 2 - (w**2).sum())
+        if not weighted:
+            measured = conditional_calibration(
+                u, validation.event, validation.x.numpy(), features=h, n_draws=0, where=False
+            )
+            assert k == pytest.approx(measured.value)
+        expected = path.history.objective[0, model] + lam * max(k, 0.0)
+        assert path.history.total[0, model] == pytest.approx(expected, rel=1e-9)
+        assert k > 0
 
 
 def test_stacked_and_one_by_one_are_the_same():

@@ -17,11 +17,13 @@ from xcal.calibration.softbins import SoftBins
 
 _TILE = 1024  # numbers of a tile, rows times edges: small ones, as a batch has to keep a whole GPU busy
 _MIDDLE = 4096  # the same of features times edges, where a model is one program
+_BINS = 1024  # at most; a row of a tile has all of them
 
 
 def usable(u: Tensor, weight: Tensor | None, edges: Tensor, spec: SoftBins) -> bool:
     """Whether the kernels can be used: not for a second derivative, as they cannot be differentiated themselves."""
-    covered = spec.cumulative and spec.estimator == "unbiased" and weight is None and edges.shape[0] > 2
+    covered = spec.cumulative and spec.estimator == "unbiased" and weight is None
+    covered = covered and 2 <= edges.shape[0] - 1 <= _BINS
     return covered and u.numel() > 0 and not torch.is_grad_enabled() and kernels_usable(u)
 
 

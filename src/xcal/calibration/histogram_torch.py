@@ -1,9 +1,14 @@
-"""Exact D-calibration in torch: the uniform estimator of `histogram`, for many models at once and on their device."""
+"""Exact calibration in torch, for many models at once and on their device.
+
+D-calibration is the uniform estimator of `histogram`. Conditional calibration is the value of `conditional_sums`, from
+sums that can be added up over rows.
+"""
 
 import torch
 from torch import Tensor
 
 from xcal.calibration.censored import mass_of_bins
+from xcal.calibration.membership import bins_from_above, exact_above
 
 
 def bin_sums(cdf: Tensor, event: Tensor, edges: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -28,3 +33,30 @@ def uniform_histogram(sums: Tensor, edges: Tensor) -> Tensor:
     happened, censored, inverse = sums.unbind(1)
     earlier = inverse.cumsum(-1) - inverse
     return mass_of_bins(happened, censored, inverse, earlier, edges) / (happened + censored).sum(-1, keepdim=True)
+
+
+def feature_sums(
+    cdf: Tensor, event: Tensor, features: Tensor, edges: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Give the sums behind conditional calibration, in float64, from F values (K, n) and features of the rows (n, M).
+
+    Features times residuals above each inner edge, (K, M, B - 1), and the products of every row with itself, (K,). The
+    rules for edges are those of `bin_sums`.
+    """
+    edge = edges.to(cdf.dtype)
+    weight = cdf.new_ones(cdf.shape[-1], dtype=torch.float64) if weights is None else weights
+    happened = (cdf.unsqueeze(-1) >= edge[1:-1]).double()
+    above = torch.where(event.unsqueeze(-1), happened, exact_above(cdf.double(), edge.double()))
+    above -= 1 - edges[1:-1]
+    h = weight.unsqueeze(-1) * features.double()
+    own = (h.square().sum(-1) * bins_from_above(above).square().sum(-1)).sum(-1)
+    return h.transpose(-1, -2) @ above, own
+
+
+def conditional_value(sums: Tensor, own: Tensor, pairs: Tensor) -> Tensor:
+    """Conditional calibration of every model, (K,), from `feature_sums` of all rows and the weight of their pairs.
+
+    One row makes no pair, and has the value zero.
+    """
+    value = bins_from_above(sums).square().sum((-2, -1)) - own
+    return torch.where(pairs > 0, value / torch.where(pairs > 0, pairs, 1.0), 0.0)

@@ -90,8 +90,9 @@ class Group:
         """Short names of the contents of the rows, and of the features of the conditional penalty."""
         problem = self.problem
         found = {name: tensor_digest(contents(getattr(problem, name))) for name in ("train", "validation")}
-        if problem.row_features is not None:
-            found["row features"] = tensor_digest([problem.row_features])
+        features = [each for each in (problem.row_features, problem.validation_features) if each is not None]
+        if features:
+            found["row features"] = tensor_digest(features)
         return found
 
 

@@ -103,8 +103,7 @@ def fit_path(
     progress
         None for a bar if the standard error is a terminal, True or False, or a function of an `EpochReport`.
     checkpoint
-        A folder: every ``config.checkpoint_every`` epochs the state is written there, and a run that finds its own
-        checkpoint there resumes from it.
+        A folder for the state, every ``config.checkpoint_every`` epochs; a run that finds its own there resumes.
     target_dcal
         Instead of `lambdas`: find the weight in this run, one model per seed. Lambda starts at 1; after every epoch it
         grows where validation D-calibration is above the target and shrinks where it is below (dual ascent on its
@@ -117,15 +116,15 @@ def fit_path(
         validation set from choosing epochs by its noise.
     conditional : KernelFeatures or another maker of features, optional
         Penalise calibration given the covariates (`xcal.conditional_calibration`) in place of calibration on average.
-        The features are those of the columns of ``train.x``, kept in memory: ``n_features`` numbers for each row. A
-        maker of your own has a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator
-        is the unbiased one unless `penalty` says otherwise. Epochs are chosen by D-calibration as before.
+        Features are made of the columns of ``train.x`` and ``validation.x``, and kept in memory. A maker of your own
+        has a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator is the unbiased one
+        unless `penalty` says otherwise. Epochs are chosen by objective + lambda times conditional calibration.
     distributed : {"auto", "shards"} or bool, optional
         Train together with other processes, each on its part of the rows, to the same result as one process. "auto":
         if torchrun started this process, or `torch.distributed` is initialised; alone otherwise. True: the same, and an
         error if there are no others. Every process calls with the same arguments. "shards": as True, but `train` and
-        `validation` are rows of this process alone. The first process shows progress and writes checkpoints; the
-        result is the same on all. See "Large data and many machines" in the documentation.
+        `validation` are rows of this process alone. The first process shows progress and writes checkpoints; the result
+        is the same on all. See "Large data and many machines".
 
     Returns
     -------
@@ -164,7 +163,8 @@ def fit_path(
         penalised=max(first_lambdas) > 0,
         target_dcal=target_dcal,
         dcal_floor=dcal_floor,
-        row_features=rows[2],
+        row_features=rows[2][0],
+        validation_features=rows[2][1],
         across=rows[3],
     )
     check_alike(problem.train, problem.validation)

@@ -10,7 +10,7 @@ from torch import Tensor
 from xcal._threads import Workers
 from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
-from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
+from xcal.calibration.histogram_torch import bin_sums, conditional_value, feature_sums, uniform_histogram
 from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
@@ -23,6 +23,7 @@ from xcal.training.stack import Part, Stack
 
 # Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
 _CHUNK = {"cpu": 1 << 13, "cuda": 1 << 21}
+_FEWER = 8  # so many times fewer where conditional calibration is measured, which has arrays of rows x bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,7 @@ class Problem:
     target_dcal: float | None = None
     dcal_floor: float = 0.0
     row_features: Tensor | None = None  # of the training rows, (n, M), for the conditional penalty
+    validation_features: Tensor | None = None  # of the validation rows
     across: Across | None = None  # where other processes have rows too; those above are this one's
     _objective_and_cdf: ObjectiveAndCdf = field(init=False, repr=False)
     _terms: Terms = field(init=False, repr=False)
@@ -118,46 +120,70 @@ class Problem:
         """Objective and F of every row."""
         return self._objective_and_cdf(self.family.distribution(raw), time, event)
 
+    @property
+    def _n_feature_sums(self) -> int:
+        """Sums of a model behind its conditional calibration, in one row; none where nobody asks for it."""
+        if self.validation_features is None or not self.penalised:
+            return 0
+        return self.validation_features.shape[1] * (self.edges.shape[0] - 2) + 2
+
     def validate(
         self, stack: Stack, workers: Workers, alive: npt.NDArray[np.bool_] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Mean objective and exact D-calibration of every model on all validation rows, (K,) each in float64.
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Mean objective, exact D-calibration and K of every model on all validation rows, (K,) each in float64.
 
-        A part none of whose models is `alive` is left out: its values are NaN.
+        Conditional calibration K is None where the penalty is not conditional. A part none of whose models is `alive`
+        is left out: its values are NaN.
         """
         n = self.validation.n
         if stack.n_models > 1:
             active = range(len(stack.parts)) if alive is None else stack.parts_with(alive)
             total = self.edges.new_full((stack.n_models,), torch.nan)
             sums = self.edges.new_full((stack.n_models, 3, self.edges.shape[0] - 1), torch.nan)
+            given = self.edges.new_full((stack.n_models, self._n_feature_sums), torch.nan)
             # Networks of different parts can run at the same time, one network on different rows cannot.
             pieces = workers.map(lambda k: self._sums(stack, stack.parts[k], slice(0, n)), active)
             for k, piece in zip(active, pieces, strict=True):
-                total[stack.parts[k].models], sums[stack.parts[k].models] = piece
+                own = stack.parts[k].models
+                total[own], sums[own], given[own] = piece
         else:
             step = _CHUNK.get(self.edges.device.type, 1 << 14)
             ranges = [slice(start, min(start + step, n)) for start in range(0, n, step)]
             pieces = workers.map(lambda rows: self._sums(stack, stack.parts[0], rows), ranges)
-            total, sums = (torch.stack(each).sum(0) for each in zip(*pieces, strict=True))
+            total, sums, given = (torch.stack(each).sum(0) for each in zip(*pieces, strict=True))
         if self.across is not None:
             n = self.across.n_validation
-            total, sums = self.across.summed(total, sums)
+            total, sums, given = self.across.summed(total, sums, given)
         histogram = uniform_histogram(sums, self.edges)
-        return total / n, (histogram - self.edges.diff()).square().sum(-1)
+        return total / n, (histogram - self.edges.diff()).square().sum(-1), self._conditional(given, n)
+
+    def _conditional(self, given: Tensor, n: int) -> Tensor | None:
+        """Conditional calibration of every model from the sums over `n` rows; their weights have mean one."""
+        if self.validation_features is None or not given.shape[1]:
+            return None
+        sums = given[:, :-2].unflatten(1, (self.validation_features.shape[1], -1))
+        return conditional_value(sums, given[:, -2], n**2 - given[:, -1])
 
     @torch.no_grad()
-    def _sums(self, stack: Stack, part: Part, rows: slice) -> tuple[Tensor, Tensor]:
-        """Sum of the objective, and sums by bin, of the models of a part over some validation rows."""
-        models = part.models.stop - part.models.start
-        step = max(1, _CHUNK.get(self.edges.device.type, 1 << 14) // models)
+    def _sums(self, stack: Stack, part: Part, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Sum the objective, by bin, and by feature and bin, of the models of a part over some validation rows."""
+        models, width = part.models.stop - part.models.start, self._n_feature_sums
+        step = max(1, _CHUNK.get(self.edges.device.type, 1 << 14) // models // (_FEWER if width else 1))
         total = self.edges.new_zeros(models)
-        sums = self.edges.new_zeros(models, 3, self.edges.shape[0] - 1)
+        sums, given = self.edges.new_zeros(models, 3, self.edges.shape[0] - 1), self.edges.new_zeros(models, width)
         for start in range(rows.start, rows.stop, step):
-            few = take(self.validation, slice(start, min(start + step, rows.stop)))
+            few = take(
+                self.validation, slice(start, min(start + step, rows.stop)), row_features=self.validation_features
+            )
             x = few.x.unsqueeze(0).expand(part.starts.stop - part.starts.start, *few.x.shape)
             objective, cdf = self._rows(stack.forward(x, training=False, part=part), few.time, few.event)
             values = objective.double()
             weights = None if few.weights is None else few.weights.double()
             total += (values if weights is None else values * weights).sum(-1).reshape(-1)
-            sums += bin_sums(cdf.reshape(models, -1), few.event, self.edges, weights)
-        return total, sums
+            cdf = cdf.reshape(models, -1)
+            sums += bin_sums(cdf, few.event, self.edges, weights)
+            if width and few.row_features is not None:
+                by_feature, own = feature_sums(cdf, few.event, few.row_features, self.edges, weights)
+                squares = cdf.shape[1] if weights is None else weights.square().sum()
+                given += torch.cat([by_feature.flatten(1), own[:, None], (0 * own + squares)[:, None]], dim=1)
+        return total, sums, given

@@ -52,8 +52,8 @@ class History:
     dcal : ndarray
         Exact D-calibration (uniform estimator).
     total : ndarray
-        objective + lambda times the amount by which dcal exceeds ``dcal_floor`` (0 unless given), by which each model
-        chooses its best epoch.
+        objective + lambda times the amount by which dcal exceeds ``dcal_floor`` (0 unless given), or with a conditional
+        penalty times conditional calibration, if that is above zero. Each model chooses its best epoch by it.
     """
 
     objective: Floats

@@ -18,6 +18,9 @@ from xcal.training.rows import contents, features_of, in_type, prepared
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd numbers, of the generator splitmix64
 
 
+Features = tuple[Tensor | None, Tensor | None]  # of the rows to train and to validate on
+
+
 @dataclass(frozen=True, eq=False)
 class _Held:
     """Rows of this process on its device, which of all rows they are, how many there are, and a name for all."""
@@ -36,13 +39,15 @@ def placed(
     processes: Processes | None,
     *,
     local: bool,
-) -> tuple[SurvivalData, SurvivalData, Tensor | None, Across | None]:
+) -> tuple[SurvivalData, SurvivalData, Features, Across | None]:
     """Put the rows on the device, with the features of the penalty; of several processes each has a part of them."""
     if processes is not None:
         return _sharded(train, validation, device, processes, local=local, conditional=conditional)
-    rows = prepared("train", train, device)
-    features = None if conditional is None else features_of(rows, conditional)
-    return rows, prepared("validation", validation, device), features, None
+    both = prepared("train", train, device), prepared("validation", validation, device)
+    features = (
+        (None, None) if conditional is None else (features_of(both[0], conditional), features_of(both[1], conditional))
+    )
+    return *both, features, None
 
 
 def _sharded(
@@ -53,13 +58,14 @@ def _sharded(
     *,
     local: bool,
     conditional: FeatureMaker | None,
-) -> tuple[SurvivalData, SurvivalData, Tensor | None, Across]:
+) -> tuple[SurvivalData, SurvivalData, Features, Across]:
     """Return this process's rows to train and to validate on, the features of the penalty, and its part in the whole.
 
     With `local` rows each process was given its own, and all of them together are the rows in the order of processes;
     otherwise each was given all of them, and keeps its part.
     """
-    features, more = None, {}
+    features: Features = (None, None)
+    more = {}
     if local:
         if conditional is not None:
             fail("conditional", 'None with distributed="shards": features are made from the rows of all', "a maker")
@@ -68,8 +74,9 @@ def _sharded(
         whole = [prepared(name, rows, rows.device) for name, rows in _named(train, validation)]
         held = [_part(name, rows, device, processes) for name, rows in _named(*whole)]
         if conditional is not None:
-            made = features_of(whole[0], conditional)
-            features, more = made[held[0].place].to(device), {"row features": lambda: tensor_digest([made])}
+            made = [features_of(rows, conditional) for rows in whole]
+            features = (made[0][held[0].place].to(device), made[1][held[1].place].to(device))
+            more = {"row features": lambda: tensor_digest(made)}
     names = {"train": held[0].digest, "validation": held[1].digest, **more}
 
     def digests() -> dict[str, str]:
