@@ -96,6 +96,17 @@ def test_the_former_name_of_by_works_with_a_note(table, tmp_path):
     assert not new.stderr
 
 
+def test_curves_that_end_early_are_read_up_to_their_end(table, tmp_path):
+    frame = table.assign(s_30=np.nan, s_40=np.nan)
+    done, known = run(written(tmp_path, frame), "--curves", "s_*"), run(written(tmp_path, table), "--curves", "s_*")
+    assert done.exit_code == 0, done.exception
+    assert "note: column 's_40' is empty: the curves are read up to 30" in done.stderr
+    assert "note: column 's_30' is empty: the curves are read up to 2" in done.stderr
+    assert done.stdout == known.stdout
+    gap = table.assign(s_1=np.nan)
+    assert "column 's_1', line 2: expected a probability" in error(run(written(tmp_path, gap), "--curves", "s_*"))
+
+
 def test_rows_of_one_patient_are_a_cluster(table, tmp_path):
     path = written(tmp_path, table.assign(patient=np.arange(60) // 3))
     out = tmp_path / "out.json"

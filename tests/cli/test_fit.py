@@ -83,7 +83,7 @@ class TestTheRun:
 
     def test_what_was_understood_comes_before_training(self, finished):
         text = finished[0].stdout
-        assert text.index("column") < text.index("held out") < text.index("Training a mtlr model")
+        assert text.index("column") < text.index("held out") < text.index("Training a model (mtlr)")
         lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
         assert "number" in lines["age"]
         assert "category" in lines["sex"]

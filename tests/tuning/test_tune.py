@@ -190,6 +190,13 @@ def test_bad_arguments(options, message):
         tune(**given)
 
 
+def test_a_missing_value_is_named_by_its_row_of_the_table():
+    X, y = rows(120)
+    X[97, 1] = np.nan
+    with pytest.raises(ValueError, match=r"X: expected no missing values .* got NaN in column 1 at row 97"):
+        tune(PATH, SPACE, X, y, n_trials=2)
+
+
 def test_records_belong_to_one_search_at_a_time(tmp_path):
     path = tmp_path / "trials.jsonl"
     with sole_user("records", path), pytest.raises(BusyError, match=f"process {os.getpid()} on .* is using"):

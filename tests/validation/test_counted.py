@@ -144,8 +144,8 @@ def test_observed_risk(case):
 
 @pytest.mark.parametrize("digits", [None, 1])
 def test_slope_and_intercept(case, digits):
-    for h, found in case.risk.items():
-        risk = found if digits is None else np.round(found, digits)
+    for h, exact in case.risk.items():
+        risk = exact if digits is None else np.round(exact, digits)
         theirs = [cox_calibration(risk[rows], at=h, **case.outcome(rows)) for rows in case.repeated()]
         slope, intercept = CountedSlope(case.line, risk, h).values(case.block)
         held(slope, [one.slope for one in theirs])

@@ -208,6 +208,18 @@ def _covariates(
     return {"X": table.frame[rest]} if rest else {}
 
 
+def _filled(table: "TableFile", columns: dict[float, str]) -> dict[float, str]:
+    """Leave out the last columns if they are empty throughout, with a note: curves that end there.
+
+    `xcal predict` writes such columns for times after those that its model has seen.
+    """
+    kept = dict(columns)
+    while len(kept) > 1 and table.frame[kept[max(kept)]].isna().all():
+        ended = kept.pop(max(kept))
+        typer.echo(f"note: column {ended!r} is empty: the curves are read up to {max(kept):g}", err=True)
+    return kept
+
+
 def _predictions(
     table: "TableFile", curves: str | None, risk: str | None, cdf: str | None, steps: bool
 ) -> dict[str, Any]:
@@ -222,7 +234,7 @@ def _predictions(
     if cdf is not None:
         return {"cdf": table.shares(cdf, "--cdf")}
     assert curves is not None
-    columns = curve_columns(table, curves)
+    columns = _filled(table, curve_columns(table, curves))
     survival = np.stack([table.shares(column, "--curves") for column in columns.values()], axis=1)
     rises = np.diff(survival, axis=1) > ROUNDING
     if rises.any():

@@ -16,7 +16,9 @@ from sklearn.base import BaseEstimator, clone
 from xcal._checks import as_choice, as_count, fail
 from xcal._engines import Engine, as_engine, cluster, has_gpus, results
 from xcal._locks import sole_user
+from xcal.data import SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
+from xcal.estimators.inputs import read_features
 from xcal.tuning.result import TuningResult, frame_of
 from xcal.tuning.scoring import Scored, ScoreName, Table, scored
 from xcal.tuning.space import Space, checked_space, suggested
@@ -96,6 +98,9 @@ def tune(
     seed = as_count("seed", seed, at_least=0, below=2**32)
     as_engine(engine)
     _optuna()
+    if not isinstance(X, SurvivalData) and "encode" not in wanted:
+        # Once, of all rows: an error within a fold would name the row of the fold.
+        read_features(clone(chosen), X, reset=True)
     table = Table.of(X, y, as_count("folds", folds, at_least=2), score, seed, chosen)
     file = TrialFile(_path(records))
     file.check_place()

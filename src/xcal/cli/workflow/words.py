@@ -82,7 +82,7 @@ def about_to_train(settings: FitSettings) -> str:
     """Say what is trained."""
     lambdas = ", ".join(f"{lam:g}" for lam in settings.lambdas)
     return (
-        f"\nTraining a {settings.distribution} model for each weight of the calibration penalty (lambda {lambdas}), "
+        f"\nTraining a model ({settings.distribution}) for each weight of the calibration penalty (lambda {lambdas}), "
         f"{settings.seeds} seed{'s' * (settings.seeds > 1)} each, at most "
         f"{settings.epochs} epoch{'s' * (settings.epochs > 1)}. "
         "Ctrl-C keeps the best so far."
