@@ -36,6 +36,13 @@ Engine = Annotated[
         help='local, or ray: jobs run as tasks of a Ray cluster, this machine or RAY_ADDRESS (pip install "xcal[ray]").'
     ),
 ]
+Processes = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Train so many jobs at a time, of all tables, in processes that share the GPU or this machine's cores.",
+    ),
+]
 
 
 def reproduce(
@@ -51,6 +58,7 @@ def reproduce(
     data: Data = None,
     death: Death = None,
     engine: Engine = "local",
+    processes: Processes = 1,
 ) -> None:
     """Train and measure what is missing of the paper's tables.
 
@@ -76,11 +84,15 @@ def reproduce(
       xcal reproduce mimic-los --data los
       xcal reproduce mimic-los --data los-censored --death censor
 
+    Six jobs at a time, on one GPU or on the cores of this machine:
+      xcal reproduce gamma-censored gamma-uncensored --processes 6
+
     On all machines of a Ray cluster, or all cores of this one:
       xcal reproduce gamma-censored --engine ray
     """
     from xcal.experiments import load_spec
-    from xcal.experiments import reproduce as run
+    from xcal.experiments.runner import Manner, reproduce_tables
+    from xcal.experiments.table_runs import Request
 
     chosen: dict[str, Any] = {
         "models": listed("models", models, str, "names"),
@@ -92,21 +104,25 @@ def reproduce(
         spec = load_spec(table)
         spec.narrowed(**chosen, epochs=epochs)
         spec.chosen_variant(variant, penalty)
-    for table in tables:
-        summary = run(
+    requests = [
+        Request(
             table,
             **chosen,
             variant=variant,  # type: ignore[arg-type]  # checked there, with one message for both callers
             penalty=penalty,  # type: ignore[arg-type]  # likewise
             epochs=epochs,
-            device=device,
             results=results,
             data_dir=data,
-            engine=engine,  # type: ignore[arg-type]  # likewise
         )
+        for table in tables
+    ]
+    manner = Manner(device, engine=engine, processes=processes)  # type: ignore[arg-type]  # likewise
+    interrupted = False
+    for summary in reproduce_tables(requests, manner):
         _print_summary(summary)
-        if summary.interrupted:
-            raise typer.Exit(130)
+        interrupted |= summary.interrupted
+    if interrupted:
+        raise typer.Exit(130)
 
 
 def _print_summary(summary: "Summary") -> None:

@@ -6,9 +6,10 @@ How results are shown (tables, pictures, pages) is in `xcal.report`.
 from xcal.experiments.paper_comparison import Cell, Comparison, compare
 from xcal.experiments.penalty_comparison import PenaltyComparison, compare_penalties
 from xcal.experiments.records import Record, RecordFile
-from xcal.experiments.runner import Summary, reproduce
+from xcal.experiments.runner import reproduce
 from xcal.experiments.spec import Spec
 from xcal.experiments.spec_file import load_spec, table_names
+from xcal.experiments.table_runs import Summary
 
 Headline = PenaltyComparison  # its earlier name
 

@@ -2,6 +2,7 @@
 
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,6 @@ from xcal.experiments.evaluation import test_metrics
 from xcal.experiments.jobs import Job
 from xcal.experiments.models import from_guess, make_family, make_network, make_objective
 from xcal.experiments.penalty_studies import study_metrics
-from xcal.experiments.progress_bar import ProgressBar
 from xcal.experiments.records import Metrics, Record
 from xcal.experiments.spec import Penalty, Spec, Variant, soft_bins
 from xcal.training import PathResult, fit_path
@@ -36,8 +36,22 @@ class JobRecords:
         """Return how long the runs of a job are trained."""
         return self.spec.training_of(job.model, self.variant).epochs
 
-    def make(self, job: Job, data: TableData, spec_hash: str, bar: ProgressBar) -> list[Record]:
+    def run_epochs(self, job: Job) -> int:
+        """Return the epochs of all runs of a job together."""
+        return job.n_runs * self.epochs(job)
+
+    def effort(self, job: Job, data: TableData) -> int:
+        """Return a rough measure of how long a job takes: rows that each weight of each run sees."""
+        settings = self.spec.variants[self.variant]
+        n_outputs = make_family(job.model, self.variant, data.edges).n_outputs
+        with torch.device("meta"):  # only the shapes are wanted
+            network = make_network(job.model, settings, tuple(data.train.x.shape[1:]), n_outputs)()
+        return self.run_epochs(job) * data.train.n * sum(weights.numel() for weights in network.parameters())
+
+    def make(self, job: Job, data: TableData, spec_hash: str, report: Callable[[int], None]) -> list[Record]:
         """Train all runs of a job, measure them and return their records.
+
+        `report` is told after every epoch how many runs it was one of.
 
         Raises
         ------
@@ -46,9 +60,8 @@ class JobRecords:
             asks for, and gets no record.
         """
         start = time.perf_counter()
-        bar.begin(job)
         make, family = self._network_and_family(job, data)
-        path = self._train(job, data, make, family, bar)
+        path = self._train(job, data, make, family, report)
         if path.interrupted:
             raise KeyboardInterrupt
         metrics, recalibrated = self._measure(job, path, data)
@@ -80,7 +93,9 @@ class JobRecords:
             make = partial(from_guess, make, family.initial(data.train.time.float(), data.train.event))
         return make, family
 
-    def _train(self, job: Job, data: TableData, make: MakeNetwork, family: Family, bar: ProgressBar) -> PathResult:
+    def _train(
+        self, job: Job, data: TableData, make: MakeNetwork, family: Family, report: Callable[[int], None]
+    ) -> PathResult:
         return fit_path(
             make,
             family,
@@ -93,7 +108,7 @@ class JobRecords:
             calibration_bins=self.spec.calibration_bins,
             config=self.spec.training_of(job.model, self.variant).config(self.penalty),
             device=self.device,
-            progress=bar.epoch,
+            progress=lambda epoch: report(epoch.models.size),
         )
 
     def _measure(self, job: Job, path: PathResult, data: TableData) -> tuple[list[Metrics], dict[int, Metrics]]:

@@ -1,69 +1,24 @@
-"""Run what is missing of a table, job by job: train, measure, write the records.
+"""Run what is missing of tables, job by job: train, measure, write the records.
 
 All runs of a job are trained together, and records that exist already stay as they are: see `xcal.experiments.jobs`.
 """
 
-import time
 import warnings
-from collections.abc import Generator, Iterable
-from contextlib import closing
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from xcal._checks import as_choice, fail
+from xcal._checks import as_choice, as_count, fail
 from xcal._devices import as_device, best_device
 from xcal._engines import Engine, as_engine
-from xcal._record_lines import Corrupt
-from xcal.experiments.claims import Claims, RunKey
-from xcal.experiments.data import PathLike, TableData, data_part, load_data
-from xcal.experiments.job_records import JobRecords
-from xcal.experiments.jobs import Job, unfinished_jobs
+from xcal.experiments.data import PathLike
 from xcal.experiments.progress_bar import ProgressBar
-from xcal.experiments.records import Key, Record, RecordFile, is_trial
-from xcal.experiments.spec import ModelSpec, Penalty, Spec, Variant
-from xcal.experiments.spec_file import load_spec
-
-_Outcome = tuple[int, int, bool]  # runs with a new record, runs trained beside them, whether interrupted
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What `reproduce` did.
-
-    Attributes
-    ----------
-    path : Path
-        The file of records.
-    trained, kept : int
-        Runs trained now, and runs that had a record already.
-    missing : int
-        Runs still without a record; above 0 only after an interruption, or where another process trains them.
-    corrupt : tuple of Corrupt
-        Lines that could not be read; their runs were trained again where they were asked for.
-    other_data : int
-        Records replaced because they were made on other data.
-    seconds : float
-    interrupted : bool
-    trained_beside : int
-        Runs that had a record already and were trained again because they share a job with a missing run. Their records
-        stay as they were.
-    elsewhere : tuple of str
-        A sentence for each job that another process is training, and which was left to it.
-    """
-
-    path: Path
-    trained: int
-    kept: int
-    missing: int
-    corrupt: tuple[Corrupt, ...]
-    other_data: int
-    seconds: float
-    interrupted: bool
-    trained_beside: int
-    elsewhere: tuple[str, ...] = ()
+from xcal.experiments.remote_jobs import Remote, RemoteTask, remote
+from xcal.experiments.spec import Penalty, Variant
+from xcal.experiments.table_runs import Request, Summary, TableRuns
 
 
 def reproduce(
@@ -80,6 +35,7 @@ def reproduce(
     data_dir: PathLike | None = None,
     progress: bool | None = None,
     engine: Engine = "local",
+    processes: int = 1,
     rows: Iterable[str] | None = None,
 ) -> Summary:
     """Train and measure every run of a table that has no record yet.
@@ -114,9 +70,14 @@ def reproduce(
     progress
         True or False for a progress bar; by default one is shown on a terminal.
     engine : {"local", "ray"}
-        Train the jobs here, one after another, or as tasks of a Ray cluster: this machine, or that of ``RAY_ADDRESS``.
+        Train the jobs on this machine, or as tasks of a Ray cluster: this machine, or that of ``RAY_ADDRESS``.
         Every machine then loads the data from the same `data_dir`. Records are written by this process alone. A task
         whose machine dies is given to another one.
+    processes
+        With the engine "local": so many jobs are trained at a time, each in a process of its own, on one GPU or on
+        equal shares of torch's threads; those that take longest begin first. By default one after another, in this
+        process. The records are the same; on a CPU, the same as those of one process with a share's threads. A script
+        that uses this needs the lines ``if __name__ == "__main__":`` around what it does.
     rows
         Earlier name of `models`.
 
@@ -130,151 +91,117 @@ def reproduce(
             fail("rows", "nothing beside models, of which it is the earlier name", rows)
         warnings.warn("reproduce: the argument 'rows' is now 'models'", FutureWarning, stacklevel=2)
         models = rows
-    full = load_spec(table)
-    chosen, soft = full.chosen_variant(variant, penalty)
-    spec = full.of_penalty(soft).narrowed(models=models, lambdas=lambdas, seeds=seeds, epochs=epochs)
-    where = _device(as_engine(engine), device)
-    part = data_part(spec, data_dir)
-    records = JobRecords(spec, chosen, soft, where)
-    files = {
-        model.name: RecordFile.of(Path(results), spec, chosen, soft, trial=trial, part=part)
-        for model, trial in ((m, is_trial(full, spec, m, chosen)) for m in spec.models)
-    }
-    asked = _Asked(engine, device, progress)
-    return _Reproduction(spec, files, records, data_dir, asked).run()
-
-
-def _device(engine: Engine, device: str | None) -> torch.device:
-    """Return where this process works: with Ray, it only compares data."""
-    if engine == "ray":
-        as_choice("device", device, ("cpu", "cuda"), or_none=True)
-        return torch.device("cpu")
-    return best_device() if device is None else as_device(device)
+    request = Request(table, models, lambdas, seeds, variant, penalty, epochs, results, data_dir)
+    return next(reproduce_tables([request], Manner(device, progress, engine, processes)))
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """How to train."""
+class Manner:
+    """How to train; `reproduce` has the meaning of each."""
 
-    engine: Engine
-    device: str | None
-    progress: bool | None
+    device: str | None = None
+    progress: bool | None = None
+    engine: Engine = "local"
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        as_engine(self.engine)
+        as_count("processes", self.processes, at_least=1)
+        if self.engine == "ray" and self.processes > 1:
+            fail("processes", "1 with the engine ray, which knows its machines", self.processes)
+
+    @property
+    def here(self) -> bool:
+        """Whether this process trains the jobs."""
+        return self.engine == "local" and self.processes == 1
+
+    def chosen_device(self) -> torch.device | None:
+        """Return where jobs are trained; None with Ray, which knows when it has started."""
+        if self.engine == "ray":
+            as_choice("device", self.device, ("cpu", "cuda"), or_none=True)
+            return None if self.device is None else torch.device(self.device)
+        return best_device() if self.device is None else as_device(self.device)
 
 
-@dataclass(frozen=True)
-class _Reproduction:
-    """One call of `reproduce`."""
+def reproduce_tables(requests: Iterable[Request], manner: Manner) -> Iterator[Summary]:
+    """Yield what was done of each table, in their order.
 
-    spec: Spec
-    files: dict[str, RecordFile]  # by model
-    job_records: JobRecords
-    data_dir: PathLike | None
-    asked: _Asked
-
-    def run(self) -> Summary:
-        """Train the jobs that have a run without a record."""
-        start = time.perf_counter()
-        done: dict[Key, Record] = {}
-        corrupt: list[Corrupt] = []
-        for file in set(self.files.values()):
-            file.check_writable()
-            records, unreadable = file.read()
-            done, corrupt = done | records, corrupt + unreadable
-        wanted = [(m, lam, seed) for m in self.spec.models for lam in self.spec.lambdas for seed in self.spec.seeds]
-        found = {(m.name, lam, seed) for m, lam, seed in wanted if self._key(m, lam, seed) in done}
-        data = self._load() if len(found) < len(wanted) else {}
-        kept = found - self._made_on_other_data(done, found, data)
-        missing = [(m, lam, seed) for m, lam, seed in wanted if (m.name, lam, seed) not in kept]
-        claims = Claims(self.files, partial(self._counts, data=data))
-        trained, beside, interrupted = self._train(missing, claims, data)
-        missed = set() if trained == len(missing) else {(m.name, lam, s) for m, lam, s in missing} - claims.finished()
-        return Summary(
-            self._path(missing or wanted),
-            trained,
-            len(wanted) - trained - len(missed),
-            len(missed),
-            tuple(corrupt),
-            len(found) - len(kept),
-            time.perf_counter() - start,
-            interrupted,
-            beside,
-            tuple(claims.elsewhere),
-        )
-
-    def _path(self, runs: list[tuple[ModelSpec, float, int]]) -> Path:
-        """Return the file to name to a person: of the last model that was asked for, and trained if any was."""
-        return self.files[runs[-1][0].name].path
-
-    def _hash(self, model: ModelSpec) -> str:
-        return self.spec.hash(model, self.job_records.variant, self.job_records.penalty)
-
-    def _key(self, model: ModelSpec, lam: float, seed: int) -> Key:
-        return (model.name, self._hash(model), lam, seed)
-
-    def _load(self) -> dict[int, TableData]:
-        """Load the data of every seed: one copy for all of them, unless seeds have their own rows."""
-        variant, device = self.job_records.variant, self.job_records.device
-        seeds = self.spec.seeds if self.spec.data.per_seed else self.spec.seeds[:1]
-        loaded = {seed: load_data(self.spec, variant, seed, device, self.data_dir) for seed in seeds}
-        return {seed: loaded.get(seed, loaded[seeds[0]]) for seed in self.spec.seeds}
-
-    def _made_on_other_data(
-        self, done: dict[Key, Record], found: set[RunKey], data: dict[int, TableData]
-    ) -> set[RunKey]:
-        """Return runs whose records must not stand beside new ones; nothing is compared where nothing is trained."""
-        return {
-            (name, lam, seed)
-            for name, lam, seed in found
-            if data and done[self._key(self.spec.model(name), lam, seed)].data_hash != data[seed].hash
-        }
-
-    def _counts(self, record: Record, data: dict[int, TableData]) -> bool:
-        """Whether a record is one of this table, and made on these rows."""
-        known = {m.name: self._hash(m) for m in self.spec.models}
-        right = known.get(record.model) == record.spec_hash and record.seed in data
-        return right and data[record.seed].hash == record.data_hash
-
-    def _train(
-        self, missing: list[tuple[ModelSpec, float, int]], claims: Claims, data: dict[int, TableData]
-    ) -> _Outcome:
-        """Train what is missing, job by job, and write the records of each as it is finished."""
-        jobs = unfinished_jobs(self.spec, missing)
-        trained, beside = 0, 0
-        make = self._made_on_ray if self.asked.engine == "ray" else self._made_here
-        with (
-            ProgressBar(jobs, self.job_records.epochs, self.asked.progress) as bar,
-            closing(make(jobs, claims, data, bar)) as made,
-        ):
-            try:
-                for records in made:
-                    there = claims.finished()
-                    new = [record for record in records if (record.model, record.lam, record.seed) not in there]
-                    if new:
-                        self.files[new[0].model].add(new)
-                    trained, beside = trained + len(new), beside + len(records) - len(new)
-            except KeyboardInterrupt:
-                return trained, beside, True
-        return trained, beside, False
-
-    def _made_here(
-        self, jobs: list[Job], claims: Claims, data: dict[int, TableData], bar: ProgressBar
-    ) -> Generator[list[Record]]:
-        """Train one job after another; each is this process's from its begin until its records are written."""
-        for job in jobs:
-            with claims.claimed([job]) as free:
-                for mine in free:
-                    yield self.job_records.make(mine, data[mine.seeds[0]], self._hash(mine.model), bar)
-
-    def _made_on_ray(
-        self, jobs: list[Job], claims: Claims, data: dict[int, TableData], bar: ProgressBar
-    ) -> Generator[list[Record]]:
-        """Train all jobs on a cluster."""
-        from xcal.experiments.ray_jobs import RayTask, ray_records
-
-        with claims.claimed(jobs) as free:
-            if not free:
+    In this process, one table is finished before the next one is begun, and those after an interruption are left out.
+    In several processes, the jobs of all tables are trained side by side.
+    """
+    device = manner.chosen_device()
+    if manner.here:
+        assert device is not None
+        for request in requests:
+            table = TableRuns(request, device)
+            table.read()
+            table.load(device)
+            interrupted = _trained_here(table, manner.progress)
+            yield table.summary(interrupted=interrupted)
+            if interrupted:
                 return
-            tasks = [RayTask(job, self._hash(job.model), data[job.seeds[0]].hash) for job in free]
-            for job, records in ray_records(self.job_records, self.data_dir, tasks, self.asked.device):
-                bar.finish(job, self.job_records.epochs(job))
-                yield records
+        return
+    tables = [TableRuns(request, device or torch.device("cpu")) for request in requests]
+    for table in tables:
+        table.read()
+    interrupted = _trained_elsewhere(tables, manner, device)
+    yield from (table.summary(interrupted=interrupted) for table in tables)
+
+
+def _trained_here(table: TableRuns, progress: bool | None) -> bool:
+    """Train one job after another; each is this process's from its begin until its records are written.
+
+    Returns whether that was interrupted.
+    """
+    making, jobs = table.job_records, table.jobs
+    try:
+        with ProgressBar(len(jobs), sum(map(making.run_epochs, jobs)), progress) as bar:
+            for job in jobs:
+                with table.claims.claimed([job]) as free:
+                    for mine in free:
+                        bar.begin(mine)
+                        data = table.data[mine.seeds[0]]
+                        table.write(making.make(mine, data, table.hashes[mine.model.name], bar.epoch))
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _trained_elsewhere(tables: list[TableRuns], manner: Manner, device: torch.device | None) -> bool:
+    """Train the jobs of all tables in other processes; returns whether that was interrupted."""
+    n_jobs = sum(len(table.jobs) for table in tables)
+    if not n_jobs:
+        return False
+    # The processes import what they need while this one loads the data; it needs only their hashes, not the GPU.
+    with remote(manner.engine, min(manner.processes, n_jobs), device) as workers, ExitStack() as claimed:
+        for table in tables:
+            table.load(torch.device("cpu"))
+        tasks = [
+            RemoteTask(place, job, table.hashes[job.model.name], table.data_dir, table.data[job.seeds[0]].hash)
+            for place, table in enumerate(tables)
+            for job in claimed.enter_context(table.claims.claimed(table.jobs))
+        ]
+        return _distributed(workers, tables, tasks, manner.progress)
+
+
+def _distributed(workers: Remote, tables: list[TableRuns], tasks: list[RemoteTask], progress: bool | None) -> bool:
+    """Hand out the tasks, those that take longest first, and write their records; returns whether interrupted."""
+
+    def effort(task: RemoteTask) -> int:
+        table = tables[task.table]
+        return table.job_records.effort(task.job, table.data[task.job.seeds[0]])
+
+    tasks = sorted(tasks, key=effort, reverse=True)
+    making = tuple(replace(table.job_records, device=workers.device) for table in tables)
+    epochs = sum(making[task.table].run_epochs(task.job) for task in tasks)
+    try:
+        with (
+            ProgressBar(len(tasks), epochs, progress) as bar,
+            closing(workers.results(making, tasks, bar.epoch)) as results,
+        ):
+            for number, records in results:
+                tables[tasks[number].table].write(records)
+                bar.finish()
+    except KeyboardInterrupt:
+        return True
+    return False

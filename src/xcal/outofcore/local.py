@@ -1,15 +1,14 @@
 """Pieces of work on this machine: in this process or in several."""
 
-import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from xcal._worker_processes import end_with_parent
 from xcal.metrics.streaming.accumulator import State
 from xcal.outofcore.columns import Columns
 from xcal.outofcore.passes import Pass
@@ -74,19 +73,11 @@ def _start(work: Work) -> None:
     """Prepare a worker. Ctrl-C is for the first process, which lets the pieces at work come to their end."""
     import torch
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     global _work  # noqa: PLW0603 - one for each process: sent once, not with every piece
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     _work = work
-
-
-def _end_with_parent() -> None:
-    """End this worker when the first process ends, also by a kill: it would wait for work for ever."""
-    first = parent_process()
-    assert first is not None
-    connection.wait([first.sentinel])
-    os._exit(1)
 
 
 def _run(piece: Piece) -> Any:

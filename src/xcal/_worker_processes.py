@@ -1,0 +1,195 @@
+"""Pieces of work side by side, in processes of this machine.
+
+The first process hands out the pieces, one at a time to each process, and gets the results: what is written, it writes.
+Processes are started anew, not forked: torch's threads and a GPU's state do not survive a fork. Each has a pipe of its
+own to the first process, so that one that dies is known by name and disturbs no other on its way.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from typing import Any, Generic, Self, TypeVar
+
+_Shared = TypeVar("_Shared")
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+Report = Callable[[int], None]  # is told what a piece has come forward by since the last time
+Work = Callable[[_Shared, _Task, Report], _Result]
+
+# A process that has ended its work gets so many seconds for its own end.
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class _Progress:
+    amount: int
+
+
+@dataclass(frozen=True)
+class _Done:
+    result: Any
+
+
+@dataclass(frozen=True)
+class _Failed:
+    error: Exception
+
+
+class WorkerProcesses(Generic[_Shared, _Task, _Result]):
+    """Processes that do pieces of work; they start when the block begins, and have ended when it is left.
+
+    Parameters
+    ----------
+    work
+        A function of a module, which the processes can import.
+    count
+        Processes.
+    threads
+        torch's threads in each of them; None for work that has nothing to do with torch.
+    """
+
+    def __init__(self, work: Work[_Shared, _Task, _Result], count: int, *, threads: int | None) -> None:
+        self.work, self.count, self.threads = work, count, threads
+        self._processes: dict[Any, Any] = {}  # by their pipes
+
+    def __enter__(self) -> Self:
+        context = get_context("spawn")
+        # Ctrl-C reaches all processes of a terminal; it is for the first one, from the others' very start.
+        with _interrupts_ignored():
+            for _ in range(self.count):
+                here, there = context.Pipe()
+                process = context.Process(target=_serve, args=(there, self.work, self.threads), daemon=True)
+                process.start()
+                there.close()
+                self._processes[here] = process
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the processes end. One that still has work, after an error or an interruption, is not waited for."""
+        for pipe, process in self._processes.items():
+            if not pipe.closed:
+                pipe.close()
+                process.terminate()
+        for process in self._processes.values():
+            process.join(_PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    def results(self, shared: _Shared, tasks: Sequence[_Task], report: Report) -> Generator[tuple[int, _Result]]:
+        """Yield the number of each task and its result, as they are done. Tasks begin in the order given.
+
+        `report` is called here with every progress that a piece tells. An error in `work` is raised here as it was
+        raised there, with the traceback as its note; what else was done at that moment comes first.
+
+        Raises
+        ------
+        ChildProcessError
+            Where a process died.
+        """
+        waiting = deque(enumerate(tasks))
+        at_work: dict[Any, int] = {}
+
+        def begin(pipe: Any) -> None:
+            if waiting:
+                number, task = waiting.popleft()
+                at_work[pipe] = number
+                # A process that is dead already is noticed when its answer is waited for.
+                with contextlib.suppress(OSError):
+                    pipe.send(task)
+            else:
+                pipe.close()  # by which the process knows that there is no more
+
+        for pipe in self._processes:
+            with contextlib.suppress(OSError):
+                pipe.send(shared)
+            begin(pipe)
+        while at_work:
+            answers = [(pipe, self._answer(pipe)) for pipe in connection.wait(list(at_work))]
+            for pipe, answer in sorted(answers, key=lambda pair: isinstance(pair[1], _Failed)):
+                if isinstance(answer, _Progress):
+                    report(answer.amount)
+                    continue
+                number = at_work.pop(pipe)
+                if isinstance(answer, _Failed):
+                    raise answer.error
+                begin(pipe)
+                yield number, answer.result
+
+    def _answer(self, pipe: Any) -> _Progress | _Done | _Failed:
+        try:
+            answer: _Progress | _Done | _Failed = pipe.recv()
+        except (EOFError, OSError):
+            process = self._processes[pipe]
+            process.join(_PATIENCE)
+            return _Failed(ChildProcessError(_death(process.pid, process.exitcode)))
+        return answer
+
+
+def _death(number: int, code: int | None) -> str:
+    named = code is not None and -code in set(signal.Signals)
+    how = f"by {signal.Signals(-(code or 0)).name}" if named else f"with exit code {code}"
+    return (
+        f"worker process {number} died {how} (no memory left? try fewer --processes): what is finished is kept, run "
+        "the same command again to resume"
+    )
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment; processes that are started meanwhile ignore it for good."""
+    if threading.current_thread() is not threading.main_thread():  # others may not say what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(pipe: Any, work: Work[Any, Any, Any], threads: int | None) -> None:
+    """Do what comes through the pipe, until it is closed."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    with contextlib.suppress(EOFError):
+        shared = pipe.recv()
+        while True:
+            pipe.send(_outcome(work, shared, pipe.recv(), lambda amount: pipe.send(_Progress(amount))))
+
+
+def _outcome(work: Work[Any, Any, Any], shared: Any, task: Any, report: Report) -> _Done | _Failed:
+    try:
+        return _Done(work(shared, task, report))
+    except Exception as error:
+        told = traceback.format_exc()
+        error.add_note(f"In a worker process:\n{told}")
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # an error with arguments of its own kind may not survive the way
+            return _Failed(RuntimeError(told))
+        return _Failed(error)
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it ends, also by a kill: nobody would take its results."""
+    first = parent_process()
+    assert first is not None
+
+    def watch() -> None:
+        connection.wait([first.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
