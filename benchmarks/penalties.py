@@ -2,10 +2,11 @@
 
 Trains models of a gamma table, or of `mnist-dense`, as published (8 lambdas, 3 seeds) with each, and counts the
 D-calibration levels of the paper's penalty at which it has the lower NLL and the higher concordance (`xcal compare
---equal-dcal`), with the paper's penalty from the records. About six seconds for each model and penalty on a GPU, and
-minutes per seed on a CPU.
+--equal-dcal`), with the paper's penalty, or the one that ``--against`` names, from the records. About six seconds for
+each model and penalty on a GPU, and minutes per seed on a CPU.
 
     python -m benchmarks.penalties --table gamma-uncensored --only "default" "temperature 0.25"
+    python -m benchmarks.penalties --against ours --epochs appendix --only "anneal to 0.25" "anneal to 0.5"
 """
 
 import argparse
@@ -27,7 +28,7 @@ from xcal.experiments.data import TableData, load_data
 from xcal.experiments.evaluation import test_metrics
 from xcal.experiments.models import make_family, make_network, make_objective
 from xcal.experiments.paper_comparison import compare
-from xcal.experiments.penalty_comparison import Point, level_at, point_of
+from xcal.experiments.penalty_comparison import Level, Point, level_at, point_of
 from xcal.experiments.spec import ModelSpec, Spec
 from xcal.training import fit_path, problem
 
@@ -99,11 +100,12 @@ class Running(Counted):
 
 @dataclass(frozen=True)
 class Trial:
-    """A penalty, or what stands in for it, and a batch size."""
+    """A penalty, or what stands in for it, a batch size, and whether the weight rises as with `--penalty ramped`."""
 
     soft: SoftBins = field(default_factory=SoftBins)
     stand_in: Callable[[int], Penalty] | None = None
     batch: int | None = None
+    ramped: bool = False
 
 
 TRIALS = {
@@ -118,6 +120,9 @@ TRIALS = {
     "temperature 0.5 to 0.05": Trial(stand_in=lambda steps: Annealed(steps, 0.5, 0.05)),
     "lambda rising": Trial(stand_in=Ramped),
     "lambda rising, temperature 2 to 0.1": Trial(stand_in=lambda steps: Ramped(steps, Annealed(steps, 2.0, 0.1))),
+    "anneal to 0.1": Trial(SoftBins(temperature=0.1), ramped=True),
+    "anneal to 0.25": Trial(SoftBins(temperature=0.25), ramped=True),
+    "anneal to 0.5": Trial(SoftBins(temperature=0.5), ramped=True),
     "running mean 0.9": Trial(stand_in=lambda steps: Running(steps, 0.9)),
     "running mean 0.99": Trial(stand_in=lambda steps: Running(steps, 0.99)),
     "batch 500": Trial(batch=500),
@@ -128,19 +133,22 @@ TRIALS = {
 def path_of(trial: Trial, spec: Spec, model: ModelSpec, data: TableData) -> dict[float, Point]:
     """Train all lambdas and seeds; mean metrics on the test rows by lambda."""
     settings = spec.variants["as-published"]
-    training = spec.training if trial.batch is None else replace(spec.training, batch_size=trial.batch)
+    training = spec.training_of(model, "as-published")
+    training = training if trial.batch is None else replace(training, batch_size=trial.batch)
     family = make_family(model, "as-published", data.edges)
     make = make_network(model, settings, tuple(data.train.x.shape[1:]), family.n_outputs)
     steps = training.epochs * -(-len(data.train.time) // training.batch_size)
     figures = []
-    for seed in spec.seeds:  # one by one: a stand-in that counts its calls counts the steps of one training
+    config = training.config("ramped" if trial.ramped else "paper")
+    # One by one, as a stand-in that counts its calls counts the steps of one training; others are trained together.
+    for seeds in [spec.seeds] if trial.stand_in is None else [(seed,) for seed in spec.seeds]:
         used = unchecked_penalty if trial.stand_in is None else trial.stand_in(steps)
         problem.unchecked_penalty = used  # type: ignore[assignment]  # what is tried here is not for the library
         try:
             path = fit_path(
-                make, family, data.train, data.validation, lambdas=spec.lambdas, seeds=[seed],
+                make, family, data.train, data.validation, lambdas=spec.lambdas, seeds=seeds,
                 objective=make_objective(model, "as-published"), penalty=trial.soft,
-                calibration_bins=spec.calibration_bins, config=training.config(), progress=False,
+                calibration_bins=spec.calibration_bins, config=config, progress=False,
             )  # fmt: skip
         finally:
             problem.unchecked_penalty = unchecked_penalty
@@ -159,30 +167,37 @@ def main() -> None:
     parser.add_argument("--models", "--rows", nargs="+", default=models)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=list(TRIALS), default=list(TRIALS))
+    parser.add_argument("--against", choices=["paper", "ours", "ramped"], default="paper")
+    parser.add_argument("--epochs", help="a trial of the table, as appendix; by default the table's epochs")
     parser.add_argument("--results", type=Path, default=Path("results"))
     chosen = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    spec = load_spec(chosen.table).narrowed(seeds=chosen.seeds)
+    spec = load_spec(chosen.table).of_penalty(chosen.against).narrowed(seeds=chosen.seeds, epochs=chosen.epochs)
     data = load_data(spec, "as-published", spec.seeds[0], device, None)
-    paper = compare(chosen.table, penalty="paper", results=chosen.results)
-    paper = replace(paper, records=[record for record in paper.records if record.seed in chosen.seeds])
+    other = compare(chosen.table, penalty=chosen.against, epochs=chosen.epochs, results=chosen.results)
+    other = replace(other, records=[record for record in other.records if record.seed in chosen.seeds])
     models = [model for model in spec.models if model.name in chosen.models]
     theirs = {
-        model.name: {lam: p for lam in spec.lambdas if lam > 0 and (p := point_of(paper, model.name, lam))}
+        model.name: {lam: p for lam in other.path_lambdas if lam > 0 and (p := point_of(other, model.name, lam))}
         for model in models
     }
     for name in chosen.only:
-        won, levels = 0, 0
+        every: list[Level] = []
         for model in models:
             start = time.perf_counter()
             found = path_of(TRIALS[name], spec, model, data)
             own = {lam: point for lam, point in found.items() if lam > 0 and np.isfinite(list(point.values())).all()}
-            held = [level_at(model.name, lam, p, theirs[model.name], own).both for lam, p in theirs[model.name].items()]
-            won, levels = won + sum(held), levels + len(held)
-            print(f"{name}, {model.name}: {sum(held)} of {len(held)}, {time.perf_counter() - start:.1f} s")
+            levels = [level_at(model.name, lam, p, theirs[model.name], own) for lam, p in theirs[model.name].items()]
+            every += levels
+            print(f"{name}, {model.name}: {counts(levels)}, {time.perf_counter() - start:.1f} s")
             for figure, form in (("nll", "{:.3f}"), ("dcal", "{:.1e}"), ("concordance", "{:.3f}")):
                 print(f"    {figure:12s}", *(form.format(point[figure]) for point in found.values()))
-        print(f"{chosen.table}, {name}: {won} of {levels} levels", flush=True)
+        print(f"{chosen.table}, {name}: {counts(every)} of the levels of {chosen.against}", flush=True)
+
+
+def counts(levels: list[Level]) -> str:
+    won, matched = sum(level.both for level in levels), sum(level.matched for level in levels)
+    return f"{won} won and {matched} matched or better of {len(levels)}"
 
 
 if __name__ == "__main__":
