@@ -43,6 +43,16 @@ def test_every_task_is_done_once_and_elsewhere():
     assert os.getpid() not in {process for _, (_, process) in found}
 
 
+def test_processes_are_kept_for_other_work():
+    tasks = [("", value) for value in range(4)]
+    with WorkerProcesses(work, 2, threads=None) as workers:
+        found = [list(workers.results(shared, tasks, lambda amount: None)) for shared in (100, 200)]
+    for shared, made in zip((100, 200), found, strict=True):
+        assert sorted(value for _, (value, _) in made) == [shared + k for k in range(4)]
+    one, other = ({process for _, (_, process) in made} for made in found)
+    assert len(one | other) <= 2
+
+
 def test_an_error_is_raised_as_it_was_there():
     with pytest.raises(ValueError, match="value: expected another") as caught:
         results([("wrong", 3)])

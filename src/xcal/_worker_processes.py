@@ -17,15 +17,20 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from typing import Any, Generic, Self, TypeVar
 
-_Shared = TypeVar("_Shared")
+_Common = TypeVar("_Common")
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 Report = Callable[[int], None]  # is told what a piece has come forward by since the last time
-Work = Callable[[_Shared, _Task, Report], _Result]
+Work = Callable[[_Common, _Task, Report], _Result]
 
 # A process that has ended its work gets so many seconds for its own end.
 _PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class _Shared:
+    value: Any
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,10 @@ class _Failed:
     error: Exception
 
 
-class WorkerProcesses(Generic[_Shared, _Task, _Result]):
+class WorkerProcesses(Generic[_Common, _Task, _Result]):
     """Processes that do pieces of work; they start when the block begins, and have ended when it is left.
+
+    They are kept between several calls of `results`: starting one takes seconds, in which it imports torch.
 
     Parameters
     ----------
@@ -56,9 +63,10 @@ class WorkerProcesses(Generic[_Shared, _Task, _Result]):
         torch's threads in each of them; None for work that has nothing to do with torch.
     """
 
-    def __init__(self, work: Work[_Shared, _Task, _Result], count: int, *, threads: int | None) -> None:
+    def __init__(self, work: Work[_Common, _Task, _Result], count: int, *, threads: int | None) -> None:
         self.work, self.count, self.threads = work, count, threads
         self._processes: dict[Any, Any] = {}  # by their pipes
+        self._at_work: dict[Any, int] = {}  # numbers of tasks, by pipes
 
     def __enter__(self) -> Self:
         context = get_context("spawn")
@@ -75,8 +83,8 @@ class WorkerProcesses(Generic[_Shared, _Task, _Result]):
     def __exit__(self, *_: object) -> None:
         """Let the processes end. One that still has work, after an error or an interruption, is not waited for."""
         for pipe, process in self._processes.items():
-            if not pipe.closed:
-                pipe.close()
+            pipe.close()  # by which a process that waits knows that there is no more
+            if pipe in self._at_work:
                 process.terminate()
         for process in self._processes.values():
             process.join(_PATIENCE)
@@ -84,7 +92,7 @@ class WorkerProcesses(Generic[_Shared, _Task, _Result]):
                 process.kill()
                 process.join()
 
-    def results(self, shared: _Shared, tasks: Sequence[_Task], report: Report) -> Generator[tuple[int, _Result]]:
+    def results(self, shared: _Common, tasks: Sequence[_Task], report: Report) -> Generator[tuple[int, _Result]]:
         """Yield the number of each task and its result, as they are done. Tasks begin in the order given.
 
         `report` is called here with every progress that a piece tells. An error in `work` is raised here as it was
@@ -96,29 +104,25 @@ class WorkerProcesses(Generic[_Shared, _Task, _Result]):
             Where a process died.
         """
         waiting = deque(enumerate(tasks))
-        at_work: dict[Any, int] = {}
 
-        def begin(pipe: Any) -> None:
+        def begin(pipe: Any, *before: Any) -> None:
             if waiting:
                 number, task = waiting.popleft()
-                at_work[pipe] = number
+                self._at_work[pipe] = number
                 # A process that is dead already is noticed when its answer is waited for.
                 with contextlib.suppress(OSError):
-                    pipe.send(task)
-            else:
-                pipe.close()  # by which the process knows that there is no more
+                    for message in (*before, task):
+                        pipe.send(message)
 
         for pipe in self._processes:
-            with contextlib.suppress(OSError):
-                pipe.send(shared)
-            begin(pipe)
-        while at_work:
-            answers = [(pipe, self._answer(pipe)) for pipe in connection.wait(list(at_work))]
+            begin(pipe, _Shared(shared))
+        while self._at_work:
+            answers = [(pipe, self._answer(pipe)) for pipe in connection.wait(list(self._at_work))]
             for pipe, answer in sorted(answers, key=lambda pair: isinstance(pair[1], _Failed)):
                 if isinstance(answer, _Progress):
                     report(answer.amount)
                     continue
-                number = at_work.pop(pipe)
+                number = self._at_work.pop(pipe)
                 if isinstance(answer, _Failed):
                     raise answer.error
                 begin(pipe)
@@ -164,10 +168,14 @@ def _serve(pipe: Any, work: Work[Any, Any, Any], threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
+    shared = None
     with contextlib.suppress(EOFError):
-        shared = pipe.recv()
         while True:
-            pipe.send(_outcome(work, shared, pipe.recv(), lambda amount: pipe.send(_Progress(amount))))
+            message = pipe.recv()
+            if isinstance(message, _Shared):
+                shared = message.value
+            else:
+                pipe.send(_outcome(work, shared, message, lambda amount: pipe.send(_Progress(amount))))
 
 
 def _outcome(work: Work[Any, Any, Any], shared: Any, task: Any, report: Report) -> _Done | _Failed:

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,8 @@ import pytest
 from tests.outofcore.rows import predictions, written
 from tests.outofcore.test_evaluate_folder import _small_pieces, run, same
 from xcal._locks import BusyError, sole_user
-from xcal.outofcore import local
+from xcal._worker_processes import WorkerProcesses
+from xcal.outofcore import evaluation, local
 from xcal.outofcore.resume import Progress, SideFile
 
 __all__ = ["_small_pieces"]
@@ -104,33 +103,22 @@ def test_what_does_not_belong_to_the_run_does_not_count(tmp_path, folder, monkey
     same(run(folder, tmp_path / "again.json", **settings), found)
 
 
-class DyingPool:
-    """A pool of processes of which one dies with the third piece; the first two are counted here."""
+class DyingWorkers(WorkerProcesses):
+    """Processes that die when two pieces are done."""
 
-    def __init__(self, _processes, _context, _start, given):
-        self.work, self.pieces = given[0], 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return False
-
-    def submit(self, _, piece):
-        self.pieces += 1
-        future = Future()
-        if self.pieces < 3:
-            future.set_result(local.piece_state(self.work, piece))
-        else:
-            future.set_exception(BrokenProcessPool())
-        return future
+    def results(self, shared, tasks, report):
+        for done, found in enumerate(super().results(shared, tasks, report)):
+            yield found
+            if done == 1:
+                for process in self._processes.values():
+                    process.kill()
 
 
 def test_a_dead_worker_stops_the_run_with_one_message_and_it_resumes(tmp_path, folder, monkeypatch):
     whole = run(folder, tmp_path / "whole.json")
     with monkeypatch.context() as patch:
-        patch.setattr(local, "ProcessPoolExecutor", DyingPool)
-        with pytest.raises(ChildProcessError, match=r"a worker process died .* run the same command again to resume"):
+        patch.setattr(evaluation, "WorkerProcesses", DyingWorkers)
+        with pytest.raises(ChildProcessError, match=r"worker process \d+ died .* run the same command again to resume"):
             run(folder, tmp_path / "m.json", processes=2)
     told = []
     same(whole, run(folder, tmp_path / "m.json", say=told.append))

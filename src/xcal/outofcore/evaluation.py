@@ -11,8 +11,9 @@ from xcal._checks import as_choice, as_count, as_number, fail
 from xcal._engines import Engine, as_engine
 from xcal._files import check_target, write_whole
 from xcal._locks import sole_user
+from xcal._worker_processes import WorkerProcesses
 from xcal.outofcore.columns import find_columns, parquet_files
-from xcal.outofcore.local import Work, in_processes, in_this_process
+from xcal.outofcore.local import Work, Workers, in_processes, in_this_process, piece_state
 from xcal.outofcore.passes import FirstPass, Known, Pass, Plan, SecondPass, ThirdPass, learn, places
 from xcal.outofcore.reading import PIECE_ROWS, Piece, cut, fingerprint, opened
 from xcal.outofcore.result import FolderEvaluation, summarise
@@ -137,8 +138,8 @@ def _evaluated(
     elif any(progress.finished):
         done = " + ".join(str(len(finished)) for finished in progress.finished[: plan.n_passes])
         say(f"resuming: {done} of {plan.n_passes} × {len(pieces)} parts are done")
-    with _bar(chosen, plan, pieces, progress) as report, _engine(chosen):
-        run = _Run(files, plan, pieces, chosen, side, progress, report)
+    with _bar(chosen, plan, pieces, progress) as report, _engine(chosen, len(pieces)) as workers:
+        run = _Run(files, plan, pieces, chosen, side, progress, report, workers)
         first = run.passed(0, partial(FirstPass, plan))
         known: Known = learn(first)  # type: ignore[arg-type]
         second = run.passed(1, partial(SecondPass, plan, known))
@@ -192,14 +193,19 @@ def _bar(
 
 
 @contextmanager
-def _engine(settings: EvaluationSettings) -> Iterator[None]:
-    if settings.engine == "local":
-        yield
-        return
-    from xcal.outofcore.on_ray import started
+def _engine(settings: EvaluationSettings, n_pieces: int) -> Iterator[Workers | None]:
+    """Start Ray, or processes of this machine; they are kept for all passes."""
+    processes = min(settings.processes, n_pieces)
+    if settings.engine == "ray":
+        from xcal.outofcore.on_ray import started
 
-    with started():
-        yield
+        with started():
+            yield None
+    elif processes > 1:
+        with WorkerProcesses(piece_state, processes, threads=1) as workers:
+            yield workers
+    else:
+        yield None
 
 
 @dataclass
@@ -213,6 +219,7 @@ class _Run:
     side: SideFile
     progress: Progress
     report: Callable[[int], None]
+    workers: Workers | None
 
     def passed(self, number: int, make: Callable[[], Pass]) -> Pass:
         """Complete one pass."""
@@ -235,11 +242,10 @@ class _Run:
         return total
 
     def _on_this_machine(self, number: int, work: Work, left: dict[int, Piece], total: Pass) -> None:
-        processes = min(self.settings.processes, len(left))
         states = (
             in_this_process(work, left, self.report)
-            if processes == 1
-            else in_processes(work, left, self.report, processes)
+            if self.workers is None
+            else in_processes(self.workers, work, left, self.report)
         )
         merging = False
         try:
