@@ -1,9 +1,12 @@
 """The kernels of the conditional penalty give what plain torch gives."""
 
+import sys
+
 import pytest
 import torch
 
-from tests.calibration.triton_on_cpu import kernels_on_cpu  # noqa: F401  (a fixture)
+import xcal.calibration
+from tests.calibration.triton_on_cpu import emulated_kernels, kernels_on_cpu  # noqa: F401  (a fixture)
 from xcal.calibration import SoftBins, conditional_fused
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 
@@ -62,6 +65,13 @@ def test_the_kernels_run_one_by_one_give_what_plain_torch_gives(
     monkeypatch.setattr(conditional_fused, "kernels_usable", lambda u: False)
     wanted = found(u, event, h, bins, temperature, "cpu", torch.float64)
     assert_near(got, wanted, u, event, h, bins, 1e-12, 1e-10)
+
+
+def test_the_kernels_on_a_cpu_leave_nothing_behind():
+    before = {name: sys.modules.get(name) for name in ("triton", "triton.language", "xcal.calibration.kernels")}
+    kernels = emulated_kernels()
+    assert {name: sys.modules.get(name) for name in before} == before
+    assert getattr(xcal.calibration, "kernels", None) is not kernels
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

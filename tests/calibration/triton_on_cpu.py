@@ -76,21 +76,25 @@ vars(language).update(
 )  # fmt: skip
 
 
-def _kernels():
-    """Import the kernels with this in place of Triton, for which torch looks at other times."""
+def emulated_kernels():
+    """Import the kernels with this in place of Triton; nobody else sees them, nor the place of Triton."""
     triton = ModuleType("triton")
     triton.jit, triton.language = Kernel, language
+    name, package = "xcal.calibration.kernels", sys.modules["xcal.calibration"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "triton", triton)
         patch.setitem(sys.modules, "triton.language", language)
-        patch.delitem(sys.modules, "xcal.calibration.kernels", raising=False)
-        return importlib.import_module("xcal.calibration.kernels")
+        # Set first, so that what was there before, or nothing, comes back.
+        patch.setitem(sys.modules, name, None)
+        patch.setattr(package, "kernels", None, raising=False)
+        del sys.modules[name]
+        return importlib.import_module(name)
 
 
 @pytest.fixture
 def kernels_on_cpu(monkeypatch):
     """The kernels run on tensors in the memory of the host."""
-    monkeypatch.setitem(sys.modules, "xcal.calibration.kernels", _kernels())
+    monkeypatch.setitem(sys.modules, "xcal.calibration.kernels", emulated_kernels())
     monkeypatch.setattr(conditional_fused, "kernels_usable", lambda u: True)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     deterministic = torch.are_deterministic_algorithms_enabled()

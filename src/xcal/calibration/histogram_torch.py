@@ -50,7 +50,7 @@ def feature_sums(
     above -= 1 - edges[1:-1]
     h = weight.unsqueeze(-1) * features.double()
     own = (h.square().sum(-1) * bins_from_above(above).square().sum(-1)).sum(-1)
-    return h.transpose(-1, -2) @ above, own
+    return torch.einsum("nm,knp->kmp", h, above), own
 
 
 def conditional_value(sums: Tensor, own: Tensor, pairs: Tensor) -> Tensor:
