@@ -23,6 +23,7 @@ import xcal
 from benchmarks._fuzz_functions import rows
 from benchmarks._fuzz_mimic import mimic_targets
 from benchmarks._fuzz_outcomes import Target
+from benchmarks._fuzz_spoiling import Table
 from benchmarks._small_table import small_table
 from benchmarks._victims import train
 from xcal import data
@@ -137,7 +138,7 @@ def _tables(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
         ).data.n
 
     words = ("--time", "--event", "--curves", "y", "time", "event", "survival", "horizons")
-    csv = frame.to_csv(index=False).encode()
+    csv = Table(frame.to_csv(index=False).encode())
     yield _reader(folder, "predictions.csv", audited, csv, *words, slow=2)
     yield _reader(folder, "predictions.csv.gz", audited, gzip.compress(csv, mtime=0), *words, slow=2)
     frame.to_parquet(folder / "predictions.parquet")

@@ -148,10 +148,11 @@ def in_order(root: Path, wanted: list[tuple[str, int, int, int]], processes: int
             sys.exit(f"a process died, at one of\n    {left}")
 
 
-def chosen_names(only: str) -> list[str]:
-    """Return the function of exactly this name, or all whose name has this in it; say what has to be left out."""
+def chosen_names(only: list[str]) -> list[str]:
+    """Return the functions of exactly these names, or whose names have these in them; say what has to be left out."""
     missing = {target.needs for target in _targets.values() if target.needs and find_spec(target.needs) is None}
-    names = [only] if only in _targets else [name for name in _targets if only in name]
+    chosen = {one: [one] if one in _targets else [name for name in _targets if one in name] for one in only}
+    names = list(dict.fromkeys(name for found in chosen.values() for name in found))
     for name in names:
         if _targets[name].needs in missing:
             print(f"{name}: left out, as {_targets[name].needs} is not installed")
@@ -163,7 +164,9 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=200, help="for each function and format")
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="the function of this name, or those that have it in their name")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="functions of these names, or those that have one in their name"
+    )
     parser.add_argument("--processes", type=int, default=1)
     options, _ = parser.parse_known_args()
     tallies: dict[str, Tally] = {}

@@ -134,6 +134,10 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
             "cdf: expected a tensor whose values can be read",
         ),
         (
+            lambda: xcal.XCALLoss()(torch.zeros(24), R["event"], np.ones(24, dtype=complex)),
+            r"weights: expected real numbers, got dtype torch\.complex128",
+        ),
+        (
             lambda: xcal.evaluate(**OWN, cdf=R["cdf"], metrics=np.array(0.5)),
             "metrics: expected names of metrics",
         ),

@@ -103,14 +103,17 @@ class Processes:
         """
         numbers = tuple(what.values())
         known = _agreed.setdefault(self.group, set())
-        if numbers in known:
-            return
-        everyone = self.gathered(numbers)
+        if numbers not in known:
+            self.compare(what)
+            known.add(numbers)
+
+    def compare(self, what: dict[str, int]) -> None:
+        """Ask all processes for their numbers, and refuse to go on if one differs."""
+        everyone = self.gathered(tuple(what.values()))
         for place, name in enumerate(what):
             found = [numbers[place] for numbers in everyone]
             if len(set(found)) > 1:
                 fail(name, "the same number on every process", ", ".join(map(str, found)))
-        known.add(numbers)
 
     def from_first(self, make: Callable[[], Result]) -> Result:
         """Return what the first process makes, on every process. Its error is raised on every process too."""

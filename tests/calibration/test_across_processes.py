@@ -347,6 +347,41 @@ def test_what_cannot_be_summed_is_refused_on_every_process_in_one_sentence():
     assert first["after"] == second["after"]
 
 
+def changes(rank, size):
+    """What each process is told if the second changes something that they had agreed on, and then changes it back."""
+    u, event = torch.rand(6, generator=torch.Generator().manual_seed(rank)), torch.ones(6)
+    first, fewer, more = (XCALLoss(n, process_group="world") for n in (20, 10, 300))
+    told = []
+
+    def refused(call):
+        with pytest.raises(ValueError, match="expected the same number on every process") as error:
+            call()
+        told.append(str(error.value))
+
+    before = float(first(u, event))
+    refused(lambda: (fewer if rank == 1 else first)(u, event))  # new, and shorter
+    refused(lambda: (more if rank == 1 else first)(u, event))  # new, and longer
+    fewer(u, event)  # a change of all together
+    more(u, event)
+    refused(lambda: (fewer if rank == 1 else first)(u, event))  # both known
+    refused(lambda: first.with_mean(u, u, event) if rank == 0 else first(u, event))
+    return told, before, float(first(u, event))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_process_that_changes_alone_is_an_error_on_all_of_them(size):
+    answers = together(size, changes)
+    told = answers[0][0]
+    assert all(other[0] == told for other in answers)
+    assert told[0].startswith("n_bins: expected the same number on every process, got 20, 10")
+    assert told[1].startswith("n_bins: expected the same number on every process, got 20, 300")
+    assert told[2] == told[0]
+    assert told[3].startswith("calls of with_mean: expected the same number on every process, got 1, 0")
+    for _, before, after in answers:
+        assert before == answers[0][1]
+        assert after == pytest.approx(before, rel=1e-12)  # a longer message may be added up in another order
+
+
 def test_a_process_on_its_own_is_told_to_initialise():
     expected = "process_group: expected processes that know of each other: call torch.distributed.init_process_group"
     for call in (

@@ -17,11 +17,11 @@ from xcal.experiments import RecordFile, reproduce
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_killed_worker_is_replaced(tmp_path):
     spec = tmp_path / "small.toml"
-    # Long enough to be struck: a job takes a second or two.
-    spec.write_text(small_table(job="run", epochs=40))
+    # Long enough to be struck: a job takes a tenth of a second or more, and its process some seconds for its imports.
+    spec.write_text(small_table(job="run", epochs=10))
     sweep = Sweep(spec, tmp_path / "struck", random.Random(1))
     # One kill of a worker. `python -m benchmarks.sweep_kills` has many, and those of the first process.
-    sweep.run(1, pause=0.5, drivers=0.0)
+    sweep.run(1, pause=0.05, drivers=0.0)
     assert (sweep.workers, sweep.drivers) == (1, 0)
     whole = reproduce(spec, results=tmp_path / "whole", device="cpu").path
     struck = tmp_path / "struck" / "small" / whole.name

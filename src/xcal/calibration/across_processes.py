@@ -53,9 +53,10 @@ def penalty_across(
 ) -> Tensor:
     """Return the penalty of the rows of all processes, (...), the same value on each of them; NaN if there are none.
 
-    Its gradient is that in the rows of this process, times the number of processes if gradients will be `averaged`.
+    Its gradient is that in the rows of this process, times the number of processes if gradients will be `averaged`, as
+    those of a user's loop are; those of our own loop are not.
     """
-    return _penalty(rows, edges, spec, processes, Exchange(processes), averaged)
+    return _penalty(rows, edges, spec, processes, Exchange(processes, own_loop=not averaged), averaged)
 
 
 def mean_and_penalty_across(
@@ -79,7 +80,7 @@ def _penalty(
     u = in_full(rows.cdf)
     wanted = gradient_wanted(u)
     with torch.no_grad(), full_precision(u):
-        processes.agree(_shared_numbers(rows, edges, spec, exchange.n_along))
+        exchange.agree(_shared_numbers(rows, edges, spec, exchange.n_along))
         whole = replace(rows, cdf=u.detach(), event=rows.event.expand(u.shape))
         edge = edges.to(u.dtype)
         if rows.features is not None:

@@ -54,9 +54,12 @@ def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Ten
         fail(name, "a tensor whose values can be read", f"one of layout {values.layout} on device {values.device}")
     try:
         # Through numpy: torch would read a pandas column by its index, not by its position.
-        return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values), device=device)
+        made = torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values), device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name}: expected a tensor or an array of numbers, got {type(values).__name__}") from error
+    if made.is_complex():
+        fail(name, "real numbers", f"dtype {made.dtype}")
+    return made
 
 
 def _check_shapes(cdf: Tensor, rows: dict[str, Tensor | None], *, alone: bool) -> None:
@@ -90,7 +93,7 @@ def checked(
     weights = None if weights is None else as_tensor("weights", weights, cdf.device)
     groups = None if groups is None else as_tensor("groups", groups, cdf.device)
     _check_shapes(cdf, {"event": event, "weights": weights, "groups": groups}, alone=alone)
-    if groups is not None and (groups.is_floating_point() or groups.is_complex()):
+    if groups is not None and groups.is_floating_point():
         fail("groups", "integer labels, one per row", f"dtype {groups.dtype}")
     if groups is None and n_groups is not None:
         fail("n_groups", "None where there are no groups", n_groups)

@@ -8,25 +8,41 @@ from torch import Tensor
 from xcal._checks import fail
 from xcal._processes import Processes
 from xcal._torch_private import apply, in_transform
+from xcal.calibration.process_message import summing_alike
 from xcal.calibration.row_weights import in_units_of_the_largest, power_of_the_largest
 
 
 class Exchange:
-    """The one all-reduce of a step: sums (..., k) of any number of things go together, in float64."""
+    """The one all-reduce of a step: sums (..., k) of any number of things go together, in float64.
 
-    def __init__(self, processes: Processes, *along: Tensor) -> None:
-        self._processes, self._along = processes, along
+    What they mean is compared at every call where the calls are those of a user's loop. In a loop of our own, which is
+    the same on all processes, it is compared once (`own_loop`): on a GPU, a step would have to be waited for.
+    """
+
+    def __init__(self, processes: Processes, *along: Tensor, own_loop: bool = False) -> None:
+        self._processes, self._along, self._own_loop = processes, along, own_loop
+        self._what: dict[str, int] = {}
 
     @property
     def n_along(self) -> int:
         """How many other things go along with the parts."""
         return len(self._along)
 
+    def agree(self, what: dict[str, int]) -> None:
+        """Say what the sums will mean, in numbers that must be the same on every process."""
+        self._what = what
+        if self._own_loop:
+            self._processes.agree(what)
+
     def start(self, *parts: Tensor) -> None:
         """Send the sums of this process, and what goes `along` with them."""
         all_parts = (*parts, *self._along)
         self._widths = [part.shape[-1] for part in all_parts]
-        self._finished = self._processes.summing(torch.cat(all_parts, dim=-1))
+        sums = torch.cat(all_parts, dim=-1)
+        if self._own_loop:
+            self._finished = self._processes.summing(sums)
+        else:
+            self._finished = summing_alike(self._processes, sums, self._what)
 
     def totals(self) -> tuple[Tensor, ...]:
         """Wait for the sums over all processes: of the parts, and then of what went along."""
