@@ -23,6 +23,30 @@ def test_importing_xcal_pulls_in_nothing_heavy():
     assert out.strip() == "[]"
 
 
+# A path of a network with dropout, trained for one step; two threads, so that its work is measured.
+TRAINING = """
+import sys
+import torch
+from torch import nn
+from xcal import fit_path
+from xcal.data import SurvivalData
+from xcal.distributions import family
+from xcal.training import TrainingConfig
+
+torch.set_num_threads(2)
+rows = SurvivalData(torch.randn(20, 2), torch.rand(20) + 0.1, torch.ones(20, dtype=torch.bool))
+make = lambda: nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.1), nn.Linear(4, 2))
+fit_path(make, family("lognormal"), rows, rows, lambdas=(0, 1), seeds=(0,), config=TrainingConfig(epochs=1))
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_training_imports_no_compiler():
+    """torch imports its own by many doors, for more than a second, where nothing is compiled."""
+    out = subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "False"
+
+
 def test_public_names_are_an_explicit_list():
     import xcal
 

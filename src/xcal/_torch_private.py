@@ -9,10 +9,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from importlib import import_module
+from inspect import unwrap
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+# Is shown an operation, its arguments and its options.
+Look = Callable[[Any, Sequence[Any], dict[str, Any]], None]
 
 
 def _found(module: str, name: str) -> Any:
@@ -28,6 +33,8 @@ _is_wrapped = _found("torch._C._functorch", "is_functorch_wrapped_tensor")
 _transforms_active = _found("torch._C", "_are_functorch_transforms_active")
 _functional_adam = _found("torch.optim.adam", "adam")
 _DispatchMode = _found("torch.utils._python_dispatch", "TorchDispatchMode")
+# Formulas of torch's FlopCounterMode, by operation.
+_flop_formulas = _found("torch.utils.flop_counter", "flop_registry")
 # What torch's own Function.apply ends in. torch's stubs do not know it.
 _has_plain_apply = hasattr(super(torch.autograd.Function, torch.autograd.Function), "apply")
 
@@ -74,6 +81,29 @@ def apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]  # the stub of `apply` has no types
 
 
+class _LightOptimizer(torch.optim.Optimizer):
+    """Methods of torch's Adam as they are written, without what torch wraps them into for its compiler.
+
+    The wrappers import the compiler at the first call, which takes longer than the rest of a short training. They
+    change nothing where nothing is compiled. What is not wrapped is taken as it is.
+    """
+
+    add_param_group = unwrap(torch.optim.Adam.add_param_group)
+
+    def step(self, closure: Any = None) -> Any:
+        """Do a step; in torch, a wrapper turns gradients off."""
+        with torch.no_grad():
+            return unwrap(torch.optim.Adam.step)(self, closure)
+
+
+class LightAdam(_LightOptimizer, torch.optim.Adam):
+    """torch's Adam without the import of its compiler."""
+
+
+class LightAdamW(_LightOptimizer, torch.optim.AdamW):
+    """torch's AdamW without the import of its compiler."""
+
+
 def adam_step(optimizer: torch.optim.Optimizer, flat: Tensor) -> None:
     """Do what ``optimizer.step()`` does for one matrix on a CPU, through torch's functional form.
 
@@ -103,7 +133,7 @@ def adam_step(optimizer: torch.optim.Optimizer, flat: Tensor) -> None:
 def adam_state_names() -> tuple[str, ...]:
     """Names of the tensors that torch's Adam keeps for each parameter: the counter of its steps, then the averages."""
     tried = nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.Adam([tried])
+    optimizer = LightAdam([tried])
     tried.grad = torch.zeros(1)
     optimizer.step()
     return tuple(optimizer.state[tried])
@@ -115,25 +145,53 @@ def _watch_class(base: Any) -> Any:
         return None
 
     class Watch(base):
-        """Shows a function every operation of the calling thread, before it runs."""
+        """Shows a function every operation of the calling thread, before it runs, and another one what came out."""
 
-        def __init__(self, look: Callable[[Any, Sequence[Any], dict[str, Any]], None]) -> None:
+        def __init__(self, look: Look | None, seen: Callable[..., None] | None) -> None:
             super().__init__()
-            self.look = look
+            self.look, self.seen = look, seen
 
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             options = kwargs or {}
-            self.look(function, args, options)
-            return function(*args, **options)
+            if self.look is not None:
+                self.look(function, args, options)
+            result = function(*args, **options)
+            if self.seen is not None:
+                self.seen(function, args, options, result)
+            return result
 
+    # As written: torch wraps it as it does the methods of `_LightOptimizer`, and nothing is compiled while we watch.
+    Watch.__torch_dispatch__ = unwrap(Watch.__torch_dispatch__)  # type: ignore[method-assign]
     return Watch
 
 
 _Watch = _watch_class(_DispatchMode)
 
 
-def watch(look: Callable[[Any, Sequence[Any], dict[str, Any]], None]) -> AbstractContextManager[Any] | None:
+def watch(look: Look) -> AbstractContextManager[Any] | None:
     """Return a context in which `look` sees every operation of the calling thread; None where torch has none."""
-    return None if _Watch is None else _Watch(look)
+    return None if _Watch is None else _Watch(look, None)
+
+
+def multiplications(function: Callable[[], Any]) -> float:
+    """Count the multiplications of a function's matrix products and convolutions, as torch's `FlopCounterMode` does.
+
+    That imports torch's compiler too, so torch's table of formulas is read here.
+    """
+    if _Watch is None or _flop_formulas is None:
+        with FlopCounterMode(display=False) as counter:
+            function()
+        return float(counter.get_total_flops()) / 2
+    total = 0
+
+    def count(operation: Any, args: Sequence[Any], options: dict[str, Any], result: Any) -> None:
+        nonlocal total
+        formula = _flop_formulas.get(operation.overloadpacket)
+        if formula is not None:
+            total += formula(*args, **options, out_val=result)
+
+    with _Watch(None, count):
+        function()
+    return total / 2

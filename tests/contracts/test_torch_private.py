@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import xcal
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
@@ -25,11 +26,12 @@ NAMES = {
     "_transforms_active": ("torch._C", "_are_functorch_transforms_active"),
     "_functional_adam": ("torch.optim.adam", "adam"),
     "_DispatchMode": ("torch.utils._python_dispatch", "TorchDispatchMode"),
+    "_flop_formulas": ("torch.utils.flop_counter", "flop_registry"),
 }
 
 
 every_name = pytest.mark.parametrize(
-    "name", ["_is_wrapped", "_transforms_active", "_has_plain_apply", "_functional_adam", "_Watch"]
+    "name", ["_is_wrapped", "_transforms_active", "_has_plain_apply", "_functional_adam", "_Watch", "_flop_formulas"]
 )
 
 
@@ -245,10 +247,13 @@ def test_seeded_numbers_are_the_same_without_a_watch(function, monkeypatch):
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize(
+    ("kind", "light"),
+    [(torch.optim.Adam, _torch_private.LightAdam), (torch.optim.AdamW, _torch_private.LightAdamW)],
+)
 @pytest.mark.parametrize("gone", ["function", "names of the state"])
-def test_steps_are_those_of_the_optimiser_itself(kind, gone, monkeypatch):
-    def walk(step):
+def test_steps_are_those_of_the_optimiser_itself(kind, light, gone, monkeypatch):
+    def walk(step, kind=light):
         flat = torch.linspace(-1, 1, 12).reshape(3, 4).clone().requires_grad_()
         optimizer = kind([flat], lr=0.01, weight_decay=0.1, fused=True)
         for k in range(5):
@@ -256,13 +261,36 @@ def test_steps_are_those_of_the_optimiser_itself(kind, gone, monkeypatch):
             step(optimizer, flat)
         return flat.detach()
 
-    expected = walk(lambda optimizer, flat: optimizer.step())
+    expected = walk(lambda optimizer, flat: optimizer.step(), kind)
+    assert torch.equal(walk(lambda optimizer, flat: optimizer.step()), expected)
     assert torch.equal(walk(_torch_private.adam_step), expected)
     if gone == "function":
         monkeypatch.setattr(_torch_private, "_functional_adam", None)
     else:
         monkeypatch.setattr(_torch_private, "_ADAM_STATE", ("step", "other_name"))
     assert torch.equal(walk(_torch_private.adam_step), expected)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.BatchNorm1d(5), nn.Linear(5, 1)), (4, 6)),
+        (nn.Conv2d(3, 4, 3, padding=1), (2, 3, 8, 8)),
+        (nn.LSTM(6, 5, batch_first=True), (2, 7, 6)),
+        (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)),
+        (nn.Embedding(10, 3), (4,)),
+    ],
+    ids=["dense", "convolution", "recurrent", "attention", "embedding"],
+)
+def test_multiplications_are_counted_as_torch_counts_them(layer, shape):
+    x = torch.ones(shape, dtype=torch.int64 if isinstance(layer, nn.Embedding) else torch.float32)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        layer(x)
+    with torch.no_grad():
+        found = _torch_private.multiplications(lambda: layer(x))
+    assert found == counter.get_total_flops() / 2
+    # torch has no formula for a recurrent layer.
+    assert found > 0 or isinstance(layer, nn.LSTM | nn.Embedding)
 
 
 def test_kernels_are_not_used_with_a_triton_that_lacks_a_name(monkeypatch):

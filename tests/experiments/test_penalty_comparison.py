@@ -56,7 +56,32 @@ def test_a_model_with_missing_lambdas_is_not_compared(small, tmp_path):
     found = compare_penalties(whole, results=tmp_path)
     assert found.levels == ()
     assert len(found.incomplete) == 3
-    assert "not compared, as records of some lambdas are missing: " in penalties_as_text(found)
+    assert "not compared, as no seed has both penalties at all lambdas: " in penalties_as_text(found)
+
+
+def test_penalties_are_compared_on_the_seeds_that_both_have(small, tmp_path):
+    path = small()
+
+    def by_seed(nll):
+        """Seed 1 is an easy split of the data: its NLL is lower by 10 whatever the penalty."""
+        return lambda model, lam, seed: path_metrics(lambda _: nll - 10 * seed, lambda _: 0.9)(model, lam, seed)
+
+    write(tmp_path, path, by_seed(2.0), seeds=(0, 1))
+    write(tmp_path, path, by_seed(1.0), seeds=(0, 2), penalty="ours")
+    # A seed that has some of the lambdas has no path.
+    part = small(("lambdas = [0, 10]", "lambdas = [0]"), name="part.toml")
+    write(tmp_path, part, by_seed(1.0), seeds=(1,), penalty="ours")
+    found = compare_penalties(path, results=tmp_path)
+    assert found.share_nll == 1
+    assert {level.nll for level in found.levels} == {2.0}
+    assert found.seeds == dict.fromkeys(("lognormal-nll", "categorical-ni", "mtlr-i"), (0,))
+    assert "mtlr-i: 0 of 1 (seeds 0)" in penalties_as_text(found)
+    assert json.loads(penalties_as_json(found))["seeds"]["mtlr-i"] == [0]
+    write(tmp_path, path, by_seed(0.5), seeds=(0, 1), variant="corrected", penalty="ours")
+    write(tmp_path, path, by_seed(0.5), seeds=(1, 2), penalty="annealed")
+    found = compare_penalties(path, penalty="annealed", against="ours", results=tmp_path)
+    assert set(found.seeds.values()) == {(2,)}
+    assert found.lognormal["lognormal-nll, lambda 10"] == ["nll"]
 
 
 def test_a_level_that_ours_never_reaches_is_lost(small, tmp_path):

@@ -1,7 +1,8 @@
 """Our penalty against the paper's at equal D-calibration, and the corrected log-normal against the published one."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
@@ -65,8 +66,9 @@ class PenaltyComparison:
     """All levels of one table and variant, and the corrected log-normal beside the published one.
 
     `lognormal` has an entry for each log-normal model and lambda that was run in both variants: the metrics on which
-    the corrected one is better. `incomplete` names the models that are not compared, because some lambdas of the paper
-    have no record with our penalty yet. `against` is the penalty that ours is compared with.
+    the corrected one is better. `incomplete` names the models that are not compared, because no seed has records of
+    both penalties at all lambdas of the paper. `against` is the penalty that ours is compared with. `seeds` are the
+    seeds on which a model is compared, those that both penalties have.
     """
 
     table: str
@@ -77,6 +79,7 @@ class PenaltyComparison:
     lognormal: dict[str, list[str]]
     incomplete: tuple[str, ...] = ()
     against: str = "paper"
+    seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -110,6 +113,9 @@ def compare_penalties(
 ) -> PenaltyComparison:
     """Compare our penalty (or `penalty`, "annealed" or "ramped") with the paper's (or `against`), all else equal.
 
+    Means are over the seeds of which both penalties have records at every lambda of the paper above 0: a seed can be a
+    split of the data, and then no other seed is comparable.
+
     For every model and every lambda above 0, the D-calibration of the other penalty (mean over seeds) is a level. Two
     penalties never stop at the same level, so a path is read as straight lines between neighbouring lambdas, in the
     logarithm of D-calibration. For each penalty the lowest NLL and the highest concordance at that level or below are
@@ -125,30 +131,47 @@ def compare_penalties(
         fail("penalty", f"another penalty than {against}, to be compared with it", repr(penalty))
     other = compare(table, variant=variant, penalty=against, epochs=epochs, results=results)
     ours = compare(table, variant=other.variant, penalty=penalty, epochs=epochs, results=results)
-    levels, incomplete = [], []
+    levels: list[Level] = []
+    seeds: dict[str, tuple[int, ...]] = {}
+    incomplete = []
     for model in other.spec.models:
-        theirs, own = (
-            {lam: point for lam in c.path_lambdas if lam > 0 and (point := point_of(c, model.name, lam))}
-            for c in (other, ours)
-        )
-        if own.keys() >= theirs.keys() - {*spec.larger_lambdas}:
+        shared = _shared_seeds(other, ours, model.name)
+        if shared:
+            seeds[model.name] = tuple(sorted(shared))
+            theirs, own = (_path(c, model.name, shared) for c in (other, ours))
             levels += [level_at(model.name, lam, point, theirs, own) for lam, point in theirs.items()]
-        elif own:
+        elif any(record.model == model.name for record in ours.records):
             incomplete.append(model.name)
     lognormal = _lognormal(
         compare(table, variant="as-published", penalty="paper", epochs=epochs, results=results),
         compare(table, variant="corrected", penalty="ours", epochs=epochs, results=results),
     )
     asked = (other.spec.table, other.variant, ours.penalty, other.trial)
-    return PenaltyComparison(*asked, tuple(levels), lognormal, tuple(incomplete), against)
+    return PenaltyComparison(*asked, tuple(levels), lognormal, tuple(incomplete), against, seeds)
 
 
-def point_of(comparison: Comparison, model: str, lam: float) -> Point | None:
-    """Return the means over seeds of the metrics of a model, or None without records."""
-    found = {
-        metric: values_of(comparison.records, model, lam, metric)
-        for metric in ("nll", "dcal", "dcal_floor", "concordance")
-    }
+def _seeds(comparison: Comparison, model: str, lam: float) -> set[int]:
+    """Return the seeds that have a record."""
+    return {record.seed for record in comparison.records if (record.model, record.lam) == (model, lam)}
+
+
+def _shared_seeds(other: Comparison, ours: Comparison, model: str) -> set[int]:
+    """Return the seeds that both have at every lambda of the paper above 0 at which the other one has records."""
+    lambdas = [lam for lam in other.spec.lambdas if lam > 0 and _seeds(other, model, lam)]
+    each = [_seeds(c, model, lam) for lam in lambdas for c in (other, ours)]
+    return set.intersection(*each) if each else set()
+
+
+def _path(comparison: Comparison, model: str, seeds: set[int]) -> dict[float, Point]:
+    """Return the points of a path at the lambdas above 0 that have records of all these seeds."""
+    lambdas = [lam for lam in comparison.path_lambdas if lam > 0 and seeds <= _seeds(comparison, model, lam)]
+    return {lam: point for lam in lambdas if (point := point_of(comparison, model, lam, seeds))}
+
+
+def point_of(comparison: Comparison, model: str, lam: float, seeds: Collection[int] | None = None) -> Point | None:
+    """Return the means over seeds, all or only these, of the metrics of a model, or None without records."""
+    records = tuple(record for record in comparison.records if seeds is None or record.seed in seeds)
+    found = {metric: values_of(records, model, lam, metric) for metric in ("nll", "dcal", "dcal_floor", "concordance")}
     if not all(found.values()):
         return None
     return {metric: float(np.mean(values)) for metric, values in found.items()}
@@ -181,7 +204,8 @@ def _lognormal(published: Comparison, corrected: Comparison) -> dict[str, list[s
     lambdas = [lam for lam in published.spec.lambdas if lam <= LARGEST_LOGNORMAL_LAMBDA]
     for model in models:
         for lam in lambdas:
-            old, new = (point_of(c, model.name, lam) for c in (published, corrected))
+            shared = _seeds(published, model.name, lam) & _seeds(corrected, model.name, lam)
+            old, new = (point_of(c, model.name, lam, shared) for c in (published, corrected))
             if old is None or new is None:
                 continue
             better = [name for name in ("nll", "dcal") if new[name] < old[name]]

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logit
 
 from xcal._checks import BoolArray, as_count, as_number, fail
@@ -59,6 +58,8 @@ class BetaRecalibration(Recalibration):
         """
         u, happened = held_out_rows(cdf, event)
         rows = _Likelihood.of(u, happened)
+        from scipy.optimize import minimize  # takes longer to import than a small map to fit
+
         found = minimize(rows.loss_and_gradient, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-6})
         a, b, c = np.exp(found.x[0]), np.exp(found.x[1]), found.x[2]
         return cls(float(a), float(b), float(c), u.size, int(happened.sum()))

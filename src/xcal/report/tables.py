@@ -227,12 +227,14 @@ def penalties_as_text(found: PenaltyComparison) -> str:
         f"  lower NLL and higher concordance: {found.share:.0%}",
         f"  matched or better on both (NLL within .05, concordance within .02): {found.share_matched:.0%}",
         f"  lower NLL: {found.share_nll:.0%}, higher concordance: {found.share_concordance:.0%}",
+        "  both by model, on the seeds that both penalties have:",
     ]
     for model in dict.fromkeys(level.model for level in found.levels):
         own = [level for level in found.levels if level.model == model]
-        lines.append(f"  {model}: {sum(level.both for level in own)} of {len(own)}")
+        seeds = ", ".join(map(str, found.seeds[model]))
+        lines.append(f"  {model}: {sum(level.both for level in own)} of {len(own)} (seeds {seeds})")
     if found.incomplete:
-        lines.append(f"  not compared, as records of some lambdas are missing: {', '.join(found.incomplete)}")
+        lines.append(f"  not compared, as no seed has both penalties at all lambdas: {', '.join(found.incomplete)}")
     return "\n".join(lines + (_lognormal_lines(found.lognormal) if found.lognormal else []))
 
 
@@ -259,6 +261,7 @@ def penalties_as_json(found: PenaltyComparison) -> str:
         "trial": found.trial,
         **shares,
         "levels": [_level(level) for level in found.levels],
+        "seeds": {model: list(seeds) for model, seeds in found.seeds.items()},
         "incomplete": found.incomplete,
         "against": found.against,
         "lognormal": found.lognormal,

@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor
 
+from xcal._torch_private import LightAdam, LightAdamW
 from xcal.training.config import TrainingConfig
 from xcal.training.stack import Stack
 
 
 def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
     """Make one optimiser over the matrix of all models: Adam is elementwise, so it is K separate ones."""
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    kind = LightAdamW if config.optimizer == "adamw" else LightAdam
     device = stack.flat.device
     on_gpu = device.type == "cuda"
     # A recorded step reads the rate from the device, where a schedule can change it.

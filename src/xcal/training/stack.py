@@ -14,9 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.utils.flop_counter import FlopCounterMode
 
 from xcal._checks import fail
+from xcal._torch_private import multiplications
 from xcal.training.randomness import OwnNumbers, SeedOfRows, WithoutDropout, draws, seeded, shared_numbers
 
 MakeNetwork = Callable[[], nn.Module]
@@ -141,9 +141,8 @@ class Stack:
     def work(self, x: Tensor) -> float:
         """Multiplications of one network's forward pass, per row."""
         self.template.eval()
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            self.template(x)
-        return float(counter.get_total_flops()) / 2 / x.shape[0]
+        with torch.no_grad():
+            return multiplications(lambda: self.template(x)) / x.shape[0]
 
     def row_wise(self, x: Tensor) -> bool:
         """Whether the network treats each row of a batch on its own in training, as batch normalisation does not."""
