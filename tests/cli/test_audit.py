@@ -7,6 +7,8 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -236,6 +238,15 @@ def test_files_that_are_not_what_they_say(table, tmp_path):
         path = tmp_path / name
         path.write_bytes(b"no such thing")
         assert str(path) in error(run(path, "--cdf", "F"))
+
+
+def test_a_parquet_file_whose_notes_for_pandas_are_damaged(table, tmp_path):
+    path = tmp_path / "p.parquet"
+    packed = pa.Table.from_pandas(table)
+    notes = json.loads(packed.schema.metadata[b"pandas"])
+    notes["columns"] = [{"name": "F"}]
+    pq.write_table(packed.replace_schema_metadata({b"pandas": json.dumps(notes).encode()}), path)
+    assert f"{path}: expected a parquet file" in error(run(path, "--cdf", "F"))
 
 
 @pytest.mark.parametrize(

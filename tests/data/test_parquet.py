@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -98,6 +100,21 @@ def test_files_that_are_no_tables(tmp_path):
         map_parquet(tmp_path / "broken.parquet", **options)
     with pytest.raises(ValueError, match="path: expected at least one row"):
         mapped(tmp_path, {name: values[:0] for name, values in columns().items()})
+
+
+def test_rows_that_are_damaged_where_they_are_read(tmp_path, monkeypatch):
+    """The end of the file is whole, and its columns have different lengths: known only when a piece is read."""
+
+    def broken(*_, **__):
+        yield from ()
+        raise pa.ArrowInvalid("columns do not have the same size")
+
+    whole = pq.ParquetFile(written(tmp_path, columns()))
+    file = SimpleNamespace(schema_arrow=whole.schema_arrow, metadata=whole.metadata, iter_batches=broken)
+    monkeypatch.setattr("xcal.data.parquet._opened", lambda source: file)
+    with pytest.raises(ValueError, match=r"path: .*cohort\.parquet, which cannot be read: columns do not have"):
+        map_parquet(tmp_path / "cohort.parquet", time="days", event="died", into=tmp_path / "x.npy")
+    assert [path.name for path in tmp_path.iterdir()] == ["cohort.parquet"]
 
 
 def test_the_source_is_not_written_over(tmp_path):

@@ -8,6 +8,7 @@ import xcal
 from tests.metrics.simulate import survival_data
 from xcal.metrics import horizons
 from xcal.validation import checks
+from xcal.validation.progress import shown_progress
 
 TIMES = np.linspace(0.1, 2.5, 12)
 
@@ -172,6 +173,13 @@ def test_progress_is_told(rows, y):
     seen = []
     audit(survival=rows.survival(TIMES), times=TIMES, y=y, n_bootstrap=20, progress=lambda *step: seen.append(step))
     assert all(0 <= done <= total for done, total in seen)
+
+
+def test_a_progress_that_cannot_be_told():
+    for given, got in ((len, "which takes"), ("yes", "got 'yes'")):
+        expected = f"progress: expected True, False, None or a function .*{got}"
+        with pytest.raises(ValueError, match=expected), shown_progress(given):
+            raise AssertionError("too late")
 
 
 def test_rows_past_the_end_of_the_curves_count_as_censored_also_where_f_is_exact(rows):

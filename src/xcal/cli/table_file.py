@@ -239,8 +239,8 @@ def _parquet(path: Path) -> Any:
         raise ImportError('parquet files need pyarrow: pip install "xcal[parquet]"') from error
     try:
         return pq.read_table(path).to_pandas()
-    # Text that is no text and sizes without end come as errors of Python.
-    except (ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+    # Text that is no text, sizes without end and damaged notes of pandas come as errors of Python.
+    except (ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError) as error:
         fail(str(path), "a parquet file", (str(error) or type(error).__name__).splitlines()[0])
 
 

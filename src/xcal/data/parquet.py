@@ -171,6 +171,8 @@ def _copied(
     """Copy the file, or say that it is damaged: pieces of it are looked at only when they are read."""
     try:
         found, n = _copy(pieces, first, names, others, target)
+    except import_module("pyarrow").ArrowException as error:
+        _unreadable(source, error)
     except OSError as error:
         if error.errno is not None:  # of the file that is written
             raise
