@@ -58,13 +58,49 @@ SINGLE = (1e-6, 1e-5)
 @every_shape
 @both_temperatures
 def test_the_kernels_run_one_by_one_give_what_plain_torch_gives(
-    models, own, n, m, bins, temperature, kernels_on_cpu, monkeypatch  # noqa: F811
+    models, own, n, m, bins, temperature, kernels_on_cpu, nothing_compared, monkeypatch, recwarn  # noqa: F811
 ):  # fmt: skip
     u, event, h = rows(models, own, n, m)
     got = found(u, event, h, bins, temperature, "cpu", torch.float64)
     monkeypatch.setattr(conditional_fused, "kernels_usable", lambda u: False)
     wanted = found(u, event, h, bins, temperature, "cpu", torch.float64)
     assert_near(got, wanted, u, event, h, bins, 1e-12, 1e-10)
+    assert not recwarn.list
+
+
+@pytest.fixture
+def nothing_compared(monkeypatch):
+    monkeypatch.setattr(conditional_fused, "_agreed", {})
+
+
+@pytest.mark.parametrize("off", [0.0, 0.01])
+def test_the_first_batch_of_a_shape_is_compared_with_plain_torch(
+    off, kernels_on_cpu, nothing_compared, monkeypatch, recwarn  # noqa: F811
+):  # fmt: skip
+    u, event, h = rows((3,), (), 200, 128)
+    right = conditional_fused.value_and_gradient
+    called = []
+
+    def kernels(*given):
+        called.append(1)
+        value, gradient = right(*given)
+        return value, gradient * (1 + off)
+
+    monkeypatch.setattr(conditional_fused, "value_and_gradient", kernels)
+    first, second = (found(u, event, h, 20, None, "cpu", torch.float64) for _ in range(2))
+    assert len(called) == (1 if off else 2)
+    assert [str(one.message)[:11] for one in recwarn] == (["the kernels"] if off else [])
+    monkeypatch.setattr(conditional_fused, "kernels_usable", lambda u: False)
+    wanted = found(u, event, h, 20, None, "cpu", torch.float64)
+    for got in (first, second):
+        assert_near(got, wanted, u, event, h, 20, 1e-12, 1e-10)
+    assert len(conditional_fused._agreed) == 1
+
+
+def test_values_that_are_not_finite_are_no_comparison(kernels_on_cpu, nothing_compared):  # noqa: F811
+    u, event, h = rows((), (), 37, 7)
+    found(u, event, h * torch.nan, 10, None, "cpu", torch.float64)
+    assert conditional_fused._agreed == {}
 
 
 def test_the_kernels_on_a_cpu_leave_nothing_behind():
@@ -77,14 +113,15 @@ def test_the_kernels_on_a_cpu_leave_nothing_behind():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @every_shape
 @both_temperatures
-def test_on_a_gpu_they_give_the_same(models, own, n, m, bins, temperature):
+def test_on_a_gpu_they_give_the_same(models, own, n, m, bins, temperature, nothing_compared, recwarn):
     u, event, h = rows(models, own, n, m)
     got = found(u, event, h, bins, temperature, "cuda", torch.float32)
+    assert not recwarn.list
     assert_near(got, found(u, event, h, bins, temperature, "cpu", torch.float64), u, event, h, bins, *SINGLE)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_they_are_what_is_run(monkeypatch):
+def test_on_a_gpu_they_are_what_is_run(monkeypatch, nothing_compared):
     u, event, h = rows((2,), (), 1000, 128)
     called = []
     kept = conditional_fused.value_and_gradient

@@ -10,6 +10,7 @@ products, H'R and H A. X-CAL is h = 1, and its subgroups are indicators.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -89,7 +90,15 @@ def _value_and_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Penalty of every model, (...), and its gradient in F, (..., n)."""
     if conditional_fused.usable(u, weight, edges, spec):
-        return conditional_fused.value_and_gradient(u, event, features, edges, spec)
+        plain = partial(_plainly, u, event, weight, features, edges, spec)
+        return conditional_fused.compared_once(u, event, features, edges, spec, plain)
+    return _plainly(u, event, weight, features, edges, spec)
+
+
+def _plainly(
+    u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins
+) -> tuple[Tensor, Tensor]:
+    """Penalty and gradient by operations of torch."""
     share = u.new_full((), 1 / max(1, u.shape[-1])) if weight is None else weight / weight.sum(-1, keepdim=True)
     bins, slopes = bins_and_slopes(u, event, edges, spec)
     value, mean, inverse = value_of(moments(share, features, bins, spec), spec, u.dtype)
