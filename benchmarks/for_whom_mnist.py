@@ -62,17 +62,18 @@ LAMBDAS = (10.0, 100.0, 1000.0)
 DIGITS, PIXELS, LAYER = "within digits", "conditional, pixels", "conditional, layer"
 PENALTIES = ("none", "marginal", DIGITS, PIXELS, LAYER)
 COMPONENTS = 10
+PARTS = ("train", "validation")
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Features that are known already: those of the training rows, in their order."""
+    """Features that are known already: those of the rows to train and to validate on, in their order."""
 
-    features: np.ndarray
+    features: tuple[np.ndarray, np.ndarray]
 
     def of(self, x: Any) -> np.ndarray:  # noqa: D102
-        assert len(x) == len(self.features)
-        return self.features
+        (own,) = (known for known in self.features if len(known) == len(x))
+        return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,15 +125,16 @@ def hidden_layer(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def features_of(penalty: str, rows: Rows, plain: PathResult) -> Given | None:
-    """Features of the training rows for a penalty; `plain` was trained without one."""
+    """Features of the rows to train and to validate on for a penalty; `plain` was trained without one."""
     if penalty == "marginal":
         return None
     if penalty == DIGITS:
-        digits = rows.digits("train")
-        return Given(np.eye(10)[digits] / np.sqrt(np.bincount(digits, minlength=10) / digits.size))
-    images = rows.images("train")
-    columns = images if penalty == PIXELS else hidden_layer(plain.network(0), images)
-    return Given(KernelFeatures().of(components(columns, columns[:1])[0]))
+        share = np.bincount(rows.digits("train"), minlength=10) / rows.train.n
+        return Given(tuple(np.eye(10)[rows.digits(part)] / np.sqrt(share) for part in PARTS))
+    columns = [rows.images(part) for part in PARTS]
+    if penalty != PIXELS:
+        columns = [hidden_layer(plain.network(0), images) for images in columns]
+    return Given(tuple(KernelFeatures().of(each) for each in components(*columns)))
 
 
 def fitted(

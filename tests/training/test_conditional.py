@@ -76,6 +76,17 @@ def test_epochs_are_chosen_by_the_objective_and_lambda_times_conditional_calibra
         assert k > 0
 
 
+def test_features_of_other_rows_are_refused():
+    """A maker is asked about the rows to train on, and about those to validate on."""
+
+    class OfTheTrainingRows:
+        def of(self, x):
+            return np.ones((300, 2))
+
+    with pytest.raises(ValueError, match=r"conditional: expected features of shape \(90, M\)"):
+        fit(rows(300), validation=rows(90, seed=1), conditional=OfTheTrainingRows())
+
+
 def test_stacked_and_one_by_one_are_the_same():
     train = rows(300)
     stacked, single = (fit(train, mode=mode) for mode in ("stacked", "sequential"))

@@ -174,7 +174,7 @@ def _conditional(
         return value, torch.zeros_like(u)
     share = weight * (1 / weights.in_unit(whole)).to(u.dtype)
     inverse = None if inverse is None else inverse.to(u.dtype)
-    return value, slope_of(share, h, bins, slopes, mean.to(u.dtype), inverse, spec)
+    return value, slope_of(share, h, local.lengths, bins, slopes, mean.to(u.dtype), inverse, spec)
 
 
 def check_any_rows(value: Tensor) -> None:

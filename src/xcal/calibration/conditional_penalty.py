@@ -33,6 +33,7 @@ class Moments:
     sums: Tensor  # of features times residuals, (..., M, P)
     own: Tensor  # of every row with itself, (...); unbiased only
     square: Tensor  # of squared shares, (...); unbiased only
+    lengths: Tensor | None = None  # squared, of the features of every row, (..., n): no sum, but the gradient needs it
 
 
 def bins_and_slopes(u: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> tuple[Tensor, Tensor]:
@@ -54,11 +55,13 @@ def moments(share: Tensor, features: Tensor, bins: Tensor, spec: SoftBins) -> Mo
     same = share.dim() == 0
     sums = _sum_rows(features, bins) * share if same else _sum_rows(features, share.unsqueeze(-1) * bins)  # (..., M, P)
     own = square = share.new_zeros(())
+    lengths = None
     if spec.estimator == "unbiased":
-        squared = share.square() * features.square().sum(-1)
+        lengths = features.square().sum(-1)
+        squared = share.square() * lengths
         own = (squared * spec.residual_slope(bins).square().sum(-1)).sum(-1)
         square = share if same else share.square().sum(-1)  # n rows with a share of 1/n each
-    return Moments(sums, own, square)
+    return Moments(sums, own, square, lengths)
 
 
 def value_of(at: Moments, spec: SoftBins, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -73,14 +76,21 @@ def value_of(at: Moments, spec: SoftBins, dtype: torch.dtype) -> tuple[Tensor, T
 
 
 def slope_of(
-    share: Tensor, features: Tensor, bins: Tensor, slopes: Tensor, mean: Tensor, inverse: Tensor | None, spec: SoftBins
+    share: Tensor,
+    features: Tensor,
+    lengths: Tensor | None,
+    bins: Tensor,
+    slopes: Tensor,
+    mean: Tensor,
+    inverse: Tensor | None,
+    spec: SoftBins,
 ) -> Tensor:
-    """Gradient in F, (..., n), from the derivatives `slopes` of the bins."""
+    """Gradient in F, (..., n), from the derivatives `slopes` of the bins; `lengths` are those of `Moments`."""
     per_bin = 2 * (mean.diff(dim=-1) if spec.cumulative else mean)
     gradient = share * (_of_rows(features, per_bin) * slopes).sum(-1)
-    if inverse is None:
+    if inverse is None or lengths is None:
         return gradient
-    squared = share.square() * features.square().sum(-1)
+    squared = share.square() * lengths
     own = (spec.residual_slope(bins) * spec.residual_slope(slopes)).sum(-1)
     return (gradient - 2 * squared * own) * inverse.unsqueeze(-1)
 
@@ -101,8 +111,9 @@ def _plainly(
     """Penalty and gradient by operations of torch."""
     share = u.new_full((), 1 / max(1, u.shape[-1])) if weight is None else weight / weight.sum(-1, keepdim=True)
     bins, slopes = bins_and_slopes(u, event, edges, spec)
-    value, mean, inverse = value_of(moments(share, features, bins, spec), spec, u.dtype)
-    return value, slope_of(share, features, bins, slopes, mean, inverse, spec)
+    at = moments(share, features, bins, spec)
+    value, mean, inverse = value_of(at, spec, u.dtype)
+    return value, slope_of(share, features, at.lengths, bins, slopes, mean, inverse, spec)
 
 
 def _sum_rows(features: Tensor, values: Tensor) -> Tensor:

@@ -83,7 +83,10 @@ def features_of(rows: SurvivalData, maker: FeatureMaker) -> Tensor:
     x = rows.x
     parts = [x] if isinstance(x, Tensor) else list(pieces(x))
     columns = np.concatenate([part.reshape(part.shape[0], -1).cpu().numpy() for part in parts])
-    return torch.from_numpy(np.asarray(maker.of(columns))).to(rows.time.device, x.dtype)
+    made = np.asarray(maker.of(columns))
+    if made.ndim != 2 or made.shape[0] != rows.n:
+        fail("conditional", f"features of shape ({rows.n}, M) from its method `of`, for {rows.n} rows", f"{made.shape}")
+    return torch.from_numpy(made).to(rows.time.device, x.dtype)
 
 
 def stream(rows: SurvivalData, order: Tensor) -> Iterator[Tensor] | None:
