@@ -1,7 +1,7 @@
 """Training speed on the paper's gamma data: categorical model of 50 bins, hidden layers 128-64-64, batches of 1000.
 
 Claims, CPU (ratios within one run):
-  one model with X-CAL takes at most 1.3 times the bare step (forward, cross-entropy, backward, fused Adam), one thread;
+  one model with X-CAL takes at most 1.2 times the bare step (forward, cross-entropy, backward, fused Adam), one thread;
   a path of 24 models, X-CAL included, costs per model no more than the bare step of one model, two threads;
   an epoch with exact D-calibration on the validation rows is at least 1.3 times faster than pycox's MTLR with
   validation and at least 8 times faster than the usual loop (DataLoader a row at a time, autograd through rows x bins).

@@ -12,9 +12,9 @@ import torch
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators.conditional import conditional_values, judge_conditional
+from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.influence import dcal_influence, deviations, gap_error
-from xcal.estimators.inputs import Floats
 from xcal.metrics import concordance_index
 from xcal.objectives import nll
 from xcal.recalibration import KaplanMeierRecalibration

@@ -12,8 +12,8 @@ from xcal.calibration.conditional_sums import ConditionalCalibration
 from xcal.calibration.covariates import as_columns
 from xcal.calibration.residuals import residuals
 from xcal.calibration.row_features import KernelFeatures, RandomFeatures
+from xcal.estimators.features import Floats
 from xcal.estimators.influence import gap_error
-from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import Settings
 
 # The features of the penalty and of K are the default ones. The seed is fixed, so that all models are trained and

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xcal.estimators.features import Floats
 from xcal.estimators.fitted import PredictingModel
-from xcal.estimators.inputs import Floats, read_times
+from xcal.estimators.inputs import read_times
 from xcal.estimators.past_the_end import unseen_as_nan
 
 

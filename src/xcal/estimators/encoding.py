@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from xcal._checks import fail, first_row
-from xcal.estimators.inputs import Floats
+from xcal.estimators.features import Floats
 
 Kind = Literal["number", "category", "date"]
 # More categories than this, or one for every second row, are names of rows and not classes of them.

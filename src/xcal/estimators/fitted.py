@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from xcal._threads import Workers
 from xcal.distributions import RecalibratedDistribution, SurvivalDistribution, mixture
-from xcal.estimators.inputs import Floats
+from xcal.estimators.features import Floats
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import History

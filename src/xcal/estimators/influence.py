@@ -6,7 +6,7 @@ import torch
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.membership import bins_from_above, exact_above
 from xcal.data import SurvivalData
-from xcal.estimators.inputs import Floats
+from xcal.estimators.features import Floats
 
 
 def deviations(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 
-from xcal.estimators.inputs import Floats
+from xcal.estimators.features import Floats
 
 _HOW = "give extrapolate=True for what the model says there"
 

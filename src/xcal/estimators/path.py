@@ -15,9 +15,10 @@ from xcal._checks import as_count, as_flag, fail
 from xcal.estimators.choices import Choices, Chosen
 from xcal.estimators.crossfit import trained_as
 from xcal.estimators.decision import Decision, decide
+from xcal.estimators.features import read_rows
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import fit_models
-from xcal.estimators.inputs import read_outcome, read_rows, read_table
+from xcal.estimators.inputs import read_outcome, read_table
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.plotting import plot_frontier
@@ -190,13 +191,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         folds = as_count("cross_fit", self.cross_fit, at_least=0)
         if folds == 1:
             fail("cross_fit", "0, or 2 or more folds", "1")
-        lambdas, target = checked_lambdas(self.lambdas), None
-        if len(set(lambdas)) < len(lambdas):
-            fail("lambdas", "different weights", repr(lambdas))
-        if self.target_dcal is not None:
-            target = checked_target(self.target_dcal)
-            if tuple(lambdas) != LAMBDAS:
-                fail("lambdas", "its default with target_dcal, which finds the weight itself", repr(self.lambdas))
+        lambdas, target = self._weights()
         path = fit_models(
             self,
             X,
@@ -224,6 +219,18 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         self._adopt(path.models, table, decision)
         path.pass_interrupt_on()
         return self
+
+    def _weights(self) -> tuple[list[float], float | None]:
+        """Check the weights and the target, of which one is given at most."""
+        lambdas = checked_lambdas(self.lambdas)
+        if len(set(lambdas)) < len(lambdas):
+            fail("lambdas", "different weights", repr(lambdas))
+        if self.target_dcal is None:
+            return lambdas, None
+        target = checked_target(self.target_dcal)
+        if tuple(lambdas) != LAMBDAS:
+            fail("lambdas", "its default with target_dcal, which finds the weight itself", repr(self.lambdas))
+        return lambdas, target
 
     def select(
         self,

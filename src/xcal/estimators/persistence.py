@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from xcal._checks import fail
 from xcal._files import write_whole
 from xcal.estimators.encoding import Encoding
+from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.header import Header, read_header, shown
-from xcal.estimators.inputs import Floats
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration

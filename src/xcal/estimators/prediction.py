@@ -14,8 +14,9 @@ from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.curves import SurvivalCurve
+from xcal.estimators.features import Floats, read_rows
 from xcal.estimators.fitted import PredictingModel
-from xcal.estimators.inputs import Floats, read_outcome, read_rows, read_times
+from xcal.estimators.inputs import read_outcome, read_times
 from xcal.estimators.past_the_end import unseen_as_inf, unseen_as_nan
 from xcal.estimators.ties import Ties, interval_starts
 from xcal.metrics import concordance_index

@@ -15,7 +15,7 @@ from xcal._checks import fail
 from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, pieces
 from xcal.distributions import Family, SurvivalDistribution, family, quantile_edges
-from xcal.estimators.inputs import Floats
+from xcal.estimators.features import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.metrics import kaplan_meier
 

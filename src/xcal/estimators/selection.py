@@ -13,9 +13,9 @@ from xcal._checks import as_choice, as_number, fail
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators.conditional import conditional_values
+from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel
 from xcal.estimators.influence import dcal_influence, gap_error
-from xcal.estimators.inputs import Floats
 from xcal.estimators.judged_by import judged_by
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll

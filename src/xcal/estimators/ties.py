@@ -7,7 +7,7 @@ import numpy as np
 from xcal._checks import BoolArray
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.tied_times import ties_caution
-from xcal.estimators.inputs import Floats
+from xcal.estimators.features import Floats
 
 Ties = Literal["auto", "interval", "point"]
 # Times are on a grid if all are multiples of the smallest distance to within this share of it.

@@ -18,7 +18,7 @@ from xcal._engines import Engine, as_engine, cluster, has_gpus, results
 from xcal._locks import sole_user
 from xcal.data import SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
-from xcal.estimators.inputs import read_features
+from xcal.estimators.features import read_features
 from xcal.tuning.result import TuningResult, frame_of
 from xcal.tuning.scoring import Scored, ScoreName, Table, scored
 from xcal.tuning.space import Space, checked_space, suggested

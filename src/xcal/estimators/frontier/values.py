@@ -10,8 +10,8 @@ import torch
 from xcal._checks import BoolArray, fail
 from xcal.calibration.results import DCalibrationResult
 from xcal.estimators.conditional import conditional_values
+from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.inputs import Floats
 from xcal.estimators.prediction import d_calibration_of
 from xcal.interop.gathering import from_distribution
 from xcal.interop.rows import Rows
