@@ -13,13 +13,17 @@ from xcal.metrics import (
     METRICS,
     brier_score,
     concordance_index,
+    cox_calibration,
+    cumulative_dynamic_auc,
     evaluate,
     integrated_brier_score,
     integrated_calibration_index,
     kaplan_meier,
     km_calibration,
+    observed_expected,
     one_calibration,
     quantile_slope,
+    scaled_brier_score,
 )
 from xcal.metrics.intervals import distance_interval
 from xcal.metrics.predictions import read_predictions
@@ -45,18 +49,24 @@ def test_every_value_is_that_of_its_own_function(data, times):
         **rows, cdf=cdf, predicted_time=predicted, survival=survival, times=times, at=at, censoring=censoring
     )
     p = 1 - survival[:, 20]
+    cox = cox_calibration(p, at=at, **rows)
     slope, ici = quantile_slope(cdf, event=data.event), integrated_calibration_index(p, at=at, **rows)
     expected = {
         "concordance_harrell": concordance_index(**rows, predicted_time=predicted).value,
         "concordance_uno": concordance_index(**rows, predicted_time=predicted, method="uno", censoring=censoring).value,
         "concordance_antolini": concordance_index(**rows, survival=survival, times=times, interpolation="linear").value,
+        "auc": cumulative_dynamic_auc(p, at, **rows, censoring=censoring).values[0],
         "brier": brier_score(survival[:, 20], at, **rows, censoring=censoring).values[0],
+        "ipa": scaled_brier_score(1 - p, at, **rows, censoring=censoring).values[0],
         "integrated_brier": integrated_brier_score(survival, times, **rows, censoring=censoring).value,
         "d_calibration": d_calibration(cdf, data.event).value,
         "d_calibration_floor": d_calibration(cdf, data.event).floor,
         "d_calibration_p": d_calibration(cdf, data.event).p_value,
         "quantile_slope": slope.slope,
         "quantile_intercept": slope.intercept,
+        "oe": observed_expected(p, at=at, **rows).value,
+        "cox_slope": cox.slope,
+        "cox_intercept": cox.intercept,
         "one_calibration_p": one_calibration(p, at=at, **rows, cdf=cdf).p_value,
         "ici": ici.value,
         "e50": ici.e50,
@@ -318,7 +328,7 @@ def test_the_default_time_is_the_median_event_time(data):
     [
         ({}, "cdf, predicted_time, survival: expected at least one kind of prediction, got none"),
         ({"survival": [[0.5], [0.5]]}, "survival, times: expected both or neither, got only one of them"),
-        ({"cdf": [0.5, 0.5], "metrics": ["auc"]}, "metrics: expected one of 'harrell'.*got 'auc'"),
+        ({"cdf": [0.5, 0.5], "metrics": ["accuracy"]}, "metrics: expected one of 'harrell'.*got 'accuracy'"),
         ({"cdf": [0.5, 0.5], "n_bootstrap": 5}, "generator: expected a numpy.random.Generator"),
         ({"cdf": [0.5, 0.5], "level": 95}, "level: expected a number between 0 and 1, got 95"),
         ({"cdf": [0.5, 0.5], "level": None}, "level: expected a number between 0 and 1, got None"),
@@ -340,7 +350,7 @@ def test_refuses(given, message):
 
 
 def test_all_names_are_known():
-    assert len(METRICS) == len(set(METRICS)) == 11
+    assert len(METRICS) == len(set(METRICS)) == 15
 
 
 def test_importing_the_metrics_pulls_in_only_the_core():

@@ -53,13 +53,14 @@ def evaluate(
     survival, times : array-like, shapes (n, m) and (m,), optional
         Survival probabilities on increasing times. Give everything.
     at : float, optional
-        Time of the Brier score, one-calibration and ICI; by default the median of the observed event times.
+        Time of AUC, Brier score, IPA, O/E, Cox slope, one-calibration and ICI; by default the median of the observed
+        event times.
     interpolation : {"linear", "previous"}
         How to read survival curves between grid points: along straight lines, which is right to second order in the
         distance of the points, or by the last point passed, as for Kaplan-Meier curves and forests, whose curves are
         constant between their times.
     censoring : KaplanMeier, optional
-        Censoring curve of the training rows for Uno's concordance and the Brier scores; by default from these rows.
+        Censoring curve of the training rows for Uno's concordance, AUC and the Brier scores; by default from these.
     metrics : sequence of str, optional
         Which to compute, by their names in ``xcal.metrics.METRICS`` or in a result; all by default. Antolini's
         concordance with "linear" takes O(n) time for each event.

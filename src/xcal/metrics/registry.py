@@ -7,15 +7,19 @@ import numpy as np
 
 from xcal._deprecation import warn_renamed
 from xcal.calibration import DCalibrationResult, d_calibration
+from xcal.metrics.auc import cumulative_dynamic_auc
 from xcal.metrics.brier import brier_score, integrated_brier_score
 from xcal.metrics.concordance import concordance_index
+from xcal.metrics.cox_calibration import cox_calibration
 from xcal.metrics.ici import integrated_calibration_index, smoothed
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import Distance, euclidean
 from xcal.metrics.km_calibration import both_curves, event_points, km_calibration
+from xcal.metrics.observed_expected import observed_expected
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.predictions import Predictions
 from xcal.metrics.quantile_slope import quantile_slope
+from xcal.metrics.scaled_brier import scaled_brier_score
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,19 @@ def _antolini(p: Predictions) -> Mapping[str, float]:
     return {"concordance_antolini": result.value}
 
 
+def _auc(p: Predictions) -> Mapping[str, float]:
+    result = cumulative_dynamic_auc(p.probability, p.at, time=p.time, event=p.event, censoring=p.censoring)
+    return {"auc": float(result.values[0])}
+
+
 def _brier(p: Predictions) -> Mapping[str, float]:
     result = brier_score(1 - p.probability, p.at, time=p.time, event=p.event, censoring=p.censoring)
     return {"brier": float(result.values[0])}
+
+
+def _ipa(p: Predictions) -> Mapping[str, float]:
+    result = scaled_brier_score(1 - p.probability, p.at, time=p.time, event=p.event, censoring=p.censoring)
+    return {"ipa": float(result.values[0])}
 
 
 def _integrated_brier(p: Predictions) -> Mapping[str, float]:
@@ -98,6 +112,15 @@ def _measured(p: Predictions) -> DCalibrationResult:
 def _quantile_slope(p: Predictions) -> Mapping[str, float]:
     result = quantile_slope(p.cdf, event=p.cdf_event)
     return {"quantile_slope": result.slope, "quantile_intercept": result.intercept}
+
+
+def _oe(p: Predictions) -> Mapping[str, float]:
+    return {"oe": observed_expected(p.probability, at=p.at, time=p.time, event=p.event).value}
+
+
+def _cox_calibration(p: Predictions) -> Mapping[str, float]:
+    result = cox_calibration(p.probability, at=p.at, time=p.time, event=p.event)
+    return {"cox_slope": result.slope, "cox_intercept": result.intercept}
 
 
 def _one_calibration(p: Predictions) -> Mapping[str, float]:
@@ -153,7 +176,9 @@ ENTRIES: Mapping[str, Entry] = {
     "harrell": Entry("predicted_time", _harrell, {"concordance_harrell": 1}),
     "uno": Entry("predicted_time", _uno, {"concordance_uno": 1}),
     "antolini": Entry("survival", _antolini, {"concordance_antolini": 1}),
+    "auc": Entry("survival", _auc, {"auc": 1}),
     "brier": Entry("survival", _brier, {"brier": 0}),
+    "ipa": Entry("survival", _ipa, {"ipa": 1}),
     "integrated_brier": Entry("survival", _integrated_brier, {"integrated_brier": 0}),
     "d_calibration": Entry(
         "cdf",
@@ -165,6 +190,8 @@ ENTRIES: Mapping[str, Entry] = {
         "cdf", _d_calibration_p, {"d_calibration_floor": None, "d_calibration_p": None}, resampled=False
     ),
     "quantile_slope": Entry("cdf", _quantile_slope, {"quantile_slope": 1, "quantile_intercept": 0}),
+    "oe": Entry("survival", _oe, {"oe": 1}),
+    "cox_calibration": Entry("survival", _cox_calibration, {"cox_slope": 1, "cox_intercept": 0}),
     "one_calibration": Entry(
         "survival", _one_calibration, {"one_calibration_p": None}, resampled=False, clustered=False
     ),
