@@ -1,8 +1,8 @@
 """Coverage of the 95 % intervals of an audit for O/E, Cox slope, ICI, AUC and IPA.
 
-Claim: they hold the true value in 93 to 97 % of data sets, that of ICI in 93 % or more. O/E and slope have intervals by
-formula, AUC and IPA percentiles of resamples. ICI is zero at best: its interval is the observed value plus and minus
-what the noise allows, cut at zero.
+Claim: they hold the true value in 92 % of data sets or more. O/E and slope have intervals by formula, AUC and IPA
+percentiles of resamples. ICI is zero at best: its interval is the observed value plus and minus what the noise allows,
+cut at zero.
 
 Truth: exponential times whose log-rate is half a standard normal number z; exponential censoring. The perfect model
 knows z. The wrong one takes 1.3 times the effect of z and hazards 1.2 times too high. Observed over expected, AUC and

@@ -19,6 +19,8 @@ COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
 # Of the JSON: raised when a reader of an older file would misread a newer one.
 FORMAT = 1
 _WIDTH = 100
+# What is wrong comes first, then where, then what is uncertain.
+_SENTENCES = 4
 
 
 def to_frame(result: AuditResult) -> Any:
@@ -75,7 +77,7 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
     data = result.data
     lines = [f"Audit of {result.model}{source}: {data.n:,} rows, {data.n_events:,} events", ""]
     lines += wrapped(result.verdict.headline)
-    for sentence in result.verdict.sentences[:3]:
+    for sentence in result.verdict.sentences[:_SENTENCES]:
         lines += wrapped(sentence, "- ")
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
     overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]

@@ -26,8 +26,9 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     for_whom = given_covariates(measured)
     partly = in_groups if for_whom is None else [*in_groups, for_whom]
     kind = _level(whole, partly, data)
-    sentences = list(_where(whole, in_groups, kind, time_unit))
+    sentences = list(_where(whole, in_groups, kind))
     sentences += [] if for_whom is None else [f"For whom: {for_whom.words}."]
+    sentences += list(_not_wrong(whole, time_unit))
     sentences += [*_order(measured, level), _how_sure(data, whole), *_small_groups(measured), *_worries(data)]
     return Verdict(_headline(model, kind, whole, partly, data), kind, tuple(sentences))
 
@@ -84,21 +85,25 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
     return f"Use the probabilities of {model} with caution: {why}."
 
 
-def _where(whole: list[Finding], in_groups: list[Finding], kind: str, time_unit: str) -> Iterator[str]:
-    """Say the worst of what is wrong and off in full; what is uncertain and what is good in short."""
+def _where(whole: list[Finding], in_groups: list[Finding], kind: str) -> Iterator[str]:
+    """Say the worst of what is wrong and off in full, over all rows and in groups."""
     wrong = "Wrong" if kind == "distrust" else "Wrong, if it is not chance"
     for state, title in (("wrong", wrong), ("off", "Somewhat off")):
         found = _worst(whole, state)
         if found:
             most = 1 if state == "off" and kind == "distrust" else _MOST_WORDS
             yield f"{title}: {_and_more(found, most, sum(finding.state == state for finding in whole))}."
+    for group in dict.fromkeys(str(finding.group) for finding in in_groups):
+        own = [finding for finding in in_groups if finding.group == group]
+        yield f"Where {group}: {_and_more([*_worst(own, 'wrong'), *_worst(own, 'off')], 1, len(own))}."
+
+
+def _not_wrong(whole: list[Finding], time_unit: str) -> Iterator[str]:
+    """Say in short what is uncertain and what is good."""
     for state, title in (("unsure", "Too uncertain to say"), ("right", "Good")):
         short = in_short([finding for finding in whole if finding.state == state], time_unit)
         if short:
             yield f"{title}: {'; '.join(short)}."
-    for group in dict.fromkeys(str(finding.group) for finding in in_groups):
-        own = [finding for finding in in_groups if finding.group == group]
-        yield f"Where {group}: {_and_more([*_worst(own, 'wrong'), *_worst(own, 'off')], 1, len(own))}."
 
 
 def _worst(findings: list[Finding], state: str) -> list[Finding]:
