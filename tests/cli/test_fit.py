@@ -233,6 +233,11 @@ class TestSplitting:
         assert "--group visit_of: expected every group on one side" in error(done)
 
 
+def test_a_distribution_that_is_none_is_refused_before_anything_is_read(tmp_path):
+    done = run(tmp_path / "none.csv", "--distribution", "gauss", out=tmp_path / "run")
+    assert error(done).startswith("--distribution: expected one of 'mtlr'")
+
+
 class TestForms:
     @pytest.mark.parametrize("form", ["gz", "parquet", "semicolon", "bom"])
     def test_of_a_file(self, tmp_path, form):

@@ -108,6 +108,11 @@ class TestPredict:
         assert out.read_text() == "mine"
         assert call("predict", finished, path, "--out", out, "--overwrite").exit_code == 0
 
+    @pytest.mark.parametrize(("option", "given"), [("--times", "5,-1"), ("--quantiles", "0.5,2")])
+    def test_numbers_that_cannot_be_are_named_by_their_option(self, finished, tmp_path, option, given):
+        done = call("predict", finished, written(tmp_path, patients(20)), "--out", tmp_path / "p.csv", option, given)
+        assert error(done).startswith(f"{option}: expected a")
+
     def test_no_run(self, tmp_path):
         path = written(tmp_path, patients(20))
         assert "expected the folder of a run" in error(call("predict", tmp_path, path, "--out", tmp_path / "p.csv"))

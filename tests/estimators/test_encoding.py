@@ -112,6 +112,17 @@ def test_what_fit_never_saw():
         model.predict(new)
 
 
+def test_missing_values_that_fit_never_saw_are_said():
+    frame = clinical()[["age", "stage"]]
+    model = SurvivalModel(encode="auto", **FAST).fit(frame, DATA.y)
+    with pytest.warns(UserWarning, match="'age' has missing values, and fit saw none: the median of fit") as told:
+        filled = model.predict(frame.assign(age=np.nan))
+    assert told[0].filename == __file__
+    np.testing.assert_array_equal(filled, model.predict(frame.assign(age=frame["age"].median())))
+    with pytest.warns(UserWarning, match="'stage' has missing values, and fit saw none: none of its categories"):
+        model.predict(frame.assign(stage=None))
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [

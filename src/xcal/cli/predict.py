@@ -36,9 +36,10 @@ def predict(
 ) -> None:
     r"""Predict with the model of a run, one line for each row of the file.
 
-    The table has the columns risk (higher: sooner), median, s_12 and so on
-    (the probability of no event until time 12), q_0.25 and so on (the time
-    by which a quarter has had the event). If the file has the time column,
+    The table has the columns risk (higher: sooner; it puts rows in order,
+    and is no probability), median, s_12 and so on (the probability of no
+    event until time 12), q_0.25 and so on (the time by which a quarter has
+    had the event). If the file has the time column,
     time, event and cdf, the probability of an event by that time, come too:
     xcal audit can read the table.
 
@@ -48,6 +49,7 @@ def predict(
     With quartiles, and the patient's number beside them:
       xcal predict run new.csv --out p.csv --quantiles 0.25,0.75 --copy patient
     """
+    from xcal._checks import as_number
     from xcal.cli.table_file import read_table_file
     from xcal.cli.workflow.predictions import check_target, default_times, predicted, write_table
     from xcal.cli.workflow.run_folder import read_run, read_summary
@@ -56,6 +58,10 @@ def predict(
 
     model, settings = read_run(run)
     asked, shares = listed("--times", times, float, "times"), listed("--quantiles", quantiles, float, "shares")
+    for time in asked or []:
+        as_number("--times", time, at_least=0)
+    for share in shares or []:
+        as_number("--quantiles", share, above=0, below=1)
     check_target(out, file, overwrite=overwrite)
     table = read_table_file(file, separator=settings.separator if separator is None else separator)
     with collected_warnings() as told:

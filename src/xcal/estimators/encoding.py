@@ -65,6 +65,13 @@ class ColumnCode:
     def __call__(self, values: "pd.Series[Any]") -> list[Floats]:
         """Columns of numbers."""
         missing = values.isna().to_numpy()
+        if missing.any() and not self.has_missing:
+            instead = "none of its categories" if self.kind == "category" else "the median of fit stands for them"
+            warnings.warn(
+                f"column {self.name!r} has missing values, and fit saw none: {instead}",
+                UserWarning,
+                stacklevel=8,  # the line that calls predict
+            )
         if self.kind == "category":
             labels = values.astype(str).to_numpy(dtype=object)
             unknown = ~missing & ~np.isin(labels.astype(str), self.categories)

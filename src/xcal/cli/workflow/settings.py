@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from xcal import __version__
-from xcal._checks import as_count, as_number, fail
-from xcal.estimators.settings import DEFAULTS, LAMBDAS
+from xcal._checks import as_choice, as_count, as_number, fail
+from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
 
 # Kinds of value in the file; a key without a kind here is a text.
 _NUMBERS = ("test_fraction",)
@@ -67,6 +67,7 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         as_number("--test-fraction", self.test_fraction, above=0, below=1)
+        as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)
