@@ -129,7 +129,8 @@ def test_what_was_chosen_stands_on_top_with_its_reason(path, tab):
     assert path.selection_.reason[1:] in words
     assert tab.locator("output").text_content() == chosen
     measured = path.select().d_calibration(TEST.x, TEST.y)
-    assert f"its D-calibration is {measured.value:.2g}; a perfect model scores {measured.floor:.2g}" in words
+    value = f"its D-calibration in {path.calibration_bins} bins is {measured.value:.2g}"
+    assert f"{value}; a perfect model scores {measured.floor:.2g}" in words
     assert ("finds it off" in words) == (measured.p_value < 0.05)
     assert tab.locator(".callout").bounding_box()["y"] < tab.locator("section").first.bounding_box()["y"]
 

@@ -12,6 +12,7 @@ from xcal.cli.workflow.parts import Part, Parts
 from xcal.cli.workflow.settings import FitSettings
 from xcal.cli.workflow.training import Judged, Trained, figures
 from xcal.cli.workflow.understanding import NO_KIND, Column
+from xcal.metrics.pit_histogram import N_BINS
 from xcal.validation.labels import LABELS, shown
 from xcal.validation.measurements import AuditValue
 
@@ -100,7 +101,7 @@ def trained(result: Trained) -> str:
         chosen = f"lambda {name}" == result.name
         dcal = [f"{values[key]:.2g}" for key in ("dcal", "dcal_floor")]
         rows.append((name, *dcal, f"{values['concordance']:.4f}", f"{values['nll']:.4f}", "chosen" * chosen))
-    lines += ["On the validation rows:"]
+    lines += [f"On the validation rows (D-calibration in {result.path.calibration_bins} bins):"]
     lines += table(("lambda", "D-calibration", "of a perfect model", "concordance", "NLL", ""), rows, left=(0, 5))
     lines += ["", *wrapped(f"Chosen: {result.path.selection_.reason}.".replace("..", "."))]
     return "\n".join([*lines, *notes(result.notes)])
@@ -115,7 +116,7 @@ def judged(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> st
         (LABELS[metric].name, *(_number(metric, values[metric]) for values in measured.values()))
         for metric in next(iter(measured.values()))
     ]
-    lines = ["", "On the held-out rows:", *table(("", *measured), rows), ""]
+    lines = ["", f"On the held-out rows (D-calibration in {N_BINS} bins):", *table(("", *measured), rows), ""]
     lines += wrapped(result.audit.verdict.headline)
     for sentence in result.audit.verdict.sentences:
         lines += wrapped(sentence, "- ")

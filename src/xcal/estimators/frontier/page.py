@@ -89,7 +89,8 @@ def _answer(report: FrontierReport) -> Callout:
     one = report.frontier.candidates[report.chosen]
     measured = one.values.dcal
     reason = report.selection.reason
-    sentence = f"On the rows of this page its D-calibration is {measured.value:.2g}; a perfect model scores "
+    bins = f"D-calibration in {report.frontier.rows.n_bins} bins"
+    sentence = f"On the rows of this page its {bins} is {measured.value:.2g}; a perfect model scores "
     sentence += f"{measured.floor:.2g} on average"
     level: Level = "unknown"
     if measured.p_value is not None:
@@ -212,8 +213,8 @@ def _numbers(report: FrontierReport) -> Section:
     notes = Notes(
         (
             "The rows of this page were given to path.report. Judge by rows that no model was trained on.",
-            f"D-calibration in {report.frontier.rows.n_bins} bins, censored rows spread evenly (uniform); p by "
-            "Akritas' test of a perfect model.",
+            f"D-calibration in {report.frontier.rows.n_bins} bins, as in training (an audit has 10), censored rows "
+            "spread evenly (uniform); p by Akritas' test of a perfect model.",
             "Conditional is conditional calibration: whether F is right given the covariates, less what noise gives.",
             "Concordance is Harrell's. NLL is the mean negative log-likelihood; under a discrete distribution an event "
             "counts the mass of its time bin. IBS is the Brier score averaged over all times seen, weighted for "
