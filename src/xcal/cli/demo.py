@@ -64,6 +64,7 @@ def demo(
 
     from xcal._checks import fail
     from xcal._files import check_writable
+    from xcal.cli.workflow.training import name_of
 
     if dataset not in DATASETS:
         fail("--dataset", f"one of {', '.join(DATASETS)}", repr(dataset))
@@ -80,7 +81,7 @@ def demo(
     console.print("\n[bold]2.[/] A path of lambdas, each stopped where rows held out say so.")
     path = _path(x, y, distribution, seeds, epochs, console)
     chosen = path.select() if max_drop is None else path.select(max_concordance_drop=max_drop)
-    models[f"path: {_name(chosen)}"] = chosen
+    models[f"path: {name_of(chosen)}"] = chosen
     metrics = {name: _metrics(model, x_new, y_new, y) for name, model in models.items()}
     console.print(_metrics_table(metrics))
     for sentence in _story(metrics, round(HELD * len(y))):
@@ -160,10 +161,6 @@ def _rows(dataset: str) -> "tuple[Any, npt.NDArray[np.void], Any, npt.NDArray[np
     fold = table.folds(4, seed=0)[0]
     y = Surv(time=table.time, event=table.event)
     return table.x[fold.train], y[fold.train], table.x[fold.test], y[fold.test]
-
-
-def _name(model: "SurvivalModel") -> str:
-    return f"lambda {model.xcal_lambda:g}" + (", recalibrated" if model.fitted_.recalibration is not None else "")
 
 
 def _frontier_table(path: "SurvivalPath") -> Any:

@@ -1,6 +1,7 @@
 """Checks of seeds, counts, flags, shares and row numbers."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,13 @@ def check_flag(name: str, flag: Any) -> bool:
 def check_count(name: str, count: Any, least: int) -> int:
     """Return `count`, a whole number of `least` or more."""
     return as_count(name, count, at_least=least)
+
+
+def check_nothing_beside(others: Mapping[str, Any]) -> None:
+    """Check that what `SurvivalData` holds is not given a second time."""
+    for name, value in others.items():
+        if value is not None:
+            fail(name, "nothing beside SurvivalData, which has times, events and weights", type(value).__name__)
 
 
 def row_numbers(rows: Any, n: int) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_same_length, fail, first_row
 from xcal.data import SurvivalData, time_and_event
+from xcal.data._arguments import check_nothing_beside
 from xcal.data.columns import read_weights
 from xcal.data.features import loaded_features
 from xcal.data.parquet import map_parquet
@@ -36,7 +37,7 @@ def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
     if isinstance(X, str | PathLike) and Path(X).suffix == ".parquet":
         X, y = _from_parquet(Path(X), y), None
     if isinstance(X, SurvivalData):
-        _check_nothing_beside(X, {"y": y, "sample_weight": weights})
+        check_nothing_beside({"y": y, "sample_weight": weights})
         return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
     time, event = read_target(y, x.shape[0])
@@ -77,7 +78,7 @@ def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:
     """Read times and events of the `n` rows of X, from y or from the `SurvivalData` that X is."""
     if not isinstance(X, SurvivalData):
         return read_target(y, n)
-    _check_nothing_beside(X, {"y": y})
+    check_nothing_beside({"y": y})
     return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
 
 
@@ -89,13 +90,6 @@ def _as_table(estimator: Any, data: SurvivalData, *, reset: bool) -> SurvivalDat
     x = read_rows(estimator, data, reset=reset)
     weights = None if data.weights is None else as_numpy("weights", data.weights)
     return _weighted(x, as_numpy("time", data.time).astype(np.float64), as_numpy("event", data.event), weights)
-
-
-def _check_nothing_beside(data: SurvivalData, others: dict[str, Any]) -> None:
-    """Check that what the data hold is not given a second time."""
-    for name, value in others.items():
-        if value is not None:
-            fail(name, "nothing beside SurvivalData, which has times, events and weights", type(value).__name__)
 
 
 def check_events(table: SurvivalData, *, discrete: bool, split: bool) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_number, fail
+from xcal._checks import MANY, BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.ici import smoothed
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.intervals import check_bootstrap
 from xcal.metrics.risk_group_tests import group_labels
 
 Counts = npt.NDArray[np.int64]
@@ -98,10 +99,7 @@ def calibration_curve(
     as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
     as_count("n_bins", n_bins, at_least=1, at_most=MANY)
     as_count("n_knots", n_knots, at_least=3, at_most=MANY)
-    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
-    as_number("level", level, above=0, below=1)
-    if n_bootstrap and not isinstance(generator, np.random.Generator):
-        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
+    check_bootstrap(n_bootstrap, level, generator)
     places = curve_places(p)
     curve = _curve(p, places, times_seen, happened, moment, n_knots)
     lower, upper = np.full(_POINTS, np.nan), np.full(_POINTS, np.nan)

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MANY, as_number, fail
+from xcal._checks import fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.labels import as_labels
 from xcal.calibration.results import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.evaluation_result import Evaluation, Score
-from xcal.metrics.inputs import as_choice, as_count
-from xcal.metrics.intervals import distance_interval, percentile_interval, resampled_rows
+from xcal.metrics.inputs import as_choice
+from xcal.metrics.intervals import check_bootstrap, distance_interval, percentile_interval, resampled_rows
 from xcal.metrics.predictions import Predictions, read_predictions
 from xcal.metrics.registry import ENTRIES, NAMES, Entry, compute, present_name
 
@@ -119,7 +119,7 @@ def evaluate(
         clusters=clusters,
     )
     chosen = _chosen(metrics)
-    _check_bootstrap(n_bootstrap, level, generator)
+    check_bootstrap(n_bootstrap, level, generator)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
     skipped |= _naive(chosen, predictions, asked=metrics is not None)
     labels = None if groups is None else as_labels("groups", groups, predictions.time.size, reference="time")
@@ -171,13 +171,6 @@ def _naive(names: Sequence[str], predictions: Predictions, *, asked: bool) -> di
         expected = "metrics that hold for rows in clusters"
         fail("metrics", expected, f"{naive[0]!r}, whose p-value counts every row as an independent observation")
     return dict.fromkeys(naive, "independent rows")
-
-
-def _check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
-    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
-    as_number("level", level, above=0, below=1)
-    if n_bootstrap and not isinstance(generator, np.random.Generator):
-        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
 
 
 def _resamples(predictions: Predictions, n_bootstrap: int, generator: np.random.Generator | None) -> list[Predictions]:

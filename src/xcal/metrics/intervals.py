@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xcal._checks import MANY, as_count, as_number, fail
 from xcal.calibration.clusters import Clusters
 from xcal.metrics.inputs import Vector
 
@@ -58,6 +59,14 @@ def resampled_rows(n: int, clusters: Clusters | None, generator: np.random.Gener
     place = np.arange(before.size) - before
     rows: npt.NDArray[np.int64] = order[np.repeat(first[drawn], sizes[drawn]) + place]
     return rows
+
+
+def check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
+    """Check what a function with bootstrap intervals was asked for."""
+    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
+    as_number("level", level, above=0, below=1)
+    if n_bootstrap and not isinstance(generator, np.random.Generator):
+        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
 
 
 def percentile_interval(draws: Sequence[float], level: float) -> tuple[float, float]:

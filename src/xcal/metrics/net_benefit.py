@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_number, as_probability, as_row, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_number, as_probability, as_row, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal._ordering import sortable_time, stable_sort
-from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.inputs import Vector, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.intervals import check_bootstrap
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,7 @@ def decision_curve(
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, limits = as_time_point("at", at), as_thresholds(thresholds)
-    as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
-    as_number("level", level, above=0, below=1)
-    if n_bootstrap and not isinstance(generator, np.random.Generator):
-        fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
+    check_bootstrap(n_bootstrap, level, generator)
     model = _curve(p, limits, times_seen, happened, moment)
     everybody = _observed(times_seen, happened, np.ones(p.size, dtype=np.bool_), moment)
     lower, upper = np.full(limits.size, np.nan), np.full(limits.size, np.nan)

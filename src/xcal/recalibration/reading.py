@@ -10,6 +10,7 @@ import torch
 
 from xcal._checks import BoolArray, as_numpy, check_same_length, fail
 from xcal.data import SurvivalData, time_and_event
+from xcal.data._arguments import check_nothing_beside
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop.rows import count_rows
 from xcal.metrics.curves import at_own_time, at_point
@@ -44,8 +45,7 @@ class OwnValues:
 def read_outcome(X: Any, y: Any) -> tuple[Floats, BoolArray]:
     """Read times and events, from y or from the `SurvivalData` that X is."""
     if isinstance(X, SurvivalData):
-        if y is not None:
-            fail("y", "nothing beside SurvivalData, which has times and events", type(y).__name__)
+        check_nothing_beside({"y": y})
         return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
     if y is None:
         fail("y", "Surv(time=..., event=...)", "None: recalibration requires y to be passed, but the target y is None")

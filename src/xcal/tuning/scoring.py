@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from xcal._checks import BoolArray, as_numpy, fail
 from xcal.data import SurvivalData, time_and_event
+from xcal.data._arguments import check_nothing_beside
 from xcal.data.features import pieces
 from xcal.data.partition import Fold
 from xcal.estimators import SurvivalPath
@@ -52,8 +53,7 @@ class Table:
     def of(cls, X: Any, y: Any, folds: int, score: ScoreName, seed: int, estimator: BaseEstimator) -> "Table":
         """Read the outcomes and divide the rows: each fold has its share of the events; groups stay together."""
         if isinstance(X, SurvivalData):
-            if y is not None:
-                fail("y", "nothing beside SurvivalData, which has times and events", type(y).__name__)
+            check_nothing_beside({"y": y})
             outcome = X.to("cpu")
             time, event = np.asarray(outcome.time, dtype=np.float64), np.asarray(outcome.event)
             rows = X.replaced(time=time, event=event)

@@ -6,6 +6,7 @@ import numpy as np
 
 from xcal._checks import as_number, as_numpy, as_row, fail
 from xcal.data import SurvivalData
+from xcal.data._arguments import check_nothing_beside
 from xcal.data.features import loaded_features
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.plain import read_cdf, read_curves, read_risk
@@ -192,8 +193,7 @@ def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
     """Take outcomes and features out of `SurvivalData`."""
     if not isinstance(X, SurvivalData):
         return X, y
-    if y is not None:
-        fail("y", "nothing beside SurvivalData, which has times and events", type(y).__name__)
+    check_nothing_beside({"y": y})
     features = as_numpy("X", loaded_features(X.x))
     if not X.feature_names:
         return features, X
