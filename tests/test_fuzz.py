@@ -21,6 +21,7 @@ from benchmarks._fuzz_spoiling import CONSTANTS, fixed_chance, hostile
 from benchmarks.fuzz import fuzzed
 
 import xcal
+from xcal.datasets.mimic3.raw_files import COLUMNS
 from xcal.networks import Linear
 
 FEW = 10
@@ -53,7 +54,11 @@ def test_hostile_arguments(target):
 
 
 def test_hostile_files(tmp_path):
-    tallies = [fuzzed(target, max(1, 2 * FEW // target.slow), seed=1) for target in file_targets(tmp_path)]
+    # Of the raw tables of MIMIC-III, which take half a second each, one plain and one packed.
+    raw = {f"file: {name}.csv{end}" for name in COLUMNS for end in ("", ".gz")}
+    left_out = raw - {"file: ICUSTAYS.csv", "file: CHARTEVENTS.csv.gz"}
+    targets = [target for target in file_targets(tmp_path) if target.name not in left_out]
+    tallies = [fuzzed(target, max(1, 2 * FEW // target.slow), seed=1) for target in targets]
     assert [problem for tally in tallies for problem in tally.problems.values()] == []
 
 
