@@ -2,7 +2,6 @@
 
 import json
 import math
-import textwrap
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from xcal.charts.words import time_in_words
 from xcal.validation.labels import interval, label, shown
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
+from xcal.validation.words import broken
 
 COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
 # Of the JSON: raised when a reader of an older file would misread a newer one.
@@ -93,7 +93,7 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
 
 def wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
     """Break a sentence into lines, at most so many."""
-    wrapped = textwrap.wrap(text, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet))
+    wrapped = broken(text, _WIDTH, bullet, " " * len(bullet))
     if len(wrapped) > most:
         wrapped = [*wrapped[: most - 1], wrapped[most - 1][: _WIDTH - 4].rsplit(" ", 1)[0] + " ..."]
     return wrapped

@@ -1,6 +1,7 @@
 """How numbers of an audit are written in sentences."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 from xcal.charts.words import time_in_words
@@ -16,6 +17,19 @@ def percent(share: float) -> str:
     '25.0 %'
     """
     return f"{100 * share:.1f} %"
+
+
+def broken(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Break a sentence into lines, never between a number and its per cent sign.
+
+    Examples
+    --------
+    >>> broken("bins hold 13 % too many", 12, first="- ", rest="  ")
+    ['- bins hold', '  13 % too', '  many']
+    """
+    kept = text.replace(" %", "\xa0%")  # no place to break for textwrap
+    lines = textwrap.wrap(kept, width, initial_indent=first, subsequent_indent=rest, break_long_words=False)
+    return [line.replace("\xa0", " ") for line in lines]
 
 
 def times_in_words(times: Sequence[float], unit: str) -> str:

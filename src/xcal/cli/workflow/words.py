@@ -15,6 +15,7 @@ from xcal.cli.workflow.understanding import NO_KIND, Column
 from xcal.metrics.pit_histogram import N_BINS
 from xcal.validation.labels import LABELS, shown
 from xcal.validation.measurements import AuditValue
+from xcal.validation.words import broken
 
 _WIDTH = 100
 # Columns of a wide file that are listed one by one.
@@ -142,7 +143,7 @@ def notes(sentences: Sequence[str]) -> list[str]:
 def wrapped(text: str, bullet: str = "", hang: str | None = None) -> list[str]:
     """Break a sentence into lines."""
     after = " " * len(bullet) if hang is None else hang
-    return textwrap.wrap(text, _WIDTH, initial_indent=bullet, subsequent_indent=after, break_long_words=False)
+    return broken(text, _WIDTH, bullet, after)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
