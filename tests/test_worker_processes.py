@@ -81,8 +81,10 @@ def test_the_block_ends_its_processes_where_nobody_waits_for_the_rest():
 
 
 SLEEPER = """
-import os, sys, time
+import os, signal, sys, time
 from xcal._worker_processes import WorkerProcesses
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would its child
 
 def sleep(shared, task, report):
     report(os.getpid())
@@ -104,7 +106,10 @@ def test_no_process_outlives_the_first_one(tmp_path, sent):
     with subprocess.Popen(command, **quiet, start_new_session=True) as first:
         child = int(first.stdout.readline())
         first.send_signal(sent)
-        first.wait(60)
+        try:
+            first.wait(60)
+        finally:
+            first.kill()
     until = time.monotonic() + 60
     while os.path.exists(f"/proc/{child}") and time.monotonic() < until:
         time.sleep(0.05)
