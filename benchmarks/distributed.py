@@ -1,9 +1,8 @@
 """What the exact penalty on several processes costs beside DistributedDataParallel, and how it grows.
 
-Claim: at 20 bins, with a network whose step takes 50 ms of a core, the penalty of the rows of all processes costs less
-than 5 % of a step of plain DistributedDataParallel without any penalty, in processor time. The penalty of each
-process's own rows, which is another and noisier objective, stands beside it. With a smaller network the share is
-larger.
+Claim: at 20 bins, with a network whose step takes 50 ms of a core, the penalty of the rows of all processes costs about
+5 % of a step of plain DistributedDataParallel without any penalty, in processor time. The penalty of each process's
+own rows, which is another and noisier objective, stands beside it. With a smaller network the share is larger.
 
 The second table is the time of one all-reduce of the penalty's sums. With 2 and 4 processes on one machine (gloo) it is
 measured; for more it is computed on paper, from a latency alpha and a time beta per number that are fitted to the
