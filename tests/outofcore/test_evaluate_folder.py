@@ -287,6 +287,21 @@ def test_other_bad_files_are_named(tmp_path):
     assert not (tmp_path / "m.json").exists()
 
 
+def test_fewer_rows_than_the_end_of_the_file_says(tmp_path, monkeypatch):
+    folder = written(tmp_path / "in", predictions(), 1)
+    whole = pq.ParquetFile.iter_batches
+
+    def some(file, **options):
+        for batch in whole(file, **options):
+            yield batch.slice(0, batch.num_rows - 1)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", some)
+    with pytest.raises(
+        ValueError, match=r"part-000\.parquet, row group 0: expected \d+ rows, as the end of the file says"
+    ):
+        run(folder, tmp_path / "m.json")
+
+
 def test_what_the_rows_cannot_tell_has_a_reason(tmp_path):
     columns = predictions(200)
     columns |= {"S_1e6": np.full(200, 0.1), "event": np.zeros(200, dtype=bool)}

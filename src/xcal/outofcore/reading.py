@@ -96,6 +96,9 @@ def batches(piece: Piece, files: list[Path], columns: Columns, batch_rows: int =
                 place = _Place(path, group, start)
                 yield from _weighted(_batch(table, columns, place), _weight(table, columns, place), batch_rows)
                 start += table.num_rows
+            read = start - int(starts[group])
+            if read != sizes[group]:
+                fail(f"{path}, row group {group}", f"{sizes[group]} rows, as the end of the file says", read)
         file.close()
 
 
