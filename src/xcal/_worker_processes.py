@@ -181,7 +181,7 @@ def _serve(pipe: Any, work: Work[Any, Any, Any], threads: int | None) -> None:
 def _outcome(work: Work[Any, Any, Any], shared: Any, task: Any, report: Report) -> _Done | _Failed:
     try:
         return _Done(work(shared, task, report))
-    except Exception as error:
+    except Exception as error:  # whatever it is: it is raised again in the first process
         told = traceback.format_exc()
         error.add_note(f"In a worker process:\n{told}")
         try:
