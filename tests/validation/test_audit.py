@@ -99,7 +99,7 @@ def test_groups_in_every_form(rows, y):
         ({"horizons": [-1.0]}, "finite times above 0, got -1.0 at row 0"),
         ({"horizons": 2.55}, "the model's curves cover, which end at 2.5, got 2.55"),
         ({"groups": ["sex"]}, "where X is no data frame, got the name 'sex'"),
-        ({"groups": {"rate": np.arange(240.0)}}, r"cut it first, for instance pandas.cut"),
+        ({"groups": {"rate": np.arange(240.0)}}, r"cut it first: pandas.cut"),
         ({"groups": {"id": [f"p{i}" for i in range(240)]}}, "at most 30 groups, got 240"),
         ({"groups": {"sex": ["f"]}}, r"groups\['sex'\]: expected 240 labels, one per row, got 1"),
         ({"thresholds": [0.0, 0.5]}, "thresholds: expected risks between 0 and 1, got 0.0 at row 0"),
