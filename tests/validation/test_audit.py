@@ -205,3 +205,26 @@ def test_a_value_that_is_not_there_is_answered_with_what_is():
         result.value("oe", horizon=2.0)
     with pytest.raises(KeyError, match=r"no 'O/E' at horizon 1.0 in group None; there are .*oe"):
         result.value("O/E", horizon=1.0)
+
+
+def test_weights_are_those_of_the_training_rows_unless_these_are_censored_otherwise():
+    made = survival_data(400, rng=np.random.default_rng(0), censoring_scale=1.0)
+    given = {"survival": made.survival([0.5, 1.0]), "times": [0.5, 1.0], "horizons": 1.0, "n_bootstrap": 0}
+    y = (made.time, made.event)
+
+    def brier(**options):
+        result = xcal.audit(**given, y=y, **options)
+        return result.value("brier", horizon=1.0).value, result
+
+    alone, _ = brier()
+    alike = survival_data(400, rng=np.random.default_rng(1), censoring_scale=1.0)
+    found, told = brier(training=(alike.time, alike.event))
+    assert found != alone
+    assert abs(found - alone) < 0.02
+    assert "in the training rows" in told.methods
+    # The training rows were followed up for long: by their weights every censored row here would count for nothing.
+    longer = survival_data(400, rng=np.random.default_rng(2), censoring_scale=50.0)
+    found, told = brier(training=(longer.time, longer.event))
+    assert found == alone
+    assert "in the training rows" not in told.methods
+    assert any(concern.what.startswith("Censoring differs") for concern in told.data.concerns)

@@ -141,6 +141,17 @@ def test_many_errors_are_counted_and_the_largest_of_each_metric_is_told():
     assert verdict(*GOOD, *groups).headline.endswith("but not in site = 0, site = 1, site = 2 and 3 more groups.")
 
 
+def test_risks_the_wrong_way_round_are_not_called_too_extreme():
+    reversed_risks = verdict(value("cox_slope", -0.8, -1.0, -0.6), *GOOD[2:])
+    assert "higher risks come with later events (are they probabilities of survival?)" in reversed_risks.headline
+    assert "too extreme" in verdict(value("cox_slope", -0.1, -0.4, 0.2), *GOOD[2:]).headline
+
+
+def test_concordance_and_its_interval_have_the_same_digits():
+    told = verdict(*GOOD, value("harrell", 0.9876, 0.9854, 0.9899)).sentences
+    assert "Rows are put in order with Harrell's concordance 0.988, 95 % interval 0.985 to 0.990." in told
+
+
 def test_d_calibration_needs_a_test_and_a_size_that_matters():
     others = GOOD[:3]
     assert verdict(*others, *calibrated(p=1e-6, dcal=0.005)).level == "distrust"

@@ -19,7 +19,8 @@ from xcal._checks import BoolArray, as_number, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 
-_PARQUET = {".parquet", ".pq"}
+PARQUET = (".parquet", ".pq")
+_SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
@@ -159,6 +160,8 @@ def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
     """Read a CSV file, also one that is packed (.gz), or a parquet file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: expected a file, got {'a folder' if path.is_dir() else 'none by that name'}")
+    if path.suffix.lower() in _SPREADSHEETS:
+        fail(str(path), "a CSV or parquet file (in a spreadsheet: save as CSV UTF-8)", f"{path.suffix}")
     if is_parquet(path):
         frame = _parquet(path)
     else:
@@ -173,7 +176,7 @@ def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
 
 def is_parquet(path: Path) -> bool:
     """Whether a file is a parquet file, by its name."""
-    return path.suffix.lower() in _PARQUET
+    return path.suffix.lower() in PARQUET
 
 
 def _csv(path: Path, separator: str) -> Any:

@@ -57,8 +57,8 @@ def rounded_time(t: float) -> float:
     return float(f"{t:.3g}") if abs(t) < 100 else float(round(t))
 
 
-def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> str:
-    """Write an interval to stand behind its value; nothing where there is none.
+def interval_in_words(value: AuditValue, level: float, factor: float = 1.0, digits: int = 2) -> str:
+    """Write an interval, times a factor, to stand behind its value; nothing where there is none.
 
     Examples
     --------
@@ -67,7 +67,6 @@ def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> s
     """
     if not (math.isfinite(value.lower) and math.isfinite(value.upper)):
         return ""
-    digits = 1 if factor > 1 else 2
     return f", {100 * level:g} % interval {factor * value.lower:.{digits}f} to {factor * value.upper:.{digits}f}"
 
 
