@@ -251,6 +251,16 @@ def test_too_narrow_distributions_are_called_over_confident():
     assert "narrow" in found.where.finding
 
 
+def test_a_subgroup_by_yes_or_no_says_which():
+    rng = np.random.default_rng(11)
+    X = pd.DataFrame({"treated": rng.integers(0, 2, 2000), "dose": rng.choice([0.0, 0.5, 1.0], 2000)})
+    later = conditional_calibration(rng.uniform(size=2000) ** np.where(X["treated"] == 1, 0.5, 1.0), np.ones(2000), X)
+    assert later.where.rule == "treated = 1"
+    assert later.where.holds(as_columns(X, 2000)).sum() == X["treated"].sum()
+    dose = conditional_calibration(rng.uniform(size=2000) ** np.where(X["dose"] > 0, 0.5, 1.0), np.ones(2000), X)
+    assert dose.where.rule.startswith("dose > 0")
+
+
 @pytest.mark.parametrize(
     ("heights", "words"),
     [

@@ -167,10 +167,14 @@ def _conditions(index: int, column: Column) -> list[Condition]:
     if column.labels is not None:
         return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in enumerate(column.labels)]
     cuts = np.unique(np.quantile(column.values, np.arange(1, _CUTS) / _CUTS, method="lower"))
+    low, high = column.values.min(), column.values.max()
+    # Of yes and no, written as 1 and 0, a person says which it is.
+    two = bool(np.isin(column.values, (low, high)).all())
+    words = (f"= {low:.6g}", f"= {high:.6g}") if two else ("≤ {:.6g}", "> {:.6g}")
     return [
-        Condition(index, f"{column.name} {sign} {cut:.6g}", float(cut), kind)
-        for cut in cuts[cuts < column.values.max()]
-        for sign, kind in (("≤", "up to"), (">", "above"))
+        Condition(index, f"{column.name} {sign.format(cut)}", float(cut), kind)
+        for cut in cuts[cuts < high]
+        for sign, kind in zip(words, ("up to", "above"), strict=True)
     ]
 
 
