@@ -67,10 +67,18 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
         progress=progress,
     )
     held = None if parts.validation is None else (parts.validation.X, parts.validation.y)
+    clusters = None if parts.validation is None else parts.validation.clusters
+    if clusters is not None and np.unique(clusters).size < 2:
+        clusters = None
     interrupted = False
     with collected_warnings() as notes:
         try:
-            path.fit(parts.train.X, parts.train.y, validation_data=held, checkpoint=checkpoint)
+            path.fit(
+                *(parts.train.X, parts.train.y),
+                validation_data=held,
+                validation_clusters=clusters,
+                checkpoint=checkpoint,
+            )
         except KeyboardInterrupt:
             if not hasattr(path, "frontier_"):
                 raise
