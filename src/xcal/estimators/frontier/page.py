@@ -124,7 +124,7 @@ def _cost(report: FrontierReport) -> Section:
         pictures.append(Chart((spec,), (alt,), follows=("model",), picks="model", signal=SIGNAL, title=title))
     legend = Text(
         "Blue circles are the weights λ of the penalty, as they were trained, with their networks alone as small dots: "
-        "the spread over seeds. Orange squares are the same models after recalibration. The dashed line is what a "
+        "the spread over seeds. Orange squares are the same models after recalibration. The dotted line is what a "
         "perfect model scores on average: left of it is luck. The ring is the model that is picked, and "
         f"{_TICK} what select() chose. Click a point, or move the slider, and everything below follows.",
         "reading",
