@@ -121,7 +121,8 @@ def test_columns_that_cannot_be_used_are_named():
     found = reasons(
         id=np.arange(200),
         same=np.ones(200),
-        holes=np.where(np.arange(200) < 3, np.nan, rng.normal(size=200)),
+        holes=np.where(np.arange(200) < 41, np.nan, rng.normal(size=200)),
+        gaps=np.where(np.arange(200) < 40, np.nan, rng.normal(size=200)),
         day=pd.date_range("2020-01-01", periods=200),
         name=[f"p{k}" for k in range(200)],
         days=np.round(365 * time),
@@ -132,10 +133,18 @@ def test_columns_that_cannot_be_used_are_named():
         old=rng.random(200) < 0.5,
         stage=np.where(np.arange(200) < 40, None, rng.choice(["I", "II"], 200)),
     )
-    assert found.pop("holes") == "3 of its values are missing"
+    assert found.pop("holes") == "41 of its values are missing"
     assert set(found) == {"id", "same", "day", "name", "days", "remaining", "died", "cause"}
     assert {found[name] for name in ("days", "remaining")} == {"it follows from the time"}
     assert {found[name] for name in ("died", "cause")} == {"it tells whether the event happened"}
+
+
+def test_a_few_missing_numbers_are_the_median():
+    given = {"age": np.where(np.arange(200) % 10 == 0, np.nan, np.arange(200) * 0.7 % 13)}
+    (column,), _, _ = read_covariates(given, None, outcome())
+    assert set(column.values[::10]) == {np.nanmedian(given["age"])}
+    assert (np.delete(column.values, np.s_[::10]) == np.delete(given["age"], np.s_[::10])).all()
+    assert np.isnan(given["age"][0])  # the caller's own values stay
 
 
 def test_a_missing_label_is_a_category():

@@ -4,6 +4,7 @@ from xcal.charts.words import p_in_words
 from xcal.pages import Block, Chart, Key, Notes, Row, Section, Table, Text
 from xcal.validation import charts
 from xcal.validation.charts import keys
+from xcal.validation.covariates import MOST_MISSING
 from xcal.validation.findings import conditional_in_words
 from xcal.validation.labels import names
 from xcal.validation.measurements import ForWhom
@@ -83,6 +84,9 @@ def _subgroups(results: Results) -> Table:
 
 def _columns(one: ForWhom) -> list[Block]:
     """Say which columns were asked about, and which could not be."""
-    asked = f"Asked about: {', '.join(one.columns)}. A column that is known only after the start has no place here."
+    asked = (
+        f"Asked about: {', '.join(one.columns)}. A column that is known only after the start has no place here. Where "
+        f"up to {MOST_MISSING:.0%} of the numbers of a column are missing, its median stands for them."
+    )
     lines = [f"{name}: {why}" for name, why in one.left_out]
     return [Text(asked, "note"), *([Notes(tuple(lines), "Columns that were left out")] if lines else [])]
