@@ -359,6 +359,13 @@ def test_a_bad_file_is_one_error(tmp_path, case):
     assert list((tmp_path / "run").iterdir()) == []
 
 
+def test_columns_joined_by_a_comma_are_told_how_to_be_given(tmp_path):
+    told = error(run(written(tmp_path, patients(60)), "--drop", "age,sex", out=tmp_path / "run"))
+    assert "(did you mean --drop age --drop sex?), got 'age,sex'" in told
+    told = error(run(written(tmp_path, patients(60)), "--drop", "age,sexes", out=tmp_path / "run"))
+    assert "--drop sex" not in told
+
+
 def test_files_that_are_no_tables(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     assert "an empty file" in error(run(tmp_path / "empty.csv", out=tmp_path / "run"))

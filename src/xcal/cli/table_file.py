@@ -70,7 +70,10 @@ class TableFile:
             meant = get_close_matches(name.lower(), [known.lower() for known in self.names], 1)
             likely = [known for known in self.names if meant and known.lower() == meant[0]]
             others = [known for known in self.names if known not in likely]
+            several = [word.strip() for word in name.split(",")]
             hint = f" (did you mean {likely[0]!r}?)" if likely else ""
+            if len(several) > 1 and {*several} <= {*self.names}:
+                hint = f" (did you mean {' '.join(f'{option} {word}' for word in several)}?)"
             fail(f"{option}, {self.path}", f"one of the columns {_listed(likely + others)}{hint}", repr(name))
         return self.frame[name]
 
@@ -191,7 +194,8 @@ def _csv(path: Path, separator: str) -> Any:
         options["float_precision"] = _number_reader(path)
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:
-        fail(str(path), "a header and at least one row", _emptiness(path))
+        got = "a header alone" if path.stat().st_size else "an empty file"
+        fail(str(path), "a header and at least one row", got)
     except UnicodeDecodeError as error:
         known = "iconv -f latin1 -t utf-8 FILE > NEW, or in Excel: CSV UTF-8"
         fail(str(path), f"text in UTF-8 (to convert it: {known})", f"other bytes at position {error.start}")
@@ -221,10 +225,6 @@ def _number_reader(path: Path) -> str | None:
                 return "round_trip"
             before = piece[-16:]
     return None
-
-
-def _emptiness(path: Path) -> str:
-    return "an empty file" if path.stat().st_size == 0 else "a header alone"
 
 
 def _check_separator(path: Path, names: list[str], separator: str) -> None:
