@@ -127,7 +127,14 @@ class TrainedChoice(SurvivalPredictor):
         return plot_frontier(self.frontier_, self.candidates_, ax)
 
     def report(
-        self, path: str | PathLike[str], X: Any = None, y: Any = None, *, horizons: Any = None, time_unit: str = ""
+        self,
+        path: str | PathLike[str],
+        X: Any = None,
+        y: Any = None,
+        *,
+        horizons: Any = None,
+        time_unit: str = "",
+        clusters: Any = None,
     ) -> Path:
         """Write the frontier as a page to choose on: one HTML file that needs no network.
 
@@ -149,6 +156,9 @@ class TrainedChoice(SurvivalPredictor):
             numbers. After the last time seen in training the models extrapolate, and the page says so.
         time_unit : str
             Unit of the times in words, such as "months".
+        clusters : array-like of shape (n,), optional
+            Rows with the same label, those of one patient for instance, may depend on each other: floor and test of
+            D-calibration count clusters. Bands in the pictures count rows.
 
         Returns
         -------
@@ -164,7 +174,7 @@ class TrainedChoice(SurvivalPredictor):
         x = read_rows(self, X, reset=False)
         time, event = read_outcome(X, y, len(x))
         end = float(self.fitted_[0].outputs.grid[-1])
-        rows = given_rows(x, time, event, horizons, n_bins=self.calibration_bins, end=end)
+        rows = given_rows(x, time, event, horizons, n_bins=self.calibration_bins, end=end, clusters=clusters)
         measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows)
         words = f"SurvivalPath, {self.distribution}"
         return write_frontier(FrontierReport(measured, self.selection_, self.candidates_, words, time_unit), Path(path))

@@ -67,9 +67,7 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
         progress=progress,
     )
     held = None if parts.validation is None else (parts.validation.X, parts.validation.y)
-    clusters = None if parts.validation is None else parts.validation.clusters
-    if clusters is not None and np.unique(clusters).size < 2:
-        clusters = None
+    clusters = None if parts.validation is None else known_clusters(parts.validation)
     interrupted = False
     with collected_warnings() as notes:
         try:
@@ -86,6 +84,11 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
     # A bar, and other processes, are for the one who trains, not for the one who loads the model.
     path.progress = path.distributed = None
     return Trained(path, path.select(), interrupted, tuple(notes))
+
+
+def known_clusters(part: Part) -> Any:
+    """Give the clusters of rows; None where all rows are of one, from which nobody can tell noise from error."""
+    return None if part.clusters is None or np.unique(part.clusters).size < 2 else part.clusters
 
 
 def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool | None) -> Judged:
@@ -121,14 +124,13 @@ def audit_of(
     training: Part | None = None,
 ) -> AuditResult:
     """Audit a model on some rows by the settings of a run; rows of one group are a cluster."""
-    clusters = part.clusters
-    if settings.group is not None and (clusters is None or np.unique(clusters).size < 2):
-        got = "no such column" if clusters is None else "one value of it"
+    clusters = known_clusters(part)
+    if settings.group is not None and clusters is None:
+        got = "no such column" if part.clusters is None else "one value of it"
         warnings.warn(
             f"these rows have {got}, {settings.group!r} (--group): intervals and tests take them for independent",
             stacklevel=2,
         )
-        clusters = None
     return audit(
         model,
         part.X,

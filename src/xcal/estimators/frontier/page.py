@@ -67,7 +67,8 @@ def frontier_page(report: FrontierReport) -> Page:
     rows = report.frontier.rows
     events = int(np.count_nonzero(rows.event))
     drawn = f" (drawn at random from {rows.given:,})" if rows.given > rows.n else ""
-    shown = f"{len(report.frontier.names)} candidates on {rows.n:,} rows{drawn} with {events:,} events"
+    of = "" if rows.clusters is None else f" in {np.unique(rows.clusters).size:,} clusters"
+    shown = f"{len(report.frontier.names)} candidates on {rows.n:,} rows{drawn}{of} with {events:,} events"
     return Page(
         title="Calibration frontier",
         subtitle=f"{report.model}: {shown}",
