@@ -16,20 +16,20 @@ def convolution_forward(
     x, weight, bias, seed, mask, out, chosen, n_pixels, rate, factor,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
     BEFORE: tl.constexpr, AFTER: tl.constexpr, DROPOUT: tl.constexpr, WHOLE: tl.constexpr,
-    PRECISION: tl.constexpr, PIXELS: tl.constexpr, CHUNK: tl.constexpr, CHANNELS: tl.constexpr,
+    PRECISION: tl.constexpr, PIXELS: tl.constexpr, PART_BEFORE: tl.constexpr, PART_AFTER: tl.constexpr,
 ):  # fmt: skip
     """Pooled values of some pixels and channels: a matrix product for each position and tap."""
     pixels, valid, image, row, column = _pixels(tl.program_id(0), n_pixels, ROWS, COLUMNS, PIXELS)
     corner = _corner(image, row, column, HEIGHT, WIDTH)
-    channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    inner = tl.arange(0, CHUNK)
+    channels = tl.program_id(1) * PART_AFTER + tl.arange(0, PART_AFTER)
+    inner = tl.arange(0, PART_BEFORE)
     start, there = x + corner[:, None] * BEFORE + inner[None, :], valid[:, None]
-    a = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    b = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    c = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    d = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    for step in range(4 * BEFORE // CHUNK):
-        tap, part = step // (BEFORE // CHUNK), step % (BEFORE // CHUNK) * CHUNK
+    a = tl.zeros((PIXELS, PART_AFTER), tl.float32)
+    b = tl.zeros((PIXELS, PART_AFTER), tl.float32)
+    c = tl.zeros((PIXELS, PART_AFTER), tl.float32)
+    d = tl.zeros((PIXELS, PART_AFTER), tl.float32)
+    for step in range(4 * BEFORE // PART_BEFORE):
+        tap, part = step // (BEFORE // PART_BEFORE), step % (BEFORE // PART_BEFORE) * PART_BEFORE
         w = tl.load(weight + channels[None, :] * 4 * BEFORE + tap * BEFORE + part + inner[:, None])
         upper = start + (tap // 2 * WIDTH + tap % 2) * BEFORE + part
         lower = upper + WIDTH * BEFORE
@@ -68,20 +68,20 @@ def convolution_backward(
     chosen, grad, weight, out, n_cells, factor,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
     BEFORE: tl.constexpr, AFTER: tl.constexpr,
-    PRECISION: tl.constexpr, PIXELS: tl.constexpr, CHUNK: tl.constexpr, CHANNELS: tl.constexpr,
+    PRECISION: tl.constexpr, PIXELS: tl.constexpr, PART_BEFORE: tl.constexpr, PART_AFTER: tl.constexpr,
 ):  # fmt: skip
     """Gradient in the map, for cells of 2 x 2 pixels. Each has pixels of four windows: its own, left, above, both."""
     down: tl.constexpr = (HEIGHT + 1) // 2
     across: tl.constexpr = (WIDTH + 1) // 2
     _, valid, image, row, column = _pixels(tl.program_id(0), n_cells, down, across, PIXELS)
     corner = _corner(image, row, column, HEIGHT, WIDTH)
-    channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    a = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    b = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    c = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    d = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    for part in range(0, AFTER, CHUNK):
-        inner = part + tl.arange(0, CHUNK)
+    channels = tl.program_id(1) * PART_BEFORE + tl.arange(0, PART_BEFORE)
+    a = tl.zeros((PIXELS, PART_BEFORE), tl.float32)
+    b = tl.zeros((PIXELS, PART_BEFORE), tl.float32)
+    c = tl.zeros((PIXELS, PART_BEFORE), tl.float32)
+    d = tl.zeros((PIXELS, PART_BEFORE), tl.float32)
+    for part in range(0, AFTER, PART_AFTER):
+        inner = part + tl.arange(0, PART_AFTER)
         tap = weight + channels[None, :] * AFTER + inner[:, None]
         w0, w1 = tl.load(tap), tl.load(tap + BEFORE * AFTER)
         w2, w3 = tl.load(tap + 2 * BEFORE * AFTER), tl.load(tap + 3 * BEFORE * AFTER)
@@ -123,16 +123,16 @@ def convolution_weights(
     x, chosen, grad, partial, partial_bias, n_pixels, factor,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
     BEFORE: tl.constexpr, AFTER: tl.constexpr,
-    PRECISION: tl.constexpr, PIXELS: tl.constexpr, CHUNK: tl.constexpr, CHANNELS: tl.constexpr,
+    PRECISION: tl.constexpr, PIXELS: tl.constexpr, PART_BEFORE: tl.constexpr, PART_AFTER: tl.constexpr,
 ):  # fmt: skip
     """Gradient in weights and bias, a partial sum for each program."""
-    channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    inner = tl.program_id(2) * CHUNK + tl.arange(0, CHUNK)
-    w0 = tl.zeros((CHANNELS, CHUNK), tl.float32)
-    w1 = tl.zeros((CHANNELS, CHUNK), tl.float32)
-    w2 = tl.zeros((CHANNELS, CHUNK), tl.float32)
-    w3 = tl.zeros((CHANNELS, CHUNK), tl.float32)
-    total = tl.zeros((PIXELS, CHANNELS), tl.float32)
+    channels = tl.program_id(1) * PART_AFTER + tl.arange(0, PART_AFTER)
+    inner = tl.program_id(2) * PART_BEFORE + tl.arange(0, PART_BEFORE)
+    w0 = tl.zeros((PART_AFTER, PART_BEFORE), tl.float32)
+    w1 = tl.zeros((PART_AFTER, PART_BEFORE), tl.float32)
+    w2 = tl.zeros((PART_AFTER, PART_BEFORE), tl.float32)
+    w3 = tl.zeros((PART_AFTER, PART_BEFORE), tl.float32)
+    total = tl.zeros((PIXELS, PART_AFTER), tl.float32)
     for block in range(tl.program_id(0), tl.cdiv(n_pixels, PIXELS), tl.num_programs(0)):
         pixels, valid, image, row, column = _pixels(block, n_pixels, ROWS, COLUMNS, PIXELS)
         there = valid[:, None]

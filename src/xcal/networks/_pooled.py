@@ -2,12 +2,13 @@
 
 One operation at a time, a block writes and reads its largest map five times over, and memory traffic and random
 numbers take longer than the convolution. Here that map is never written; what is kept for the gradient is one byte for
-each pooled value, which of the four it was. `_kernels` has images of one channel, `_convolution_kernels` maps of many. Maps
-whose channels do not fill tiles, and convolutions without TensorFloat-32, are left to cuDNN, and the rest is one pass.
+each pooled value, which of the four it was. `_kernels` has images of one channel, `_convolution_kernels` maps of many.
+Maps whose channels do not fill tiles, and convolutions without TensorFloat-32, are left to cuDNN, and the rest is one
+pass.
 """
 
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +19,23 @@ _PROGRAMS = 1024  # of a backward pass, each with a partial sum of its own
 _WEIGHT_PROGRAMS = 528  # the same where the partial sums are large, those of a convolution's weights
 _CHANNELS = 16  # at least, of a matrix product
 
-# Pixels of a tile, warps and stages of the passes over maps of many channels.
-_FORWARD, _BACKWARD, _WEIGHTS = (64, 4, 2), (64, 4, 2), (32, 4, 2)
+
+class _Tile(NamedTuple):
+    """What one program of a pass over maps of many channels takes at a time, and how."""
+
+    pixels: int
+    before: int
+    after: int
+    warps: int
+    stages: int
+
+    def options(self, before: int, after: int) -> dict[str, Any]:
+        parts = {"BEFORE": before, "AFTER": after, "PART_BEFORE": gcd(before, self.before)}
+        parts |= {"PART_AFTER": gcd(after, self.after), "PIXELS": self.pixels, "PRECISION": _precision()}
+        return parts | {"num_warps": self.warps, "num_stages": self.stages}
+
+
+_FORWARD, _BACKWARD, _WEIGHTS = _Tile(64, 32, 64, 4, 2), _Tile(64, 32, 32, 4, 2), _Tile(32, 32, 64, 4, 2)
 
 
 class _Layout:
@@ -86,12 +102,11 @@ class _Convolution(torch.autograd.Function):
         at = _Layout(n, height, width, (height - 1, width - 1), weight.shape[0])
         last, flat = x.permute(0, 2, 3, 1).contiguous(), weight.permute(0, 2, 3, 1).contiguous()
         out, chosen = at.empty(x), at.empty(x, torch.uint8)
-        (pixels, warps, stages), channels = _FORWARD, gcd(at.channels, 64)
+        options = _FORWARD.options(before, at.channels)
         with torch.cuda.device(x.device):
-            convolution_forward[-(-at.n_pixels // pixels), at.channels // channels](
-                last, flat, bias, _seed(x, rate), mask, out, chosen, at.n_pixels, rate, factor, **at.sizes,
-                BEFORE=before, AFTER=at.channels, DROPOUT=rate > 0, WHOLE=mask.numel() > 0, PRECISION=_precision(),
-                PIXELS=pixels, CHUNK=gcd(before, 32), CHANNELS=channels, num_warps=warps, num_stages=stages,
+            convolution_forward[-(-at.n_pixels // _FORWARD.pixels), at.channels // options["PART_AFTER"]](
+                last, flat, bias, _seed(x, rate), mask, out, chosen, at.n_pixels, rate, factor,
+                **at.sizes, DROPOUT=rate > 0, WHOLE=mask.numel() > 0, **options,
             )  # fmt: skip
         ctx.save_for_backward(last, weight, chosen)
         ctx.at, ctx.factor = at, factor / (1 - rate)
@@ -112,13 +127,11 @@ def _map_gradient(ctx: Any, weight: Tensor, chosen: Tensor, grad: Tensor, last: 
     from xcal.networks._convolution_kernels import convolution_backward
 
     at, (n, height, width, before), out = ctx.at, last.shape, torch.empty_like(last)
-    cells = n * ((height + 1) // 2) * ((width + 1) // 2)
-    (pixels, warps, stages), channels = _BACKWARD, gcd(before, 32)
-    convolution_backward[-(-cells // pixels), before // channels](
-        chosen, grad, weight.permute(2, 3, 1, 0).contiguous(), out, cells, ctx.factor, **at.sizes,
-        BEFORE=before, AFTER=at.channels, PRECISION=_precision(), PIXELS=pixels, CHUNK=gcd(at.channels, 32),
-        CHANNELS=channels, num_warps=warps, num_stages=stages,
-    )  # fmt: skip
+    cells, options = n * ((height + 1) // 2) * ((width + 1) // 2), _BACKWARD.options(before, at.channels)
+    transposed = weight.permute(2, 3, 1, 0).contiguous()
+    convolution_backward[-(-cells // _BACKWARD.pixels), before // options["PART_BEFORE"]](
+        chosen, grad, transposed, out, cells, ctx.factor, **at.sizes, **options
+    )
     return out.permute(0, 3, 1, 2)
 
 
@@ -126,16 +139,14 @@ def _weight_gradient(ctx: Any, chosen: Tensor, grad: Tensor, last: Tensor) -> tu
     """Gradient of a convolution block in its weights and bias."""
     from xcal.networks._convolution_kernels import convolution_weights
 
-    at, before, (pixels, warps, stages) = ctx.at, last.shape[3], _WEIGHTS
-    channels, chunk = gcd(at.channels, 64), gcd(before, 32)
-    tiles = (at.channels // channels, before // chunk)
-    programs = max(1, min(_WEIGHT_PROGRAMS // (tiles[0] * tiles[1]), -(-at.n_pixels // pixels)))
+    at, before = ctx.at, last.shape[3]
+    options = _WEIGHTS.options(before, at.channels)
+    tiles = at.channels // options["PART_AFTER"], before // options["PART_BEFORE"]
+    programs = max(1, min(_WEIGHT_PROGRAMS // (tiles[0] * tiles[1]), -(-at.n_pixels // _WEIGHTS.pixels)))
     partial, partial_bias = grad.new_empty(programs, at.channels, 2, 2, before), grad.new_empty(programs, at.channels)
     convolution_weights[programs, *tiles](
-        last, chosen, grad, partial, partial_bias, at.n_pixels, ctx.factor, **at.sizes,
-        BEFORE=before, AFTER=at.channels, PRECISION=_precision(), PIXELS=pixels, CHUNK=chunk, CHANNELS=channels,
-        num_warps=warps, num_stages=stages,
-    )  # fmt: skip
+        last, chosen, grad, partial, partial_bias, at.n_pixels, ctx.factor, **at.sizes, **options
+    )
     return partial.sum(0).permute(0, 3, 1, 2), partial_bias.sum(0)
 
 
