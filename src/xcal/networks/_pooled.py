@@ -30,9 +30,9 @@ class _Tile(NamedTuple):
     stages: int
 
     def options(self, before: int, after: int) -> dict[str, Any]:
-        parts = {"BEFORE": before, "AFTER": after, "PART_BEFORE": gcd(before, self.before)}
-        parts |= {"PART_AFTER": gcd(after, self.after), "PIXELS": self.pixels, "PRECISION": _precision()}
-        return parts | {"num_warps": self.warps, "num_stages": self.stages}
+        parts = {"PART_BEFORE": gcd(before, self.before), "PART_AFTER": gcd(after, self.after), "PIXELS": self.pixels}
+        how = {"PRECISION": _precision(), "num_warps": self.warps, "num_stages": self.stages}
+        return {"BEFORE": before, "AFTER": after, **parts, **how}
 
 
 _FORWARD, _BACKWARD, _WEIGHTS = _Tile(64, 32, 64, 4, 2), _Tile(64, 32, 32, 4, 2), _Tile(32, 32, 64, 4, 2)
@@ -214,10 +214,13 @@ def _precision() -> str:
 
 
 def _tiled(x: Tensor, weight: Tensor) -> bool:
-    """Whether the kernels for maps of many channels pay: matrix products in TensorFloat-32, of whole tiles."""
+    """Whether the kernels for maps of many channels are used: for products in TensorFloat-32, of whole tiles.
+
+    They were measured on Hopper; for others Triton may not compile them, and cuDNN may be faster.
+    """
     whole = all(channels % _CHANNELS == 0 for channels in weight.shape[:2])
-    able = torch.version.hip is None and torch.cuda.get_device_capability(x.device) >= (8, 0)
-    return whole and able and _precision() == "tf32"
+    hopper = torch.version.hip is None and torch.cuda.get_device_capability(x.device)[0] == 9
+    return whole and hopper and _precision() == "tf32"
 
 
 def pooled_block(x: Tensor, convolution: torch.nn.Conv2d, *, single: float = 0.0, whole: float = 0.0) -> Tensor:
