@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_ELEMENTS = 2048  # of one tile, pixels times channels padded to a power of two
-_PROGRAMS = 1024  # of a backward pass, each with a partial sum of its own
+_ELEMENTS = 1024  # of one tile, pixels times channels padded to a power of two
+_PROGRAMS = 792  # of a backward pass, each with a partial sum of its own
 _WEIGHT_PROGRAMS = 528  # the same where the partial sums are large, those of a convolution's weights
 _CHANNELS = 16  # at least, of a matrix product
 
@@ -35,7 +35,7 @@ class _Tile(NamedTuple):
         return {"BEFORE": before, "AFTER": after, **parts, **how}
 
 
-_FORWARD, _BACKWARD, _WEIGHTS = _Tile(64, 32, 64, 4, 2), _Tile(64, 32, 32, 4, 2), _Tile(32, 32, 64, 4, 2)
+_FORWARD, _BACKWARD, _WEIGHTS = _Tile(64, 16, 64, 4, 3), _Tile(64, 32, 16, 4, 3), _Tile(16, 32, 64, 4, 3)
 
 
 class _Layout:
