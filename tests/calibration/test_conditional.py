@@ -16,6 +16,7 @@ from xcal.calibration.covariates import as_columns
 from xcal.calibration.random_signs import parts_of
 from xcal.calibration.residuals import residuals
 from xcal.calibration.row_features import KernelFeatures, random_features
+from xcal.calibration.subgroup_search import _finding
 
 
 def censored_uniform(n, rng, censored=0.5):
@@ -248,6 +249,31 @@ def test_too_narrow_distributions_are_called_over_confident():
     found = conditional_calibration(u, np.ones(n), x, n_draws=0)
     assert found.where.rule.startswith("x0 >")
     assert "narrow" in found.where.finding
+
+
+def test_a_subgroup_by_yes_or_no_says_which():
+    rng = np.random.default_rng(11)
+    X = pd.DataFrame({"treated": rng.integers(0, 2, 2000), "dose": rng.choice([0.0, 0.5, 1.0], 2000)})
+    later = conditional_calibration(rng.uniform(size=2000) ** np.where(X["treated"] == 1, 0.5, 1.0), np.ones(2000), X)
+    assert later.where.rule == "treated = 1"
+    assert later.where.holds(as_columns(X, 2000)).sum() == X["treated"].sum()
+    dose = conditional_calibration(rng.uniform(size=2000) ** np.where(X["dose"] > 0, 0.5, 1.0), np.ones(2000), X)
+    assert dose.where.rule.startswith("dose > 0")
+
+
+@pytest.mark.parametrize(
+    ("heights", "words"),
+    [
+        (np.linspace(0.5, 1.5, 10), "later than predicted"),
+        (np.linspace(1.5, 0.5, 10), "earlier than predicted"),
+        ([1.6, 1.2, 1.0, 0.7, 0.5, 0.5, 0.7, 1.0, 1.2, 1.6], "too narrow"),
+        ([0.4, 0.8, 1.0, 1.3, 1.5, 1.5, 1.3, 1.0, 0.8, 0.4], "too wide"),
+        # Censored rows are spread over the bins above them: few early events lift all later bins.
+        ([0.5, 0.6, 0.9, 1.1, 1.1, 0.9, 1.2, 1.2, 1.25, 1.25], "later than predicted"),
+    ],
+)
+def test_the_words_of_a_subgroup_are_those_of_its_histogram(heights, words):
+    assert words in _finding(np.array(heights) / 10, bin_edges(10))
 
 
 def test_the_second_half_keeps_the_p_value_of_the_subgroup_honest():

@@ -232,6 +232,12 @@ def test_bad_files(tmp_path, name):
     assert "\n" not in told
 
 
+def test_a_spreadsheet_is_told_how_to_become_a_table(tmp_path):
+    path = tmp_path / "predictions.xlsx"
+    path.write_bytes(b"PK\x03\x04")
+    assert "save as CSV UTF-8), got .xlsx" in error(run(path, "--curves", "s_*"))
+
+
 def test_files_that_are_not_what_they_say(table, tmp_path):
     assert "expected a file, got none by that name" in error(run(tmp_path / "none.csv", "--cdf", "F"))
     for name in ("p.parquet", "p.csv.gz"):

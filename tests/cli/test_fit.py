@@ -3,6 +3,7 @@
 import gzip
 import json
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 import xcal
 from xcal.cli.app import app
 from xcal.cli.workflow.fit_run import fit_run
+from xcal.cli.workflow.parts import read_parts
 from xcal.cli.workflow.run_folder import FILES
 from xcal.cli.workflow.settings import FitSettings, merged
+from xcal.cli.workflow.training import Trained, judge
 
 QUICK = ["--seeds", "1", "--epochs", "3", "--lambdas", "0,10", "--resamples", "0"]
 
@@ -202,8 +205,6 @@ class TestSplitting:
         assert "column 'part', line 7: expected train, test or validation (--split), got 'elsewhere'" in told
 
     def test_a_patient_stays_on_one_side(self, tmp_path):
-        from xcal.cli.workflow.parts import read_parts
-
         frame = patients(160)
         frame["tell"] = frame["visit_of"] + 0.5
         settings = FitSettings(str(written(tmp_path, frame)), "months", "died", group="visit_of", keep=("tell",))
@@ -219,6 +220,38 @@ class TestSplitting:
         data = json.loads((tmp_path / "run" / "audit.json").read_text())["data"]
         assert data["n_clusters"] == 10  # a quarter of 40 patients
 
+    def test_lambda_0_is_measured_as_the_chosen_model_is(self, tmp_path):
+        frame = patients(160)
+        settings = FitSettings(str(written(tmp_path, frame)), "months", "died", group="visit_of", resamples=0)
+        parts = read_parts(settings)
+        path = xcal.SurvivalPath((0, 10), 1, epochs=2, encode="auto", cross_fit=0, progress=False)
+        path.fit(parts.train.X, parts.train.y, validation_data=(parts.validation.X, parts.validation.y))
+        plain = judge(Trained(path, path.model(10), False, ()), parts, settings, False).plain
+        alone = xcal.audit(
+            path.model(0),
+            parts.test.X,
+            parts.test.y,
+            clusters=parts.test.clusters,
+            training=(parts.train.X, parts.train.y),
+            n_bootstrap=0,
+        )
+        for metric in ("d_calibration_floor", "d_calibration_p", "ibs"):
+            assert plain[metric] == alone.value(metric).value
+
+    def test_rows_in_nearly_perfect_order_are_doubted(self, tmp_path):
+        frame = patients(160).drop(columns="visit_of")
+        settings = FitSettings(str(written(tmp_path, frame)), "months", "died", resamples=0)
+        parts = read_parts(settings)
+        path = xcal.SurvivalPath((0,), 1, epochs=2, encode="auto", cross_fit=0).fit(parts.train.X, parts.train.y)
+        trained = Trained(path, path.model(0), False, ())
+        assert not any("concordance" in note for note in judge(trained, parts, settings, False).notes)
+        times = np.sort(path.model(0).predict_median(parts.test.X))[::-1]  # those who are said to be first, first
+        order = np.argsort(path.model(0).predict(parts.test.X))
+        y = parts.test.y.copy()
+        y["time"][order], y["event"] = np.minimum(times, 100.0), True
+        told = judge(trained, replace(parts, test=replace(parts.test, y=y)), settings, False).notes
+        assert any("rarely reached by what is known at the start" in note for note in told)
+
     def test_new_rows_without_the_column_of_patients_count_as_independent_with_a_note(self, tmp_path):
         frame = patients(160)
         run(written(tmp_path, frame), "--group", "visit_of", out=tmp_path / "run")
@@ -231,6 +264,13 @@ class TestSplitting:
         path, other = written(tmp_path, patients(80)), written(tmp_path, patients(40, seed=1), "other.csv")
         done = run(path, "--test", other, "--group", "visit_of", out=tmp_path / "run")
         assert "--group visit_of: expected every group on one side" in error(done)
+
+
+def test_groups_that_the_report_would_refuse_are_refused_before_training(tmp_path, monkeypatch):
+    monkeypatch.setattr("xcal.cli.workflow.fit_run.train", lambda *_, **__: pytest.fail("it was trained"))
+    told = error(run(written(tmp_path, patients()), "--by", "age", out=tmp_path / "run"))
+    assert "groups['age']: expected at most 10 values (cut it first" in told
+    assert "a column of groups in the file" in told
 
 
 def test_a_distribution_that_is_none_is_refused_before_anything_is_read(tmp_path):
@@ -319,6 +359,13 @@ def test_a_bad_file_is_one_error(tmp_path, case):
     assert list((tmp_path / "run").iterdir()) == []
 
 
+def test_columns_joined_by_a_comma_are_told_how_to_be_given(tmp_path):
+    told = error(run(written(tmp_path, patients(60)), "--drop", "age,sex", out=tmp_path / "run"))
+    assert "(did you mean --drop age --drop sex?), got 'age,sex'" in told
+    told = error(run(written(tmp_path, patients(60)), "--drop", "age,sexes", out=tmp_path / "run"))
+    assert "--drop sex" not in told
+
+
 def test_files_that_are_no_tables(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     assert "an empty file" in error(run(tmp_path / "empty.csv", out=tmp_path / "run"))
@@ -369,6 +416,60 @@ class TestOddColumns:
         done, out = self.found(tmp_path, frame)
         assert "nearly" not in out
         assert "column 'nearly' follows the time closely" in done.stdout
+
+    def dated(self, n=60, seed=1):
+        """Patients with the day of entry and the last day, of which each alone says next to nothing of the time."""
+        frame = patients(n)
+        entry = pd.Timestamp("1990-01-01") + pd.to_timedelta(np.random.default_rng(seed).integers(0, 6000, n), "D")
+        last = entry + pd.to_timedelta((30.4 * frame["months"]).round().to_numpy(), "D")
+        return frame.assign(entry=entry.strftime("%Y-%m-%d"), last=last.strftime("%Y-%m-%d"))
+
+    def understood(self, tmp_path, frame, **settings):
+        """What is understood of a file before anything is trained: columns left out, and notes."""
+        path = written(tmp_path, frame)
+        parts = read_parts(FitSettings(data=str(path), time="months", event="died", **settings))
+        reasons = {column.name: column.left_out for column in parts.understanding.columns if column.left_out}
+        assert set(parts.train.X.columns) == set(parts.test.X.columns) == set(parts.understanding.features)
+        return reasons, parts.understanding.notes
+
+    def test_two_dates_that_make_the_time(self, tmp_path):
+        out, notes = self.understood(tmp_path, self.dated())
+        assert "its difference to 'entry' is the time" in out["last"]
+        assert "entry" not in out
+        assert any("'last' is left out" in note and "--keep last" in note for note in notes)
+
+    def test_two_dates_with_empty_cells_make_the_time_too(self, tmp_path):
+        frame = self.dated()
+        frame.loc[::7, "entry"] = None
+        frame.loc[::5, "last"] = None
+        assert "is the time" in self.understood(tmp_path, frame)[0]["last"]
+
+    def test_two_ages_in_whole_years_are_said_and_used(self, tmp_path):
+        frame = patients(240)
+        frame["age_at_entry"] = np.random.default_rng(2).integers(30, 80, 240)
+        frame["age_at_end"] = (frame["age_at_entry"] + frame["months"] / 6).round()
+        out, notes = self.understood(tmp_path, frame)
+        assert "age_at_end" not in out
+        expected = "the difference of the columns 'age_at_end' and 'age_at_entry' follows the time closely"
+        assert sum(expected in note for note in notes) == 1
+
+    def test_a_pair_is_kept_if_asked_with_a_word_of_warning(self, tmp_path):
+        out, notes = self.understood(tmp_path, self.dated(), keep=("last",))
+        assert "last" not in out
+        assert any("the difference of the columns 'last' and 'entry'" in note for note in notes)
+
+    def test_two_dates_that_have_nothing_to_do_with_the_time_are_used(self, tmp_path):
+        frame = self.dated()
+        out, notes = self.understood(
+            tmp_path, frame.assign(last=frame["last"].sample(frac=1, random_state=0).to_numpy())
+        )
+        assert not {"entry", "last"} & set(out)
+        assert not any("difference" in note for note in notes)
+
+    def test_dates_of_the_end_after_one_common_start(self, tmp_path):
+        frame = patients(60)
+        last = pd.Timestamp("2001-01-01") + pd.to_timedelta((30.4 * frame["months"]).round().to_numpy(), "D")
+        assert "it is the time" in self.understood(tmp_path, frame.assign(last=last.strftime("%Y-%m-%d")))[0]["last"]
 
     def test_ids_of_patients_with_several_rows(self, tmp_path):
         frame = patients(60).assign(patient=[f"P{k:03d}" for k in np.arange(60) * 4 // 5])

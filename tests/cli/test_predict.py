@@ -72,6 +72,23 @@ class TestPredict:
         done = call("audit", tmp_path / "p.csv", *words)
         assert "60 rows" in done.stdout
 
+    def test_an_audit_of_the_table_asks_about_what_was_copied_and_no_prediction(self, finished, tmp_path):
+        words = ["--times", "2,5,10", "--quantiles", "0.1", "--copy", "age", "--copy", "sex"]
+        frame = patients(120)
+        frame["age"] = frame["age"].fillna(60)
+        call("predict", finished, written(tmp_path, frame), "--out", tmp_path / "p.csv", *words)
+        words = ["--time", "months", "--event", "died", "--curves", "s_*", "--resamples", "0"]
+        done = call("audit", tmp_path / "p.csv", *words, "--json", tmp_path / "a.json")
+        assert done.exit_code == 0, done.exception
+        found = json.loads((tmp_path / "a.json").read_text())["measured"]["for_whom"]
+        assert found["columns"] == ["age", "sex"]
+        assert found["left_out"] == []
+
+    def test_a_form_that_is_not_written_is_refused(self, finished, tmp_path):
+        told = error(call("predict", finished, written(tmp_path, patients(20)), "--out", tmp_path / "p.xlsx"))
+        assert "--out: expected a name that ends in .csv, .csv.gz" in told
+        assert not (tmp_path / "p.xlsx").exists()
+
     def test_past_the_end_is_said(self, finished, tmp_path):
         words = ["--out", tmp_path / "p.csv", "--times", "1e6"]
         done = call("predict", finished, written(tmp_path, patients(20)), *words)

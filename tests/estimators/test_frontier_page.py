@@ -422,3 +422,21 @@ def test_of_very_many_rows_some_are_drawn(tmp_path, monkeypatch):
     fitted = SurvivalPath((0.0, 10.0), 1, **SMALL).fit(DATA.x, DATA.y)
     text = fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y).read_text(encoding="utf-8")
     assert f"on 100 rows (drawn at random from {len(HELD_OUT.x)}) with" in text
+
+
+def test_rows_that_belong_together_are_counted_once(path, tmp_path):
+    again = np.repeat(np.arange(100), 3)
+    x, y, labels = TEST.x[again], TEST.y[again], [f"patient {k}" for k in again]
+    rows, patients = (
+        path.report(tmp_path / f"{name}.html", x, y, clusters=clusters).read_text()
+        for name, clusters in (("rows", None), ("patients", labels))
+    )
+    assert "300 rows with" in rows
+    assert "300 rows in 100 clusters with" in patients
+    cdf = path._predicting_model().cdf_at_own(x, np.ascontiguousarray(y["time"]))
+    by_rows, by_patients = (d_calibration(cdf, y["event"], n_bins=20, clusters=c).floor for c in (None, labels))
+    assert by_patients > 2 * by_rows
+    for floor, page in ((by_rows, rows), (by_patients, patients)):
+        assert f"a perfect model scores {floor:.2g} on average" in page
+    with pytest.raises(ValueError, match="clusters"):
+        path.report(tmp_path / "no.html", x, y, clusters=labels[:5])

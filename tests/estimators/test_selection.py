@@ -10,6 +10,7 @@ from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, load
+from xcal.estimators.candidates import _folds
 from xcal.estimators.persistence import write_estimator
 from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
 from xcal.recalibration import KaplanMeierRecalibration
@@ -360,3 +361,60 @@ class TestJudgedOnAllRows:
         assert found.selection_ == path.selection_
         x, _ = mixed_times(20, 5)
         np.testing.assert_array_equal(found.predict(x), path.predict(x))
+
+
+@pytest.fixture(scope="module")
+def visits():
+    """Paths whose 120 validation rows come once, four times, and four times as visits of one patient each."""
+    few, again = survival_rows(120, seed=3), np.repeat(np.arange(120), 4)
+
+    def fitted(rows, clusters):
+        path = SurvivalPath((0, 10), 1, distribution="lognormal", cross_fit=0, progress=False, **SETTINGS)
+        return path.fit(DATA.x, DATA.y, validation_data=(few.x[rows], few.y[rows]), validation_clusters=clusters)
+
+    patients = [f"patient {k}" for k in again]
+    return fitted(np.arange(120), None), fitted(again, None), fitted(again, patients)
+
+
+class TestRowsThatDependOnEachOther:
+    def test_floor_test_and_errors_are_those_of_the_patients(self, visits):
+        once, rows, patients = (path.candidates_ for path in visits)
+        assert patients["dcal_floor"][0] == pytest.approx(once["dcal_floor"][0], rel=0.1)
+        assert rows["dcal_floor"][0] < 0.3 * once["dcal_floor"][0]
+        assert patients["dcal_p"][0] == pytest.approx(once["dcal_p"][0], abs=0.15)
+        # Four equal rows of a patient say as much as one: the error is that of a quarter of the rows, twice as large.
+        plain = ~rows["recalibrated"]
+        for column in ("nll_gap_se", "dcal_gap_se"):
+            np.testing.assert_allclose(patients.loc[plain, column], 2 * rows.loc[plain, column], rtol=1e-9)
+
+    def test_a_patient_is_not_among_the_rows_of_its_own_map(self):
+        few, patient = survival_rows(40, seed=3), np.arange(40) // 4
+        rows = SurvivalData(few.x, few.y["time"], few.y["event"], groups=patient)
+        parts = list(_folds(rows))
+        assert len(parts) == 10
+        assert sorted(np.concatenate([test for _, test in parts])) == list(range(40))
+        assert not any({*patient[train]} & {*patient[test]} for train, test in parts)
+
+    def test_training_is_the_same(self, visits):
+        _, rows, patients = visits
+        for one, other in zip(rows.fitted_, patients.fitted_, strict=True):
+            both = zip(one.network.parameters(), other.network.parameters(), strict=True)
+            assert all(torch.equal(first, second) for first, second in both)
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"validation_data": None}, "validation_data beside it"),
+            ({"validation_clusters": ["a"] * 200}, "at least two clusters"),
+            ({"validation_clusters": ["a", "b"]}, "validation_clusters"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, options, words):
+        given = {"validation_data": (HELD_OUT.x, HELD_OUT.y), "validation_clusters": np.arange(200) // 2} | options
+        with pytest.raises(ValueError, match=words):
+            SurvivalPath((0,), 1, **SETTINGS).fit(DATA.x, DATA.y, **given)
+        if given["validation_data"] is not None:
+            return
+        given = {"validation_data": (HELD_OUT.x, HELD_OUT.y), "validation_clusters": np.arange(200) // 2}
+        with pytest.raises(ValueError, match="calibration='marginal'"):
+            SurvivalPath((0,), 1, calibration="conditional", **SETTINGS).fit(DATA.x, DATA.y, **given)

@@ -99,7 +99,7 @@ def test_groups_in_every_form(rows, y):
         ({"horizons": [-1.0]}, "finite times above 0, got -1.0 at row 0"),
         ({"horizons": 2.55}, "the model's curves cover, which end at 2.5, got 2.55"),
         ({"groups": ["sex"]}, "where X is no data frame, got the name 'sex'"),
-        ({"groups": {"rate": np.arange(240.0)}}, r"cut it first, for instance pandas.cut"),
+        ({"groups": {"rate": np.arange(240.0)}}, r"cut it first: pandas.cut"),
         ({"groups": {"id": [f"p{i}" for i in range(240)]}}, "at most 30 groups, got 240"),
         ({"groups": {"sex": ["f"]}}, r"groups\['sex'\]: expected 240 labels, one per row, got 1"),
         ({"thresholds": [0.0, 0.5]}, "thresholds: expected risks between 0 and 1, got 0.0 at row 0"),
@@ -205,3 +205,26 @@ def test_a_value_that_is_not_there_is_answered_with_what_is():
         result.value("oe", horizon=2.0)
     with pytest.raises(KeyError, match=r"no 'O/E' at horizon 1.0 in group None; there are .*oe"):
         result.value("O/E", horizon=1.0)
+
+
+def test_weights_are_those_of_the_training_rows_unless_these_are_censored_otherwise():
+    made = survival_data(400, rng=np.random.default_rng(0), censoring_scale=1.0)
+    given = {"survival": made.survival([0.5, 1.0]), "times": [0.5, 1.0], "horizons": 1.0, "n_bootstrap": 0}
+    y = (made.time, made.event)
+
+    def brier(**options):
+        result = xcal.audit(**given, y=y, **options)
+        return result.value("brier", horizon=1.0).value, result
+
+    alone, _ = brier()
+    alike = survival_data(400, rng=np.random.default_rng(1), censoring_scale=1.0)
+    found, told = brier(training=(alike.time, alike.event))
+    assert found != alone
+    assert abs(found - alone) < 0.02
+    assert "in the training rows" in told.methods
+    # The training rows were followed up for long: by their weights every censored row here would count for nothing.
+    longer = survival_data(400, rng=np.random.default_rng(2), censoring_scale=50.0)
+    found, told = brier(training=(longer.time, longer.event))
+    assert found == alone
+    assert "in the training rows" not in told.methods
+    assert any(concern.what.startswith("Censoring differs") for concern in told.data.concerns)

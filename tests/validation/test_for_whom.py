@@ -10,7 +10,10 @@ import pytest
 import xcal
 from tests.validation.made_result import made_result
 from xcal.validation.covariates import FEWEST_ROWS, MOST_COLUMNS, read_covariates
-from xcal.validation.findings import given_covariates
+from xcal.validation.findings import faintly_given_covariates, given_covariates
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import DataSummary
+from xcal.validation.verdict import judge
 
 TIMES = np.linspace(0.02, 4, 120)
 
@@ -118,7 +121,8 @@ def test_columns_that_cannot_be_used_are_named():
     found = reasons(
         id=np.arange(200),
         same=np.ones(200),
-        holes=np.where(np.arange(200) < 3, np.nan, rng.normal(size=200)),
+        holes=np.where(np.arange(200) < 41, np.nan, rng.normal(size=200)),
+        gaps=np.where(np.arange(200) < 40, np.nan, rng.normal(size=200)),
         day=pd.date_range("2020-01-01", periods=200),
         name=[f"p{k}" for k in range(200)],
         days=np.round(365 * time),
@@ -129,10 +133,18 @@ def test_columns_that_cannot_be_used_are_named():
         old=rng.random(200) < 0.5,
         stage=np.where(np.arange(200) < 40, None, rng.choice(["I", "II"], 200)),
     )
-    assert found.pop("holes") == "3 of its values are missing"
+    assert found.pop("holes") == "41 of its values are missing"
     assert set(found) == {"id", "same", "day", "name", "days", "remaining", "died", "cause"}
     assert {found[name] for name in ("days", "remaining")} == {"it follows from the time"}
     assert {found[name] for name in ("died", "cause")} == {"it tells whether the event happened"}
+
+
+def test_a_few_missing_numbers_are_the_median():
+    given = {"age": np.where(np.arange(200) % 10 == 0, np.nan, np.arange(200) * 0.7 % 13)}
+    (column,), _, _ = read_covariates(given, None, outcome())
+    assert set(column.values[::10]) == {np.nanmedian(given["age"])}
+    assert (np.delete(column.values, np.s_[::10]) == np.delete(given["age"], np.s_[::10])).all()
+    assert np.isnan(given["age"][0])  # the caller's own values stay
 
 
 def test_a_missing_label_is_a_category():
@@ -145,6 +157,15 @@ def test_a_prediction_at_the_own_time_is_no_covariate():
     cdf = 1 - np.exp(-time * hazard)
     told = xcal.audit(cdf=cdf, y=(time, event), covariates=X.assign(F=cdf), n_bootstrap=0).measured.for_whom
     assert told.left_out == (("F", "it follows from F at the own time"),)
+
+
+def test_a_prediction_at_the_own_time_is_none_beside_curves_that_end_early():
+    X, time, event, hazard = cohort(400)
+    times = np.quantile(time, [0.1, 0.2, 0.4])  # past the last one F is that of the end, in six of ten rows
+    given = {"survival": np.exp(-hazard[:, None] * times), "times": times, "y": (time, event), "n_bootstrap": 0}
+    told = xcal.audit(**given, covariates=X.assign(F=1 - np.exp(-time * hazard))).measured.for_whom
+    assert told.left_out == (("F", "it follows from F at the own time"),)
+    assert told.columns == ("age", "stage")
 
 
 @pytest.mark.parametrize(
@@ -204,3 +225,22 @@ def test_a_subgroup_counts_if_it_is_large_and_sure():
     large = replace(measured.for_whom, subgroup=None, value=0.01, p_value=0.001)
     assert "no one subgroup" in given_covariates(replace(measured, for_whom=large)).words
     assert given_covariates(replace(measured, for_whom=replace(large, p_value=0.03))) is None
+
+
+def test_a_small_difference_that_is_sure_is_told_and_does_not_count():
+    measured = made_result(good=True).measured
+    sure = replace(measured, for_whom=replace(measured.for_whom, subgroup=None, value=0.0005, p_value=0.003))
+    assert given_covariates(sure) is None  # 7 % of a bin
+    assert "p = 0.003" in faintly_given_covariates(sure)
+    chance = replace(measured, for_whom=replace(sure.for_whom, p_value=0.03))  # two tests: .03 counts as .06
+    assert faintly_given_covariates(chance) == ""
+    large = replace(measured, for_whom=replace(sure.for_whom, value=0.01))
+    assert faintly_given_covariates(large) == ""  # it counts, and is told as that
+    values = (AuditValue("oe", 1.0, None, 1.0, 0.6, 1.7), AuditValue("cox_slope", None, None, 1.0, 0.9, 1.1))
+    data = DataSummary(1000, 500, 10.0, 5.0, 0, 0, ())
+    told = [judge("M", replace(one, values=values), data, level=0.95, time_unit="") for one in (sure, chance)]
+    assert [one.level for one in told] == ["caution", "caution"]
+    assert "but they seem to be off for some" in told[0].headline
+    assert any(sentence.startswith("For whom: calibration differs") for sentence in told[0].sentences)
+    assert "nothing speaks against them, but the evidence is too weak" in told[1].headline
+    assert not any(sentence.startswith("For whom") for sentence in told[1].sentences)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 
 import xcal
 from tests.metrics.simulate import survival_data
+from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
+from xcal.validation.export import to_text
 from xcal.validation.findings import interval_state
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import Concern, DataSummary
@@ -139,6 +142,27 @@ def test_many_errors_are_counted_and_the_largest_of_each_metric_is_told():
     assert found.headline.count("risks by") == 2
     groups = [value("oe", 2.0, 1.9, 2.1, 5.0, f"site = {k}") for k in range(6)]
     assert verdict(*GOOD, *groups).headline.endswith("but not in site = 0, site = 1, site = 2 and 3 more groups.")
+
+
+def test_risks_the_wrong_way_round_are_not_called_too_extreme():
+    reversed_risks = verdict(value("cox_slope", -0.8, -1.0, -0.6), *GOOD[2:])
+    assert "higher risks come with later events (are they probabilities of survival?)" in reversed_risks.headline
+    assert "too extreme" in verdict(value("cox_slope", -0.1, -0.4, 0.2), *GOOD[2:]).headline
+
+
+def test_sentences_that_a_short_text_leaves_out_are_counted():
+    result = made_result(good=False)
+    many = tuple(f"Sentence {k}." for k in range(7))
+    text = to_text(replace(result, verdict=replace(result.verdict, sentences=many)))
+    assert "Sentence 3." in text
+    assert "Sentence 4." not in text
+    assert "- 3 more sentences in the report" in text
+    assert "more sentence" not in to_text(replace(result, verdict=replace(result.verdict, sentences=many[:4])))
+
+
+def test_concordance_and_its_interval_have_the_same_digits():
+    told = verdict(*GOOD, value("harrell", 0.9876, 0.9854, 0.9899)).sentences
+    assert "Rows are put in order with Harrell's concordance 0.988, 95 % interval 0.985 to 0.990." in told
 
 
 def test_d_calibration_needs_a_test_and_a_size_that_matters():

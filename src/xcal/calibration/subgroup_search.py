@@ -54,7 +54,7 @@ class Subgroup:
     rule : str
         The conditions alone.
     finding : str
-        What is wrong there.
+        What the histogram of its rows in the half that was not searched shows.
     n : int
         Its rows among those looked at, in both halves.
     z, p_value : float
@@ -112,8 +112,9 @@ def find_subgroup(columns: Sequence[Column], residuals: Floats, edges: Edges) ->
     z = _z(inside[None, :].astype(np.float64), scores[half:])[0, contrast]
     if not np.isfinite(z):
         return None
-    rule, finding = " and ".join(c.words for c in conditions), _finding(contrast, z)
     own, n_tested = residuals[half:][inside], int(inside.sum())
+    mass = own.mean(axis=0) + np.diff(edges)
+    rule, finding = " and ".join(c.words for c in conditions), _finding(mass, edges)
     return Subgroup(
         description=f"rows with {rule}: {finding}",
         rule=rule,
@@ -123,7 +124,7 @@ def find_subgroup(columns: Sequence[Column], residuals: Floats, edges: Edges) ->
         p_value=float(2 * ndtr(-abs(z))),
         conditions=conditions,
         n_tested=n_tested,
-        mass=own.mean(axis=0) + np.diff(edges),
+        mass=mass,
         mass_error=own.std(axis=0) / np.sqrt(n_tested),
     )
 
@@ -166,22 +167,34 @@ def _conditions(index: int, column: Column) -> list[Condition]:
     if column.labels is not None:
         return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in enumerate(column.labels)]
     cuts = np.unique(np.quantile(column.values, np.arange(1, _CUTS) / _CUTS, method="lower"))
+    low, high = column.values.min(), column.values.max()
+    # Of yes and no, written as 1 and 0, a person says which it is.
+    two = bool(np.isin(column.values, (low, high)).all())
+    words = (f"= {low:.6g}", f"= {high:.6g}") if two else ("≤ {:.6g}", "> {:.6g}")
     return [
-        Condition(index, f"{column.name} {sign} {cut:.6g}", float(cut), kind)
-        for cut in cuts[cuts < column.values.max()]
-        for sign, kind in (("≤", "up to"), (">", "above"))
+        Condition(index, f"{column.name} {sign.format(cut)}", float(cut), kind)
+        for cut in cuts[cuts < high]
+        for sign, kind in zip(words, ("up to", "above"), strict=True)
     ]
 
 
-def _finding(contrast: int, z: float) -> str:
-    if contrast == 0:
+def _finding(mass: Floats, edges: Edges) -> str:
+    """Say what the histogram of the subgroup shows: its larger departure from flat, in location or in spread.
+
+    The contrast that was tested need not be the larger one: with censored rows the spread has the smaller noise, and
+    a histogram that rises from left to right can be surest there.
+    """
+    shapes, width = contrasts(edges), np.diff(edges)
+    departure = (mass - width) @ shapes / np.sqrt(width @ np.square(shapes))
+    location, spread = departure
+    if abs(location) >= abs(spread):
         return (
             "F too high at the observed times, so that events come later than predicted"
-            if z > 0
+            if location > 0
             else "F too low at the observed times, so that events come earlier than predicted"
         )
     return (
         "predicted distributions too narrow (over-confident)"
-        if z > 0
+        if spread > 0
         else "predicted distributions too wide (under-confident)"
     )

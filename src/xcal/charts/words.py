@@ -25,6 +25,17 @@ def written(value: float, form: Form) -> str:
     return f"{value:.2f}" if form == "ratio" else f"{value:.3f}"
 
 
+def p_in_words(p_value: float) -> str:
+    """Write a p-value in a sentence.
+
+    Examples
+    --------
+    >>> p_in_words(0.0312), p_in_words(1e-9)
+    ('p = 0.031', 'p < 0.0001')
+    """
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
+
+
 def time_in_words(time: float, unit: str) -> str:
     """Write a time with its unit, if that is known.
 

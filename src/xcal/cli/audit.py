@@ -204,8 +204,18 @@ def _covariates(
         names = listed("--covariates", covariates, str, "columns") or []
         return {"covariates": {name: table.column(name, "--covariates") for name in names}}
     predicted = [] if curves is None else list(curve_columns(table, curves).values())
-    rest = [name for name in table.names if name not in {*used, *predicted}]
+    rest = [name for name in table.names if name not in {*used, *predicted, *_of_predict(table)}]
     return {"X": table.frame[rest]} if rest else {}
+
+
+def _of_predict(table: "TableFile") -> list[str]:
+    """Name the columns of predictions in a table that `xcal predict` wrote, none in another."""
+    from xcal.cli.workflow.predictions import OWN_CDF, QUANTILE, RANKED, SURVIVAL
+
+    always = {*RANKED, OWN_CDF}
+    if not always <= set(table.names):
+        return []
+    return [name for name in table.names if name in always or name.startswith((QUANTILE, SURVIVAL))]
 
 
 def _filled(table: "TableFile", columns: dict[float, str]) -> dict[float, str]:

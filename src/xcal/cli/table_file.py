@@ -19,7 +19,8 @@ from xcal._checks import BoolArray, as_number, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 
-_PARQUET = {".parquet", ".pq"}
+PARQUET = (".parquet", ".pq")
+_SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
@@ -69,7 +70,10 @@ class TableFile:
             meant = get_close_matches(name.lower(), [known.lower() for known in self.names], 1)
             likely = [known for known in self.names if meant and known.lower() == meant[0]]
             others = [known for known in self.names if known not in likely]
+            several = [word.strip() for word in name.split(",")]
             hint = f" (did you mean {likely[0]!r}?)" if likely else ""
+            if len(several) > 1 and {*several} <= {*self.names}:
+                hint = f" (did you mean {' '.join(f'{option} {word}' for word in several)}?)"
             fail(f"{option}, {self.path}", f"one of the columns {_listed(likely + others)}{hint}", repr(name))
         return self.frame[name]
 
@@ -159,6 +163,8 @@ def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
     """Read a CSV file, also one that is packed (.gz), or a parquet file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: expected a file, got {'a folder' if path.is_dir() else 'none by that name'}")
+    if path.suffix.lower() in _SPREADSHEETS:
+        fail(str(path), "a CSV or parquet file (in a spreadsheet: save as CSV UTF-8)", f"{path.suffix}")
     if is_parquet(path):
         frame = _parquet(path)
     else:
@@ -173,7 +179,7 @@ def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
 
 def is_parquet(path: Path) -> bool:
     """Whether a file is a parquet file, by its name."""
-    return path.suffix.lower() in _PARQUET
+    return path.suffix.lower() in PARQUET
 
 
 def _csv(path: Path, separator: str) -> Any:
@@ -188,7 +194,8 @@ def _csv(path: Path, separator: str) -> Any:
         options["float_precision"] = _number_reader(path)
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:
-        fail(str(path), "a header and at least one row", _emptiness(path))
+        got = "a header alone" if path.stat().st_size else "an empty file"
+        fail(str(path), "a header and at least one row", got)
     except UnicodeDecodeError as error:
         known = "iconv -f latin1 -t utf-8 FILE > NEW, or in Excel: CSV UTF-8"
         fail(str(path), f"text in UTF-8 (to convert it: {known})", f"other bytes at position {error.start}")
@@ -218,10 +225,6 @@ def _number_reader(path: Path) -> str | None:
                 return "round_trip"
             before = piece[-16:]
     return None
-
-
-def _emptiness(path: Path) -> str:
-    return "an empty file" if path.stat().st_size == 0 else "a header alone"
 
 
 def _check_separator(path: Path, names: list[str], separator: str) -> None:

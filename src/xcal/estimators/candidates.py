@@ -94,16 +94,16 @@ def measured_table(
 
 
 def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
-    result = d_calibration(one.cdf, rows.event, n_bins=n_bins)
+    result = d_calibration(one.cdf, rows.event, n_bins=n_bins, clusters=rows.groups)
     losses, before = (_weighted(line.losses, rows) for line in (one, first))
     value = result.value if rows.weights is None else _weighted_dcal(one.cdf, rows, n_bins)
     return {
         "lambda": one.lam,
         "recalibrated": one.recalibrated,
         "nll": float(losses.mean()),
-        "nll_gap_se": gap_error(losses, before),
+        "nll_gap_se": gap_error(losses, before, rows.groups),
         "dcal": value,
-        "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base),
+        "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base, rows.groups),
         "dcal_floor": result.floor * rows.design_effect,
         "dcal_p": result.p_value,
         "concordance": concordance_index(time=rows.time, event=rows.event, risk=one.risk).value,
@@ -143,8 +143,10 @@ def _cross_fitted(plain: Measured, model: PredictingModel, rows: SurvivalData) -
 
 
 def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:
-    parts = min(_PARTS, int(np.count_nonzero(rows.event)), rows.n)
-    return ((fold.train, fold.test) for fold in rows.folds(parts, seed=0))
+    together = rows.groups is not None
+    most = np.unique(rows.groups).size if together else rows.n
+    parts = min(_PARTS, int(np.count_nonzero(rows.event)), most)
+    return ((fold.train, fold.test) for fold in rows.folds(parts, seed=0, whole_groups=together))
 
 
 def _weighted(losses: Floats, rows: SurvivalData) -> Floats:

@@ -68,9 +68,10 @@ def fit_models(
     seeds: Sequence[int],
     target_dcal: float | None = None,
     checkpoint: str | PathLike[str] | None = None,
+    validation_clusters: Any = None,
 ) -> TrainedPath:
     """Check the data, scale it, train, and put every model together with its scaling."""
-    train, validation = _parts(estimator, X, y, sample_weight, validation_data, settings)
+    train, validation = _parts(estimator, X, y, sample_weight, validation_data, validation_clusters, settings)
     penalised = target_dcal is not None or max(lambdas) > 0
     if penalised and train.n < settings.calibration_bins:
         fail("calibration_bins", f"at most {train.n}, the number of rows to train on", settings.calibration_bins)
@@ -117,7 +118,7 @@ def trained(models: Sequence[FittedModel]) -> tuple[FittedModel, ...]:
 
 
 def _parts(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, settings: Settings
+    estimator: Any, X: Any, y: Any, sample_weight: Any, validation_data: Any, clusters: Any, settings: Settings
 ) -> tuple[SurvivalData, SurvivalData]:
     """Read and check the rows to train on and those to validate on."""
     table = read_table(estimator, X, y, sample_weight)
@@ -130,7 +131,7 @@ def _parts(
         share = settings.validation_fraction
         train, validation = table.split((1 - share, share), seed=settings.seed())
         return train, validation
-    validation = read_validation(estimator, validation_data)
+    validation = read_validation(estimator, validation_data, clusters)
     if not settings.discrete:
         check_no_event_at_zero(validation, "validation_data")
     return table, validation

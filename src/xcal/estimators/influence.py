@@ -1,9 +1,12 @@
 """How much each validation row counts in a value, and the error of the distance between two models on the same rows."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.clusters import as_clusters, sum_of_squares
 from xcal.calibration.membership import bins_from_above, exact_above
 from xcal.data import SurvivalData
 from xcal.estimators.features import Floats
@@ -30,10 +33,15 @@ def dcal_influence(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
     return np.asarray(2 * weights * ((deviation - mean) @ mean))
 
 
-def gap_error(values: Floats, base: Floats) -> float:
+def gap_error(values: Floats, base: Floats, groups: Any = None) -> float:
     """Estimate the error, over the rows, of the difference between two means; 0 for a model and itself.
+
+    Rows with the same label in `groups` may depend on each other; without it all are independent.
 
     All models see the same rows, and most of what makes a row's value large or small is common to all of them. The
     error of the difference is therefore far smaller than that of either value.
     """
-    return float(np.std(values - base) / np.sqrt(base.size))
+    gap = values - base
+    if groups is None:
+        return float(np.std(gap) / np.sqrt(base.size))
+    return float(np.sqrt(sum_of_squares(gap - gap.mean(), as_clusters(groups, gap.size))) / gap.size)

@@ -11,7 +11,7 @@ import numpy as np
 from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_same_length, fail, first_row
 from xcal.data import SurvivalData, time_and_event
 from xcal.data._arguments import check_nothing_beside
-from xcal.data.columns import read_weights
+from xcal.data.columns import read_labels, read_weights
 from xcal.data.features import loaded_features
 from xcal.data.parquet import map_parquet
 from xcal.estimators.features import Floats, read_features, read_rows
@@ -58,8 +58,11 @@ def _from_parquet(path: Path, y: Any) -> SurvivalData:
         return data.replaced(x=loaded_features(data.x))
 
 
-def read_validation(estimator: Any, data: Any) -> SurvivalData:
-    """Rows given as ``validation_data=(X, y)``, ``(X, y, sample_weight)`` or `SurvivalData`."""
+def read_validation(estimator: Any, data: Any, clusters: Any = None) -> SurvivalData:
+    """Rows given as ``validation_data=(X, y)``, ``(X, y, sample_weight)`` or `SurvivalData`.
+
+    `clusters`, one label per row, become their `groups`; without them the rows have none, and are independent.
+    """
     if isinstance(data, SurvivalData):
         table = _as_table(estimator, data, reset=False)
     elif not isinstance(data, tuple | list) or len(data) not in (2, 3):
@@ -71,7 +74,12 @@ def read_validation(estimator: Any, data: Any) -> SurvivalData:
         table = _weighted(x, time, event, _read_weights(given, x.shape[0], "validation_data sample_weight"))
     if not table.event.any():
         fail("validation_data", "at least one event", f"{table.n} censored rows")
-    return table
+    if clusters is None:
+        return table
+    labels = read_labels("validation_clusters", clusters, table.n)
+    if np.unique(labels).size < 2:
+        fail("validation_clusters", "at least two clusters", f"the label {labels[0]} in every row")
+    return table.replaced(groups=labels)
 
 
 def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pandas as pd
 
+from xcal.charts.words import p_in_words
+
 
 @dataclass(frozen=True)
 class JudgedBy:
@@ -32,7 +34,7 @@ class JudgedBy:
         """Say what a candidate scores."""
         perfect = 0.0 if self.floor is None else line[self.floor]
         score = f"{self.words} {line[self.name]:.2g}, a perfect model scores {perfect:.2g}"
-        return f"{score}, p = {line[f'{self.name}_p']:.2g}"
+        return f"{score}, {p_in_words(line[f'{self.name}_p'])}"
 
 
 def judged_by(table: pd.DataFrame) -> JudgedBy:

@@ -191,9 +191,10 @@ def d_calibration_of(
     n_bins: int,
     method: Method = "uniform",
     ties: Ties = "auto",
+    clusters: Any = None,
 ) -> DCalibrationResult:
     """D-calibration of a model on rows that were read; see `SurvivalPredictor.d_calibration`."""
     starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, n_bins)
     own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
     seen = time if method == "ipcw" else None
-    return d_calibration(own, event, n_bins=n_bins, method=method, time=seen, cdf_before=before)
+    return d_calibration(own, event, n_bins=n_bins, method=method, time=seen, cdf_before=before, clusters=clusters)

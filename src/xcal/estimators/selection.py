@@ -69,9 +69,10 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
     groups = np.zeros(len(frame)) if one_group else frame["lambda"].to_numpy()
     trained = np.isfinite(frame["nll"].to_numpy())
     by_row = _means_by_group(losses, groups, trained)
-    frame["nll_gap_se"] = _gap_errors(by_row, groups, min(by_row, key=lambda group: float(by_row[group].mean())))
+    lowest = min(by_row, key=lambda group: float(by_row[group].mean()))
+    frame["nll_gap_se"] = _gap_errors(by_row, groups, lowest, rows)
     influence = _means_by_group(np.stack([dcal_influence(u, rows, n_bins) for u in cdf]), groups, trained)
-    frame["dcal_gap_se"] = _gap_errors(influence, groups, min(influence))
+    frame["dcal_gap_se"] = _gap_errors(influence, groups, min(influence), rows)
     for name in _MEASURES:
         frame[f"{name}_sd"] = frame.groupby(groups)[name].transform("std")
     return frame
@@ -242,15 +243,15 @@ def _means_by_group(values: Floats, groups: Floats, trained: npt.NDArray[np.bool
     return {float(group): values[(groups == group) & trained].mean(0) for group in known}
 
 
-def _gap_errors(by_row: dict[float, Floats], groups: Floats, reference: float) -> Floats:
+def _gap_errors(by_row: dict[float, Floats], groups: Floats, reference: float, rows: SurvivalData) -> Floats:
     """Estimate the error, over the rows, of how far each line's group is from the reference; 0 for the reference."""
-    errors = {group: gap_error(values, by_row[reference]) for group, values in by_row.items()}
+    errors = {group: gap_error(values, by_row[reference], rows.groups) for group, values in by_row.items()}
     return np.array([errors.get(float(group), np.nan) for group in groups])
 
 
 def _line(model: FittedModel, losses: Floats, cdf: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
     trained = model.best_epoch >= 0
-    measured = d_calibration(cdf, rows.event, n_bins=n_bins)
+    measured = d_calibration(cdf, rows.event, n_bins=n_bins, clusters=rows.groups)
     return {
         "lambda": model.lam,
         "seed": model.seed,

@@ -221,8 +221,17 @@ def check_fingerprint(path: Path, found: str, wanted: str) -> None:
     if not isinstance(old, dict):
         fail("checkpoint", "a checkpoint of fit_path", f"{path}, which does not say what it is of")
     new = json.loads(wanted)
-    differing = [name for name in new if old.get(name) != new[name]] or ["version of xcal"]
-    fail("checkpoint", "a checkpoint of the same run", f"{path}, made with another {', '.join(differing)}")
+    differing = [_named(name, old.get(name), new[name]) for name in new if old.get(name) != new[name]]
+    expected = "a checkpoint of the same run (another folder starts a new one)"
+    fail("checkpoint", expected, f"{path}, made with another {', '.join(differing or ['version of xcal'])}")
+
+
+def _named(name: str, old: Any, new: Any) -> str:
+    """Name what differs: of several settings those that do, with what they were."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return name
+    settings = [f"{key} {old[key]!r}" for key in new if key in old and old[key] != new[key]]
+    return f"{name} ({', '.join(settings)})" if settings else name
 
 
 def _check_tensors(path: Path, tensors: dict[str, Tensor], stack: Stack) -> None:

@@ -21,7 +21,7 @@ from xcal.validation.methods import write_methods
 from xcal.validation.progress import Progress, shown_progress
 from xcal.validation.result import AuditResult
 from xcal.validation.sample import Sample
-from xcal.validation.summary import Training, summarise_data
+from xcal.validation.summary import Training, same_censoring, summarise_data
 from xcal.validation.verdict import judge
 
 
@@ -85,8 +85,8 @@ def audit(
         values that cannot are left out with the reason: one-calibration and "for whom?". Labels that are all different
         change nothing.
     training : optional
-        The rows the model was trained on: outcomes, or a pair (X, y). The censoring curve is then theirs, and the
-        result says where the two sets of rows differ.
+        The rows the model was trained on: outcomes, or a pair (X, y). The result says where the two sets of rows
+        differ. The censoring curve is then theirs, unless the audited rows are censored at other times.
     thresholds : array-like, optional
         Risks at which somebody might act, for the decision curve; by default .01 to .99.
     n_bootstrap : int or "auto"
@@ -129,6 +129,8 @@ def audit(
         checks.check_text("name", name)
         found = _renamed(found, name)
     train_x, train_y = checks.read_training(training)
+    # Patients of another place or time are followed in another way: weights by the training rows would bias the values.
+    weights = train_y if train_y is not None and same_censoring(train_y, (time, event)) else (None, None)
     columns, left_out, no_covariates = read_covariates(covariates, X, (time, event))
     sample = Sample(
         time,
@@ -137,8 +139,8 @@ def audit(
         at,
         checks.read_thresholds(thresholds),
         checks.read_groups(groups, X, time.size),
-        None if train_y is None else train_y[0],
-        None if train_y is None else train_y[1],
+        weights[0],
+        weights[1],
         columns,
         left_out,
         no_covariates,

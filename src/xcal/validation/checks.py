@@ -151,7 +151,7 @@ def _labels(name: str, values: Any, n: int) -> Labels:
     kinds = series.dropna().unique()
     numeric = series.dtype.kind in "iuf"
     if numeric and len(kinds) > MOST_NUMERIC_GROUPS:
-        advice = f"cut it first, for instance pandas.cut(X[{name!r}], 4)"
+        advice = f"cut it first: pandas.cut(X[{name!r}], 4), or a column of groups in the file"
         fail(f"groups[{name!r}]", f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
     if len(kinds) > MOST_GROUPS:
         fail(f"groups[{name!r}]", f"at most {MOST_GROUPS} groups", f"{len(kinds)} different labels")

@@ -13,6 +13,9 @@ from xcal.validation.checks import MOST_GROUPS, Outcome, are_names, column_of
 MOST_COLUMNS = 50
 # With fewer rows a subgroup of one half has hardly the 30 rows that the search asks for.
 FEWEST_ROWS = 100
+# Share of missing numbers up to which the median stands for them: right for every row means right for these rows, too.
+# Of a column that is mostly empty, such as the day of a relapse, the gaps themselves are often known only later.
+MOST_MISSING = 0.2
 NO_COVARIATES = "no covariates were given: covariates= takes a table of them"
 
 Reasons = tuple[tuple[str, str], ...]
@@ -94,9 +97,10 @@ def _read(name: str, values: Any) -> Column | str:
         series = series.infer_objects()
     if series.dtype.kind in "iuf":
         numbers = series.to_numpy(dtype=np.float64)
-        missing = int(np.count_nonzero(~np.isfinite(numbers)))
-        if missing:
-            return f"{missing:,} of its values are missing"
+        missing = ~np.isfinite(numbers)
+        if missing.mean() > MOST_MISSING:
+            return f"{np.count_nonzero(missing):,} of its values are missing"
+        numbers = np.where(missing, np.median(numbers[~missing]), numbers)
         if series.is_unique and bool((numbers == np.round(numbers)).all()):
             return "its whole numbers are all different, as those of an id"
         return Column(name, numbers)

@@ -79,6 +79,9 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
     lines += wrapped(result.verdict.headline)
     for sentence in result.verdict.sentences[:_SENTENCES]:
         lines += wrapped(sentence, "- ")
+    more = len(result.verdict.sentences) - _SENTENCES
+    if more > 0:
+        lines.append(f"- {more} more sentence{'' if more == 1 else 's'} in the report")
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
     overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
     if overall:

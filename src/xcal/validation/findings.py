@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from xcal.charts.words import time_in_words
-from xcal.validation.measurements import AuditValue, Measurements
+from xcal.charts.words import p_in_words, time_in_words
+from xcal.validation.measurements import AuditValue, ForWhom, Measurements
 from xcal.validation.words import interval_in_words, percent
 
 # Ranges that are good enough: ratios of observed to expected events, slopes, and average errors of a risk.
@@ -115,11 +115,29 @@ def given_covariates(measured: Measurements) -> Finding | None:
     state = _state_of_bins(bin_error(found.value, 0.0, _bins(measured)), min(1.0, 2 * found.p_value))
     if state not in ("off", "wrong"):
         return None
-    scale = f"conditional calibration {found.value:.2g}, of a right model 0 ± {found.noise:.1g}"
-    brief = "calibration differs with the covariates"
-    words = f"{brief}, and no one subgroup tells where ({scale}, {p_in_words(found.p_value)})"
+    brief = _DIFFERS
+    words = f"{brief}, and no one subgroup tells where ({conditional_in_words(found)})"
     own = AuditValue("conditional_calibration_p", None, "some rows", found.p_value, math.nan, math.nan)
     return Finding(own, state, words, brief, corrected=True)
+
+
+def faintly_given_covariates(measured: Measurements) -> str:
+    """Say that calibration surely differs with the covariates, by too little to matter; "" if that is not so."""
+    found = measured.for_whom
+    if found is None or not 2 * found.p_value < OFF_LEVEL or given_covariates(measured) is not None:
+        return ""
+    return f"{_DIFFERS}, on the whole by less than what counts as wrong ({conditional_in_words(found)})"
+
+
+_DIFFERS = "calibration differs with the covariates"
+
+
+def conditional_in_words(found: ForWhom) -> str:
+    """Write conditional calibration beside what a right model scores, and the p-value of its test."""
+    return (
+        f"conditional calibration {found.value:.2g}, of a right model 0 ± {found.noise:.1g}, "
+        f"{p_in_words(found.p_value)}"
+    )
 
 
 def has_interval(value: AuditValue) -> bool:
@@ -185,13 +203,15 @@ def _of_ratio(value: AuditValue, values: _Values, when: str, level: float) -> Fi
 
 def _of_slope(value: AuditValue, when: str, level: float) -> Finding:
     brief = f"risks{when} are too extreme" if value.value < 1 else f"risks{when} differ too little between rows"
+    if value.value < 0 and value.upper < 0:
+        brief = f"higher risks{when} come with later events (are they probabilities of survival?)"
     words = f"{brief} (calibration slope {value.value:.2f}{interval_in_words(value, level)})"
     return Finding(value, interval_state(value, 1.0, GOOD_SLOPE), words, brief, clear=is_clear(value, GOOD_SLOPE))
 
 
 def _of_error(value: AuditValue, when: str, level: float) -> Finding:
     brief = f"risks{when} are off by {100 * value.value:.1f} points on average"
-    words = f"{brief} (ICI{interval_in_words(value, level, 100)} points)"
+    words = f"{brief} (ICI{interval_in_words(value, level, factor=100, digits=1)} points)"
     good = (0.0, GOOD_ICI)
     return Finding(value, interval_state(value, None, good), words, brief, clear=is_clear(value, good))
 
@@ -218,17 +238,6 @@ def _state_of_bins(error: float, p_value: float) -> State:
     if p_value >= OFF_LEVEL:
         return "unsure"
     return "wrong" if p_value < WRONG_LEVEL else "off"
-
-
-def p_in_words(p_value: float) -> str:
-    """Write a p-value in a sentence.
-
-    Examples
-    --------
-    >>> p_in_words(0.0312), p_in_words(1e-9)
-    ('p = 0.031', 'p < 0.0001')
-    """
-    return f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
 
 
 def d_calibration_in_words(value: AuditValue, floor: AuditValue, tested: AuditValue) -> str:

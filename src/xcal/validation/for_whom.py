@@ -37,7 +37,8 @@ def measure_for_whom(sample: Sample, rows: Rows, found: Estimates, *, level: flo
         found.skipped[METRIC] = DEPENDENT
         return None
     in_order = [column.take(rows.order) for column in sample.covariates]
-    columns = tuple(column for column in in_order if not _follows(column, rows.cdf))
+    reached = np.full(rows.n, True) if rows.times is None else rows.time <= rows.times[-1]
+    columns = tuple(column for column in in_order if not _follows(column, rows.cdf, reached))
     left_out = [(column.name, "it follows from F at the own time") for column in in_order if column not in columns]
     if not columns:
         found.skipped[METRIC] = "all covariates follow from F at the own time"
@@ -72,11 +73,17 @@ def measure_for_whom(sample: Sample, rows: Rows, found: Estimates, *, level: flo
     )
 
 
-def _follows(column: Column, cdf: FloatArray) -> bool:
-    """Whether a column is a prediction at the row's own time, which knows the outcome."""
-    if column.labels is not None:
+def _follows(column: Column, cdf: FloatArray, reached: BoolArray) -> bool:
+    """Whether a column is a prediction at the row's own time, which knows the outcome.
+
+    Of rows past the end of the curves F is that of the end, which the column need not be.
+    """
+    if column.labels is not None or np.count_nonzero(reached) < _FEWEST:
         return False
-    return bool(abs(spearmanr(column.values, cdf).statistic) > _SAME_ORDER)
+    values, own = column.values[reached], cdf[reached]
+    if np.ptp(values) == 0 or np.ptp(own) == 0:
+        return False
+    return bool(abs(spearmanr(values, own).statistic) > _SAME_ORDER)
 
 
 def _parts(columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: float) -> Iterator[CovariatePart]:

@@ -32,7 +32,7 @@ class Sample:
     groups : mapping of str to labels of shape (n,)
         For each variable, such as "sex", the group of each row.
     training_time, training_event : arrays, optional
-        Outcomes of the rows the model was trained on, for the censoring curve.
+        Outcomes of the rows the model was trained on, where the censoring curve is theirs.
     covariates : tuple of Column
         What calibration is asked about given the covariates ("for whom?"); empty for nothing.
     left_out : tuple of (str, str)

@@ -138,10 +138,10 @@ def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
     if training.outcome is None:
         return
     time, event = training.outcome
-    if _p_of_logrank((time, ~event), (sample.time, ~sample.event)) < DIFFERENT:
+    if not same_censoring(training.outcome, (sample.time, sample.event)):
         effect = (
-            "The censoring curve of the training rows weights Uno's concordance, AUC and Brier scores; here rows are "
-            "censored at other times, and these values can be biased. Calibration by Kaplan-Meier is not affected."
+            "Uno's concordance, AUC and Brier scores are therefore weighted by the censoring of these rows; the "
+            "censoring curve of the training rows would bias them."
         )
         yield Concern("Censoring differs from that of the training rows", effect, False)
     if _p_of_logrank((time, event), (sample.time, sample.event)) < DIFFERENT:
@@ -155,6 +155,12 @@ def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
             "The values are about other rows than the model has seen; a wider or narrower mix also moves concordance."
         )
         yield Concern(f"Covariates differ from those of the training rows: {shown}", effect, False)
+
+
+def same_censoring(training: Outcome, audited: Outcome) -> bool:
+    """Whether the censoring curve of the training rows may stand for that of the audited ones, by the log-rank test."""
+    (before, happened_before), (now, happened) = training, audited
+    return _p_of_logrank((before, ~happened_before), (now, ~happened)) >= DIFFERENT
 
 
 def _risk_at_median(sample: Sample, time: FloatArray, event: BoolArray) -> str:

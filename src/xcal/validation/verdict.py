@@ -8,7 +8,7 @@ good range is not enough.
 import math
 from collections.abc import Iterable, Iterator
 
-from xcal.validation.findings import Finding, given_covariates, has_interval, judged
+from xcal.validation.findings import Finding, faintly_given_covariates, given_covariates, has_interval, judged
 from xcal.validation.measurements import AuditValue, Measurements
 from xcal.validation.result import DataSummary, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS
@@ -23,14 +23,14 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     findings = list(judged(measured, level=level, time_unit=time_unit))
     whole = [finding for finding in findings if finding.group is None]
     in_groups = [finding for finding in findings if finding.group is not None and _counts_in_group(finding)]
-    for_whom = given_covariates(measured)
+    for_whom, faint = given_covariates(measured), faintly_given_covariates(measured)
     partly = in_groups if for_whom is None else [*in_groups, for_whom]
     kind = _level(whole, partly, data)
     sentences = list(_where(whole, in_groups, kind))
-    sentences += [] if for_whom is None else [f"For whom: {for_whom.words}."]
+    sentences += [f"For whom: {faint if for_whom is None else for_whom.words}."] if for_whom or faint else []
     sentences += list(_not_wrong(whole, time_unit))
     sentences += [*_order(measured, level), _how_sure(data, whole), *_small_groups(measured), *_worries(data)]
-    return Verdict(_headline(model, kind, whole, partly, data), kind, tuple(sentences))
+    return Verdict(_headline(model, kind, whole, partly, data, faint), kind, tuple(sentences))
 
 
 def _counts_in_group(finding: Finding) -> bool:
@@ -57,7 +57,9 @@ def _level(whole: list[Finding], in_groups: list[Finding], data: DataSummary) ->
     return "trust"
 
 
-def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Finding], data: DataSummary) -> str:
+def _headline(
+    model: str, level: str, whole: list[Finding], in_groups: list[Finding], data: DataSummary, faint: str
+) -> str:
     if level == "distrust":
         why = listed([finding.brief for finding in _worst(whole, "wrong")[:2]])
         return f"The probabilities of {model} cannot be trusted as they are: {why}."
@@ -76,6 +78,8 @@ def _headline(model: str, level: str, whole: list[Finding], in_groups: list[Find
     elif in_groups:
         names = sorted({str(finding.group) for finding in in_groups})
         why = f"they hold over all rows, but not in {listed(_few(names, _MOST_GROUPS, 'group'))}"
+    elif faint:
+        why = "nothing speaks against them over all rows together, but they seem to be off for some"
     elif "unsure" in states and not any(has_interval(f.value) for f in whole if f.state == "unsure"):
         why = "nothing speaks against them, but some values have no interval to judge by (n_bootstrap=)"
     elif "unsure" in states:
@@ -178,7 +182,8 @@ def _order(measured: Measurements, level: float) -> Iterator[str]:
     for name, words in (("harrell", "Harrell's concordance"), ("antolini", "Antolini's concordance")):
         found = _first(measured.values, name)
         if found is not None:
-            yield f"Rows are put in order with {words} {found.value:.3f}{interval_in_words(found, level)}."
+            interval = interval_in_words(found, level, digits=3)
+            yield f"Rows are put in order with {words} {found.value:.3f}{interval}."
             return
 
 

@@ -1,6 +1,7 @@
 """How numbers of an audit are written in sentences."""
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -20,14 +21,17 @@ def percent(share: float) -> str:
 
 
 def broken(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Break a sentence into lines, never between a number and its per cent sign.
+    """Break a sentence into lines, never between a number and its per cent sign, nor within "p = 0.03".
 
     Examples
     --------
     >>> broken("bins hold 13 % too many", 12, first="- ", rest="  ")
     ['- bins hold', '  13 % too', '  many']
+    >>> broken("as rare, p = 0.03", 14)
+    ['as rare,', 'p = 0.03']
     """
     kept = text.replace(" %", "\xa0%")  # no place to break for textwrap
+    kept = re.sub(r"\bp ([=<]) (?=[0-9])", "p\xa0\\1\xa0", kept)
     lines = textwrap.wrap(kept, width, initial_indent=first, subsequent_indent=rest, break_long_words=False)
     return [line.replace("\xa0", " ") for line in lines]
 
@@ -57,8 +61,8 @@ def rounded_time(t: float) -> float:
     return float(f"{t:.3g}") if abs(t) < 100 else float(round(t))
 
 
-def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> str:
-    """Write an interval to stand behind its value; nothing where there is none.
+def interval_in_words(value: AuditValue, level: float, factor: float = 1.0, digits: int = 2) -> str:
+    """Write an interval, times a factor, to stand behind its value; nothing where there is none.
 
     Examples
     --------
@@ -67,7 +71,6 @@ def interval_in_words(value: AuditValue, level: float, factor: float = 1.0) -> s
     """
     if not (math.isfinite(value.lower) and math.isfinite(value.upper)):
         return ""
-    digits = 1 if factor > 1 else 2
     return f", {100 * level:g} % interval {factor * value.lower:.{digits}f} to {factor * value.upper:.{digits}f}"
 
 

@@ -13,7 +13,16 @@ from xcal._files import write_whole
 from xcal.cli.workflow import run_folder, words
 from xcal.cli.workflow.parts import Part, Parts, read_parts
 from xcal.cli.workflow.settings import FitSettings, write_config
-from xcal.cli.workflow.training import Judged, Trained, collected_warnings, figures, judge, name_of, train
+from xcal.cli.workflow.training import (
+    Judged,
+    Trained,
+    collected_warnings,
+    figures,
+    judge,
+    known_clusters,
+    name_of,
+    train,
+)
 from xcal.training.progress import Progress
 
 Say = Callable[[str], None]
@@ -95,8 +104,12 @@ def _write(
         trained.path.save(folder / run_folder.PATH)
         trained.path.candidates_.to_csv(folder / run_folder.FRONTIER_TABLE, index=False)
         with collected_warnings():  # about these rows, and said with the audit
-            page, horizons = folder / run_folder.FRONTIER_PAGE, judged.audit.horizons
-            trained.path.report(page, test.X, test.y, horizons=horizons, time_unit=settings.time_unit)
+            trained.path.report(
+                *(folder / run_folder.FRONTIER_PAGE, test.X, test.y),
+                horizons=judged.audit.horizons,
+                time_unit=settings.time_unit,
+                clusters=known_clusters(test),
+            )
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)
         text = json.dumps(as_json(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -14,6 +14,7 @@ from xcal.cli.workflow.settings import FitSettings
 from xcal.cli.workflow.understanding import Outcome, Understanding, read_outcome, understand
 from xcal.data import Surv, SurvivalData
 from xcal.estimators.settings import DEFAULTS
+from xcal.validation.checks import read_groups
 
 Rows = npt.NDArray[np.int64]
 
@@ -77,6 +78,7 @@ def read_parts(settings: FitSettings) -> Parts:
     held_out = _some(whole, test) if settings.test is None else _of_file(table, X, settings)
     if not held_out.n_events:
         fail("held-out rows", "at least one event", f"{held_out.n} rows without one")
+    read_groups(held_out.labels, None, held_out.n)  # before hours of training, what the report would refuse after them
     return Parts(understanding, _some(whole, train), _some(whole, validation) if validation.size else None, held_out)
 
 

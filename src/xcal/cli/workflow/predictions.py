@@ -8,10 +8,15 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import new_file
-from xcal.cli.table_file import TableFile, is_parquet
+from xcal.cli.table_file import PARQUET, TableFile, is_parquet
 from xcal.cli.workflow.columns import read_features
 from xcal.cli.workflow.settings import FitSettings
 from xcal.estimators import SurvivalModel
+
+# Names of the columns, with the time or the share after the last two.
+RANKED, OWN_CDF, SURVIVAL, QUANTILE = ("risk", "median"), "cdf", "s_", "q_"
+# Ends of names of tables that can be written.
+_FORMS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *PARQUET)
 
 
 def predicted(
@@ -37,15 +42,16 @@ def predicted(
     for name in settings.outcome:
         if name in table.names:
             found.setdefault(name, table.frame[name].to_numpy())
-    found |= {"risk": model.predict(X), "median": model.predict_median(X, extrapolate=extrapolate)}
+    ranked = model.predict(X), model.predict_median(X, extrapolate=extrapolate)
+    found |= dict(zip(RANKED, ranked, strict=True))
     if times:
         survival = model.predict_survival_function(X, np.array(times), extrapolate=extrapolate)
-        found |= {f"s_{time:g}": survival[:, k] for k, time in enumerate(times)}
+        found |= {f"{SURVIVAL}{time:g}": survival[:, k] for k, time in enumerate(times)}
     if quantiles:
         at = model.predict_quantile(X, np.array(quantiles), extrapolate=extrapolate)
-        found |= {f"q_{share:g}": at[:, k] for k, share in enumerate(quantiles)}
+        found |= {f"{QUANTILE}{share:g}": at[:, k] for k, share in enumerate(quantiles)}
     if settings.time in table.names:
-        found["cdf"] = _own_cdf(model, X, table, settings.time)
+        found[OWN_CDF] = _own_cdf(model, X, table, settings.time)
     return pd.DataFrame(found)
 
 
@@ -70,6 +76,8 @@ def check_target(path: Path, source: Path, *, overwrite: bool) -> None:
     """Check before any work that the table can be written."""
     if path.resolve() == source.resolve():
         fail("--out", "another file than the one to read", str(path))
+    if not path.name.lower().endswith(_FORMS):
+        fail("--out", f"a name that ends in {', '.join(_FORMS[:-1])} or {_FORMS[-1]}", str(path))
     if path.exists() and not overwrite:
         fail("--out", "a new file, or --overwrite to replace it", f"{path}, which exists")
     path.resolve().parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from xcal.validation import AuditResult, audit
 
 # Values that the summary shows of a model, by their names in an audit.
 FIGURES = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
+
+# Concordance above which a column that knows the outcome is likelier than a model that good.
+TOO_GOOD = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +67,16 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
         progress=progress,
     )
     held = None if parts.validation is None else (parts.validation.X, parts.validation.y)
+    clusters = None if parts.validation is None else known_clusters(parts.validation)
     interrupted = False
     with collected_warnings() as notes:
         try:
-            path.fit(parts.train.X, parts.train.y, validation_data=held, checkpoint=checkpoint)
+            path.fit(
+                *(parts.train.X, parts.train.y),
+                validation_data=held,
+                validation_clusters=clusters,
+                checkpoint=checkpoint,
+            )
         except KeyboardInterrupt:
             if not hasattr(path, "frontier_"):
                 raise
@@ -77,6 +86,11 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
     return Trained(path, path.select(), interrupted, tuple(notes))
 
 
+def known_clusters(part: Part) -> Any:
+    """Give the clusters of rows; None where all rows are of one, from which nobody can tell noise from error."""
+    return None if part.clusters is None or np.unique(part.clusters).size < 2 else part.clusters
+
+
 def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool | None) -> Judged:
     """Audit the chosen model on the held-out rows, and measure lambda 0 beside it."""
     with collected_warnings() as notes:
@@ -84,10 +98,21 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
         plain = trained.path.model(min(trained.path.frontier_["lambda"]))
         others = None
         if name_of(plain) != trained.name:
-            # The horizons do not matter to these figures; those of the report are known to be good.
-            measured = audit(plain, parts.test.X, parts.test.y, horizons=result.horizons, n_bootstrap=0, progress=False)
-            others = figures(measured)
-    return Judged(result, others, tuple(notes))
+            # The horizons do not matter to these figures; those of the report are known to be good. Clusters and
+            # training rows do: floor, test and censoring weights of two models side by side are the same.
+            at = replace(settings, horizons=result.horizons, resamples=0, by=())
+            others = figures(audit_of(plain, replace(parts.test, labels=None), at, False, training=parts.train))
+    return Judged(result, others, (*notes, *_too_good(result)))
+
+
+def _too_good(result: AuditResult) -> Iterator[str]:
+    """Doubt an order of the rows that hardly anything known at the start gives."""
+    known = figures(result).get("harrell", 0.0)
+    if known > TOO_GOOD:
+        yield (
+            f"concordance {known:.3f} is rarely reached by what is known at the start: look for columns that were "
+            "filled in later, and leave them out (--drop)"
+        )
 
 
 def audit_of(
@@ -99,14 +124,13 @@ def audit_of(
     training: Part | None = None,
 ) -> AuditResult:
     """Audit a model on some rows by the settings of a run; rows of one group are a cluster."""
-    clusters = part.clusters
-    if settings.group is not None and (clusters is None or np.unique(clusters).size < 2):
-        got = "no such column" if clusters is None else "one value of it"
+    clusters = known_clusters(part)
+    if settings.group is not None and clusters is None:
+        got = "no such column" if part.clusters is None else "one value of it"
         warnings.warn(
             f"these rows have {got}, {settings.group!r} (--group): intervals and tests take them for independent",
             stacklevel=2,
         )
-        clusters = None
     return audit(
         model,
         part.X,

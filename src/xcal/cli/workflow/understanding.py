@@ -1,6 +1,6 @@
 """What a file holds: kinds of columns, missing values, times and events, and which columns are no features."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from xcal._checks import BoolArray, fail
 from xcal.cli.table_file import Floats, TableFile, is_date
 from xcal.cli.workflow.columns import kind_of, read_features
 from xcal.cli.workflow.settings import FitSettings
+from xcal.cli.workflow.time_between import as_numbers, rank_correlation, time_between
 from xcal.estimators.encoding import MOST_CATEGORIES, Kind
 
 # Rank correlation with the time from which a column deserves a second look.
@@ -85,13 +86,19 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
             table.column(name, option)
     import pandas as pd
 
-    columns, notes, features = [], _of_outcome(outcome, rows), {}
+    columns, features = [], {}
+    suspicions: dict[str, str] = {}
     for name in table.names:
         column, values = _column(table, name, outcome, rows, settings)
         columns.append(column)
         if values is not None:
             features[name] = values
-            notes += _suspicion(name, values.iloc[rows], outcome.time[rows])
+            suspicions |= _suspicion(name, values.iloc[rows], outcome.time[rows])
+    reasons, of_pairs = _of_pairs(features, outcome.time, rows, settings)
+    columns = [replace(column, left_out=reasons.get(column.name, column.left_out)) for column in columns]
+    features = {name: values for name, values in features.items() if name not in reasons}
+    suspicions = {name: why for name, why in (of_pairs | suspicions).items() if name in features}
+    notes = [*_of_outcome(outcome, rows), *suspicions.values()]
     if not features:
         fail(str(table.path), "at least one column to learn from", "none beside time, event and what was left out")
     notes += [
@@ -100,6 +107,25 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
         if column.left_out and column.name not in {*settings.drop, *_roles(settings)}
     ]
     return Understanding(tuple(columns), tuple(notes)), pd.DataFrame(features)
+
+
+def _of_pairs(
+    features: dict[str, Any], time: Floats, rows: Any, settings: FitSettings
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Say why columns are no features that are the time after another one is subtracted, and what is close to that."""
+    import pandas as pd
+
+    looked_at = pd.DataFrame({name: values.iloc[rows] for name, values in features.items()})
+    reasons, suspicions = {}, {}
+    for later, earlier, correlation in time_between(looked_at, time[rows], at_least=_CLOSE_TO_TIME, fewest=_FEW_ROWS):
+        if correlation > _SAME_ORDER and later not in settings.keep:
+            reasons[later] = f"its difference to {earlier!r} is the time, which nobody knows at the start"
+        else:
+            suspicions[later] = (
+                f"the difference of the columns {later!r} and {earlier!r} follows the time closely (rank correlation "
+                f"{correlation:.2f}): if {later!r} was filled in after the start, leave it out (--drop {later})"
+            )
+    return reasons, suspicions
 
 
 def _advice(column: Column) -> str:
@@ -184,31 +210,23 @@ def _outcome_again(kind: Kind, cells: Any, time: Floats, event: BoolArray) -> st
         same = (cells == cells.iloc[int(np.argmax(event))]).to_numpy()
         if (same == event).all():
             return "it is the event, or a code of it"
-    if kind == "number" and np.unique(time).size > _SHOWN and abs(_rank_correlation(cells, time)) > _SAME_ORDER:
+    follows = kind != "category" and np.unique(time).size > _SHOWN
+    if follows and abs(rank_correlation(as_numbers(cells), time)) > _SAME_ORDER:
         return "it is the time, perhaps rounded, or orders the rows as the time does"
     return ""
 
 
-def _suspicion(name: str, cells: Any, time: Floats) -> list[str]:
-    """Say so if a feature follows the time closely."""
-    if cells.dtype.kind != "f" or len(cells) < _FEW_ROWS or not cells.notna().all():
-        return []
-    correlation = _rank_correlation(cells, time)
+def _suspicion(name: str, cells: Any, time: Floats) -> dict[str, str]:
+    """Say so, under its name, if a feature follows the time closely."""
+    if cells.dtype.kind not in "fM" or len(cells) < _FEW_ROWS or not cells.notna().all():
+        return {}
+    correlation = rank_correlation(as_numbers(cells), time)
     if abs(correlation) < _CLOSE_TO_TIME:
-        return []
-    return [
-        f"column {name!r} follows the time closely (rank correlation {correlation:.2f}): if it was measured after the "
-        f"start, leave it out (--drop {name})"
-    ]
-
-
-def _rank_correlation(cells: Any, time: Floats) -> float:
-    from scipy.stats import rankdata
-
-    first, second = rankdata(cells.to_numpy(dtype=np.float64)), rankdata(time)
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
-    return float(np.corrcoef(first, second)[0, 1])
+        return {}
+    return {
+        name: f"column {name!r} follows the time closely (rank correlation {correlation:.2f}): if it was measured "
+        f"after the start, leave it out (--drop {name})"
+    }
 
 
 def _whole(seen: Any) -> bool:

@@ -67,7 +67,8 @@ def frontier_page(report: FrontierReport) -> Page:
     rows = report.frontier.rows
     events = int(np.count_nonzero(rows.event))
     drawn = f" (drawn at random from {rows.given:,})" if rows.given > rows.n else ""
-    shown = f"{len(report.frontier.names)} candidates on {rows.n:,} rows{drawn} with {events:,} events"
+    of = "" if rows.clusters is None else f" in {np.unique(rows.clusters).size:,} clusters"
+    shown = f"{len(report.frontier.names)} candidates on {rows.n:,} rows{drawn}{of} with {events:,} events"
     return Page(
         title="Calibration frontier",
         subtitle=f"{report.model}: {shown}",
@@ -124,7 +125,7 @@ def _cost(report: FrontierReport) -> Section:
         pictures.append(Chart((spec,), (alt,), follows=("model",), picks="model", signal=SIGNAL, title=title))
     legend = Text(
         "Blue circles are the weights λ of the penalty, as they were trained, with their networks alone as small dots: "
-        "the spread over seeds. Orange squares are the same models after recalibration. The dashed line is what a "
+        "the spread over seeds. Orange squares are the same models after recalibration. The dotted line is what a "
         "perfect model scores on average: left of it is luck. The ring is the model that is picked, and "
         f"{_TICK} what select() chose. Click a point, or move the slider, and everything below follows.",
         "reading",

@@ -49,7 +49,8 @@ def all_times(shown: Frontier) -> Section:
         "Histogram of F at the own times of",
         (Key("the picked model", "model", "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
         title="F at the own times",
-        reading="Of a perfect model all bars are equally high, up to the dashed range. High on the left: events come "
+        reading="Of a perfect model all bars are equally high, up to chance: each ends within its two "
+        "dotted lines 95 of 100 times. High on the left: events come "
         "earlier than predicted; on the right: later; at both ends: the model is too sure.",
     )
     distribution = _following(

@@ -9,6 +9,7 @@ import torch
 
 from xcal._checks import BoolArray, fail
 from xcal.calibration.results import DCalibrationResult
+from xcal.data.columns import read_labels
 from xcal.estimators.conditional import conditional_values
 from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
@@ -53,6 +54,8 @@ class GivenRows:
         The last time seen in training: what the models say of later ones is extrapolated.
     given : int
         How many rows there were; more than `MOST_ROWS` are drawn from, at random.
+    clusters : array of shape (n,), or None
+        Label of each row: rows with the same one may depend on each other. None: all rows are independent.
     """
 
     x: Any
@@ -62,6 +65,7 @@ class GivenRows:
     n_bins: int
     end: float
     given: int
+    clusters: Any = None
 
     @property
     def n(self) -> int:
@@ -156,7 +160,9 @@ class Frontier:
 Line = tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]
 
 
-def given_rows(x: Any, time: Floats, event: BoolArray, horizons: Any, *, n_bins: int, end: float) -> GivenRows:
+def given_rows(
+    x: Any, time: Floats, event: BoolArray, horizons: Any, *, n_bins: int, end: float, clusters: Any = None
+) -> GivenRows:
     """Check rows for a page, and draw some of them where they are very many.
 
     Horizons that are chosen here lie within the times seen in training.
@@ -167,10 +173,12 @@ def given_rows(x: Any, time: Floats, event: BoolArray, horizons: Any, *, n_bins:
         fail("y", "at least one event", f"{time.size} censored rows")
     at = default_horizons(time, event, end) if horizons is None else read_horizons(horizons, time)
     given = time.size
+    labels = None if clusters is None else read_labels("clusters", clusters, given)
     if given > MOST_ROWS:
         drawn = np.sort(np.random.default_rng(0).choice(given, MOST_ROWS, replace=False))
         x, time, event = np.asarray(x[drawn]), time[drawn], event[drawn]
-    return GivenRows(x, time, event, at, n_bins, end, given)
+        labels = None if labels is None else labels[drawn]
+    return GivenRows(x, time, event, at, n_bins, end, given, labels)
 
 
 def measure_frontier(
@@ -222,7 +230,7 @@ def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Fl
     assert read.times is not None
     assert read.cdf is not None
     values = Values(
-        dcal=d_calibration_of(model, rows.x, rows.time, rows.event, n_bins=rows.n_bins),
+        dcal=d_calibration_of(model, rows.x, rows.time, rows.event, n_bins=rows.n_bins, clusters=rows.clusters),
         conditional=float(conditional_values(read.cdf[None], rows.x, rows.event, None, rows.n_bins)[0]),
         concordance=concordance_index(**given, risk=model.risk(rows.x)).value,
         nll=_mean_nll(model, rows),

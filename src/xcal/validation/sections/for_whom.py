@@ -1,9 +1,11 @@
 """The section "for whom?": calibration given the covariates, and the subgroup that is most off."""
 
+from xcal.charts.words import p_in_words
 from xcal.pages import Block, Chart, Key, Notes, Row, Section, Table, Text
 from xcal.validation import charts
 from xcal.validation.charts import keys
-from xcal.validation.findings import p_in_words
+from xcal.validation.covariates import MOST_MISSING
+from xcal.validation.findings import conditional_in_words
 from xcal.validation.labels import names
 from xcal.validation.measurements import ForWhom
 from xcal.validation.sections.parts import Results, nothing, numbers
@@ -56,8 +58,8 @@ def _named(results: Results) -> list[tuple[str, ForWhom]]:
 def _answer(name: str, one: ForWhom) -> str:
     """Say in words what the test and the search found."""
     differs = one.p_value < 0.05
-    test = f"conditional calibration {one.value:.2g}, of a right model 0 ± {one.noise:.1g}, {p_in_words(one.p_value)}"
-    words = f"{name}Calibration {'differs' if differs else 'does not visibly differ'} with the covariates ({test})."
+    shown = "differs" if differs else "does not visibly differ"
+    words = f"{name}Calibration {shown} with the covariates ({conditional_in_words(one)})."
     worst = one.subgroup
     if worst is None:
         return f"{words} There are too few rows to search for a subgroup."
@@ -82,6 +84,9 @@ def _subgroups(results: Results) -> Table:
 
 def _columns(one: ForWhom) -> list[Block]:
     """Say which columns were asked about, and which could not be."""
-    asked = f"Asked about: {', '.join(one.columns)}. A column that is known only after the start has no place here."
+    asked = (
+        f"Asked about: {', '.join(one.columns)}. A column that is known only after the start has no place here. Where "
+        f"up to {MOST_MISSING:.0%} of the numbers of a column are missing, its median stands for them."
+    )
     lines = [f"{name}: {why}" for name, why in one.left_out]
     return [Text(asked, "note"), *([Notes(tuple(lines), "Columns that were left out")] if lines else [])]
