@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Bytecode is made afterwards, on all cores; pip would make it on one.
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 # Options of xcal demo, as in: make demo DEMO="--dataset metabric"
 DEMO   ?=
 
-.PHONY: demo test test-floats lint format docs bench clean help
+.PHONY: demo test test-floats lint format docs bench environment clean help
 
 help:
 	@echo "make demo    an over-confident model and what corrects it, pages under runs/ (DEMO=\"--dataset metabric\" for options)"
@@ -22,8 +23,14 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e ".[$*]"
 	@# An outside reference that works with numpy 2 but declares numpy < 2.
-	@if [ "$*" = test ]; then $(PIP) --no-deps survival-evaluation==0.1.3; fi
+	@case "$*" in *test*) $(PIP) --no-deps survival-evaluation==0.1.3;; esac
+	@# Some packages carry templates that are no Python: what cannot be compiled is left alone, as pip does.
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
+
+# What lint, docs and test need, by one installation instead of three. After it they install nothing.
+environment: $(VENV)/.stamp-lint,docs,test
+	@touch $(VENV)/.stamp-lint $(VENV)/.stamp-docs $(VENV)/.stamp-test
 
 demo: $(VENV)/.stamp-datasets
 	$(BIN)/xcal demo $(DEMO)
@@ -53,7 +60,8 @@ format: $(VENV)/.stamp-lint
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.stamp-docs
-	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	@# One thread, as for the tests: the examples train small models.
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.stamp-bench
 	$(BIN)/python -m benchmarks

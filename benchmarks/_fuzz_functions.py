@@ -109,6 +109,12 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
     def with_mean(**given: Any) -> Any:
         return xcal.XCALLoss(5).with_mean(**given)
 
+    maker = calibration.KernelFeatures(4)
+
+    def given_covariates(**given: Any) -> Any:
+        made = maker.fit(given.pop("fitted", r["X"]))
+        return xcal.XCALLoss(5, conditional=made)(**given)
+
     options = {"n_bins": 5, "edges": None, "method": "uniform", "p_value": "akritas", "time": None, "groups": None}
     options |= {"clusters": None, "n_simulations": 19, "seed": 0, "cdf_before": None, "censoring_survival": None}
     torch_some = {"cdf": cdf, "event": event}
@@ -124,6 +130,7 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("xcal.xcal_penalty", xcal.xcal_penalty, torch_some | {"n_bins": 5, "edges": None} | soft | weights),
         ("xcal.XCALLoss", loss, torch_some | {"n_bins": 5, "edges": None} | soft),
         ("xcal.XCALLoss (with_mean)", with_mean, {"values": cdf + 1} | torch_some | weights),
+        ("xcal.XCALLoss (conditional)", given_covariates, torch_some | {"X": r["X"], "fitted": r["X"]}),
         ("calibration.bin_edges", calibration.bin_edges, {"n_bins": None, "edges": np.linspace(0, 1, 6)}),
         ("calibration.SoftBins", calibration.SoftBins, soft),
         ("calibration.KernelFeatures", calibration.KernelFeatures, {"n_features": 4, "bandwidth": None, "seed": 0}),

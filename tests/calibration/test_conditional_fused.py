@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import xcal.calibration
-from tests.calibration.triton_on_cpu import emulated_kernels, kernels_on_cpu  # noqa: F401  (a fixture)
+from tests.triton_on_cpu import emulated, on_cpu  # noqa: F401  (a fixture)
 from xcal.calibration import SoftBins, conditional_fused
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 
@@ -55,10 +55,19 @@ def assert_near(got, wanted, u, event, h, bins, value_within, slope_within):
 SINGLE = (1e-6, 1e-5)
 
 
+KERNELS = "xcal.calibration.kernels"
+
+
+@pytest.fixture
+def kernels_on_cpu(on_cpu, monkeypatch):  # noqa: F811
+    on_cpu(KERNELS)
+    monkeypatch.setattr(conditional_fused, "kernels_usable", lambda u: True)
+
+
 @every_shape
 @both_temperatures
 def test_the_kernels_run_one_by_one_give_what_plain_torch_gives(
-    models, own, n, m, bins, temperature, kernels_on_cpu, nothing_compared, monkeypatch, recwarn  # noqa: F811
+    models, own, n, m, bins, temperature, kernels_on_cpu, nothing_compared, monkeypatch, recwarn
 ):  # fmt: skip
     u, event, h = rows(models, own, n, m)
     got = found(u, event, h, bins, temperature, "cpu", torch.float64)
@@ -75,7 +84,7 @@ def nothing_compared(monkeypatch):
 
 @pytest.mark.parametrize("off", [0.0, 0.01])
 def test_the_first_batch_of_a_shape_is_compared_with_plain_torch(
-    off, kernels_on_cpu, nothing_compared, monkeypatch, recwarn  # noqa: F811
+    off, kernels_on_cpu, nothing_compared, monkeypatch, recwarn
 ):  # fmt: skip
     u, event, h = rows((3,), (), 200, 128)
     right = conditional_fused.value_and_gradient
@@ -97,15 +106,15 @@ def test_the_first_batch_of_a_shape_is_compared_with_plain_torch(
     assert len(conditional_fused._agreed) == 1
 
 
-def test_values_that_are_not_finite_are_no_comparison(kernels_on_cpu, nothing_compared):  # noqa: F811
+def test_values_that_are_not_finite_are_no_comparison(kernels_on_cpu, nothing_compared):
     u, event, h = rows((), (), 37, 7)
     found(u, event, h * torch.nan, 10, None, "cpu", torch.float64)
     assert conditional_fused._agreed == {}
 
 
 def test_the_kernels_on_a_cpu_leave_nothing_behind():
-    before = {name: sys.modules.get(name) for name in ("triton", "triton.language", "xcal.calibration.kernels")}
-    kernels = emulated_kernels()
+    before = {name: sys.modules.get(name) for name in ("triton", "triton.language", KERNELS)}
+    kernels = emulated(KERNELS)[KERNELS]
     assert {name: sys.modules.get(name) for name in before} == before
     assert getattr(xcal.calibration, "kernels", None) is not kernels
 

@@ -1,10 +1,12 @@
 """The penalty of conditional calibration: its value by definition, its gradient by autograd, and what it tends to."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from xcal import XCALLoss, conditional_calibration, xcal_penalty
+from xcal.calibration import KernelFeatures
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins, soft_membership
@@ -166,3 +168,74 @@ def test_on_a_gpu_it_is_the_same(spec):
         value = unchecked_conditional_penalty(x, event.to(device), *given)
         found.append((value.detach().cpu(), torch.autograd.grad(value.sum(), x)[0].cpu()))
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+
+
+def table(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    stage = rng.choice(["I", "II", "III"], n)
+    return pd.DataFrame({"age": rng.normal(60, 10, n), "stage": stage, "smokes": rng.random(n) < 0.4})
+
+
+def test_fitted_features_are_the_same_in_every_batch():
+    X = table()
+    whole = KernelFeatures(16).of(X)
+    fitted = KernelFeatures(16).fit(X)
+    np.testing.assert_array_equal(fitted.of(X), whole)
+    for rows in (slice(0, 1), slice(7, 20), slice(20, 60)):  # the first has one label of each column
+        np.testing.assert_allclose(fitted.of(X[rows]), whole[rows], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (
+            table().assign(stage=["I"] * 8 + ["IV"] * 52),
+            "labels that the fitted rows have in column 'stage', got 'IV' at row 8",
+        ),
+        (table().assign(age="old"), "numbers in column 'age', got categories"),
+        (table().assign(smokes=1.0), "categories in column 'smokes', got numbers"),
+        (table()[["age", "stage"]], "3 columns, as the fitted rows have, got 2"),
+    ],
+)
+def test_other_columns_than_the_fitted_ones_are_refused(X, message):
+    with pytest.raises(ValueError, match=message):
+        KernelFeatures(16).fit(table()).of(X)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_conditional_loss_is_the_penalty_with_features(dtype):
+    u, event, _, weights = rows(n=40, models=(2,))
+    u = u.to(dtype)
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+    fitted = KernelFeatures(16).fit(x)
+    loss = XCALLoss(10, conditional=fitted)
+    h = fitted.of(x)
+    expected = xcal_penalty(u, event, n_bins=10, features=h, estimator="unbiased", weights=weights)
+    torch.testing.assert_close(loss(u, event, weights, X=x), expected)
+    assert loss(u, event, X=x.reshape(40, 3, 1)).dtype == dtype  # images are flattened
+    one = u[0].clone().requires_grad_()
+    both = loss.with_mean(one, one, event, X=x)
+    torch.testing.assert_close(both.penalty, xcal_penalty(one, event, n_bins=10, features=h, estimator="unbiased"))
+    (wanted,) = torch.autograd.grad(both.penalty, one)
+    torch.testing.assert_close(loss.slopes(one, event, X=x).slopes, wanted)
+
+
+def test_a_conditional_loss_says_what_it_is():
+    loss = XCALLoss(conditional=KernelFeatures(16).fit(np.zeros((5, 3))))
+    assert "estimator='unbiased', conditional=<16 features of 3 columns>" in repr(loss)
+    assert XCALLoss(conditional=KernelFeatures(16), estimator="bound").spec.estimator == "bound"
+    assert XCALLoss().spec.estimator == "bound"
+
+
+def test_a_conditional_loss_needs_covariates_and_others_take_none():
+    u, event, h, _ = rows()
+    with pytest.raises(ValueError, match="X: expected the covariates"):
+        XCALLoss(conditional=KernelFeatures(8))(u, event)
+    with pytest.raises(ValueError, match="features: expected None, as conditional="):
+        XCALLoss(conditional=KernelFeatures(8))(u, event, features=h, X=h)
+    with pytest.raises(ValueError, match="X: expected None, as this penalty was made without conditional="):
+        XCALLoss()(u, event, X=h)
+    with pytest.raises(ValueError, match="conditional: expected None or a maker of features"):
+        XCALLoss(conditional=h)
+    with pytest.raises(ValueError, match="one row per row of cdf"):
+        XCALLoss(conditional=KernelFeatures(8))(u, event, X=h[:-1])

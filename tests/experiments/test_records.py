@@ -4,16 +4,14 @@ import errno
 import json
 import math
 import os
-import subprocess
-import sys
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processes import together
 from xcal._record_lines import _check, content_of
 from xcal.experiments import Record, RecordFile
 from xcal.experiments.records import _record
@@ -82,31 +80,22 @@ def test_a_corrupt_line_is_reported_and_the_others_are_kept(file, damage, reason
     assert reason in str(corrupt[0])
 
 
-ADD = """
-import sys, threading
-from dataclasses import fields, replace
-from pathlib import Path
-from tests.experiments.test_records import RECORD
-from xcal.experiments import RecordFile
+def add_from_two_threads(rank, _, path):
+    file = RecordFile(path)
 
-file, first = RecordFile(Path(sys.argv[1])), int(sys.argv[2])
+    def add(start):
+        for seed in range(start, start + 25):
+            file.add([replace(RECORD, seed=seed)])
 
-def add(start):
-    for seed in range(start, start + 25):
-        file.add([replace(RECORD, seed=seed)])
-
-threads = [threading.Thread(target=add, args=(first + 25 * k,)) for k in range(2)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-"""
+    threads = [threading.Thread(target=add, args=(50 * rank + 25 * k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_no_record_is_lost_between_writers(file):
-    running = [
-        subprocess.Popen([sys.executable, "-c", ADD, str(file.path), str(50 * k)], cwd=Path(__file__).parents[2])
-        for k in range(4)
-    ]
-    assert [process.wait(timeout=300) for process in running] == [0] * 4
+    together(4, add_from_two_threads, file.path)
     records, corrupt = file.read()
     assert not corrupt
     assert sorted(key[-1] for key in records) == list(range(200))

@@ -1,14 +1,13 @@
 """The torchmetrics of two processes equal the metrics of all rows."""
 
 import pickle
-import socket
 
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from tests.metrics.simulate import survival_data
+from tests.processes import together
 from xcal import d_calibration
 from xcal.metrics import (
     brier_score,
@@ -114,10 +113,7 @@ def test_one_calibration_with_quantiles_of_the_rows():
         tm.OneCalibrationMetric(1.0, cuts=[0.5])
 
 
-def one_of_two(rank, port, out):
-    torch.set_num_threads(1)
-    address = f"tcp://127.0.0.1:{port}"
-    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+def one_of_two(rank, _):
     metrics = made()
     # Ragged: the first process has twice as many rows, in three updates.
     for part in np.array_split(np.arange(400), 3) if rank == 0 else [np.arange(400, 600)]:
@@ -125,24 +121,14 @@ def one_of_two(rank, port, out):
     found = values(metrics)
     found["rows of all"] = metrics["dcal"].result().n
     found["rows here"] = int(metrics["nll"].n)
-    with open(f"{out}.{rank}", "wb") as file:
-        pickle.dump(found, file)
-    torch.distributed.destroy_process_group()
+    return found
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_two_processes_equal_one(tmp_path):
-    mp.spawn(one_of_two, args=(free_port(), str(tmp_path / "found")), nprocs=2)
+def test_two_processes_equal_one():
     metrics = made()
     update(metrics, np.arange(600))
     alone = values(metrics)
-    for rank in (0, 1):
-        found = pickle.loads((tmp_path / f"found.{rank}").read_bytes())
+    for rank, found in enumerate(together(2, one_of_two)):
         close(found)
         assert found["rows of all"] == 600
         assert found["rows here"] == (400, 200)[rank]

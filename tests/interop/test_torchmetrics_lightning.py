@@ -34,7 +34,8 @@ def test_two_processes_of_lightning_equal_one(tmp_path):
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=2,
-        strategy="ddp_spawn",
+        # From the server of tests/processes.py, which has imported torch.
+        strategy=lightning.pytorch.strategies.DDPStrategy(start_method="forkserver"),
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,

@@ -22,11 +22,11 @@ class Column:
         return Column(self.name, self.values[rows], self.labels)
 
 
-def as_columns(X: Any, n: int) -> tuple[Column, ...]:
+def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     """Read a data frame (pandas or polars) or an array, (n, p), into columns.
 
     Text, categories and booleans become categories; everything else must be finite numbers. Columns that were read
-    before are taken as they are.
+    before are taken as they are. Without `n` any number of rows will do.
     """
     if isinstance(X, tuple) and all(isinstance(column, Column) for column in X):
         columns: tuple[Column, ...] = X
@@ -47,7 +47,7 @@ def as_columns(X: Any, n: int) -> tuple[Column, ...]:
     if not columns:
         fail("X", "at least one column", "none")
     for column in columns:
-        if column.values.size != n:
+        if n is not None and column.values.size != n:
             fail("X", f"{n} rows, one per row of cdf", f"{column.values.size} in column {column.name!r}")
     return columns
 

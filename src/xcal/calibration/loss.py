@@ -1,4 +1,4 @@
-"""The public functions of the penalty: every argument checked once, then `unchecked_penalty`."""
+"""The public functions of the penalty."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from xcal._checks import as_number, fail
 from xcal._processes import Group, Processes, World
-from xcal.calibration.across_processes import LocalRows, check_any_rows, mean_and_penalty_across, penalty_across
+from xcal.calibration.across_processes import LocalRows, mean_and_penalty_across
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
-from xcal.calibration.loss_checks import as_tensor, checked, is_true, readable
+from xcal.calibration.loss_checks import as_tensor
 from xcal.calibration.loss_results import MeanAndPenalty, PenaltySlopes
-from xcal.calibration.penalty import unchecked_penalty
+from xcal.calibration.loss_rows import features_from, penalty_of, rows_of
+from xcal.calibration.row_features import FeatureMaker
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
 
 
@@ -97,44 +97,14 @@ def xcal_penalty(
     torch.Size([4])
     """
     spec = SoftBins(membership, temperature, gamma, censored, estimator)
-    rows = _rows(cdf, event, weights, groups, n_groups, features, alone=process_group is None)
+    rows = rows_of(cdf, event, weights, groups, n_groups, features, alone=process_group is None)
     if edges is None:
         bin_edges(n_bins)
         dtype = torch.float64 if rows.cdf.dtype == torch.float64 else torch.float32
         edge = torch.arange(n_bins + 1, device=rows.cdf.device, dtype=dtype) / n_bins
     else:
         edge = torch.as_tensor(bin_edges(edges=edges), device=rows.cdf.device)
-    return _either(rows, edge, spec, process_group)
-
-
-def _rows(
-    cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: int | None, features: Any, *, alone: bool
-) -> LocalRows:
-    """Check the arguments; where the process is not `alone` others may have the rows."""
-    cdf, event, weights, labels, n_groups = checked(cdf, event, weights, groups, n_groups, alone=alone)
-    if features is None:
-        return LocalRows(cdf, event, weights, labels, n_groups)
-    if labels is not None:
-        fail("groups", "None where features are given: indicators of groups are features", "both")
-    h = as_tensor("features", features, cdf.device)
-    n = cdf.shape[-1]
-    if h.ndim < 2 or h.shape[-2] != n or tuple(h.shape[:-2]) not in {(), tuple(cdf.shape[:-1])}:
-        fail("features", f"shape ({n}, M), one row per row of cdf", f"shape {tuple(h.shape)}")
-    if readable(h) and is_true(~h.isfinite().all()):
-        bad = ~h.isfinite().all(-1)
-        fail("features", "finite numbers", "others", tuple(int(i) for i in bad.nonzero()[0])[-1])
-    return LocalRows(cdf, event, weights, features=h)
-
-
-def _either(rows: LocalRows, edges: Tensor, spec: SoftBins, process_group: Group | World | None) -> Tensor:
-    """Calibration on average or within groups, or with features of the rows calibration given them."""
-    if process_group is not None:
-        value = penalty_across(rows, edges, spec, Processes.of(process_group))
-        check_any_rows(value)
-        return value
-    if rows.features is None:
-        return unchecked_penalty(rows.cdf, rows.event, edges, spec, rows.weights, rows.labels, rows.n_groups)
-    return unchecked_conditional_penalty(rows.cdf, rows.event, rows.features, edges, spec, rows.weights)
+    return penalty_of(rows, edge, spec, process_group)
 
 
 class XCALLoss(nn.Module):
@@ -150,6 +120,11 @@ class XCALLoss(nn.Module):
     or none. Use `with_mean` for the mean of the objective beside it. With groups give `n_groups`.
     ``torch.distributed.group.WORLD`` is None before the processes are initialised; "world" is looked up at every call.
 
+    With `conditional`, a maker of features such as ``KernelFeatures().fit(X)``, it is called with the covariates `X` of
+    its rows and penalises calibration given them, by the estimator "unbiased" unless another is asked for. The features
+    are made on the CPU at every call. Where that is too slow, or the step is compiled or recorded, make those of all
+    rows once and give those of the batch as `features`, without `conditional`.
+
     Examples
     --------
     >>> penalty = XCALLoss(n_bins=10)
@@ -157,6 +132,12 @@ class XCALLoss(nn.Module):
     XCALLoss(n_bins=10, membership='partition', temperature=0.5, censored='exact', estimator='bound')
     >>> penalty(torch.rand(8, 100), torch.ones(100)).shape
     torch.Size([8])
+
+    >>> from xcal.calibration import KernelFeatures
+    >>> X = torch.rand(100, 3)
+    >>> given = XCALLoss(conditional=KernelFeatures().fit(X))
+    >>> given(torch.rand(32), torch.ones(32), X=X[:32]).shape
+    torch.Size([])
     """
 
     def __init__(
@@ -168,10 +149,17 @@ class XCALLoss(nn.Module):
         temperature: float | None = None,
         gamma: float | None = None,
         censored: Censored = "exact",
-        estimator: Estimator = "bound",
+        estimator: Estimator | None = None,
+        conditional: FeatureMaker | None = None,
         process_group: Group | World | None = None,
     ) -> None:
         super().__init__()
+        if conditional is not None and not callable(getattr(conditional, "of", None)):
+            expected = "None or a maker of features, such as KernelFeatures().fit(X)"
+            fail("conditional", expected, type(conditional).__name__)
+        if estimator is None:
+            estimator = "bound" if conditional is None else "unbiased"
+        self.conditional = conditional
         if isinstance(process_group, str) and process_group != "world":
             fail("process_group", 'a group of torch.distributed, "world" or None', repr(process_group))
         self.process_group = process_group
@@ -213,10 +201,17 @@ class XCALLoss(nn.Module):
         groups: Any = None,
         n_groups: int | None = None,
         features: Any = None,
+        X: Any = None,
     ) -> Tensor:
         """Return one penalty per model, shape (...)."""
-        rows = _rows(cdf, event, weights, groups, n_groups, features, alone=self.process_group is None)
-        return _either(rows, self.edges, self.spec, self.process_group)
+        rows = self._rows(cdf, event, weights, groups, n_groups, features, X)
+        return penalty_of(rows, self.edges, self.spec, self.process_group)
+
+    def _rows(
+        self, cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: Any, features: Any, X: Any
+    ) -> LocalRows:
+        h = features_from(self.conditional, X, features)
+        return rows_of(cdf, event, weights, groups, n_groups, h, alone=self.process_group is None)
 
     def with_mean(
         self,
@@ -227,6 +222,7 @@ class XCALLoss(nn.Module):
         groups: Any = None,
         n_groups: int | None = None,
         features: Any = None,
+        X: Any = None,
     ) -> MeanAndPenalty:
         """Return the mean of one value per row, such as the negative log-likelihood, and the penalty of the same rows.
 
@@ -241,7 +237,7 @@ class XCALLoss(nn.Module):
         >>> both.mean
         tensor(3.)
         """
-        rows = _rows(cdf, event, weights, groups, n_groups, features, alone=self.process_group is None)
+        rows = self._rows(cdf, event, weights, groups, n_groups, features, X)
         each = as_tensor("values", values, rows.cdf.device)
         if each.shape != rows.cdf.shape or not each.is_floating_point():
             expected = f"floating-point numbers of shape {tuple(rows.cdf.shape)}, as cdf"
@@ -251,7 +247,7 @@ class XCALLoss(nn.Module):
             return MeanAndPenalty(*mean_and_penalty_across(each, rows, self.edges, self.spec, processes))
         w = None if rows.weights is None else rows.weights.detach()
         mean = each.mean(-1) if w is None else (w * each).sum(-1) / w.sum(-1)
-        return MeanAndPenalty(mean, _either(rows, self.edges, self.spec, None))
+        return MeanAndPenalty(mean, penalty_of(rows, self.edges, self.spec, None))
 
     def slopes(
         self,
@@ -261,6 +257,7 @@ class XCALLoss(nn.Module):
         groups: Any = None,
         n_groups: int | None = None,
         features: Any = None,
+        X: Any = None,
     ) -> PenaltySlopes:
         """Return the penalty and its slope in F of every row, for a batch that is trained on in pieces.
 
@@ -283,7 +280,7 @@ class XCALLoss(nn.Module):
         """
         with torch.enable_grad():
             u = as_tensor("cdf", cdf).detach().requires_grad_()
-            value = self(u, event, weights, groups, n_groups, features)
+            value = self(u, event, weights, groups, n_groups, features, X)
             (slopes,) = torch.autograd.grad(value.sum(), u)
         return PenaltySlopes(value.detach(), slopes)
 
@@ -295,6 +292,8 @@ class XCALLoss(nn.Module):
         used["membership"] = self.spec.membership
         used |= {k: v for k in ("temperature", "gamma") if (v := getattr(self.spec, k)) is not None}
         used |= {"censored": self.spec.censored, "estimator": self.spec.estimator}
+        if self.conditional is not None:
+            used["conditional"] = self.conditional
         if self.process_group is not None:
             used["process_group"] = self.process_group
         return ", ".join(f"{k}={v!r}" for k, v in used.items())

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import MANY, as_count, as_number, fail
+from xcal._checks import MANY, as_count, as_number, fail, first_row
 from xcal.calibration.covariates import Column, as_columns
 
 Floats = npt.NDArray[np.float64]
@@ -30,22 +30,32 @@ class Scale:
 
     reference: Floats | None  # sorted values of a numeric column
     spread: float  # standard deviation of its scores
-    n_labels: int
-
-    @property
-    def width(self) -> int:
-        """Number of columns it gives."""
-        return 1 if self.reference is not None else self.n_labels
+    labels: tuple[str, ...] | None = None  # of a category
 
     def __call__(self, values: Floats) -> Floats:
-        """Give the scaled column, (n, width)."""
+        """Give the scaled column: one column of numbers, or one for each label."""
         if self.reference is None:
-            return np.eye(self.n_labels)[values.astype(np.int64)]
+            return np.eye(len(self.labels or ()))[values.astype(np.int64)]
         below = np.searchsorted(self.reference, values, side="left")
         through = np.searchsorted(self.reference, values, side="right")
         middle = (below + through + 1) / 2 / (self.reference.size + 1)
         scores = np.asarray(ndtri(middle)) / (self.spread or 1.0)
         return scores[:, None]
+
+    def read(self, column: Column) -> Column:
+        """Give a column of other rows the numbers that its labels have here."""
+        if (column.labels is None) != (self.labels is None):
+            kinds = "numbers", "categories"
+            fail("X", f"{kinds[self.labels is not None]} in column {column.name!r}", kinds[column.labels is not None])
+        if self.labels is None or column.labels is None:
+            return column
+        number = {label: k for k, label in enumerate(self.labels)}
+        for code, label in enumerate(column.labels):
+            if label not in number:
+                expected = f"labels that the fitted rows have in column {column.name!r}"
+                fail("X", expected, repr(label), first_row(column.values == code))
+        codes = np.array([number[label] for label in column.labels], dtype=np.float64)
+        return Column(column.name, codes[column.values.astype(np.int64)], self.labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +63,29 @@ class RandomFeatures:
     """Features h_1..h_M of a row with sum of squares one, whose products average to a Gaussian kernel of two rows.
 
     h = (cos(w'z), sin(w'z)) / sqrt(M / 2) with M / 2 random frequencies w (Rahimi and Recht 2007) and z the scaled
-    columns.
+    columns. `KernelFeatures.fit` makes them.
     """
 
     scales: tuple[Scale, ...]
     frequencies: Floats  # (columns, M / 2)
     bandwidth: float
 
+    def __repr__(self) -> str:
+        """Say what they are, without the numbers."""
+        return f"<{2 * self.frequencies.shape[1]} features of {len(self.scales)} columns>"
+
     def __call__(self, columns: Sequence[Column]) -> Floats:
         """Features of rows, (n, M)."""
         phase = _scaled(self.scales, columns) @ self.frequencies
         both = np.concatenate([np.cos(phase), np.sin(phase)], axis=1)
         return np.asarray(both / np.sqrt(self.frequencies.shape[1]))
+
+    def of(self, X: Any) -> Floats:
+        """Features of any rows, (n, M), on the scales of the rows that were fitted."""
+        columns = as_columns(X)
+        if len(columns) != len(self.scales):
+            fail("X", f"{len(self.scales)} columns, as the fitted rows have", len(columns))
+        return self([scale.read(column) for scale, column in zip(self.scales, columns, strict=True)])
 
 
 class FeatureMaker(Protocol):
@@ -88,8 +109,14 @@ class KernelFeatures:
 
     Examples
     --------
-    >>> KernelFeatures(n_features=4).of(np.arange(6.0).reshape(3, 2)).shape
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> KernelFeatures(n_features=4).of(X).shape
     (3, 4)
+
+    Of other rows on the same scale, such as the batches of a loop:
+
+    >>> KernelFeatures(n_features=4).fit(X).of(X[:1]).shape
+    (1, 4)
     """
 
     n_features: int = 128
@@ -105,11 +132,17 @@ class KernelFeatures:
 
     def draw(self, columns: Sequence[Column]) -> RandomFeatures:
         """Draw the features for rows like these."""
+        if not columns[0].values.size:
+            fail("X", "at least one row", "none")
         return random_features(columns, self.n_features, self.bandwidth, np.random.default_rng(self.seed))
+
+    def fit(self, X: Any) -> RandomFeatures:
+        """Fix the scale of the columns and the bandwidth by these rows; its method ``of`` is for any rows."""
+        return self.draw(as_columns(X))
 
     def of(self, X: Any) -> Floats:
         """Features of rows, (n, n_features), from a data frame or an array of covariates."""
-        columns = as_columns(X, len(X))
+        columns = as_columns(X)
         return self.draw(columns)(columns)
 
 
@@ -136,10 +169,10 @@ def random_features(
 
 def _scale(column: Column) -> Scale:
     if column.labels is not None:
-        return Scale(None, 1.0, len(column.labels))
+        return Scale(None, 1.0, column.labels)
     reference = np.sort(column.values)
-    scores = Scale(reference, 1.0, 0)(column.values)
-    return Scale(reference, float(scores.std()), 0)
+    scores = Scale(reference, 1.0)(column.values)
+    return Scale(reference, float(scores.std()))
 
 
 def _scaled(scales: Sequence[Scale], columns: Sequence[Column]) -> Floats:
