@@ -21,28 +21,21 @@ def flchain():
     return x[keep], np.asarray(y["futime"], dtype=float)[keep], np.asarray(y["death"])[keep]
 
 
-def named(load):
-    data = load()
+def named(load, root):
+    data = load(root)
     x = pd.DataFrame(np.asarray(data.x, dtype=float), columns=list(data.feature_names))
     keep = np.asarray(data.time) > 0
     return x[keep], np.asarray(data.time)[keep], np.asarray(data.event)[keep]
 
 
-def metabric():
-    return named(xcal.datasets.load_metabric)
-
-
-def support():
-    return named(xcal.datasets.load_support)
-
-
-TABLES = {"whas500": whas500, "gbsg2": gbsg2, "flchain": flchain, "metabric": metabric, "support": support}
+TABLES = {"whas500": whas500, "gbsg2": gbsg2, "flchain": flchain}
+IN_FILES = {"metabric": xcal.datasets.load_metabric, "support": xcal.datasets.load_support}
 
 
 @cache
-def parts(name):
+def parts(name, root):
     """Standardised rows to fit on, and rows to audit."""
-    x, time, event = TABLES[name]()
+    x, time, event = TABLES[name]() if root is None else named(IN_FILES[name], root)
     chosen = np.random.default_rng(0).permutation(len(time))[:ROWS]
     x, time, event = x.iloc[chosen].reset_index(drop=True), time[chosen], event[chosen]
     x = x.loc[:, x.std() > 0]
@@ -127,13 +120,12 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("data", list(TABLES))
+@pytest.mark.parametrize("data", [*TABLES, *IN_FILES])
 @pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.filterwarnings("ignore")  # what the libraries warn of while they are fitted is not the subject
 def test_audit(name, data, real_data):
-    if data in ("metabric", "support"):
-        real_data("benchmarks")
-    (x, time, event), (new, later, happened) = parts(data)
+    root = real_data("benchmarks") if data in IN_FILES else None
+    (x, time, event), (new, later, happened) = parts(data, root)
     fit, survival = MODELS[name]
     model = fit(x, time, event)
     training = xcal.Surv(time=time, event=event)
