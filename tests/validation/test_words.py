@@ -160,6 +160,16 @@ def test_sentences_that_a_short_text_leaves_out_are_counted():
     assert "more sentence" not in to_text(replace(result, verdict=replace(result.verdict, sentences=many[:4])))
 
 
+def test_the_slope_says_until_when_rows_are_followed():
+    """Slope and intercept are those of the last horizon that predictions and rows reach, in a group an earlier one."""
+    reached = [value("mean_risk", 0.2, horizon=at) for at in (1.0, 5.0)]
+    reached += [value("mean_risk", 0.2, horizon=1.0, group="sex = f")]
+    slopes = [value("cox_slope", 0.97, 0.88, 1.06), value("cox_slope", 2.0, 1.8, 2.2, group="sex = f")]
+    told = " ".join(verdict(*reached, GOOD[0], *slopes, *GOOD[2:]).sentences)
+    assert "calibration slope by 5 years 0.97 (interval 0.88 to 1.06)" in told
+    assert "Where sex = f: risks by 1 year differ too little between rows (calibration slope 2.00" in told
+
+
 def test_concordance_and_its_interval_have_the_same_digits():
     told = verdict(*GOOD, value("harrell", 0.9876, 0.9854, 0.9899)).sentences
     assert "Rows are put in order with Harrell's concordance 0.988, 95 % interval 0.985 to 0.990." in told

@@ -78,12 +78,12 @@ class Finding:
 def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
     """Judge every value of calibration, for all rows and for each group."""
     values = {(value.metric, value.horizon, value.group): value for value in measured.values}
-    for (metric, horizon, _), value in values.items():
+    for (metric, horizon, group), value in values.items():
         when = "" if horizon is None else f" by {time_in_words(horizon, time_unit)}"
         if metric == "oe":
             yield _of_ratio(value, values, when, level)
         elif metric == "cox_slope":
-            yield _of_slope(value, when, level)
+            yield _of_slope(value, until_in_words(measured, time_unit, group), level)
         elif metric == "ici":
             yield _of_error(value, when, level)
         elif metric == "d_calibration":
@@ -206,7 +206,16 @@ def _of_slope(value: AuditValue, when: str, level: float) -> Finding:
     if value.value < 0 and value.upper < 0:
         brief = f"higher risks{when} come with later events (are they probabilities of survival?)"
     words = f"{brief} (calibration slope {value.value:.2f}{interval_in_words(value, level)})"
-    return Finding(value, interval_state(value, 1.0, GOOD_SLOPE), words, brief, clear=is_clear(value, GOOD_SLOPE))
+    reach = f" (interval {value.lower:.2f} to {value.upper:.2f})" if math.isfinite(value.lower + value.upper) else ""
+    short = f"calibration slope{when} {value.value:.2f}{reach}"
+    state = interval_state(value, 1.0, GOOD_SLOPE)
+    return Finding(value, state, words, brief, short, clear=is_clear(value, GOOD_SLOPE))
+
+
+def until_in_words(measured: Measurements, time_unit: str, group: str | None = None) -> str:
+    """Say until when rows are followed for slope and intercept: the last horizon; "" where no horizon is known."""
+    known = [v.horizon for v in measured.values if v.metric == "mean_risk" and v.group == group and v.horizon]
+    return f" by {time_in_words(max(known), time_unit)}" if known else ""
 
 
 def _of_error(value: AuditValue, when: str, level: float) -> Finding:

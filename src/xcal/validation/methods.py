@@ -123,8 +123,9 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
         yield "Mean calibration is the ratio of the observed (Kaplan-Meier) to the mean predicted risk (O/E)."
     if "cox_slope" in names:
         yield (
-            "Calibration slope and intercept come from regressions of the outcomes on the complementary log-log of the "
-            f"predicted risk, the intercept with the slope held at 1{cite('crowson')}."
+            "Calibration slope and intercept come from regressions of the outcomes until the last horizon on the "
+            "complementary log-log of the risk predicted for it, the intercept with the slope held at "
+            f"1{cite('crowson')}."
         )
     if "ici" in names:
         yield (

@@ -160,7 +160,6 @@ def in_short(findings: list[Finding], time_unit: str) -> list[str]:
 # Name, factor and digits of a value in a short phrase.
 _SHORT = {
     "oe": ("O/E", 1, 2),
-    "cox_slope": ("calibration slope", 1, 2),
     "ici": ("average error in points", 100, 1),
 }
 

@@ -7,6 +7,7 @@ from xcal.pages import Block, Chart, Key, Row, Section, Selector, Stack, Table, 
 from xcal.pages.blocks import Cell
 from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
+from xcal.validation.findings import until_in_words
 from xcal.validation.labels import ESTIMATORS, find, names
 from xcal.validation.sections.parts import (
     Results,
@@ -51,7 +52,8 @@ def each_level(results: Results, horizons: Sequence[float]) -> Section:
     metrics = ("ici", "e50", "e90", "emax", "one_calibration_p")
     beside = [for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))]
     if any(find(result, "cox_slope") for result in results):
-        beside += [Text("Over the whole follow-up", "note")]
+        until = until_in_words(results[0].measured, results[0].time_unit)
+        beside += [Text(f"Of the risks{until}, whichever horizon is chosen above", "note")]
         beside += [numbers(results, [("cox_slope", None), ("cox_intercept", None)])]
     return Section(
         heading,
