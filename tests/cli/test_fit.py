@@ -471,6 +471,17 @@ class TestOddColumns:
         last = pd.Timestamp("2001-01-01") + pd.to_timedelta((30.4 * frame["months"]).round().to_numpy(), "D")
         assert "it is the time" in self.understood(tmp_path, frame.assign(last=last.strftime("%Y-%m-%d")))[0]["last"]
 
+    def test_blanks_around_a_text_are_no_other_category(self, tmp_path):
+        frame = patients(60)
+        frame.loc[::3, "sex"] = frame["sex"][::3] + " "
+        frame.loc[1, "sex"] = "  "
+        path = written(tmp_path, frame)
+        parts = read_parts(FitSettings(data=str(path), time="months", event="died", by=("sex",), drop=("visit_of",)))
+        both = pd.concat([parts.train.X["sex"], parts.test.X["sex"]])
+        assert set(both.dropna()) == {"f", "m"}
+        assert both.isna().sum() == 1
+        assert set(parts.test.labels["sex"].dropna()) == {"f", "m"}
+
     def test_ids_of_patients_with_several_rows(self, tmp_path):
         frame = patients(60).assign(patient=[f"P{k:03d}" for k in np.arange(60) * 4 // 5])
         done, out = self.found(tmp_path, frame)

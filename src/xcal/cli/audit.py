@@ -198,7 +198,7 @@ def _covariates(
     table: "TableFile", covariates: str | None, used: tuple[str | None, ...], curves: str | None
 ) -> dict[str, Any]:
     """Give the columns that were named, or those that are neither outcome nor prediction, as arguments of `audit`."""
-    from xcal.cli.table_file import curve_columns
+    from xcal.cli.curve_columns import curve_columns
 
     if covariates is not None:
         names = listed("--covariates", covariates, str, "columns") or []
@@ -236,7 +236,7 @@ def _predictions(
     """Read the columns of predictions as the arguments of `xcal.audit`."""
     import numpy as np
 
-    from xcal.cli.table_file import curve_columns
+    from xcal.cli.curve_columns import curve_columns
     from xcal.interop.predictions import ROUNDING
 
     if risk is not None:

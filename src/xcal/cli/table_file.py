@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_number, fail, is_missing
+from xcal._checks import BoolArray, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class TableFile:
             hint = f" (did you mean {likely[0]!r}?)" if likely else ""
             if len(several) > 1 and {*several} <= {*self.names}:
                 hint = f" (did you mean {' '.join(f'{option} {word}' for word in several)}?)"
-            fail(f"{option}, {self.path}", f"one of the columns {_listed(likely + others)}{hint}", repr(name))
+            fail(f"{option}, {self.path}", f"one of the columns {listed_names(likely + others)}{hint}", repr(name))
         return self.frame[name]
 
     def numbers(self, name: str, option: str, *, what: str = "a number") -> Floats:
@@ -132,12 +132,12 @@ class TableFile:
             # TRUE and true in a file are read as True.
             wanted = value.strip().capitalize() if column.dtype.kind == "b" else _cell(_as_number_if_any(value))
             if wanted not in text:
-                fail(f"--event-value, {self.path}", f"a value of column {name!r}: {_listed(text)}", repr(value))
+                fail(f"--event-value, {self.path}", f"a value of column {name!r}: {listed_names(text)}", repr(value))
             return np.asarray(column.map(_cell) == wanted, dtype=np.bool_)
         if column.dtype.kind == "b":
             return np.asarray(column, dtype=np.bool_)
         if not {*text} <= {"0", "1"}:
-            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_listed(text)}")
+            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {listed_names(text)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
 
     def _refuse_text(self, name: str, column: Any, what: str) -> None:
@@ -205,9 +205,20 @@ def _csv(path: Path, separator: str) -> Any:
     if frame.shape[1] != len(names):
         fail(str(path), f"{len(names)} values in each line, as the header has", f"{frame.shape[1]}")
     frame.columns = pd.Index(names)
+    for place in [k for k, kind in enumerate(frame.dtypes) if kind.kind == "O"]:
+        frame.isetitem(place, _trimmed(frame.iloc[:, place]))
     filled = np.flatnonzero(frame.notna().any(axis=1).to_numpy())
     # Blank lines at the end are no rows.
     return frame.iloc[: filled[-1] + 1] if filled.size else frame.iloc[:0]
+
+
+def _trimmed(column: Any) -> Any:
+    """Take away blanks around texts, which nobody sees: "f " is "f", and a cell of blanks alone is empty."""
+    texts = [cell for cell in column.unique() if isinstance(cell, str)]
+    changed: dict[str, Any] = {cell: cell.strip() or np.nan for cell in texts if cell != cell.strip()}
+    if not changed:
+        return column
+    return column.map(lambda cell: changed.get(cell, cell) if isinstance(cell, str) else cell)
 
 
 def _number_reader(path: Path) -> str | None:
@@ -273,27 +284,7 @@ def _cell(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float | np.number) else str(value).strip()
 
 
-def _listed(names: Any) -> str:
+def listed_names(names: Any) -> str:
+    """Write the first names, and how many more there are."""
     shown = ", ".join(repr(str(name)) for name in list(names)[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
-def curve_columns(table: TableFile, pattern: str, option: str = "--curves") -> dict[float, str]:
-    """Columns of survival curves by their times: with "s_*", the column "s_12" is that of time 12."""
-    if pattern.count("*") != 1:
-        fail(option, 'a pattern with one star for the time, such as "s_*"', repr(pattern))
-    before, after = pattern.split("*")
-    found: dict[float, str] = {}
-    for name in table.names:
-        middle = name[len(before) : len(name) - len(after)]
-        if not (name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)):
-            continue
-        if not is_number(middle):
-            fail(f"{option}, {table.path}", f"columns {pattern} with a time in place of the star", repr(name))
-        time = as_number(f"{option}, time of column {name!r}", float(middle), at_least=0)
-        if time in found:
-            fail(f"{option}, {table.path}", "one column for each time", f"{found[time]!r} and {name!r}")
-        found[time] = name
-    if not found:
-        fail(f"{option}, {table.path}", f"columns {pattern}", f"the columns {_listed(table.names)}")
-    return dict(sorted(found.items()))
