@@ -147,6 +147,12 @@ def test_evaluate_measures_new_rows(finished, model, tmp_path):
     assert "80 rows" in call("evaluate", finished, tmp_path / "patients.csv").stdout
 
 
+def test_evaluate_of_a_table_points_to_audit(tmp_path):
+    told = error(call("evaluate", written(tmp_path, patients(20))))
+    assert "patients.csv: expected the folder of a run" in told
+    assert "xcal audit" in told
+
+
 def test_evaluate_needs_an_outcome(finished, tmp_path):
     path = written(tmp_path, patients(20).drop(columns="died"))
     assert "--event, " in error(call("evaluate", finished, path))

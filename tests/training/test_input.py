@@ -68,11 +68,14 @@ def test_settings(setting, message):
         ({"make_network": lambda: 3}, "make_network: expected a function that returns a torch.nn.Module, got int"),
         ({"make_network": torch.nn.Identity}, "make_network: expected a network with parameters to train"),
         ({"make_network": lambda: Linear(4, 3)}, r"make_network: expected a network with outputs \(n, 2\)"),
-        ({"family": "lognormal"}, "family: expected a Family, got str"),
-        ({"config": {"epochs": 3}}, "config: expected a TrainingConfig, got dict"),
+        (
+            {"family": "lognormal"},
+            r"family: expected a Family, as in xcal.distributions.family\('lognormal'\), got str",
+        ),
+        ({"config": {"epochs": 3}}, "config: expected a TrainingConfig, as in .*, got dict"),
         ({"penalty": "paper"}, "penalty: expected a SoftBins, got str"),
         ({"objective": "nll"}, "objective: expected a function of"),
-        ({"train": (1, 2)}, "train: expected a SurvivalData, got tuple"),
+        ({"train": (1, 2)}, r"train: expected a SurvivalData, as in SurvivalData\(x, time, event\), got tuple"),
         ({"train": changed("event", slice(None), 0.0)}, "train.event: expected at least one event"),
         ({"train": weightless_events()}, "train.event: expected at least one event"),
         (

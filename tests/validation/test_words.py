@@ -180,7 +180,7 @@ def test_wide_intervals_and_concerns_ask_for_caution():
     assert "too weak" in wide.headline
     without = verdict(*[v for v in GOOD if v.metric != "ici"], value("ici", 0.01, horizon=5.0))
     assert without.level == "caution"
-    assert "no interval to judge by" in without.headline
+    assert "no interval to judge by, as nothing was resampled" in without.headline
     worried = verdict(*GOOD, concerns=[Concern("Discrete times", "The test is not valid.", True)])
     assert worried.level == "caution"
     assert any("Discrete times. The test is not valid." in sentence for sentence in worried.sentences)

@@ -101,6 +101,9 @@ def _folder(
 
     if (folder / CONFIG).is_file():
         raise ValueError(f"{folder} is a run of xcal fit: expected a file of new rows after it, got none")
+    if folder.is_file() and folder.suffix != ".parquet":
+        expected = "the folder of a run, or one of predictions in parquet files (for a table: xcal audit)"
+        raise ValueError(f"{folder}: expected {expected}, got a file")
     if out is None:
         raise ValueError("--out: expected a JSON file to write, such as metrics.json, got none")
     times = listed("--horizons", horizons, float, "times")

@@ -25,7 +25,8 @@ from xcal._files import write_whole
 from xcal.estimators.encoding import Encoding
 from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.header import Header, read_header, shown
+from xcal.estimators.header import Header, read_header
+from xcal.estimators.header_checks import shown
 from xcal.estimators.scaling import Outputs, Standardizer
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration

@@ -13,18 +13,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import MANY, BoolArray, as_count, as_floats, as_row, as_time, check_same_length, fail, first_row
+from xcal._checks import BoolArray, as_count, as_floats, as_row, as_time, fail, first_row
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method as DMethod
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.metrics import concordance_index
-from xcal.recalibration.adjustments import Column, labels_of, model_quantiles
+from xcal.recalibration.adjustments import Column
 from xcal.recalibration.base import Floats
-from xcal.recalibration.csd import DEFAULT_PIECES, even_levels
 from xcal.recalibration.curves import RecalibratedCurve
+from xcal.recalibration.held_out import Asked, as_table, pooled
 from xcal.recalibration.reading import chosen_rows, read_outcome, read_own
-from xcal.recalibration.refitting import check_each_row_once, folds, refit
-from xcal.recalibration.registry import HeldOut, Method, as_method
+from xcal.recalibration.refitting import folds, refit
+from xcal.recalibration.registry import HeldOut, as_method
 from xcal.recalibration.saving import write_recalibrated
 
 # G at its middle is known to about 0.5 / sqrt(events): 0.11 here.
@@ -118,15 +118,16 @@ class Recalibrated(BaseEstimator):
             ``Surv(time=..., event=...)`` or a data frame with the columns time and event.
         """
         method = as_method(self.method, self.n_pieces, self.group_column)
+        asked = Asked(method, self.n_pieces, self.group_column)
         X = X.tocsr() if issparse(X) else X  # of the sparse forms the one whose rows can be picked
         time, event = read_outcome(X, y)
         if not event.any():
             fail("y", "at least one event", f"none: all {event.size} rows are censored")
         if self.cv is None:
             model = _unfrozen(self.model)
-            held_out = self._ask(method, model, X, time, event)
+            held_out = asked.of(model, as_table(X), time, event)
         else:
-            model, held_out = self._cross_fitted(method, X, time, event)
+            model, held_out = self._cross_fitted(asked, X, time, event)
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
         _warn_of_few(int(held_out.event.sum()))
         self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
@@ -174,7 +175,7 @@ class Recalibrated(BaseEstimator):
         """Probability of an event by each of `times`, ``(n, m)``."""
         asked = as_time(as_row("times", times), name="times").astype(np.float64)
         fitted = self._fitted()
-        return fitted.adjustment_.cdf(fitted.model_, _table(X), asked)
+        return fitted.adjustment_.cdf(fitted.model_, as_table(X), asked)
 
     def predict_own_cdf(self, X: Any, time: Any = None) -> Floats:
         """F' of each row at its own time, ``(n,)``: what D-calibration and a PIT histogram take.
@@ -186,7 +187,7 @@ class Recalibrated(BaseEstimator):
         else:
             seen = as_time(time).astype(np.float64)
         fitted = self._fitted()
-        own, _ = fitted.adjustment_.own(fitted.model_, _table(X), seen, np.zeros(seen.size, dtype=bool))
+        own, _ = fitted.adjustment_.own(fitted.model_, as_table(X), seen, np.zeros(seen.size, dtype=bool))
         return own
 
     def predict_quantile(self, X: Any, p: Any) -> Floats:
@@ -199,7 +200,7 @@ class Recalibrated(BaseEstimator):
         if bad.any():
             fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
         fitted = self._fitted()
-        values = fitted.adjustment_.quantile(fitted.model_, _table(X), levels, float(fitted.times_[-1]))
+        values = fitted.adjustment_.quantile(fitted.model_, as_table(X), levels, float(fitted.times_[-1]))
         return values[:, 0] if np.ndim(p) == 0 else values
 
     def predict_median(self, X: Any) -> Floats:
@@ -213,7 +214,7 @@ class Recalibrated(BaseEstimator):
         """
         fitted = self._fitted()
         time, event = read_outcome(X, y)
-        _, loss = fitted.adjustment_.own(fitted.model_, _table(X), time, event)
+        _, loss = fitted.adjustment_.own(fitted.model_, as_table(X), time, event)
         if loss is None:
             fail("model", "a model with a density", f"{type(fitted.model_).__name__}, whose curves have steps or lines")
         return loss
@@ -230,7 +231,7 @@ class Recalibrated(BaseEstimator):
         """D-calibration on rows that neither trained the model nor the map; arguments as of `xcal.d_calibration`."""
         fitted = self._fitted()
         time, event = read_outcome(X, y)
-        known = read_own(fitted.model_, _table(X), time, event).event
+        known = read_own(fitted.model_, as_table(X), time, event).event
         cdf = self.predict_own_cdf(X, None if y is None else time)
         result: DCalibrationResult = d_calibration(cdf, known, n_bins=n_bins, method=method, time=time, groups=groups)
         return result
@@ -238,7 +239,7 @@ class Recalibrated(BaseEstimator):
     def predictions(self, X: Any, rows: Rows) -> ModelPredictions:
         """Give `xcal.audit` what it reads: curves, F at the own times and the likelihood, after recalibration."""
         fitted = self._fitted()
-        table = _table(X)
+        table = as_table(X)
         found = read_model(
             fitted.model_, table, time=rows.time, event=rows.event, times=rows.times, horizons=rows.horizons
         )
@@ -250,6 +251,16 @@ class Recalibrated(BaseEstimator):
         """Write a recalibrated model of xcal to one file, from which `xcal.load` makes it again; nothing in it runs."""
         write_recalibrated(path, self._fitted())
 
+    def _cross_fitted(self, asked: Asked, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
+        """Every row's F from a model trained on other folds, and the model trained on all rows."""
+        parts, tested = [], []
+        for train, test in folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)):
+            fresh = refit(self.model, chosen_rows(X, train), time[train], event[train], self.fit_model)
+            parts.append(asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test]))
+            tested.append(test)
+        held_out = pooled(parts, np.concatenate(tested), time, event)
+        return refit(self.model, X, time, event, self.fit_model), held_out
+
     def _fitted_to(self) -> str:
         counts = self.adjustment_.counts
         return f"{counts[0]:,} rows with {counts[1]:,} events"
@@ -258,50 +269,10 @@ class Recalibrated(BaseEstimator):
         check_is_fitted(self)
         return self
 
-    def _ask(self, method: Method, model: Any, X: Any, time: Floats, event: BoolArray) -> HeldOut:
-        """Read what the method needs to know of rows that the model has not seen."""
-        table = _table(X)
-        own = read_own(model, table, time, event)
-        quantiles = groups = None
-        if method.asks_quantiles:
-            pieces = (
-                DEFAULT_PIECES
-                if self.n_pieces is None
-                else as_count("n_pieces", self.n_pieces, at_least=2, at_most=MANY)
-            )
-            quantiles = model_quantiles(model, table, even_levels(pieces), float(time.max()))
-        if method.asks_groups:
-            groups = np.asarray(labels_of(table, self.group_column))
-            check_same_length("groups", groups, "y", time.size)
-        return HeldOut(time, event, own.cdf, own.event, quantiles, groups)
-
-    def _cross_fitted(self, method: Method, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
-        """Every row's F from a model trained on other folds, and the model trained on all rows."""
-        parts, tested = [], []
-        for train, test in folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)):
-            fresh = refit(self.model, chosen_rows(X, train), time[train], event[train], self.fit_model)
-            parts.append(self._ask(method, fresh, chosen_rows(X, test), time[test], event[test]))
-            tested.append(test)
-        order = np.concatenate(tested)
-        check_each_row_once(order, time.size)
-        back = np.argsort(order)
-
-        def pooled(name: str) -> Any:
-            values = [getattr(part, name) for part in parts]
-            return None if values[0] is None else np.concatenate(values)[back]
-
-        own = {name: pooled(name) for name in ("cdf", "event", "quantiles", "groups")}
-        return refit(self.model, X, time, event, self.fit_model), HeldOut(time, event, **own)
-
 
 def _unfrozen(model: Any) -> Any:
     """Take a model out of scikit-learn's FrozenEstimator, which keeps it fitted when it is cloned."""
     return model.estimator if type(model).__name__ == "FrozenEstimator" else model
-
-
-def _table(X: Any) -> Any:
-    """Rows that can be counted and sliced."""
-    return np.asarray(X) if isinstance(X, list) else X
 
 
 def _warn_of_few(n_events: int) -> None:

@@ -47,15 +47,15 @@ def check_kinds(
     """Check what kind of thing each argument is."""
     if isinstance(make_network, nn.Module) or not callable(make_network):
         fail("make_network", "a function that makes a network, as in lambda: MLP(10, 2)", type(make_network).__name__)
-    for name, value, kind in (
-        ("family", family, Family),
-        ("train", train, SurvivalData),
-        ("validation", validation, SurvivalData),
-        ("config", config, TrainingConfig),
-        ("penalty", penalty, SoftBins | None),
+    for name, value, kind, made in (
+        ("family", family, Family, "Family, as in xcal.distributions.family('lognormal')"),
+        ("train", train, SurvivalData, "SurvivalData, as in SurvivalData(x, time, event)"),
+        ("validation", validation, SurvivalData, "SurvivalData, as in SurvivalData(x, time, event)"),
+        ("config", config, TrainingConfig, "TrainingConfig, as in TrainingConfig(epochs=10)"),
+        ("penalty", penalty, SoftBins | None, "SoftBins"),
     ):
         if not isinstance(value, kind):
-            fail(name, f"a {getattr(kind, '__name__', 'SoftBins')}", type(value).__name__)
+            fail(name, f"a {made}", type(value).__name__)
     if not callable(objective):
         fail("objective", "a function of (distribution, time, event)", type(objective).__name__)
     as_choice("mode", mode, get_args(Mode))

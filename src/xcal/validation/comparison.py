@@ -96,7 +96,11 @@ class ModelComparison:
         from xcal.validation.page import write_comparison
 
         if len(self.results) != 2:
-            fail("compare_models", "two models, to put them on one page", len(self.results))
+            fail(
+                "compare_models",
+                "two models, to put them on one page (comparison[name].report for each)",
+                len(self.results),
+            )
         ((_, differences),) = self.differences.items()
         return write_comparison(tuple(self.results.values()), path, differences=differences)
 

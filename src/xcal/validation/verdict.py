@@ -81,7 +81,7 @@ def _headline(
     elif faint:
         why = "nothing speaks against them over all rows together, but they seem to be off for some"
     elif "unsure" in states and not any(has_interval(f.value) for f in whole if f.state == "unsure"):
-        why = "nothing speaks against them, but some values have no interval to judge by (n_bootstrap=)"
+        why = "nothing speaks against them, but some values have no interval to judge by, as nothing was resampled"
     elif "unsure" in states:
         why = "nothing speaks against them, but the evidence is too weak to trust them"
     else:
