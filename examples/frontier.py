@@ -16,6 +16,7 @@ import pandas as pd
 from xcal import Surv, SurvivalPath
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=30)
 parser.add_argument("--out", type=Path, default=Path("runs/frontier"), help="folder of the page")
 options = parser.parse_args()
 
@@ -34,7 +35,7 @@ train, test = slice(0, 3000), slice(3000, None)
 # One fit trains every weight and every seed. ``dcal`` is D-calibration on validation rows, ``dcal_floor`` is what a
 # perfect model scores there on average.
 
-path = SurvivalPath(distribution="weibull", lambdas=(0, 10, 30, 100, 300, 1000), seeds=2, epochs=30)
+path = SurvivalPath(distribution="weibull", lambdas=(0, 10, 30, 100, 300, 1000), seeds=2, epochs=options.epochs)
 path.fit(patients[train], y[train])
 print(path.summary()[["nll", "dcal", "dcal_floor", "concordance"]].round(4))
 

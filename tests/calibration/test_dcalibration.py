@@ -1,6 +1,7 @@
 import dataclasses
 import math
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, islice, pairwise, permutations
 
 import numpy as np
@@ -291,15 +292,16 @@ def test_simulated_p_value_is_seeded():
     assert abs(first - other) < 0.4
 
 
+@cache
 def exact_p_value(counts):
     """Probability that a fair multinomial has a sum of squares as large, over all outcomes, in whole numbers."""
     n, n_bins = sum(counts), len(counts)
-    as_large = Fraction(0)
+    squares, as_large = sum(c * c for c in counts), 0
     for cuts in combinations(range(n + n_bins - 1), n_bins - 1):
-        outcome = np.diff([-1, *cuts, n + n_bins - 1]) - 1
-        if sum(int(c) ** 2 for c in outcome) >= sum(c * c for c in counts):
-            as_large += Fraction(math.factorial(n), math.prod(math.factorial(int(c)) for c in outcome) * n_bins**n)
-    return float(as_large)
+        outcome = [b - a - 1 for a, b in pairwise((-1, *cuts, n + n_bins - 1))]
+        if sum(c * c for c in outcome) >= squares:
+            as_large += math.factorial(n) // math.prod(map(math.factorial, outcome))
+    return float(Fraction(as_large, n_bins**n))
 
 
 @pytest.mark.parametrize("counts", [(1, 2, 3), (2, 2, 2), (0, 6, 0), (5, 1, 4, 2, 3), (3, 4, 4, 4, 5), (7, 7, 6)])

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from xcal import __version__
+from xcal.cli.app import main
 
 HEAVY = ["torch", "numpy", "pandas", "sklearn", "matplotlib", "scipy"]
 
@@ -41,10 +42,14 @@ def test_version():
 
 
 def test_no_command_shows_the_help():
-    assert "demo" in run().stdout + run().stderr
+    done = run()
+    assert "demo" in done.stdout + done.stderr
 
 
-def test_an_error_is_one_line():
-    done = run("demo", "--dataset", "moon")
-    assert done.returncode == 2
-    assert done.stderr.strip() == "error: --dataset: expected one of simulated, metabric, support, got 'moon'"
+def test_an_error_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["xcal", "demo", "--dataset", "moon"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    expected = "error: --dataset: expected one of simulated, metabric, support, got 'moon'"
+    assert capsys.readouterr().err.strip() == expected

@@ -16,10 +16,18 @@ def run(*words):
     return CliRunner().invoke(app, ["demo", *map(str, words)], catch_exceptions=False)
 
 
+def few_rows(dataset):
+    """A part of the rows: enough for every page."""
+    x, y, new_x, new_y = _rows(dataset)
+    return x[:600], y[:600], new_x[:900], new_y[:900]
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    return run("--out", folder, "--seeds", 1, "--epochs", 3, "--max-drop", 1), folder
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("xcal.cli.demo._rows", few_rows)
+        return run("--out", folder, "--seeds", 1, "--epochs", 3, "--max-drop", 1), folder
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +56,7 @@ def test_the_chosen_model_is_the_one_that_is_shown_and_saved(finished, metrics):
     assert (model.fitted_.recalibration is not None) == lowest["recalibrated"]
     name = f"path: lambda {model.xcal_lambda:g}" + ", recalibrated" * bool(lowest["recalibrated"])
     assert list(metrics) == [*NAMES, name]
-    _, _, x, y = _rows("simulated")
+    _, _, x, y = few_rows("simulated")
     assert metrics[name]["concordance"] == pytest.approx(model.score(x, y))
     assert metrics[name]["D-cal"] == pytest.approx(model.d_calibration(x, y).value)
     assert f"{metrics[name]['D-cal']:.5f}" in result.stdout

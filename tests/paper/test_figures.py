@@ -113,7 +113,7 @@ def test_calibration_slope_one_does_not_mean_calibrated():
 
 
 def test_the_scripts_behind_the_pictures_run_and_tell_the_truth(tmp_path):
-    """The script prints what it draws; two of its lines have a value known beforehand, on any number of rows."""
+    """The figures script prints what it draws; two of its lines have a value that is known for any number of rows."""
     script = Path(__file__).parents[2] / "examples" / "paper_figures.py"
     command = [sys.executable, str(script), "--quick", "--out", str(tmp_path)]
     out = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "MPLBACKEND": "Agg"})

@@ -46,9 +46,12 @@ class _Layout:
         self.rows, self.columns = after[0] // 2, after[1] // 2
         self.n_pixels = n * self.rows * self.columns
         self.sizes = {"ROWS": self.rows, "COLUMNS": self.columns, "HEIGHT": height, "WIDTH": width}
-        padded = max(16, 1 << (channels - 1).bit_length())
-        self.tile = {"CHANNELS": padded, "PIXELS": max(1, _ELEMENTS // padded)}
-        self.blocks = -(-self.n_pixels // self.tile["PIXELS"])
+
+    def tiles(self, elements: int = _ELEMENTS) -> tuple[int, dict[str, int]]:
+        """Say how many tiles of about so many elements the map has, and how large they are."""
+        padded = max(16, 1 << (self.channels - 1).bit_length())
+        pixels = max(1, elements // padded)
+        return -(-self.n_pixels // pixels), {"CHANNELS": padded, "PIXELS": pixels}
 
     def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         return like.new_empty(self.n, self.rows, self.columns, self.channels, dtype=dtype)
@@ -65,10 +68,12 @@ class _Image(torch.autograd.Function):
         n, _, height, width = x.shape
         at = _Layout(n, height, width, (height - 1, width - 1), weight.shape[0])
         out, chosen = at.empty(x), at.empty(x, torch.uint8)
+        # Larger tiles were measured without random numbers for single values, which need registers.
+        blocks, tile = at.tiles(_ELEMENTS if rate > 0 else 2 * _ELEMENTS)
         with torch.cuda.device(x.device):
-            image_forward[at.blocks,](
+            image_forward[blocks,](
                 x, weight.contiguous(), bias, _seed(x, rate), mask, out, chosen, at.n_pixels, at.channels, rate, factor,
-                **at.sizes, DROPOUT=rate > 0, WHOLE=mask.numel() > 0, **at.tile,
+                **at.sizes, DROPOUT=rate > 0, WHOLE=mask.numel() > 0, **tile,
             )  # fmt: skip
         ctx.save_for_backward(x, chosen)
         ctx.at, ctx.rate, ctx.factor = at, rate, factor
@@ -81,11 +86,12 @@ class _Image(torch.autograd.Function):
 
         x, chosen = ctx.saved_tensors
         at, grad = ctx.at, grads[0].permute(0, 2, 3, 1).contiguous()
-        programs = min(_PROGRAMS, at.blocks)
+        blocks, tile = at.tiles()
+        programs = min(_PROGRAMS, blocks)
         partial = x.new_empty(programs, 5, at.channels)
         with torch.cuda.device(x.device):
             image_backward[programs,](
-                x, chosen, grad, partial, at.n_pixels, at.channels, ctx.rate, ctx.factor, **at.sizes, **at.tile
+                x, chosen, grad, partial, at.n_pixels, at.channels, ctx.rate, ctx.factor, **at.sizes, **tile
             )
         total = partial.sum(0)
         return None, total[:4].T.reshape(at.channels, 1, 2, 2), total[4], None, None, None
@@ -161,10 +167,11 @@ class _Map(torch.autograd.Function):
         at = _Layout(n, height, width, (height, width), channels)
         last = y.permute(0, 2, 3, 1).contiguous()
         out, chosen = at.empty(y), at.empty(y, torch.uint8)
+        blocks, tile = at.tiles()
         with torch.cuda.device(y.device):
-            map_forward[at.blocks,](
+            map_forward[blocks,](
                 last, bias, _seed(y, rate), mask, out, chosen, at.n_pixels, at.channels, rate, factor,
-                **at.sizes, DROPOUT=rate > 0, WHOLE=mask.numel() > 0, **at.tile,
+                **at.sizes, DROPOUT=rate > 0, WHOLE=mask.numel() > 0, **tile,
             )  # fmt: skip
         ctx.save_for_backward(chosen)
         ctx.at, ctx.rate, ctx.factor, ctx.shape = at, rate, factor, last.shape
@@ -180,11 +187,12 @@ class _Map(torch.autograd.Function):
         # Of an odd number of rows or columns the last is in no window.
         odd = ctx.shape[1] % 2 or ctx.shape[2] % 2
         out = grad.new_zeros(ctx.shape) if odd else grad.new_empty(ctx.shape)
-        programs = min(_PROGRAMS, at.blocks)
+        blocks, tile = at.tiles()
+        programs = min(_PROGRAMS, blocks)
         partial = grad.new_empty(programs, at.channels)
         with torch.cuda.device(grad.device):
             map_backward[programs,](
-                chosen, grad, out, partial, at.n_pixels, at.channels, ctx.rate, ctx.factor, **at.sizes, **at.tile
+                chosen, grad, out, partial, at.n_pixels, at.channels, ctx.rate, ctx.factor, **at.sizes, **tile
             )
         return out.permute(0, 3, 1, 2), partial.sum(0), None, None, None
 

@@ -85,7 +85,7 @@ class _Block(nn.Module):
     """Convolution, ReLU, dropout, max-pooling.
 
     Where no single values are dropped, pooling comes first: the order changes nothing, and the pooled map is a quarter
-    of the work. On a GPU bias, ReLU, dropout and pooling are one pass (`_pooled`).
+    of the work. On a GPU all of it is one pass, or all but the convolution (`_pooled`).
     """
 
     def __init__(self, before: int, after: int, *, pooled: bool, dropout: float, whole: bool) -> None:
