@@ -16,6 +16,7 @@ help:
 	@echo "make test-floats  the tests most sensitive to rounding, without vector instructions and with four threads"
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make docs    the documentation, into docs/_build/html"
+	@echo "make environment  .venv for lint, docs and test, by one installation"
 	@echo "make bench   every speed and accuracy claim, as ratios"
 
 # One stamp for each set of extras: an unchanged pyproject.toml installs nothing again.

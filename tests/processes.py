@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "xcal.training", "xcal.networks", "xcal.distributions"])
+# torch imports its compiler, a second's work, for the first DistributedDataParallel and others of its functions.
+_TORCH = ["torch", "torch.distributed", "torch._dynamo"]
+_CONTEXT.set_forkserver_preload([*_TORCH, "pytest", "xcal.training", "xcal.networks", "xcal.distributions"])
 
 
 def together(size, function, *arguments, seconds=240, dies=None):
