@@ -1,5 +1,9 @@
 """The committed records are whole, and say what the documents say."""
 
+import csv
+import re
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -9,6 +13,21 @@ from xcal.experiments import RecordFile, compare, compare_penalties, load_spec, 
 from xcal.experiments.spec import Penalty
 
 RESULTS = Path(__file__).parent.parent / "results"
+FILES, TRIALS = (sorted(RESULTS.rglob(pattern)) for pattern in ("*.jsonl", "trial/*.jsonl"))
+
+# Table, epochs, variant and penalties of which the documents compare all models, lambdas and seeds.
+WHOLE = [
+    *product(("gamma-censored", "gamma-uncensored"), ("appendix",), ("as-published",), get_args(Penalty)),
+    *product(("gamma-censored", "gamma-uncensored"), (None,), ("as-published",), ("paper",)),
+    *product(("gamma-censored", "gamma-uncensored", "glioma"), (None,), ("corrected",), ("ours",)),
+    *product(("mnist-censored", "mnist-uncensored"), (None,), ("as-published",), ("paper", "ours", "ramped")),
+    *product(("mnist-dense",), (None,), ("as-published",), get_args(Penalty)),
+    *product(("glioma",), (None,), ("as-published",), ("paper", "ours")),
+]
+
+
+def name_of(path):
+    return str(path.relative_to(RESULTS))
 
 
 @pytest.mark.parametrize("table", table_names())
@@ -23,7 +42,7 @@ def test_no_record_is_corrupt_or_of_another_spec(table):
             assert len(found.records) == lines
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.jsonl")), ids=lambda path: str(path.relative_to(RESULTS)))
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_committed_lines_stay_as_they_are_when_a_file_is_rewritten(path, tmp_path):
     copy = RecordFile(tmp_path / path.name)
     copy.path.write_bytes(path.read_bytes())
@@ -33,7 +52,7 @@ def test_committed_lines_stay_as_they_are_when_a_file_is_rewritten(path, tmp_pat
     assert copy.path.read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.rglob("trial/*.jsonl")), ids=lambda p: str(p.relative_to(RESULTS)))
+@pytest.mark.parametrize("path", TRIALS, ids=name_of)
 def test_every_record_of_a_trial_is_shown_by_its_epochs(path):
     variant, penalty, _ = path.name.split(".")
     table = path.relative_to(RESULTS).parts[0]
@@ -43,6 +62,50 @@ def test_every_record_of_a_trial_is_shown_by_its_epochs(path):
         assert asked.hash(asked.model(record.model), variant, penalty) == record.spec_hash
         # What has the epochs of the table belongs into the table's own file.
         assert spec.training_of(spec.model(record.model), variant).epochs != record.epochs
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_holds_runs_of_its_own_table_variant_and_penalty(path):
+    table, (variant, penalty, _) = path.relative_to(RESULTS).parts[0], path.name.split(".")
+    records = RecordFile(path).read()[0].values()
+    assert {(r.table, r.variant, r.penalty) for r in records} == {(table, variant, penalty)}
+
+
+@pytest.mark.parametrize("table", table_names())
+def test_all_penalties_of_a_variant_were_trained_on_the_same_data(table):
+    seen = {}
+    for path in (RESULTS / table).rglob("*.jsonl"):
+        for record in RecordFile(path).read()[0].values():
+            seen.setdefault((record.data, record.variant, record.seed), set()).add(record.data_hash)
+    assert [key for key, hashes in seen.items() if len(hashes) != 1] == []
+
+
+@pytest.mark.parametrize(("table", "epochs", "variant", "penalty"), WHOLE)
+def test_a_table_that_is_compared_lacks_no_model_lambda_or_seed(table, epochs, variant, penalty):
+    found = compare(table, variant=variant, penalty=penalty, epochs=epochs, results=RESULTS)
+    # Without a weight the penalty does not matter: MNIST has lambda 0 of the paper's penalty alone.
+    runs = {(record.model, record.lam, record.seed) for record in found.records if record.lam > 0}
+    lambdas = {lam for _, lam, _ in runs}
+    assert lambdas >= {lam for lam in found.spec.lambdas if lam > 0}
+    assert runs == set(product([model.name for model in found.spec.models], lambdas, found.spec.seeds))
+
+
+def test_the_pages_are_made_of_the_records_as_they_are():
+    for path in FILES:
+        page = path.with_suffix(".csv")
+        if path in TRIALS:
+            continue  # their pages hold records of two files
+        runs = Counter((record.model, record.lam) for record in RecordFile(path).read()[0].values())
+        with page.open() as lines:
+            for cell in csv.DictReader(lines):
+                assert int(cell["n_seeds"]) == runs[cell["row"], float(cell["lam"])], (name_of(path), cell)
+
+
+def test_the_list_of_pages_counts_the_records_as_they_are():
+    rows = re.findall(r"\]\((\S+)\.md\) .* \| (\d+) \|$", (RESULTS / "README.md").read_text(), flags=re.MULTILINE)
+    counted = {page: int(runs) for page, runs in rows if "/trial/" not in page}
+    lines = {name_of(path.with_suffix("")): len(path.read_text().splitlines()) for path in FILES if path not in TRIALS}
+    assert counted == lines
 
 
 def test_the_gamma_tables_score_what_the_documents_say():
