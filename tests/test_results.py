@@ -145,6 +145,28 @@ def test_the_mnist_tables_score_what_the_documents_say():
     assert "worse" not in dcal
 
 
+def test_600_epochs_bring_the_mtlr_rows_of_mnist_back_at_large_weights():
+    table, long = (compare("mnist-uncensored", epochs=epochs, results=RESULTS) for epochs in (None, "long"))
+    marks, longer = ({(c.model, c.lam, c.metric): c.mark for c in found.compared} for found in (table, long))
+    mtlr = {cell: mark for cell, mark in longer.items() if cell[0].startswith("mtlr")}
+    assert (len(mtlr), "worse" in mtlr.values()) == (12, False)
+    good = [sum(mark != "worse" for mark in (marks | other).values()) for other in (mtlr, longer)]
+    assert (len(marks), good) == (144, [129, 128])
+
+
+def test_the_glioma_and_corrected_tables_score_what_the_documents_say():
+    published, ours, corrected = (
+        compare("glioma", variant=variant, penalty=penalty, results=RESULTS)
+        for variant, penalty in (("as-published", "paper"), ("as-published", "ours"), ("corrected", "ours"))
+    )
+    scores = [round(found.score, 2) for found in (published, ours, corrected)]
+    assert (scores, published.n_not_settled) == ([0.64, 0.69, 0.83], 16)
+    assert Counter(c.metric for c in corrected.compared if c.mark == "worse") == {"dcal": 16, "concordance": 13}
+    for kind in ("censored", "uncensored"):
+        found = compare(f"mnist-{kind}", variant="corrected", results=RESULTS)
+        assert (len(found.compared), round(found.score, 2)) == (144, 0.95)
+
+
 def test_the_penalties_compare_as_the_documents_say():
     counts = {}
     for table in ("gamma-censored", "gamma-uncensored", "mnist-censored", "mnist-uncensored", "mnist-dense"):
