@@ -46,6 +46,7 @@ def training_targets(r: dict[str, Any]) -> Iterator[Target]:
     small = {"epochs": 1, "batch_size": 24, "hidden": (2,), "dropout": 0.0, "learning_rate": 1e-3, "random_state": 0}
     small |= {"distribution": "mtlr", "n_time_bins": 3, "calibration_bins": 3, "weight_decay": 0.0, "patience": None}
     small |= {"validation_fraction": 0.3, "objective": "nll", "encode": None, "interpolation": "linear"}
+    small |= {"penalty_temperature": None}
 
     def fitted(made: Any) -> Callable[..., Any]:
         def call(**given: Any) -> Any:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.estimators.simulate import survival_rows
 from xcal import SurvivalModel, SurvivalPath, load
-from xcal.estimators import crossfit
+from xcal.estimators import crossfit, fitting
 
 # The 200 rows of someone who tries the setting on little data.
 ROWS = survival_rows(200)
@@ -56,3 +56,40 @@ def test_networks_that_are_trained_once_more_rise_in_the_same_epochs(monkeypatch
 def test_an_unknown_schedule_is_refused():
     with pytest.raises(ValueError, match="penalty_schedule: expected one of 'constant', 'anneal', got 'rise'"):
         SurvivalModel(penalty_schedule="rise").fit(ROWS.x, ROWS.y)
+
+
+@pytest.mark.parametrize("calibration", ["marginal", "conditional"])
+def test_the_temperature_is_that_of_the_penalty_in_every_training(monkeypatch, tmp_path, calibration):
+    seen = []
+    plain = fitting.fit_path
+
+    def watched(*arguments, **options):
+        seen.append(options["penalty"])
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(fitting, "fit_path", watched)
+    settings = SETTINGS | {"penalty_schedule": "anneal", "penalty_temperature": 0.1, "calibration": calibration}
+    path = SurvivalPath((0, 100.0), 1, cross_fit=2, **settings).fit(ROWS.x, ROWS.y)
+    path.refit(ROWS.x, ROWS.y)
+    estimator = "bound" if calibration == "marginal" else "unbiased"
+    assert len(seen) >= 2
+    assert {(penalty.temperature, penalty.estimator) for penalty in seen} == {(0.1, estimator)}
+    path.save(tmp_path / "path.xcal")
+    assert load(tmp_path / "path.xcal").penalty_temperature == 0.1
+
+
+def test_without_a_temperature_the_penalty_is_the_usual_one():
+    """Bits of models trained before the setting existed."""
+    one, other = (
+        SurvivalModel(xcal_lambda=100.0, penalty_temperature=temperature, **SETTINGS).fit(ROWS.x, ROWS.y)
+        for temperature in (None, 0.5)
+    )
+    np.testing.assert_array_equal(one.predict_median(ROWS.x), other.predict_median(ROWS.x))
+    sharp = SurvivalModel(xcal_lambda=100.0, penalty_temperature=0.1, **SETTINGS).fit(ROWS.x, ROWS.y)
+    assert not np.array_equal(sharp.predict_median(ROWS.x), one.predict_median(ROWS.x))
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, "sharp"])
+def test_a_temperature_must_be_a_number_above_zero(temperature):
+    with pytest.raises(ValueError, match="penalty_temperature: expected"):
+        SurvivalModel(penalty_temperature=temperature).fit(ROWS.x, ROWS.y)

@@ -29,6 +29,7 @@ from xcal.estimators.settings import OBJECTIVES, Settings
 from xcal.metrics import kaplan_meier
 from xcal.networks import MLP, start_near
 from xcal.training import History, PathResult, fit_path
+from xcal.training.arguments import usual_penalty
 from xcal.training.stack import MakeNetwork
 
 
@@ -97,6 +98,7 @@ def train_on(
     fixed: dict[str, Any] = {
         "config": settings.training_config(),
         "progress": settings.progress,
+        "penalty": usual_penalty(conditional=settings.conditional, temperature=settings.penalty_temperature),
         "conditional": penalty_features(settings),
         "distributed": settings.distributed,
     }

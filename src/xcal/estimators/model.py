@@ -62,6 +62,10 @@ class SurvivalModel(SurvivalPredictor):
         "anneal": the weight of the penalty rises from 0 to `xcal_lambda` over the first epochs (as many as `patience`,
         at most half of all) while its bins become sharper. For large weights, with which a network may otherwise stay
         at its start. Without a penalty it changes nothing. See `xcal.TrainingConfig`.
+    penalty_temperature : float, optional
+        Softness of the penalty's bins, in bin widths; with "anneal" that of the last epochs. By default 0.5. Sharper
+        bins (0.1, with "anneal") bring D-calibration further down where *F* takes few values, as without
+        interpolation, or where the weight is large; their gradient has more noise.
     validation_fraction : float
         Share of the rows that `fit` holds out to choose the epoch, unless it is given ``validation_data``.
     encode : {"auto"}, optional
@@ -127,6 +131,7 @@ class SurvivalModel(SurvivalPredictor):
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
         penalty_schedule: str = DEFAULTS.penalty_schedule,
+        penalty_temperature: float | None = DEFAULTS.penalty_temperature,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
@@ -150,6 +155,7 @@ class SurvivalModel(SurvivalPredictor):
         self.weight_decay = weight_decay
         self.patience = patience
         self.penalty_schedule = penalty_schedule
+        self.penalty_temperature = penalty_temperature
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state

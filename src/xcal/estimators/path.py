@@ -43,7 +43,8 @@ class SurvivalPath(TrainedChoice):
     calibration : {"marginal", "conditional"}
         What the penalty asks for, as in `SurvivalModel`. `frontier_` and `candidates_` have both measures.
     distribution, hidden, dropout, objective, interpolation, n_time_bins, calibration_bins, epochs, batch_size, \
-learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, encode, random_state, device, progress
+learning_rate, weight_decay, patience, penalty_schedule, penalty_temperature, validation_fraction, encode, \
+random_state, device, progress
         As in `SurvivalModel`. All models share the split into training and validation rows.
     distributed : {"auto"} or bool, optional
         As in `SurvivalModel`.
@@ -118,6 +119,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         weight_decay: float = DEFAULTS.weight_decay,
         patience: int | None = DEFAULTS.patience,
         penalty_schedule: str = DEFAULTS.penalty_schedule,
+        penalty_temperature: float | None = DEFAULTS.penalty_temperature,
         validation_fraction: float = DEFAULTS.validation_fraction,
         encode: str | None = DEFAULTS.encode,
         random_state: Any = DEFAULTS.random_state,
@@ -144,6 +146,7 @@ learning_rate, weight_decay, patience, penalty_schedule, validation_fraction, en
         self.weight_decay = weight_decay
         self.patience = patience
         self.penalty_schedule = penalty_schedule
+        self.penalty_temperature = penalty_temperature
         self.validation_fraction = validation_fraction
         self.encode = encode
         self.random_state = random_state

@@ -50,6 +50,7 @@ class Settings:
     weight_decay: float = 0.01
     patience: int | None = 20
     penalty_schedule: str = "constant"
+    penalty_temperature: float | None = None
     validation_fraction: float = 0.2
     encode: str | None = None
     random_state: Any = 0
@@ -70,6 +71,8 @@ class Settings:
         if self.n_time_bins is not None:
             check_count("n_time_bins", self.n_time_bins)
         as_count("calibration_bins", self.calibration_bins, at_least=2)
+        if self.penalty_temperature is not None:
+            as_number("penalty_temperature", self.penalty_temperature, above=0)
         as_number("validation_fraction", self.validation_fraction, above=0, below=1)
         if 1 - self.validation_fraction == 1:
             fail("validation_fraction", "a share that leaves less than all rows to train on", self.validation_fraction)

@@ -71,6 +71,11 @@ def checked_options(calibration_bins: Any, checkpoint: Any, conditional: Any) ->
     return None if checkpoint is None else Path(checkpoint)
 
 
+def usual_penalty(*, conditional: bool, temperature: float | None = None) -> SoftBins:
+    """Return the penalty where none is given; the bound would add the noise of every row to the conditional one."""
+    return SoftBins(temperature=temperature, estimator="unbiased" if conditional else "bound")
+
+
 def check_temperature(config: TrainingConfig, penalty: SoftBins) -> None:
     """Check that a temperature that is to fall starts above where it ends."""
     first, last = config.first_temperature, penalty.temperature

@@ -29,6 +29,7 @@ from xcal.training.arguments import (
     checked_path,
     checked_seeds,
     chosen_device,
+    usual_penalty,
 )
 from xcal.training.batches import batch_shape
 from xcal.training.checkpoint import check_folder, sole_training
@@ -116,9 +117,8 @@ def fit_path(
         validation set from choosing epochs by its noise.
     conditional : KernelFeatures or another maker of features, optional
         Penalise calibration given the covariates (`xcal.conditional_calibration`) in place of calibration on average.
-        Features are made of the columns of ``train.x`` and ``validation.x``, and kept in memory. A maker of your own
-        has a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator is the unbiased one
-        unless `penalty` says otherwise. Epochs are chosen by objective + lambda times conditional calibration.
+        Features of all rows are made once and kept. A maker of your own has a method ``of(X)``, which returns (n, M)
+        numbers. The estimator is "unbiased" unless `penalty` says otherwise; epochs are chosen by objective + lambda K.
     distributed : {"auto", "shards"} or bool, optional
         Train together with other processes, each on its part of the rows, to the same result as one process. "auto":
         if torchrun started this process, or `torch.distributed` is initialised; alone otherwise. True: the same, and an
@@ -147,7 +147,7 @@ def fit_path(
     folder = checked_options(calibration_bins, checkpoint, conditional)
     first_lambdas, seeds = checked_path(lambdas, target_dcal), checked_seeds(seeds)
     check_number("dcal_floor", dcal_floor, above_zero=False)
-    penalty = penalty or SoftBins(estimator="bound" if conditional is None else "unbiased")
+    penalty = penalty or usual_penalty(conditional=conditional is not None)
     check_temperature(config, penalty)
     processes = found_processes(distributed)
     where = chosen_device(device, train)
