@@ -16,7 +16,7 @@ from xcal.calibration.covariates import as_columns
 from xcal.calibration.random_signs import parts_of
 from xcal.calibration.residuals import residuals
 from xcal.calibration.row_features import KernelFeatures, random_features
-from xcal.calibration.subgroup_search import _finding
+from xcal.calibration.subgroup_search import _finding, contrasts, expected_squares, find_subgroup
 
 
 def censored_uniform(n, rng, censored=0.5):
@@ -386,3 +386,45 @@ def test_the_histogram_of_the_subgroup_is_of_rows_that_were_not_searched():
     # F is the square of a uniform number: 0.1 is not exceeded with probability sqrt(0.1).
     assert where.mass[0] == pytest.approx(0.1**0.5, abs=5 * where.mass_error[0])
     assert where.mass_error[0] == pytest.approx(np.sqrt(where.mass[0] * (1 - where.mass[0]) / where.n_tested), rel=1e-9)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.03, 0.1, 0.4, 0.79, 0.9])
+def test_the_expected_variance_of_a_score_is_the_integral_over_the_time_it_is_watched(at):
+    edges = np.array([0.0, 0.1, 0.25, 0.5, 0.8, 1.0])
+    for of_bins, found in zip(contrasts(edges).T, expected_squares(np.array([at]), edges)[0], strict=True):
+        # Midpoints of cells that lie within one bin each; beyond 0.8 a score does not change.
+        v = (np.arange(800_000) + 0.5) / 1_000_000
+        score = of_bins[np.searchsorted(edges, v, side="right") - 1]
+        left = (np.sum(np.diff(edges) * of_bins) - np.cumsum(score) / 1e6 + score / 2e6) / (1 - v)
+        wanted = np.sum((np.square(score - left) / (1 - v))[v < at]) / 1e6
+        assert found == pytest.approx(wanted, rel=1e-5, abs=1e-12)
+
+
+def test_a_subgroup_without_events_is_no_finding_where_hardly_any_were_expected():
+    """Fifty rows censored at F = 0.01 expect half an event: none is no surprise."""
+    rng = np.random.default_rng(7)
+    early = np.arange(600) % 6 == 0
+    u, event = censored_uniform(600, rng)
+    u, event = np.where(early, 0.01, u), event & ~early
+    columns = as_columns(np.where(early, 1.0, 0.0), 600)
+    found = find_subgroup(columns, u, residuals(u, event, bin_edges(20)), bin_edges(20))
+    assert found.p_value > 0.3
+
+
+def test_the_p_value_of_the_subgroup_is_honest_where_nearly_all_rows_are_censored():
+    """With the variance that was seen alone 72 of these 200 right models are rejected."""
+    rng = np.random.default_rng(8)
+    rejected = 0
+    for seed in range(200):
+        x = rng.normal(size=(300, 3))
+        time, end = rng.exponential(np.exp(-x[:, 0])), rng.uniform(0, 0.03, size=300)
+        u = -np.expm1(-np.minimum(time, end) * np.exp(x[:, 0]))
+        where = conditional_calibration(u, time <= end, x, n_features=2, n_draws=0, seed=seed).where
+        rejected += where is not None and where.p_value < 0.05
+    assert rejected <= 20  # more happens once in a thousand at the level .05
+
+
+def test_rows_of_which_nothing_is_known_say_nothing():
+    x = np.random.default_rng(9).normal(size=(500, 2))
+    found = conditional_calibration(np.zeros(500), np.zeros(500), x)
+    assert (found.value, found.p_value, found.where) == (0.0, 1.0, None)
