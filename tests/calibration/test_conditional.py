@@ -428,3 +428,53 @@ def test_rows_of_which_nothing_is_known_say_nothing():
     x = np.random.default_rng(9).normal(size=(500, 2))
     found = conditional_calibration(np.zeros(500), np.zeros(500), x)
     assert (found.value, found.p_value, found.where) == (0.0, 1.0, None)
+
+
+def as_given(columns):
+    return columns
+
+
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_accumulators_of_few_rows_each_give_what_one_gives(size):
+    """One row per process is merged as well; in any order, as long as every row has a block of its own."""
+    rng = np.random.default_rng(11)
+    (u, event), h = censored_uniform(900, rng), rng.normal(size=(900, 4))
+    starts = np.arange(0, 900, size)
+
+    def merged(order):
+        total = ConditionalCalibration(as_given, bin_edges(10), average_apart=True)
+        for start in order:
+            rows = slice(start, start + size)
+            total.merge(ConditionalCalibration(as_given, bin_edges(10)).update(u[rows], event[rows], h[rows]))
+        return total.compute(99, np.random.default_rng(0))
+
+    whole = ConditionalCalibration(as_given, bin_edges(10), average_apart=True).update(u, event, h)
+    np.testing.assert_allclose(merged(starts), whole.compute(99, np.random.default_rng(0)), rtol=1e-9)
+    # The signs of the test meet other rows in another order.
+    np.testing.assert_allclose(merged(rng.permutation(starts))[:3], whole.compute(0, rng)[:3], rtol=1e-9)
+
+
+def test_a_merge_that_is_refused_changes_nothing():
+    rng = np.random.default_rng(12)
+    (u, event), h = censored_uniform(50, rng), rng.normal(size=(50, 4))
+    meter = ConditionalCalibration(as_given, [0, 0.5, 1])
+    with pytest.raises(ValueError, match="other: expected an accumulator with the same features and bins"):
+        meter.merge(ConditionalCalibration(as_given, bin_edges(10)).update(u, event, h))
+    assert meter.update(u, event, h[:, :2]).n == 50
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.ones((5, 3)), r"features: expected shape \(4, 3\), one row per row of cdf, got shape \(5, 3\)"),
+        (np.ones((1, 3)), r"got shape \(1, 3\)"),
+        (np.ones((4, 2)), r"got shape \(4, 2\)"),
+        (np.ones(4), r"got shape \(4,\)"),
+        (np.array([[1.0, 1, 1], [1, np.nan, 1], [1, 1, 1], [1, 1, 1]]), "features: expected finite numbers.*row 1"),
+    ],
+)
+def test_an_accumulator_refuses_features_of_other_rows(features, message):
+    meter = ConditionalCalibration(as_given, bin_edges(10)).update([0.5], [True], np.ones((1, 3)))
+    with pytest.raises(ValueError, match=message):
+        meter.update([0.1, 0.2, 0.3, 0.4], [True] * 4, features)
+    assert meter.n == 1
