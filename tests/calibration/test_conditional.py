@@ -478,3 +478,20 @@ def test_an_accumulator_refuses_features_of_other_rows(features, message):
     with pytest.raises(ValueError, match=message):
         meter.update([0.1, 0.2, 0.3, 0.4], [True] * 4, features)
     assert meter.n == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (pd.Series(pd.Categorical([1, 2, 10, 1])), ("1", "10", "2")),
+        (pd.Series([1, 2.5, 3, 1], dtype=object), None),
+        (pl.Series([1, 2, 3, 1]).cast(pl.Decimal(10, 2)), None),
+        (pd.Series([True, False, True, True], dtype=object), ("False", "True")),
+        (pd.Series([1, "two", 3, 1], dtype=object), ("1", "3", "two")),
+    ],
+)
+def test_what_a_category_is_and_what_a_number(values, labels):
+    frame = pl.DataFrame({"a": values}) if isinstance(values, pl.Series) else pd.DataFrame({"a": values})
+    (column,) = as_columns(frame)
+    assert column.labels == labels
+    assert labels is not None or list(column.values) == [float(value) for value in values]

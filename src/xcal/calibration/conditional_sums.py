@@ -24,7 +24,8 @@ class ConditionalCalibration:
     Parameters
     ----------
     features : callable
-        From columns to features, (n, M); that of the first accumulator is used by all.
+        From what `update` is given of the rows to their features, (n, M), such as ``KernelFeatures().fit(X).of``. It
+        must be the same in all accumulators that are merged.
     edges : array of shape (B + 1,)
     average_apart : bool
         Whether the test asks about the average over all rows and about what differs from it apart; see `compute`.
@@ -32,6 +33,19 @@ class ConditionalCalibration:
     Notes
     -----
     Rows must not come in the order of their outcomes: shuffle a table that is sorted by time.
+
+    Examples
+    --------
+    >>> from xcal.calibration import KernelFeatures
+    >>> rng = np.random.default_rng(0)
+    >>> X, F, event = rng.normal(size=(500, 3)), rng.uniform(size=500), np.ones(500)
+    >>> features = KernelFeatures().fit(X)
+    >>> first, second = (ConditionalCalibration(features.of, np.linspace(0, 1, 21)) for _ in range(2))
+    >>> first = first.update(F[:200], event[:200], X[:200])
+    >>> second = second.update(F[200:], event[200:], X[200:])
+    >>> value, noise, floor, p_value = first.merge(second).compute(99, rng)
+    >>> abs(value) < 4 * noise
+    True
     """
 
     def __init__(self, features: Any, edges: Edges, *, average_apart: bool = False) -> None:

@@ -1,6 +1,8 @@
 """Covariates as conditional calibration reads them: columns with names, numbers or categories, none missing."""
 
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -52,9 +54,18 @@ def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     return columns
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number: no text, and no yes or no."""
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
+
+
 def _as_column(name: str, values: Any) -> Column:
     array = np.asarray(values)
-    if array.dtype.kind in "iuf":
+    # Labels of a category may be numbers, and an object column may hold numbers alone.
+    category = getattr(getattr(values, "dtype", None), "name", None) == "category"
+    if array.size and array.dtype == object and not category and all(_is_number(value) for value in array.flat):
+        array = array.astype(np.float64)
+    if array.dtype.kind in "iuf" and not category:
         numbers = array.astype(np.float64)
         bad = ~np.isfinite(numbers)
         if bad.any():
