@@ -317,6 +317,10 @@ F = np.array([0.1, 0.4, 0.6, 0.9])
             r"X: expected columns with different names, got 'a'",
         ),
         ({"X": np.zeros((2, 2, 1))}, r"X: expected one row per prediction"),
+        (
+            {"cdf": np.full(5001, 0.5), "event": np.ones(5001), "X": pd.DataFrame({"id": np.arange(5001).astype(str)})},
+            r"X: expected at most 5,000 categories in column 'id' .*, got 5,001",
+        ),
         ({"n_features": 7}, r"n_features: expected an even number"),
         ({"bandwidth": 0.0}, r"bandwidth: expected"),
         ({"n_draws": -1}, r"n_draws: expected"),
@@ -495,3 +499,14 @@ def test_what_a_category_is_and_what_a_number(values, labels):
     (column,) = as_columns(frame)
     assert column.labels == labels
     assert labels is not None or list(column.values) == [float(value) for value in values]
+
+
+def test_a_few_masks_at_a_time_find_the_same_subgroup(monkeypatch):
+    rng = np.random.default_rng(14)
+    x = pd.DataFrame(rng.normal(size=(600, 3))).assign(place=rng.integers(200, size=600).astype(str))
+    u = rng.uniform(size=600) ** np.where(x[1] > 0, 2.0, 1.0)
+    at_once = conditional_calibration(u, np.ones(600), x, n_draws=0).where
+    monkeypatch.setattr("xcal.calibration.subgroup_search._NUMBERS", 1000)
+    few = conditional_calibration(u, np.ones(600), x, n_draws=0).where
+    assert (few.rule, few.n) == (at_once.rule, at_once.n)
+    assert few.z == pytest.approx(at_once.z, rel=1e-9)

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from xcal._checks import as_numpy, fail, first_row, is_missing
 
+# Each is a column of indicators: so many of some ten thousand rows fit into the memory.
+MOST_LABELS = 5_000
+
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -82,4 +85,7 @@ def _as_column(name: str, values: Any) -> Column:
         row = first_row(missing)
         fail("X", f"a label in every row of column {name!r}", listed[row], row)
     labels, codes = np.unique(np.array([str(label) for label in listed]), return_inverse=True)
+    if labels.size > MOST_LABELS:
+        expected = f"at most {MOST_LABELS:,} categories in column {name!r} (leave out what names single rows)"
+        fail("X", expected, f"{labels.size:,}")
     return Column(name, codes.astype(np.float64), tuple(str(label) for label in labels))

@@ -36,7 +36,9 @@ class Scale:
     def __call__(self, values: Floats) -> Floats:
         """Give the scaled column: one column of numbers, or one for each label."""
         if self.reference is None:
-            return np.eye(len(self.labels or ()))[values.astype(np.int64)]
+            indicators = np.zeros((values.size, len(self.labels or ())))
+            indicators[np.arange(values.size), values.astype(np.int64)] = 1.0
+            return indicators
         below = np.searchsorted(self.reference, values, side="left")
         through = np.searchsorted(self.reference, values, side="right")
         middle = (below + through + 1) / 2 / (self.reference.size + 1)

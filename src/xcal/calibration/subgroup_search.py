@@ -29,6 +29,7 @@ SEARCHED_ROWS = 200_000  # more add nothing to what a person can act on; a tenth
 _CUTS = 16  # numeric columns are cut at the 1/16 to 15/16 quantiles
 _FIRST = 12  # single conditions that are tried in pairs
 _SMALLEST = 30  # rows of a subgroup in each half, or one in fifty if that is more
+_NUMBERS = 1 << 24  # of masks that are held as floating-point numbers at a time
 _GAIN = 4.0  # by how much a second condition must raise the squared z: a cut that finds nothing raises it by chance
 
 
@@ -137,7 +138,7 @@ def find_subgroup(
         return None
     conditions, contrast = found
     inside = all_hold(conditions, there)
-    z = _z(inside[None, :].astype(np.float64), scores[half:], expected[half:])[0, contrast]
+    z = _z(inside[None, :], scores[half:], expected[half:])[0, contrast]
     if not np.isfinite(z):
         return None
     own, n_tested = residuals[half:][inside], int(inside.sum())
@@ -161,13 +162,13 @@ def _best_rule(
     columns: Sequence[Column], scores: Floats, expected: Floats, smallest: int
 ) -> tuple[tuple[Condition, ...], int] | None:
     """Conditions and contrast with the largest squared z."""
-    singles = [c for k, column in enumerate(columns) for c in _conditions(k, column)]
+    singles = [c for k, column in enumerate(columns) for c in _conditions(k, column, smallest)]
     if not singles:
         return None
-    masks = np.array([c.holds(columns) for c in singles], dtype=np.float64)
-    large = masks.sum(axis=1) >= smallest
+    masks = np.array([c.holds(columns) for c in singles])
+    rows = masks.sum(axis=1)
     # A condition that leaves out almost nobody is no subgroup.
-    large &= (1 - masks).sum(axis=1) >= smallest
+    large = (rows >= smallest) & (masks.shape[1] - rows >= smallest)
     if not large.any():
         return None
     z2 = np.where(large[:, None], np.square(_z(masks, scores, expected)), -1.0)
@@ -177,7 +178,7 @@ def _best_rule(
     for first in np.argsort(-z2.max(axis=1))[:_FIRST]:
         if not large[first]:
             continue
-        both = masks * masks[first]
+        both = masks & masks[first]
         allowed = (both.sum(axis=1) >= smallest) & np.array([c.column != singles[first].column for c in singles])
         pair = np.where(allowed[:, None], np.square(_z(both, scores, expected)), -1.0)
         second, of_pair = np.unravel_index(np.argmax(pair), pair.shape)
@@ -187,16 +188,21 @@ def _best_rule(
     return conditions, int(contrast)
 
 
-def _z(masks: Floats, scores: Floats, expected: Floats) -> Floats:
+def _z(masks: Mask, scores: Floats, expected: Floats) -> Floats:
     """Sum of each contrast over the rows of each mask, in units of its standard deviation, (masks, contrasts)."""
-    variance = np.maximum(masks @ np.square(scores), masks @ expected)
+    given, some = np.stack([scores, np.square(scores), expected], axis=1), max(1, _NUMBERS // max(1, masks.shape[1]))
+    pieces = (masks[k : k + some].astype(np.float64) for k in range(0, masks.shape[0], some))
+    sums, seen, right = np.concatenate([np.tensordot(piece, given, axes=1) for piece in pieces]).transpose(1, 0, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(masks @ scores / np.sqrt(variance))
+        return np.asarray(sums / np.sqrt(np.maximum(seen, right)))
 
 
-def _conditions(index: int, column: Column) -> list[Condition]:
+def _conditions(index: int, column: Column, smallest: int) -> list[Condition]:
     if column.labels is not None:
-        return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in enumerate(column.labels)]
+        # There may be thousands of labels, most of them too rare for a subgroup.
+        rows = np.bincount(column.values.astype(np.intp), minlength=len(column.labels))
+        often = [(k, label) for k, label in enumerate(column.labels) if rows[k] >= smallest]
+        return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in often]
     cuts = np.unique(np.quantile(column.values, np.arange(1, _CUTS) / _CUTS, method="lower"))
     low, high = column.values.min(), column.values.max()
     # Of yes and no, written as 1 and 0, a person says which it is.
