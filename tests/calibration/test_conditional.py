@@ -16,7 +16,7 @@ from xcal.calibration.covariates import as_columns
 from xcal.calibration.random_signs import parts_of
 from xcal.calibration.residuals import residuals
 from xcal.calibration.row_features import KernelFeatures, random_features
-from xcal.calibration.subgroup_search import _finding
+from xcal.calibration.subgroup_search import _finding, contrasts, expected_squares, find_subgroup
 
 
 def censored_uniform(n, rng, censored=0.5):
@@ -317,6 +317,10 @@ F = np.array([0.1, 0.4, 0.6, 0.9])
             r"X: expected columns with different names, got 'a'",
         ),
         ({"X": np.zeros((2, 2, 1))}, r"X: expected one row per prediction"),
+        (
+            {"cdf": np.full(5001, 0.5), "event": np.ones(5001), "X": pd.DataFrame({"id": np.arange(5001).astype(str)})},
+            r"X: expected at most 5,000 categories in column 'id' .*, got 5,001",
+        ),
         ({"n_features": 7}, r"n_features: expected an even number"),
         ({"bandwidth": 0.0}, r"bandwidth: expected"),
         ({"n_draws": -1}, r"n_draws: expected"),
@@ -386,3 +390,123 @@ def test_the_histogram_of_the_subgroup_is_of_rows_that_were_not_searched():
     # F is the square of a uniform number: 0.1 is not exceeded with probability sqrt(0.1).
     assert where.mass[0] == pytest.approx(0.1**0.5, abs=5 * where.mass_error[0])
     assert where.mass_error[0] == pytest.approx(np.sqrt(where.mass[0] * (1 - where.mass[0]) / where.n_tested), rel=1e-9)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.03, 0.1, 0.4, 0.79, 0.9])
+def test_the_expected_variance_of_a_score_is_the_integral_over_the_time_it_is_watched(at):
+    edges = np.array([0.0, 0.1, 0.25, 0.5, 0.8, 1.0])
+    for of_bins, found in zip(contrasts(edges).T, expected_squares(np.array([at]), edges)[0], strict=True):
+        # Midpoints of cells that lie within one bin each; beyond 0.8 a score does not change.
+        v = (np.arange(800_000) + 0.5) / 1_000_000
+        score = of_bins[np.searchsorted(edges, v, side="right") - 1]
+        left = (np.sum(np.diff(edges) * of_bins) - np.cumsum(score) / 1e6 + score / 2e6) / (1 - v)
+        wanted = np.sum((np.square(score - left) / (1 - v))[v < at]) / 1e6
+        assert found == pytest.approx(wanted, rel=1e-5, abs=1e-12)
+
+
+def test_a_subgroup_without_events_is_no_finding_where_hardly_any_were_expected():
+    """Fifty rows censored at F = 0.01 expect half an event: none is no surprise."""
+    rng = np.random.default_rng(7)
+    early = np.arange(600) % 6 == 0
+    u, event = censored_uniform(600, rng)
+    u, event = np.where(early, 0.01, u), event & ~early
+    columns = as_columns(np.where(early, 1.0, 0.0), 600)
+    found = find_subgroup(columns, u, residuals(u, event, bin_edges(20)), bin_edges(20))
+    assert found.p_value > 0.3
+
+
+def test_the_p_value_of_the_subgroup_is_honest_where_nearly_all_rows_are_censored():
+    """With the variance that was seen alone 72 of these 200 right models are rejected."""
+    rng = np.random.default_rng(8)
+    rejected = 0
+    for seed in range(200):
+        x = rng.normal(size=(300, 3))
+        time, end = rng.exponential(np.exp(-x[:, 0])), rng.uniform(0, 0.03, size=300)
+        u = -np.expm1(-np.minimum(time, end) * np.exp(x[:, 0]))
+        where = conditional_calibration(u, time <= end, x, n_features=2, n_draws=0, seed=seed).where
+        rejected += where is not None and where.p_value < 0.05
+    assert rejected <= 20  # more happens once in a thousand at the level .05
+
+
+def test_rows_of_which_nothing_is_known_say_nothing():
+    x = np.random.default_rng(9).normal(size=(500, 2))
+    found = conditional_calibration(np.zeros(500), np.zeros(500), x)
+    assert (found.value, found.p_value, found.where) == (0.0, 1.0, None)
+
+
+def as_given(columns):
+    return columns
+
+
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_accumulators_of_few_rows_each_give_what_one_gives(size):
+    """One row per process is merged as well; in any order, as long as every row has a block of its own."""
+    rng = np.random.default_rng(11)
+    (u, event), h = censored_uniform(900, rng), rng.normal(size=(900, 4))
+    starts = np.arange(0, 900, size)
+
+    def merged(order):
+        total = ConditionalCalibration(as_given, bin_edges(10), average_apart=True)
+        for start in order:
+            rows = slice(start, start + size)
+            total.merge(ConditionalCalibration(as_given, bin_edges(10)).update(u[rows], event[rows], h[rows]))
+        return total.compute(99, np.random.default_rng(0))
+
+    whole = ConditionalCalibration(as_given, bin_edges(10), average_apart=True).update(u, event, h)
+    np.testing.assert_allclose(merged(starts), whole.compute(99, np.random.default_rng(0)), rtol=1e-9)
+    # The signs of the test meet other rows in another order.
+    np.testing.assert_allclose(merged(rng.permutation(starts))[:3], whole.compute(0, rng)[:3], rtol=1e-9)
+
+
+def test_a_merge_that_is_refused_changes_nothing():
+    rng = np.random.default_rng(12)
+    (u, event), h = censored_uniform(50, rng), rng.normal(size=(50, 4))
+    meter = ConditionalCalibration(as_given, [0, 0.5, 1])
+    with pytest.raises(ValueError, match="other: expected an accumulator with the same features and bins"):
+        meter.merge(ConditionalCalibration(as_given, bin_edges(10)).update(u, event, h))
+    assert meter.update(u, event, h[:, :2]).n == 50
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.ones((5, 3)), r"features: expected shape \(4, 3\), one row per row of cdf, got shape \(5, 3\)"),
+        (np.ones((1, 3)), r"got shape \(1, 3\)"),
+        (np.ones((4, 2)), r"got shape \(4, 2\)"),
+        (np.ones(4), r"got shape \(4,\)"),
+        (np.array([[1.0, 1, 1], [1, np.nan, 1], [1, 1, 1], [1, 1, 1]]), "features: expected finite numbers.*row 1"),
+    ],
+)
+def test_an_accumulator_refuses_features_of_other_rows(features, message):
+    meter = ConditionalCalibration(as_given, bin_edges(10)).update([0.5], [True], np.ones((1, 3)))
+    with pytest.raises(ValueError, match=message):
+        meter.update([0.1, 0.2, 0.3, 0.4], [True] * 4, features)
+    assert meter.n == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (pd.Series(pd.Categorical([1, 2, 10, 1])), ("1", "10", "2")),
+        (pd.Series([1, 2.5, 3, 1], dtype=object), None),
+        (pl.Series([1, 2, 3, 1]).cast(pl.Decimal(10, 2)), None),
+        (pd.Series([True, False, True, True], dtype=object), ("False", "True")),
+        (pd.Series([1, "two", 3, 1], dtype=object), ("1", "3", "two")),
+    ],
+)
+def test_what_a_category_is_and_what_a_number(values, labels):
+    frame = pl.DataFrame({"a": values}) if isinstance(values, pl.Series) else pd.DataFrame({"a": values})
+    (column,) = as_columns(frame)
+    assert column.labels == labels
+    assert labels is not None or list(column.values) == [float(value) for value in values]
+
+
+def test_a_few_masks_at_a_time_find_the_same_subgroup(monkeypatch):
+    rng = np.random.default_rng(14)
+    x = pd.DataFrame(rng.normal(size=(600, 3))).assign(place=rng.integers(200, size=600).astype(str))
+    u = rng.uniform(size=600) ** np.where(x[1] > 0, 2.0, 1.0)
+    at_once = conditional_calibration(u, np.ones(600), x, n_draws=0).where
+    monkeypatch.setattr("xcal.calibration.subgroup_search._NUMBERS", 1000)
+    few = conditional_calibration(u, np.ones(600), x, n_draws=0).where
+    assert (few.rule, few.n) == (at_once.rule, at_once.n)
+    assert few.z == pytest.approx(at_once.z, rel=1e-9)

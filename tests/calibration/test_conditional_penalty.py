@@ -195,6 +195,7 @@ def test_fitted_features_are_the_same_in_every_batch():
         (table().assign(age="old"), "numbers in column 'age', got categories"),
         (table().assign(smokes=1.0), "categories in column 'smokes', got numbers"),
         (table()[["age", "stage"]], "3 columns, as the fitted rows have, got 2"),
+        (table()[["age", "smokes", "stage"]], "column 'stage' in its place, as the fitted rows have, got 'smokes'"),
     ],
 )
 def test_other_columns_than_the_fitted_ones_are_refused(X, message):

@@ -9,8 +9,10 @@ import pytest
 
 import xcal
 from tests.validation.made_result import made_result
+from xcal.calibration.covariates import Column
 from xcal.validation.covariates import FEWEST_ROWS, MOST_COLUMNS, read_covariates
 from xcal.validation.findings import faintly_given_covariates, given_covariates
+from xcal.validation.for_whom import _parts
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import DataSummary
 from xcal.validation.verdict import judge
@@ -244,3 +246,25 @@ def test_a_small_difference_that_is_sure_is_told_and_does_not_count():
     assert any(sentence.startswith("For whom: calibration differs") for sentence in told[0].sentences)
     assert "nothing speaks against them, but the evidence is too weak" in told[1].headline
     assert not any(sentence.startswith("For whom") for sentence in told[1].sentences)
+
+
+def test_the_interval_of_a_part_without_events_allows_for_those_that_were_expected():
+    """Rows censored at F = 0.01 to 0.03: a hundred of them expect two events. None is no sign of a wrong model."""
+    rng = np.random.default_rng(3)
+    cdf, event = rng.uniform(0.01, 0.03, 100), np.zeros(100, dtype=bool)
+    (part,) = _parts((Column("a", np.zeros(100)),), cdf, event, 0.95)
+    assert part.lower < 0.5 < part.upper
+    u, end = rng.uniform(size=(400, 100)), rng.uniform(0, 0.3, size=(400, 100))
+    columns = (Column("a", np.zeros(100)),)
+    held = [next(_parts(columns, np.minimum(a, b), a <= b, 0.95)) for a, b in zip(u, end, strict=True)]
+    # Binomial: fewer than 365 of 400 at the level .95 happens once in a thousand.
+    assert sum(part.lower <= 0.5 <= part.upper for part in held) >= 365
+
+
+def test_a_category_whose_labels_are_numbers_is_one():
+    rng = np.random.default_rng(4)
+    clinic = pd.Series(rng.integers(1, 8, 300)).astype("category")
+    u = rng.uniform(size=300)
+    found = xcal.audit(cdf=u, y=(u + 1, np.ones(300)), covariates=pd.DataFrame({"clinic": clinic}), n_bootstrap=0)
+    names = {part.name for part in found.measured.for_whom.parts}
+    assert "clinic = 7" in names

@@ -192,7 +192,7 @@ def _most_off(
     """Search for a subgroup among rows in random order."""
     some = rng.permutation(u.size)[:SEARCHED_ROWS]
     here = [column.take(some) for column in columns]
-    return find_subgroup(here, residuals(u[some], event[some], edges), edges)
+    return find_subgroup(here, u[some], residuals(u[some], event[some], edges), edges)
 
 
 def _accumulated(

@@ -6,8 +6,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_event, as_probability, fail
-from xcal.calibration.bins import Edges
+from xcal._checks import as_event, as_probability, fail, first_row
+from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.random_signs import noise_of, p_value_of, parts_of
 from xcal.calibration.residuals import residuals
 
@@ -24,7 +24,8 @@ class ConditionalCalibration:
     Parameters
     ----------
     features : callable
-        From columns to features, (n, M); that of the first accumulator is used by all.
+        From what `update` is given of the rows to their features, (n, M), such as ``KernelFeatures().fit(X).of``. It
+        must be the same in all accumulators that are merged.
     edges : array of shape (B + 1,)
     average_apart : bool
         Whether the test asks about the average over all rows and about what differs from it apart; see `compute`.
@@ -32,10 +33,23 @@ class ConditionalCalibration:
     Notes
     -----
     Rows must not come in the order of their outcomes: shuffle a table that is sorted by time.
+
+    Examples
+    --------
+    >>> from xcal.calibration import KernelFeatures
+    >>> rng = np.random.default_rng(0)
+    >>> X, F, event = rng.normal(size=(500, 3)), rng.uniform(size=500), np.ones(500)
+    >>> features = KernelFeatures().fit(X)
+    >>> first, second = (ConditionalCalibration(features.of, np.linspace(0, 1, 21)) for _ in range(2))
+    >>> first = first.update(F[:200], event[:200], X[:200])
+    >>> second = second.update(F[200:], event[200:], X[200:])
+    >>> value, noise, floor, p_value = first.merge(second).compute(99, rng)
+    >>> abs(value) < 4 * noise
+    True
     """
 
     def __init__(self, features: Any, edges: Edges, *, average_apart: bool = False) -> None:
-        self.features, self.edges, self.average_apart = features, edges, average_apart
+        self.features, self.edges, self.average_apart = features, bin_edges(edges=edges), average_apart
         self._sums: Floats | None = None  # (BLOCKS, M + 1, B); the last feature is 1
         self._total = np.zeros(0)  # of the features, (M + 1,)
         self._counts = np.zeros(BLOCKS)
@@ -45,22 +59,27 @@ class ConditionalCalibration:
         """Add rows: F, events, and what `features` takes."""
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
-        h = np.asarray(self.features(columns), dtype=np.float64)
-        self._add(h, residuals(u, happened, self.edges))
+        self._add(self._checked(self.features(columns), u.size), residuals(u, happened, self.edges))
         self.n_censored += int(u.size - np.count_nonzero(happened))
         return self
 
     def merge(self, other: "ConditionalCalibration") -> Self:
-        """Add what another accumulator with the same features and bins has seen."""
+        """Add what another accumulator with the same features and bins has seen.
+
+        Its rows come after those that are here. Up to 1,024 rows in all the order of merging changes nothing; beyond
+        that, it changes which pairs of rows share a block and are left out, one in a thousand.
+        """
         if other._sums is None:
             return self
+        same = self._sums is None or self._sums.shape == other._sums.shape
+        if not same or not np.array_equal(self.edges, other.edges):
+            fail("other", "an accumulator with the same features and bins", "others")
         if self._sums is None:
             self._sums, self._total = np.zeros_like(other._sums), np.zeros_like(other._total)
-        if self._sums.shape != other._sums.shape or not np.array_equal(self.edges, other.edges):
-            fail("other", "an accumulator with the same features and bins", "others")
-        self._sums += other._sums
+        # Small ones would otherwise all fill the first blocks, and rows of one block make no pairs.
+        self._sums += np.roll(other._sums, self.n, axis=0)
+        self._counts += np.roll(other._counts, self.n)
         self._total += other._total
-        self._counts += other._counts
         self.n, self.n_censored = self.n + other.n, self.n_censored + other.n_censored
         return self
 
@@ -81,6 +100,16 @@ class ConditionalCalibration:
         self._sums, self._total, self._counts = sums.copy() if sums.size else None, total.copy(), counts.copy()
         self.n, self.n_censored = (int(rows) for rows in state["rows"])
         return self
+
+    def _checked(self, features: Any, n: int) -> Floats:
+        """Return the features as numbers, (n, M), as many as those before had."""
+        h = np.asarray(features, dtype=np.float64)
+        m = None if self._sums is None else self._sums.shape[1] - 1
+        if h.ndim != 2 or h.shape[0] != n or h.shape[1] != (m or h.shape[1]):
+            fail("features", f"shape ({n}, {m or 'M'}), one row per row of cdf", f"shape {h.shape}")
+        if not np.isfinite(h).all():
+            fail("features", "finite numbers", "others", first_row(~np.isfinite(h).all(axis=1)))
+        return h
 
     def _add(self, h: Floats, r: Floats) -> None:
         """Sum h r' over the rows of each block; row i belongs to block i modulo their number."""

@@ -1,12 +1,17 @@
 """Covariates as conditional calibration reads them: columns with names, numbers or categories, none missing."""
 
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import as_numpy, fail, first_row, is_missing
+
+# Each is a column of indicators: so many of some ten thousand rows fit into the memory.
+MOST_LABELS = 5_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +57,18 @@ def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     return columns
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number: no text, and no yes or no."""
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
+
+
 def _as_column(name: str, values: Any) -> Column:
     array = np.asarray(values)
-    if array.dtype.kind in "iuf":
+    # Labels of a category may be numbers, and an object column may hold numbers alone.
+    category = getattr(getattr(values, "dtype", None), "name", None) == "category"
+    if array.size and array.dtype == object and not category and all(_is_number(value) for value in array.flat):
+        array = array.astype(np.float64)
+    if array.dtype.kind in "iuf" and not category:
         numbers = array.astype(np.float64)
         bad = ~np.isfinite(numbers)
         if bad.any():
@@ -71,4 +85,7 @@ def _as_column(name: str, values: Any) -> Column:
         row = first_row(missing)
         fail("X", f"a label in every row of column {name!r}", listed[row], row)
     labels, codes = np.unique(np.array([str(label) for label in listed]), return_inverse=True)
+    if labels.size > MOST_LABELS:
+        expected = f"at most {MOST_LABELS:,} categories in column {name!r} (leave out what names single rows)"
+        fail("X", expected, f"{labels.size:,}")
     return Column(name, codes.astype(np.float64), tuple(str(label) for label in labels))

@@ -23,4 +23,6 @@ def residuals(cdf: Array, event: npt.NDArray[np.bool_], edges: Edges) -> Floats:
     for j in range(edges.size - 1):
         found[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
     found -= np.diff(edges)
+    # Nothing is known of a row that is censored at F = 0: of the differences only rounding is left.
+    found[~event & (u == 0)] = 0.0
     return found

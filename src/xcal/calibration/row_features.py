@@ -31,11 +31,14 @@ class Scale:
     reference: Floats | None  # sorted values of a numeric column
     spread: float  # standard deviation of its scores
     labels: tuple[str, ...] | None = None  # of a category
+    name: str | None = None  # of the column
 
     def __call__(self, values: Floats) -> Floats:
         """Give the scaled column: one column of numbers, or one for each label."""
         if self.reference is None:
-            return np.eye(len(self.labels or ()))[values.astype(np.int64)]
+            indicators = np.zeros((values.size, len(self.labels or ())))
+            indicators[np.arange(values.size), values.astype(np.int64)] = 1.0
+            return indicators
         below = np.searchsorted(self.reference, values, side="left")
         through = np.searchsorted(self.reference, values, side="right")
         middle = (below + through + 1) / 2 / (self.reference.size + 1)
@@ -43,7 +46,12 @@ class Scale:
         return scores[:, None]
 
     def read(self, column: Column) -> Column:
-        """Give a column of other rows the numbers that its labels have here."""
+        """Give a column of other rows the numbers that its labels have here.
+
+        Columns of a data frame must have the same names in the same order; those of an array have none (`x0`, `x1`).
+        """
+        if self.name is not None and column.name != self.name and not (_unnamed(column.name) or _unnamed(self.name)):
+            fail("X", f"column {self.name!r} in its place, as the fitted rows have", repr(column.name))
         if (column.labels is None) != (self.labels is None):
             kinds = "numbers", "categories"
             fail("X", f"{kinds[self.labels is not None]} in column {column.name!r}", kinds[column.labels is not None])
@@ -169,10 +177,15 @@ def random_features(
 
 def _scale(column: Column) -> Scale:
     if column.labels is not None:
-        return Scale(None, 1.0, column.labels)
+        return Scale(None, 1.0, column.labels, column.name)
     reference = np.sort(column.values)
     scores = Scale(reference, 1.0)(column.values)
-    return Scale(reference, float(scores.std()))
+    return Scale(reference, float(scores.std()), name=column.name)
+
+
+def _unnamed(name: str) -> bool:
+    """Whether a column has the name that those of an array are given."""
+    return name[:1] == "x" and name[1:].isdigit()
 
 
 def _scaled(scales: Sequence[Scale], columns: Sequence[Column]) -> Floats:

@@ -4,6 +4,10 @@ A subgroup is one condition, or two joined by "and": a numeric column up to or a
 looks at two questions, each a contrast of the bins: are the observed F too high or too low (location), and do they lie
 too far out or too close to the middle (spread)? As the second half takes no part in the search, its p-value is that of
 one test.
+
+A sum over the rows of a subgroup is divided by the larger of two standard deviations: that of what was seen, and that
+which a right model expects. The first alone is near zero in a subgroup of early censored rows without any event,
+however few were expected, and the second alone in one where a single event came that nearly nobody expected.
 """
 
 from collections.abc import Sequence
@@ -14,7 +18,9 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from xcal.calibration.bins import Edges
+from xcal.calibration.censored import rest
 from xcal.calibration.covariates import Column
+from xcal.calibration.histogram import edges_like, locate
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -23,6 +29,7 @@ SEARCHED_ROWS = 200_000  # more add nothing to what a person can act on; a tenth
 _CUTS = 16  # numeric columns are cut at the 1/16 to 15/16 quantiles
 _FIRST = 12  # single conditions that are tried in pairs
 _SMALLEST = 30  # rows of a subgroup in each half, or one in fifty if that is more
+_NUMBERS = 1 << 24  # of masks that are held as floating-point numbers at a time
 _GAIN = 4.0  # by how much a second condition must raise the squared z: a cut that finds nothing raises it by chance
 
 
@@ -94,22 +101,44 @@ def contrasts(edges: Edges) -> Floats:
     return np.asarray(both - width @ both)
 
 
-def find_subgroup(columns: Sequence[Column], residuals: Floats, edges: Edges) -> Subgroup | None:
+def expected_squares(cdf: npt.NDArray[np.floating], edges: Edges) -> Floats:
+    r"""Variance of both contrasts that a right model expects of every row up to its own time, (n, 2).
+
+    While a row is watched, from F = 0 to its own F, its score is the mean of the contrast g over what is left,
+    g(v..1), and jumps to g(v) at an event. Jumps are as likely as dv / (1 - v), so that the variance is the integral of
+    (g(v) - g(v..1))^2 / (1 - v). Within a bin that difference is a constant over 1 - v. Whatever the censoring, the
+    mean of these numbers is that of the squared scores, but they do not depend on whether an event came.
+    """
+    edge = edges_like(edges, cdf)
+    u = cdf.astype(np.float64, copy=False)
+    bins, shapes, above = locate(u, edge), contrasts(edges), 1 - edges
+    of_bins = shapes * np.diff(edges)[:, None]
+    after = of_bins.sum(axis=0) - np.cumsum(of_bins, axis=0)
+    jumps = np.square(after - shapes * above[1:, None]) / 2
+    jumps[-1] = 0.0  # a row in the last bin has its score
+    inverse = 1 / np.square(above[:-1])
+    before = np.concatenate([np.zeros((1, 2)), np.cumsum(jumps[:-1] * np.diff(inverse)[:, None], axis=0)])
+    return np.asarray(before[bins] + jumps[bins] * (1 / np.square(rest(u, edge)) - inverse[bins])[:, None])
+
+
+def find_subgroup(
+    columns: Sequence[Column], cdf: npt.NDArray[np.floating], residuals: Floats, edges: Edges
+) -> Subgroup | None:
     """Search the first half of the rows, test on the rest; None where no subgroup is large enough.
 
     The rows come in random order.
     """
     n = residuals.shape[0]
-    scores = residuals @ contrasts(edges)
+    scores, expected = residuals @ contrasts(edges), expected_squares(cdf, edges)
     half = min(n // 2, SEARCHED_ROWS // 10)
     here, there = ([column.take(rows) for column in columns] for rows in (slice(half), slice(half, None)))
     smallest = max(_SMALLEST, half // 50)
-    found = _best_rule(here, scores[:half], smallest)
+    found = _best_rule(here, scores[:half], expected[:half], smallest)
     if found is None:
         return None
     conditions, contrast = found
     inside = all_hold(conditions, there)
-    z = _z(inside[None, :].astype(np.float64), scores[half:])[0, contrast]
+    z = _z(inside[None, :], scores[half:], expected[half:])[0, contrast]
     if not np.isfinite(z):
         return None
     own, n_tested = residuals[half:][inside], int(inside.sum())
@@ -129,27 +158,29 @@ def find_subgroup(columns: Sequence[Column], residuals: Floats, edges: Edges) ->
     )
 
 
-def _best_rule(columns: Sequence[Column], scores: Floats, smallest: int) -> tuple[tuple[Condition, ...], int] | None:
+def _best_rule(
+    columns: Sequence[Column], scores: Floats, expected: Floats, smallest: int
+) -> tuple[tuple[Condition, ...], int] | None:
     """Conditions and contrast with the largest squared z."""
-    singles = [c for k, column in enumerate(columns) for c in _conditions(k, column)]
+    singles = [c for k, column in enumerate(columns) for c in _conditions(k, column, smallest)]
     if not singles:
         return None
-    masks = np.array([c.holds(columns) for c in singles], dtype=np.float64)
-    large = masks.sum(axis=1) >= smallest
+    masks = np.array([c.holds(columns) for c in singles])
+    rows = masks.sum(axis=1)
     # A condition that leaves out almost nobody is no subgroup.
-    large &= (1 - masks).sum(axis=1) >= smallest
+    large = (rows >= smallest) & (masks.shape[1] - rows >= smallest)
     if not large.any():
         return None
-    z2 = np.where(large[:, None], np.square(_z(masks, scores)), -1.0)
+    z2 = np.where(large[:, None], np.square(_z(masks, scores, expected)), -1.0)
     best, contrast = np.unravel_index(np.argmax(z2), z2.shape)
     value = float(z2[best, contrast])
     conditions: tuple[Condition, ...] = (singles[best],)
     for first in np.argsort(-z2.max(axis=1))[:_FIRST]:
         if not large[first]:
             continue
-        both = masks * masks[first]
+        both = masks & masks[first]
         allowed = (both.sum(axis=1) >= smallest) & np.array([c.column != singles[first].column for c in singles])
-        pair = np.where(allowed[:, None], np.square(_z(both, scores)), -1.0)
+        pair = np.where(allowed[:, None], np.square(_z(both, scores, expected)), -1.0)
         second, of_pair = np.unravel_index(np.argmax(pair), pair.shape)
         if pair[second, of_pair] > value + (_GAIN if len(conditions) == 1 else 0.0):
             value, contrast = float(pair[second, of_pair]), of_pair
@@ -157,15 +188,21 @@ def _best_rule(columns: Sequence[Column], scores: Floats, smallest: int) -> tupl
     return conditions, int(contrast)
 
 
-def _z(masks: Floats, scores: Floats) -> Floats:
+def _z(masks: Mask, scores: Floats, expected: Floats) -> Floats:
     """Sum of each contrast over the rows of each mask, in units of its standard deviation, (masks, contrasts)."""
+    given, some = np.stack([scores, np.square(scores), expected], axis=1), max(1, _NUMBERS // max(1, masks.shape[1]))
+    pieces = (masks[k : k + some].astype(np.float64) for k in range(0, masks.shape[0], some))
+    sums, seen, right = np.concatenate([np.tensordot(piece, given, axes=1) for piece in pieces]).transpose(1, 0, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(masks @ scores / np.sqrt(masks @ np.square(scores)))
+        return np.asarray(sums / np.sqrt(np.maximum(seen, right)))
 
 
-def _conditions(index: int, column: Column) -> list[Condition]:
+def _conditions(index: int, column: Column, smallest: int) -> list[Condition]:
     if column.labels is not None:
-        return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in enumerate(column.labels)]
+        # There may be thousands of labels, most of them too rare for a subgroup.
+        rows = np.bincount(column.values.astype(np.intp), minlength=len(column.labels))
+        often = [(k, label) for k, label in enumerate(column.labels) if rows[k] >= smallest]
+        return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in often]
     cuts = np.unique(np.quantile(column.values, np.arange(1, _CUTS) / _CUTS, method="lower"))
     low, high = column.values.min(), column.values.max()
     # Of yes and no, written as 1 and 0, a person says which it is.

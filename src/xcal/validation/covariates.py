@@ -9,7 +9,7 @@ from xcal._checks import BoolArray, FloatArray, fail
 from xcal.calibration.covariates import Column
 from xcal.validation.checks import MOST_GROUPS, Outcome, are_names, column_of
 
-# The size of the test was measured up to so many columns, and its search takes 500 MB with them.
+# The size of the test was measured up to so many columns.
 MOST_COLUMNS = 50
 # With fewer rows a subgroup of one half has hardly the 30 rows that the search asks for.
 FEWEST_ROWS = 100
@@ -95,7 +95,8 @@ def _read(name: str, values: Any) -> Column | str:
         return "all its values are the same"
     if series.dtype.kind == "O":
         series = series.infer_objects()
-    if series.dtype.kind in "iuf":
+    category = getattr(getattr(values, "dtype", None), "name", None) == "category"
+    if series.dtype.kind in "iuf" and not category:
         numbers = series.to_numpy(dtype=np.float64)
         missing = ~np.isfinite(numbers)
         if missing.mean() > MOST_MISSING:

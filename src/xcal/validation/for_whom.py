@@ -89,16 +89,20 @@ def _follows(column: Column, cdf: FloatArray, reached: BoolArray) -> bool:
 def _parts(columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: float) -> Iterator[CovariatePart]:
     """Give the mean of F for the parts of every column.
 
-    Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above.
+    Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above. The
+    interval is that of the larger variance: the one that was seen, or the one that a right model expects up to the own
+    times. Without any event the first is near zero, however few were expected (`subgroup_search.expected_squares` has
+    the same for bins).
     """
-    at_event = np.where(event, cdf, (1 + cdf) / 2)
+    at_event, expected = np.where(event, cdf, (1 + cdf) / 2), (1 - np.square(1 - cdf)) / 8
     reach = float(ndtri((1 + level) / 2))
     for column in columns:
         for name, own in _members(column):
             n = int(np.count_nonzero(own))
             if n < _FEWEST:
                 continue
-            mean, error = float(at_event[own].mean()), float(at_event[own].std(ddof=1)) / n**0.5
+            variance = max(float(at_event[own].var(ddof=1)), float(expected[own].mean()))
+            mean, error = float(at_event[own].mean()), (variance / n) ** 0.5
             yield CovariatePart(column.name, name, n, mean, mean - reach * error, mean + reach * error)
 
 
