@@ -108,7 +108,7 @@ class ConditionalCalibration:
         if h.ndim != 2 or h.shape[0] != n or h.shape[1] != (m or h.shape[1]):
             fail("features", f"shape ({n}, {m or 'M'}), one row per row of cdf", f"shape {h.shape}")
         if not np.isfinite(h).all():
-            fail("features", "finite numbers", "others", first_row(~np.isfinite(h).all(axis=1)))
+            fail("features", "finite numbers", "others", first_row(np.asarray(~np.isfinite(h).all(axis=1))))
         return h
 
     def _add(self, h: Floats, r: Floats) -> None:
