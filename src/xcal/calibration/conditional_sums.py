@@ -107,8 +107,9 @@ class ConditionalCalibration:
         m = None if self._sums is None else self._sums.shape[1] - 1
         if h.ndim != 2 or h.shape[0] != n or h.shape[1] != (m or h.shape[1]):
             fail("features", f"shape ({n}, {m or 'M'}), one row per row of cdf", f"shape {h.shape}")
-        if not np.isfinite(h).all():
-            fail("features", "finite numbers", "others", first_row(~np.isfinite(h).all(axis=1)))
+        bad = np.asarray(~np.isfinite(h).all(axis=1))
+        if bad.any():
+            fail("features", "finite numbers", "others", first_row(bad))
         return h
 
     def _add(self, h: Floats, r: Floats) -> None:
