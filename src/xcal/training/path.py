@@ -116,8 +116,9 @@ def fit_path(
         validation set from choosing epochs by its noise.
     conditional : KernelFeatures or another maker of features, optional
         Penalise calibration given the covariates (`xcal.conditional_calibration`) in place of calibration on average.
-        Features are made of the columns of ``train.x`` and ``validation.x``, and kept in memory. A maker of your own
-        has a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator is the unbiased one
+        Features are made of the columns of ``train.x`` and ``validation.x``, and kept in memory; each of the two has
+        its own, with its own scale, unless they were fitted: ``KernelFeatures().fit(train.x)``. A maker of your own has
+        a method ``of(X)`` that returns (n, M) numbers: indicators of groups, say. The estimator is the unbiased one
         unless `penalty` says otherwise. Epochs are chosen by objective + lambda times conditional calibration.
     distributed : {"auto", "shards"} or bool, optional
         Train together with other processes, each on its part of the rows, to the same result as one process. "auto":
