@@ -510,3 +510,20 @@ def test_a_few_masks_at_a_time_find_the_same_subgroup(monkeypatch):
     few = conditional_calibration(u, np.ones(600), x, n_draws=0).where
     assert (few.rule, few.n) == (at_once.rule, at_once.n)
     assert few.z == pytest.approx(at_once.z, rel=1e-9)
+
+
+def test_an_accumulator_counts_rows_by_their_weights():
+    rng = np.random.default_rng(15)
+    (u, event), h, w = censored_uniform(80, rng), rng.normal(size=(80, 3)), rng.uniform(0, 3, size=80)
+    value, _, floor, _ = ConditionalCalibration(as_given, bin_edges(10)).update(u, event, h, w).compute(0, rng)
+    r = residuals(u, event, bin_edges(10))
+    products = (w[:, None] * w) * (h @ h.T) * (r @ r.T)
+    own = np.trace(products)
+    assert value == pytest.approx((products.sum() - own) / (w.sum() ** 2 - np.square(w).sum()), rel=1e-9)
+    assert floor == pytest.approx(own / w.sum() ** 2, rel=1e-9)
+    for weights, message in ((w[:-1], "weights: expected 80 numbers"), (-w, "weights: expected finite numbers of 0")):
+        with pytest.raises(ValueError, match=message):
+            ConditionalCalibration(as_given, bin_edges(10)).update(u, event, h, weights)
+    one = ConditionalCalibration(as_given, bin_edges(10)).update(u, event, h, np.arange(80) == 3)
+    with pytest.raises(ValueError, match="at least two rows of positive weight"):
+        one.compute(0, rng)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.processes import together
 from xcal import XCALLoss, conditional_calibration, xcal_penalty
 from xcal.calibration import KernelFeatures
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
@@ -224,19 +225,42 @@ def test_a_conditional_loss_is_the_penalty_with_features(dtype):
 def test_a_conditional_loss_says_what_it_is():
     loss = XCALLoss(conditional=KernelFeatures(16).fit(np.zeros((5, 3))))
     assert "estimator='unbiased', conditional=<16 features of 3 columns>" in repr(loss)
-    assert XCALLoss(conditional=KernelFeatures(16), estimator="bound").spec.estimator == "bound"
+    assert XCALLoss(conditional=KernelFeatures(16).fit(np.zeros((5, 3))), estimator="bound").spec.estimator == "bound"
     assert XCALLoss().spec.estimator == "bound"
 
 
 def test_a_conditional_loss_needs_covariates_and_others_take_none():
     u, event, h, _ = rows()
+    loss = XCALLoss(conditional=KernelFeatures(8).fit(h))
     with pytest.raises(ValueError, match="X: expected the covariates"):
-        XCALLoss(conditional=KernelFeatures(8))(u, event)
+        loss(u, event)
     with pytest.raises(ValueError, match="features: expected None, as conditional="):
-        XCALLoss(conditional=KernelFeatures(8))(u, event, features=h, X=h)
+        loss(u, event, features=h, X=h)
     with pytest.raises(ValueError, match="X: expected None, as this penalty was made without conditional="):
         XCALLoss()(u, event, X=h)
     with pytest.raises(ValueError, match="conditional: expected None or a maker of features"):
         XCALLoss(conditional=h)
+    with pytest.raises(ValueError, match=r"that were fitted to all rows.*, got KernelFeatures"):
+        XCALLoss(conditional=KernelFeatures(8))
     with pytest.raises(ValueError, match="one row per row of cdf"):
-        XCALLoss(conditional=KernelFeatures(8))(u, event, X=h[:-1])
+        loss(u, event, X=h[:-1])
+
+
+def _share_of_conditional_loss(rank, size, sizes):
+    """The loss of this process's rows, its gradient over the number of processes, and both of all rows at once."""
+    u, event, h, _ = rows()
+    fitted, places = KernelFeatures(8).fit(h), torch.arange(u.shape[-1]).split(sizes)
+    found = []
+    for own, group in ((places[rank], "world"), (torch.arange(u.shape[-1]), None)):
+        leaf = u[..., own].clone().requires_grad_()
+        value = XCALLoss(conditional=fitted, process_group=group)(leaf, event[..., own], X=h[own])
+        value.sum().backward()
+        found += [value.detach(), leaf.grad / (size if group else 1)]
+    return *found, places[rank]
+
+
+def test_a_conditional_loss_across_processes_is_that_of_all_rows():
+    n = rows()[0].shape[-1]
+    for value, slopes, wanted, all_slopes, own in together(3, _share_of_conditional_loss, [n // 3, 0, n - n // 3]):
+        torch.testing.assert_close(value, wanted)
+        torch.testing.assert_close(slopes, all_slopes[..., own])

@@ -63,6 +63,17 @@ def test_judgement_is_the_value_with_its_test():
     assert judged.p_values[1] > 0.05
 
 
+def test_rows_of_no_weight_take_no_part_in_the_test():
+    """Neither in the question about the average over all rows, nor in the other one."""
+    rng = np.random.default_rng(8)
+    x, u = rng.normal(size=(600, 3)), rng.uniform(size=600)
+    counts = np.arange(600) % 2 == 0
+    off = np.where(counts, u, u**3)
+    event = np.ones(600, dtype=bool)
+    assert judge_conditional(off[None], x, event, None, 20).p_values[0] == 0.001
+    assert judge_conditional(off[None], x, event, np.where(counts, 1.0, 1e-6), 20).p_values[0] > 0.05
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_error_of_a_distance_is_its_spread_over_samples(weighted):
     rng = np.random.default_rng(8)

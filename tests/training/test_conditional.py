@@ -119,3 +119,20 @@ def test_it_lowers_conditional_calibration_where_the_model_could_be_right():
         u = d.cdf(test.time).detach().numpy()
         values.append(conditional_calibration(u, test.event, test.x.numpy(), n_draws=0, where=False).value)
     assert values[1] < values[0] / 2
+
+
+def test_fitted_features_are_the_same_functions_of_the_rows_to_validate_on():
+    train, validation = rows(200), rows(60, seed=1)
+    fitted = KernelFeatures(16).fit(train.x)
+    path = fit(train, validation=validation, conditional=fitted, mode="stacked", config=CONFIG)
+    own = fit(train, validation=validation, mode="stacked", config=CONFIG)
+    # The penalty is the same, and the scale of the rows to validate on another.
+    np.testing.assert_allclose(path.history.objective, own.history.objective, rtol=1e-9)
+    u = path.distribution(1, validation.x).cdf(validation.time).detach().numpy()
+    h = fitted.of(validation.x)
+    k = conditional_calibration(u, validation.event, validation.x, features=h, n_draws=0, where=False).value
+    best = path.history.total[:, 1].argmin()
+    excess = path.history.total[best, 1] - path.history.objective[best, 1]
+    assert excess == pytest.approx(50.0 * k, rel=1e-6)
+    assert k > 0
+    assert excess != pytest.approx(own.history.total[best, 1] - own.history.objective[best, 1], rel=1e-3)

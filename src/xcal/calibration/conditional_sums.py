@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_event, as_probability, fail, first_row
+from xcal._checks import as_event, as_probability, as_vector, fail, first_row
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.random_signs import noise_of, p_value_of, parts_of
 from xcal.calibration.residuals import residuals
@@ -51,15 +51,16 @@ class ConditionalCalibration:
     def __init__(self, features: Any, edges: Edges, *, average_apart: bool = False) -> None:
         self.features, self.edges, self.average_apart = features, bin_edges(edges=edges), average_apart
         self._sums: Floats | None = None  # (BLOCKS, M + 1, B); the last feature is 1
-        self._total = np.zeros(0)  # of the features, (M + 1,)
-        self._counts = np.zeros(BLOCKS)
+        self._total = np.zeros(0)  # of the features, (M + 1,); the last is the weight of all rows
+        self._counts = np.zeros(BLOCKS)  # weights of the rows of each block
         self.n = self.n_censored = 0
 
-    def update(self, cdf: Any, event: Any, columns: Any) -> Self:
-        """Add rows: F, events, and what `features` takes."""
+    def update(self, cdf: Any, event: Any, columns: Any, weights: Any = None) -> Self:
+        """Add rows: F, events, what `features` takes, and row weights."""
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
-        self._add(self._checked(self.features(columns), u.size), residuals(u, happened, self.edges))
+        w = np.ones(u.size) if weights is None else _as_weights(weights, u.size)
+        self._add(self._checked(self.features(columns), u.size), residuals(u, happened, self.edges), w)
         self.n_censored += int(u.size - np.count_nonzero(happened))
         return self
 
@@ -107,18 +108,19 @@ class ConditionalCalibration:
         m = None if self._sums is None else self._sums.shape[1] - 1
         if h.ndim != 2 or h.shape[0] != n or h.shape[1] != (m or h.shape[1]):
             fail("features", f"shape ({n}, {m or 'M'}), one row per row of cdf", f"shape {h.shape}")
-        if not np.isfinite(h).all():
-            fail("features", "finite numbers", "others", first_row(np.asarray(~np.isfinite(h).all(axis=1))))
+        bad = np.asarray(~np.isfinite(h).all(axis=1))
+        if bad.any():
+            fail("features", "finite numbers", "others", first_row(bad))
         return h
 
-    def _add(self, h: Floats, r: Floats) -> None:
-        """Sum h r' over the rows of each block; row i belongs to block i modulo their number."""
-        h = np.concatenate([h, np.ones((h.shape[0], 1))], axis=1)
+    def _add(self, h: Floats, r: Floats, w: Floats) -> None:
+        """Sum w h r' over the rows of each block; row i belongs to block i modulo their number."""
+        h = np.concatenate([w[:, None] * h, w[:, None]], axis=1)
         if self._sums is None:
             self._sums, self._total = np.zeros((BLOCKS, h.shape[1], r.shape[1])), np.zeros(h.shape[1])
         self._total += h.sum(axis=0)
         place = (self.n + np.arange(h.shape[0])) % BLOCKS
-        self._counts += np.bincount(place, minlength=BLOCKS)
+        self._counts += np.bincount(place, w, minlength=BLOCKS)
         self.n += h.shape[0]
         whole = h.shape[0] // BLOCKS * BLOCKS
         if whole:
@@ -142,14 +144,27 @@ class ConditionalCalibration:
         every = self._sums[used]
         sums, average = every[:, :-1].reshape(every.shape[0], -1), every[:, -1]
         own = float(np.square(sums).sum())
-        pairs = float(self.n**2 - np.square(self._counts).sum())
+        weight = float(self._total[-1])
+        pairs = float(weight**2 - np.square(self._counts).sum())
+        if pairs <= 0:
+            raise ValueError("ConditionalCalibration: expected at least two rows of positive weight, got fewer")
         value = (float(np.square(sums.sum(axis=0)).sum()) - own) / pairs
         products = sums @ sums.T
         np.fill_diagonal(products, 0.0)
         noise = noise_of(products) / pairs
         p_value = None
         if n_draws:
-            mean = self._total[:-1] / self.n
+            mean = self._total[:-1] / weight
             parts = parts_of(products, average, np.einsum("m,gmb->gb", mean, every[:, :-1]), float(mean @ mean))
             p_value = p_value_of(parts if self.average_apart else [products], n_draws, rng)
-        return value, noise, own / float(self.n) ** 2, p_value
+        return value, noise, own / weight**2, p_value
+
+
+def _as_weights(weights: Any, n: int) -> Floats:
+    w = as_vector("weights", weights).astype(np.float64)
+    if w.size != n:
+        fail("weights", f"{n} numbers, one per row of cdf", w.size)
+    bad = ~(np.isfinite(w) & (w >= 0))
+    if bad.any():
+        fail("weights", "finite numbers of 0 or more", w[first_row(bad)], first_row(bad))
+    return w

@@ -12,7 +12,7 @@ from xcal.calibration.across_processes import LocalRows, mean_and_penalty_across
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.loss_checks import as_tensor
 from xcal.calibration.loss_results import MeanAndPenalty, PenaltySlopes
-from xcal.calibration.loss_rows import features_from, penalty_of, rows_of
+from xcal.calibration.loss_rows import check_maker, features_from, penalty_of, rows_of
 from xcal.calibration.row_features import FeatureMaker
 from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
 
@@ -154,9 +154,7 @@ class XCALLoss(nn.Module):
         process_group: Group | World | None = None,
     ) -> None:
         super().__init__()
-        if conditional is not None and not callable(getattr(conditional, "of", None)):
-            expected = "None or a maker of features, such as KernelFeatures().fit(X)"
-            fail("conditional", expected, type(conditional).__name__)
+        check_maker(conditional)
         if estimator is None:
             estimator = "bound" if conditional is None else "unbiased"
         self.conditional = conditional

@@ -11,7 +11,7 @@ from xcal.calibration.across_processes import LocalRows, check_any_rows, penalty
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.loss_checks import as_tensor, checked, is_true, readable
 from xcal.calibration.penalty import unchecked_penalty
-from xcal.calibration.row_features import FeatureMaker
+from xcal.calibration.row_features import FeatureMaker, KernelFeatures
 from xcal.calibration.softbins import SoftBins
 
 
@@ -32,6 +32,13 @@ def rows_of(
         bad = ~h.isfinite().all(-1)
         fail("features", "finite numbers", "others", tuple(int(i) for i in bad.nonzero()[0])[-1])
     return LocalRows(cdf, event, weights, features=h)
+
+
+def check_maker(maker: Any) -> None:
+    """Refuse what makes no features, or others in every batch and on every process: of other rows, other scales."""
+    if isinstance(maker, KernelFeatures) or (maker is not None and not callable(getattr(maker, "of", None))):
+        expected = "None or a maker of features that were fitted to all rows, such as KernelFeatures().fit(X)"
+        fail("conditional", expected, type(maker).__name__)
 
 
 def features_from(maker: FeatureMaker | None, X: Any, features: Any) -> Any:

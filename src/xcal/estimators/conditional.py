@@ -72,7 +72,7 @@ def judge_conditional(
         order = rng.permutation(w.size)
         for k, u in enumerate(cdf[:, part]):
             influence[k, part] = 2 * w * ((h @ found.means[k]) * residuals(u, event[part], edges)).sum(axis=1)
-            meters[k].update(u[order], event[part][order], w[order, None] * h[order])
+            meters[k].update(u[order], event[part][order], h[order], w[order])
     errors = [gap_error(own, influence[0]) for own in influence * (event.size / weight.sum())]
     tests = [meter.compute(DRAWS, np.random.default_rng(0))[3] for meter in meters]
     return ConditionalJudgement(found.values, np.array(errors), np.array(tests, dtype=np.float64))
