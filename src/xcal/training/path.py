@@ -117,9 +117,9 @@ def fit_path(
         validation set from choosing epochs by its noise.
     conditional : KernelFeatures or another maker of features, optional
         Penalise calibration given the covariates (`xcal.conditional_calibration`) in place of calibration on average.
-        Features of all rows are made once and kept; the rows to train and to validate on have each their own, with their
-        own scale, unless they were fitted: ``KernelFeatures().fit(train.x)``. A maker of your own has a method ``of(X)``.
-        The estimator is "unbiased" unless `penalty` says otherwise; epochs are chosen by objective + lambda K.
+        Features of all rows are made once and kept. Rows to train and to validate on have each their own, with their own
+        scale, unless they were fitted: ``KernelFeatures().fit(train.x)``. Your own maker has a method ``of(X)``. The
+        estimator is "unbiased" unless `penalty` says otherwise; epochs are chosen by objective + lambda K.
     distributed : {"auto", "shards"} or bool, optional
         Train together with other processes, each on its part of the rows, to the same result as one process. "auto":
         if torchrun started this process, or `torch.distributed` is initialised; alone otherwise. True: the same, and an
