@@ -117,7 +117,7 @@ def fit_path(
         validation set from choosing epochs by its noise.
     conditional : KernelFeatures or another maker of features, optional
         Penalise calibration given the covariates (`xcal.conditional_calibration`) in place of calibration on average.
-        Features of all rows are made once and kept. Rows to train and to validate on have each their own, with their own
+        Features of all rows are made once and kept. Rows to train and to validate on each have their own, and their own
         scale, unless they were fitted: ``KernelFeatures().fit(train.x)``. Your own maker has a method ``of(X)``. The
         estimator is "unbiased" unless `penalty` says otherwise; epochs are chosen by objective + lambda K.
     distributed : {"auto", "shards"} or bool, optional
