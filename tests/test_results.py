@@ -22,7 +22,7 @@ WHOLE = [
     *product(("gamma-censored", "gamma-uncensored", "glioma"), (None,), ("corrected",), ("ours",)),
     *product(("mnist-censored", "mnist-uncensored"), (None,), ("as-published",), ("paper", "ours", "ramped")),
     *product(("mnist-dense",), (None,), ("as-published",), get_args(Penalty)),
-    *product(("glioma",), (None,), ("as-published",), ("paper", "ours")),
+    *product(("glioma",), (None,), ("as-published",), ("paper", "ours", "annealed", "ramped")),
 ]
 
 
