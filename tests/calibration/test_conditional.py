@@ -395,7 +395,8 @@ def test_the_histogram_of_the_subgroup_is_of_rows_that_were_not_searched():
 @pytest.mark.parametrize("at", [0.0, 0.03, 0.1, 0.4, 0.79, 0.9])
 def test_the_expected_variance_of_a_score_is_the_integral_over_the_time_it_is_watched(at):
     edges = np.array([0.0, 0.1, 0.25, 0.5, 0.8, 1.0])
-    for of_bins, found in zip(contrasts(edges).T, expected_squares(np.array([at]), edges)[0], strict=True):
+    shapes = np.concatenate([contrasts(edges), np.eye(edges.size - 1)], axis=1)
+    for of_bins, found in zip(shapes.T, expected_squares(np.array([at]), edges, shapes)[0], strict=True):
         # Midpoints of cells that lie within one bin each; beyond 0.8 a score does not change.
         v = (np.arange(800_000) + 0.5) / 1_000_000
         score = of_bins[np.searchsorted(edges, v, side="right") - 1]
@@ -413,6 +414,8 @@ def test_a_subgroup_without_events_is_no_finding_where_hardly_any_were_expected(
     columns = as_columns(np.where(early, 1.0, 0.0), 600)
     found = find_subgroup(columns, u, residuals(u, event, bin_edges(20)), bin_edges(20))
     assert found.p_value > 0.3
+    # Nor do the bars of its histogram leave a flat one out.
+    assert np.all(np.abs(found.mass - 0.05) < 2.6 * found.mass_error)
 
 
 def test_the_p_value_of_the_subgroup_is_honest_where_nearly_all_rows_are_censored():

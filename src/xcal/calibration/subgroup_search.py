@@ -70,7 +70,7 @@ class Subgroup:
     n_tested : int
         Its rows in that half.
     mass, mass_error : arrays of shape (B,)
-        Share of F in each bin among these rows, and the standard error of each.
+        Share of F in each bin among these rows, and the standard error of each, by the same rule as z.
     """
 
     description: str
@@ -101,8 +101,8 @@ def contrasts(edges: Edges) -> Floats:
     return np.asarray(both - width @ both)
 
 
-def expected_squares(cdf: npt.NDArray[np.floating], edges: Edges) -> Floats:
-    r"""Variance of both contrasts that a right model expects of every row up to its own time, (n, 2).
+def expected_squares(cdf: npt.NDArray[np.floating], edges: Edges, shapes: Floats) -> Floats:
+    r"""Variance of contrasts of the bins, (B, C), that a right model expects of every row up to its own time, (n, C).
 
     While a row is watched, from F = 0 to its own F, its score is the mean of the contrast g over what is left,
     g(v..1), and jumps to g(v) at an event. Jumps are as likely as dv / (1 - v), so that the variance is the integral of
@@ -111,13 +111,13 @@ def expected_squares(cdf: npt.NDArray[np.floating], edges: Edges) -> Floats:
     """
     edge = edges_like(edges, cdf)
     u = cdf.astype(np.float64, copy=False)
-    bins, shapes, above = locate(u, edge), contrasts(edges), 1 - edges
+    bins, above = locate(u, edge), 1 - edges
     of_bins = shapes * np.diff(edges)[:, None]
     after = of_bins.sum(axis=0) - np.cumsum(of_bins, axis=0)
     jumps = np.square(after - shapes * above[1:, None]) / 2
     jumps[-1] = 0.0  # a row in the last bin has its score
     inverse = 1 / np.square(above[:-1])
-    before = np.concatenate([np.zeros((1, 2)), np.cumsum(jumps[:-1] * np.diff(inverse)[:, None], axis=0)])
+    before = np.concatenate([np.zeros((1, shapes.shape[1])), np.cumsum(jumps[:-1] * np.diff(inverse)[:, None], axis=0)])
     return np.asarray(before[bins] + jumps[bins] * (1 / np.square(rest(u, edge)) - inverse[bins])[:, None])
 
 
@@ -129,7 +129,7 @@ def find_subgroup(
     The rows come in random order.
     """
     n = residuals.shape[0]
-    scores, expected = residuals @ contrasts(edges), expected_squares(cdf, edges)
+    scores, expected = residuals @ contrasts(edges), expected_squares(cdf, edges, contrasts(edges))
     half = min(n // 2, SEARCHED_ROWS // 10)
     here, there = ([column.take(rows) for column in columns] for rows in (slice(half), slice(half, None)))
     smallest = max(_SMALLEST, half // 50)
@@ -143,6 +143,7 @@ def find_subgroup(
         return None
     own, n_tested = residuals[half:][inside], int(inside.sum())
     mass = own.mean(axis=0) + np.diff(edges)
+    variance = np.maximum(own.var(axis=0), expected_squares(cdf[half:][inside], edges, np.eye(mass.size)).mean(axis=0))
     rule, finding = " and ".join(c.words for c in conditions), _finding(mass, edges)
     return Subgroup(
         description=f"rows with {rule}: {finding}",
@@ -154,7 +155,7 @@ def find_subgroup(
         conditions=conditions,
         n_tested=n_tested,
         mass=mass,
-        mass_error=own.std(axis=0) / np.sqrt(n_tested),
+        mass_error=np.sqrt(variance / n_tested),
     )
 
 
