@@ -217,10 +217,12 @@ def show_power(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
             print(f"{n:>5}, {scale}, about {censored:.0%}: {shown}", flush=True)
 
 
-def alarm_of(task: tuple[int, int, float]) -> tuple[bool]:
-    """Whether an audit of a right model says that it is off for some."""
-    seed, n, censored = task
-    u, event, x = right_model(n, 5, "normal", censored, np.random.default_rng(seed))
+def alarm_of(task: tuple[int, int, float, float]) -> tuple[bool]:
+    """Whether an audit of a right model says that it is off for some; a share of the numbers may be missing."""
+    seed, n, censored, missing = task
+    rng = np.random.default_rng(seed)
+    u, event, x = right_model(n, 5, "normal", censored, rng)
+    x[rng.uniform(size=x.shape) < missing] = np.nan
     # F itself serves as the time: only its order is used here.
     found = audit(cdf=u, y=(u, event), covariates=x, n_bootstrap=0, seed=seed)
     return (given_covariates(found.measured) is not None,)
@@ -229,7 +231,9 @@ def alarm_of(task: tuple[int, int, float]) -> tuple[bool]:
 def show_alarms(pool: ProcessPoolExecutor, options: argparse.Namespace) -> None:
     for n in options.n:
         for censored in (0.3, 0.8):
-            (share,) = rejections(pool, alarm_of, [(seed, n, censored) for seed in range(options.datasets)])
+            (share,) = rejections(
+                pool, alarm_of, [(seed, n, censored, options.missing) for seed in range(options.datasets)]
+            )
             error = (share * (1 - share) / options.datasets) ** 0.5
             print(
                 f"audit of a right model, n = {n:>5}, about {censored:.0%} censored: said to be off for some in "
@@ -262,6 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", type=int, default=200)
     parser.add_argument("--n", type=int, nargs="*", default=[300, 1000, 5000])
+    parser.add_argument("--missing", type=float, default=0.0, help="share of missing numbers in the audits of alarms")
     parser.add_argument("--kinds", nargs="*", default=["normal", "skewed"])
     parser.add_argument("--scales", nargs="*", default=list(SCALES), choices=list(SCALES))
     parser.add_argument("--censored", type=float, nargs="*", default=list(RATES), choices=list(RATES))

@@ -26,6 +26,9 @@ def test_levels_at_which_ours_wins_on_both_are_counted(small, tmp_path):
     assert found.share == pytest.approx(2 / 3)
     assert found.share_nll == 1
     assert found.share_concordance == pytest.approx(2 / 3)
+    # Gains of each model at lambda 1, 10 and 100: 0.5, 5 and 50 in NLL; 0.0005, 0.005 and 0 in concordance.
+    assert found.median_gain == pytest.approx((5, 0.0005))
+    assert "NLL 5.0000, concordance 0.0005" in penalties_as_text(found)
     assert "categorical-ni: 2 of 3" in penalties_as_text(found)
     assert json.loads(penalties_as_json(found))["share"] == pytest.approx(2 / 3)
 
@@ -94,6 +97,7 @@ def test_a_level_that_ours_never_reaches_is_lost(small, tmp_path):
     write(tmp_path, path, blunt, penalty="ours")
     found = compare_penalties(path, results=tmp_path)
     assert found.share == found.share_nll == found.share_concordance == found.share_matched == 0
+    assert np.isnan(found.median_gain).all()
 
 
 @pytest.mark.parametrize(

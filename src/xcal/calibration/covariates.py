@@ -62,10 +62,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
 
 
+def is_category(values: Any) -> bool:
+    """Whether a column of pandas is a category, whose labels may be numbers."""
+    return getattr(getattr(values, "dtype", None), "name", None) == "category"
+
+
 def _as_column(name: str, values: Any) -> Column:
-    array = np.asarray(values)
-    # Labels of a category may be numbers, and an object column may hold numbers alone.
-    category = getattr(getattr(values, "dtype", None), "name", None) == "category"
+    array, category = np.asarray(values), is_category(values)
+    # An object column may hold numbers alone.
     if array.size and array.dtype == object and not category and all(_is_number(value) for value in array.flat):
         array = array.astype(np.float64)
     if array.dtype.kind in "iuf" and not category:

@@ -101,6 +101,14 @@ class PenaltyComparison:
         """Share of levels at which ours has the higher concordance."""
         return _share([level.our_concordance > level.concordance for level in self.levels])
 
+    @property
+    def median_gain(self) -> tuple[float, float]:
+        """Median of how much lower our NLL and how much higher our concordance is, at the levels that ours reaches."""
+        gains = [(level.nll - level.our_nll, level.our_concordance - level.concordance) for level in self.levels]
+        reached = [gain for gain in gains if not math.isnan(gain[0])]
+        nll, concordance = np.median(reached, axis=0) if reached else (math.nan, math.nan)
+        return float(nll), float(concordance)
+
 
 def compare_penalties(
     table: str | Path,

@@ -227,6 +227,7 @@ def penalties_as_text(found: PenaltyComparison) -> str:
         f"  lower NLL and higher concordance: {found.share:.0%}",
         f"  matched or better on both (NLL within .05, concordance within .02): {found.share_matched:.0%}",
         f"  lower NLL: {found.share_nll:.0%}, higher concordance: {found.share_concordance:.0%}",
+        "  median gain where the level is reached: NLL {:.4f}, concordance {:.4f}".format(*found.median_gain),
         "  both by model, on the seeds that both penalties have:",
     ]
     for model in dict.fromkeys(level.model for level in found.levels):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, fail
-from xcal.calibration.covariates import Column
+from xcal.calibration.covariates import Column, is_category
 from xcal.validation.checks import MOST_GROUPS, Outcome, are_names, column_of
 
 # The size of the test was measured up to so many columns.
@@ -95,8 +95,7 @@ def _read(name: str, values: Any) -> Column | str:
         return "all its values are the same"
     if series.dtype.kind == "O":
         series = series.infer_objects()
-    category = getattr(getattr(values, "dtype", None), "name", None) == "category"
-    if series.dtype.kind in "iuf" and not category:
+    if series.dtype.kind in "iuf" and not is_category(values):
         numbers = series.to_numpy(dtype=np.float64)
         missing = ~np.isfinite(numbers)
         if missing.mean() > MOST_MISSING:
