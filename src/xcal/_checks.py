@@ -198,6 +198,31 @@ def check_same_length(name: str, array: npt.NDArray[Any], reference_name: str, n
         fail(name, f"{n} rows, as many as {reference_name} has", f"{array.shape[0]}")
 
 
+def check_same_rows(name: str, values: Any, reference_name: str, reference: Any) -> None:
+    """Refuse pandas objects whose index says that their rows are not those of the reference, in its order.
+
+    Rows are taken by position, and nobody can know whether the index or the position is right: the same labels in
+    another order, or other labels. An index that only counts the rows of one of the two says nothing.
+    """
+    own, other = _index(values), _index(reference)
+    if own is None or other is None or len(own) != len(other) or own.equals(other):
+        return
+    if set(own) == set(other):
+        got = "the same labels in another order"
+    elif any(list(index) == list(range(len(own))) for index in (own, other)):
+        return
+    else:
+        got = "other labels"
+    ways = f"to match labels: .loc[{reference_name}.index]; if the rows are in order as they are: .to_numpy()"
+    fail(name, f"rows with the index of {reference_name}, in its order ({ways})", got)
+
+
+def _index(values: Any) -> Any:
+    """Index of a pandas object; None for anything else. Lists and tuples have a method of that name."""
+    index = getattr(values, "index", None)
+    return index if hasattr(index, "equals") else None
+
+
 def as_event(event: Any, n: int, *, reference: str = "cdf", name: str = "event") -> BoolArray:
     """Event indicators as booleans: bool or 0/1, True means that the event happened."""
     _refuse_words_and_gaps(name, event)

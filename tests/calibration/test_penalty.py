@@ -272,6 +272,22 @@ def test_half_precision_and_autocast_are_computed_in_float32():
     assert half.grad.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("options", [{}, {"estimator": "unbiased"}, {"features": True}])
+def test_second_derivatives_under_autocast_are_computed_in_float32(options):
+    u, event = batch(n=200, dtype=torch.float32)
+    if options.get("features"):
+        options = {"features": torch.randn(200, 8, generator=torch.Generator().manual_seed(1))}
+
+    def second(*, inside):
+        x = u.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=inside):
+            (slope,) = torch.autograd.grad(xcal_penalty(x, event, **options), x, create_graph=True)
+            slope.square().sum().backward()
+        return x.grad
+
+    torch.testing.assert_close(second(inside=True), second(inside=False), rtol=1e-5, atol=0)
+
+
 # ------------------------------------------------------------ compile, vmap, graphs, memory
 
 

@@ -171,7 +171,7 @@ BAD = {
     "date": (lambda t: changed(t, "t", 0, "2021-03-04"), "line 2: expected a time, a number of zero or more (a date?"),
     "decimal comma": (
         lambda t: changed(t, "t", 0, "12,5"),
-        "(a decimal comma? write numbers with a point), got '12,5'",
+        "(a decimal comma? --decimal , reads it), got '12,5'",
     ),
     "empty cell": (lambda t: changed(t, "s_1", 7, None), "column 's_1', line 9: expected a probability"),
     "negative": (
@@ -211,10 +211,6 @@ def test_bad_tables(table, tmp_path, name):
 BAD_FILES = {
     "empty": (b"", "an empty file"),
     "header alone": (b"t,e,s_1\n", "got"),
-    "wrong separator": (
-        b"t;e;s_1\n1;1;0.5\n2;0;0.4\n",
-        "columns with ',' between them (--separator ';'?), got one column",
-    ),
     "long line": (b"t,e,s_1\n1,1,0.5\n2,0,0.4,9\n", "line"),
     "latin-1": ("t,e,s_1,naïve\n1,1,0.5,é\n".encode("latin-1"), "text in UTF-8"),
     "twice the same name": (b"t,e,s_1,s_1\n1,1,0.5,0.5\n2,1,0.5,0.5\n", "'s_1' twice"),
@@ -258,8 +254,9 @@ def test_a_parquet_file_whose_notes_for_pandas_are_damaged(table, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "--curves, --risk, --cdf: expected one of them, got none"),
-        (["--curves", "s_*", "--cdf", "F"], "got --curves and --cdf"),
+        ([], "--curves, --risk, --cdf: expected one of them, or --curves with --cdf, got none"),
+        (["--curves", "s_*", "--risk", "r", "--horizon", "1"], "got --curves and --risk"),
+        (["--curves", "s_*", "--last-seen", "never"], "last_seen: expected one of 'auto', 'exact'"),
         (["--risk", "r"], "--horizon: expected the time of --risk"),
         (["--cdf", "F", "--horizons", "1"], "--horizons: expected times of --curves"),
         (["--curves", "s_"], "a pattern with one star"),
@@ -315,11 +312,13 @@ def cohort():
     frame["cause"] = np.where(event, rng.choice(["heart", "other"], n), "alive")
     for at in TIMES:
         frame[f"s_{at:g}"] = np.exp(-at)
+    frame["F"] = -np.expm1(-time)
     return frame
 
 
 def test_for_whom_is_asked_of_the_columns_without_another_use(cohort, tmp_path):
-    done = run(written(tmp_path, cohort), "--curves", "s_*", "--json", str(tmp_path / "out.json"))
+    words = ["--curves", "s_*", "--cdf", "F", "--json", str(tmp_path / "out.json")]
+    done = run(written(tmp_path, cohort), *words)
     assert done.exit_code == 0, done.exception
     found = json.loads((tmp_path / "out.json").read_text())["measured"]["for_whom"]
     assert found["columns"] == ["age", "sex"]
@@ -330,7 +329,31 @@ def test_for_whom_is_asked_of_the_columns_without_another_use(cohort, tmp_path):
 
 def test_for_whom_is_asked_of_the_columns_that_are_named(cohort, tmp_path):
     path = written(tmp_path, cohort)
-    done = run(path, "--curves", "s_*", "--covariates", "sex", "--json", str(tmp_path / "out.json"))
+    done = run(path, "--curves", "s_*", "--cdf", "F", "--covariates", "sex", "--json", str(tmp_path / "out.json"))
     assert done.exit_code == 0, done.exception
     assert json.loads((tmp_path / "out.json").read_text())["measured"]["for_whom"]["columns"] == ["sex"]
     assert "--covariates" in error(run(path, "--curves", "s_*", "--covariates", "weight"))
+
+
+def test_a_table_of_xcal_predict_is_judged_at_its_times_and_by_its_exact_f(tmp_path):
+    """Three points of the curves say nothing about F between them; the table has it."""
+    rng = np.random.default_rng(5)
+    rate = rng.uniform(0.3, 2.0, 800)
+    happens, leaves = rng.exponential(1 / rate), rng.exponential(3.0, 800)
+    time = np.minimum(happens, leaves)
+    frame = pd.DataFrame({"t": time, "e": (happens <= leaves).astype(int), "risk": rate, "median": 1 / rate})
+    frame["cdf"] = -np.expm1(-rate * time)
+    for at in (0.4, 0.8, 1.6):
+        frame[f"s_{at:g}"] = np.exp(-rate * at)
+    done = run(written(tmp_path, frame), "--curves", "s_*", "--json", str(tmp_path / "out.json"))
+    assert done.exit_code == 0, done.exception
+    assert "F at the observed times is read from the column 'cdf'" in done.stderr
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["horizons"] == [0.4, 0.8, 1.6]
+    values = {(v["metric"], v["horizon"]): v["value"] for v in found["measured"]["values"]}
+    assert values["d_calibration_p", None] > 0.01
+    without = run(written(tmp_path, frame.drop(columns="cdf")), "--curves", "s_*", "--json", str(tmp_path / "out.json"))
+    assert without.exit_code == 0, without.exception
+    names = {v["metric"] for v in json.loads((tmp_path / "out.json").read_text())["measured"]["values"]}
+    assert "oe" in names
+    assert "d_calibration" not in names

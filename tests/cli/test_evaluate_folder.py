@@ -33,7 +33,7 @@ def test_the_metrics_are_printed_and_written(folder, tmp_path):
 def test_what_does_not_fit_is_refused(folder, tmp_path):
     assert "--out: expected a JSON file" in str(call("evaluate", folder).exception)
     out = ("--out", tmp_path / "m.json")
-    assert "--by, --event-value" in str(call("evaluate", folder, *out, "--by", "sex").exception)
+    assert "--by: expected with a run and a file" in str(call("evaluate", folder, *out, "--by", "sex").exception)
     assert "engine: expected one of" in str(call("evaluate", folder, *out, "--engine", "spark").exception)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.toml").write_text("")

@@ -1,22 +1,30 @@
 """``xcal fit``: a file becomes a run, the same file the same run, and what is odd about a file is said."""
 
+import errno
 import gzip
 import json
+import re
 import tomllib
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 import xcal
 from xcal.cli.app import app
+from xcal.cli.table_file import read_table_file
 from xcal.cli.workflow.fit_run import fit_run
 from xcal.cli.workflow.parts import read_parts
 from xcal.cli.workflow.run_folder import FILES
 from xcal.cli.workflow.settings import FitSettings, merged
 from xcal.cli.workflow.training import Trained, judge
+from xcal.cli.workflow.words import now_and_then
+from xcal.validation.covariates import most_associated
 
 QUICK = ["--seeds", "1", "--epochs", "3", "--lambdas", "0,10", "--resamples", "0"]
 
@@ -147,7 +155,7 @@ def test_overwriting_replaces_a_run_whole_and_keeps_other_files(tmp_path, monkey
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     monkeypatch.setattr(xcal.SurvivalPath, "report", lambda *_, **__: 1 / 0)
     assert isinstance(run(path, "--seed", 1, "--overwrite", out=out).exception, ZeroDivisionError)
-    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == before
     monkeypatch.undo()
     assert run(path, "--seed", 1, "--overwrite", out=out).exit_code == 0
     assert tomllib.loads((out / "config.toml").read_text())["seed"] == 1
@@ -182,9 +190,76 @@ class TestInterrupt:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("xcal.training.steps.Steps.step", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match="there is no model yet, and nothing was written"):
             fit_run(self.settings(tmp_path), tmp_path / "run", say=lambda _: None, overwrite=False, progress=False)
         assert list((tmp_path / "run").iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("part", "stopped"),
+        [
+            ("xcal.cli.workflow.fit_run.judge", KeyboardInterrupt()),
+            ("xcal.SurvivalPath.report", KeyboardInterrupt()),
+            ("xcal.SurvivalPath.report", OSError(errno.ENOSPC, "No space left on device")),
+        ],
+    )
+    def test_what_was_trained_outlives_reports_that_are_not_made(self, tmp_path, monkeypatch, part, stopped):
+        path = written(tmp_path, patients(80))
+        whole = run(path, out=tmp_path / "whole")
+        assert whole.exit_code == 0, whole.exception
+
+        def stop(*_, **__):
+            raise stopped
+
+        monkeypatch.setattr(part, stop)
+        done = run(path, out=tmp_path / "run")
+        interrupted = isinstance(stopped, KeyboardInterrupt)
+        assert done.exit_code == (130 if interrupted else 1)
+        assert "The same command finishes it without training again" in " ".join(done.stdout.split())
+        assert ("interrupted" in done.stderr) == interrupted
+        assert [file.name for file in (tmp_path / "run").iterdir()] == ["unfinished"]
+        kept, chosen = (xcal.load(tmp_path / name) for name in ("run/unfinished", "whole"))
+        assert kept.get_params() == chosen.get_params()
+        assert "a run that was not finished" in error(CliRunner().invoke(app, ["report", str(tmp_path / "run")]))
+        monkeypatch.undo()
+        monkeypatch.setattr("xcal.cli.workflow.fit_run.train", lambda *_, **__: pytest.fail("it was trained again"))
+        again = run(path, out=tmp_path / "run")
+        assert again.exit_code == 0, again.exception
+        assert "has trained these models before" in again.stdout
+        for file in (tmp_path / "whole").iterdir():
+            assert file.read_bytes() == (tmp_path / "run" / file.name).read_bytes(), file.name
+        assert {file.name for file in (tmp_path / "run").iterdir()} == set(FILES)
+
+    def test_models_of_another_command_are_not_taken(self, tmp_path, monkeypatch):
+        path = written(tmp_path, patients(80))
+        monkeypatch.setattr("xcal.cli.workflow.fit_run.judge", lambda *_: 1 / 0)
+        run(path, out=tmp_path / "run")
+        monkeypatch.undo()
+        told = run(path, "--seed", 1, out=tmp_path / "run").stdout
+        assert "Training a model" in told
+        assert not (tmp_path / "run" / "unfinished").exists()
+
+    def test_every_command_says_that_it_was_interrupted(self, tmp_path, monkeypatch):
+        def interrupt(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("xcal.cli.table_file.read_table_file", interrupt)
+        monkeypatch.setattr("xcal.cli.workflow.parts.read_table_file", interrupt)
+        outcome = ["--time", "t", "--event", "e"]
+        for command, words in {"audit": ["--cdf", "F"], "fit": ["--out", str(tmp_path)]}.items():
+            done = CliRunner().invoke(app, [command, "p.csv", *outcome, *words])
+            assert done.exit_code == 130
+            assert done.stderr.startswith("interrupted")
+
+
+def test_training_says_how_far_it_is_where_no_bar_can_be_drawn():
+    told = []
+    show = now_and_then(told.append, seconds=0)
+    path = xcal.SurvivalPath((0, 10), 1, epochs=2, cross_fit=0, progress=show)
+    rng = np.random.default_rng(0)
+    path.fit(rng.normal(size=(60, 2)), xcal.Surv(time=rng.exponential(size=60), event=np.ones(60)))
+    assert told == [f"epoch {k} of at most 2: 0 of 2 models have stopped" for k in (1, 2)]
+    now_and_then(told.append, seconds=1e9)(None)  # too soon after the first
+    assert len(told) == 2
 
 
 class TestSplitting:
@@ -370,8 +445,281 @@ def test_files_that_are_no_tables(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     assert "an empty file" in error(run(tmp_path / "empty.csv", out=tmp_path / "run"))
     assert "none by that name" in error(run(tmp_path / "none.csv", out=tmp_path / "run"))
-    semicolons = written(tmp_path, patients(60), sep=";")
-    assert "--separator ';'?" in error(run(semicolons, out=tmp_path / "run"))
+    told = error(run(written(tmp_path, patients(60)), "--separator", ";", out=tmp_path / "run"))
+    assert "expected columns with ';' between them (without --separator the first lines tell the mark)" in told
+
+
+@pytest.mark.parametrize("given", ["", ";;", "\n", '"'])
+def test_a_separator_is_one_character(tmp_path, given):
+    told = error(run(written(tmp_path, patients(60)), "--separator", given, out=tmp_path / "run"))
+    assert told.startswith("--separator: expected one character, such as ';'")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_name_that_two_columns_have(tmp_path, form):
+    path = tmp_path / f"twice.{form}"
+    if form == "csv":
+        path.write_text("months,died,age,age\n1,1,2,3\n")
+    else:
+        columns = [pa.array([1.0, 2.0])] * 3
+        pq.write_table(pa.table(columns, names=["months", "died", "died"]), path)
+    told = error(run(path, out=tmp_path / "run"))
+    assert told == f"{path}: expected columns with different names, got {'age' if form == 'csv' else 'died'!r} twice"
+
+
+class TestSize:
+    def test_a_packed_file_is_measured_before_it_is_read(self, tmp_path, monkeypatch):
+        path = tmp_path / "bomb.csv.gz"
+        path.write_bytes(gzip.compress(b"age,months,died\n" + b"1,2,1\n" * 20_000))
+        monkeypatch.setenv("XCAL_MOST_INPUT", "1e5")
+        monkeypatch.setattr(pd, "read_csv", lambda *_, **__: pytest.fail("it was read"))
+        told = error(run(path, out=tmp_path / "run"))
+        assert told.startswith(
+            f"{path}: expected at most 100,000 bytes of text, or cells (to read more: set the variable XC"
+        )
+
+    def test_cells_of_a_parquet_file_are_counted(self, tmp_path, monkeypatch):
+        path = tmp_path / "p.parquet"
+        patients(60).to_parquet(path)
+        monkeypatch.setenv("XCAL_MOST_INPUT", "500")
+        assert error(run(path, out=tmp_path / "run")).endswith(", got 540 cells")
+
+    def test_the_bound_is_a_number(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XCAL_MOST_INPUT", "much")
+        told = error(run(written(tmp_path, patients(60)), out=tmp_path / "run"))
+        assert told == "XCAL_MOST_INPUT: expected a number of bytes, such as 4e9, got 'much'"
+
+    @pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zip"])
+    def test_packed_files_are_read_alike(self, tmp_path, packed):
+        frame, path = patients(60), tmp_path / f"p.csv.{packed}"
+        frame.to_csv(path, index=False)
+        table = read_table_file(path)
+        pd.testing.assert_frame_equal(table.frame, pd.read_csv(path), check_dtype=False)
+
+
+class TestWaysOfWriting:
+    def parts(self, tmp_path, frame, **options):
+        name = options.pop("name", "p.csv")
+        to_csv = {key: options.pop(key) for key in ("sep", "decimal") if key in options}
+        written_to = written(tmp_path, frame, name, **({"decimal": options.get("decimal", ".")} | to_csv))
+        return read_parts(FitSettings(str(written_to), "months", "died", **options))
+
+    @pytest.mark.parametrize(("mark", "words"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
+    def test_the_mark_between_columns_is_told_by_the_file(self, tmp_path, mark, words):
+        frame = patients(60).assign(note="a, b and c")
+        found = self.parts(tmp_path, frame, sep=mark)
+        pd.testing.assert_frame_equal(found.train.X, self.parts(tmp_path, frame).train.X)
+        assert f"p.csv: columns are separated by {words} (--separator gives another mark)" in found.understanding.notes
+
+    def test_every_file_that_was_guessed_at_is_said(self, tmp_path):
+        other = written(tmp_path, patients(40, seed=1), "other.csv", sep=";")
+        notes = self.parts(tmp_path, patients(60), test=str(other)).understanding.notes
+        assert "other.csv: columns are separated by semicolons (--separator gives another mark)" in notes
+
+    def test_decimal_commas_are_read_if_asked(self, tmp_path):
+        frame = patients(60).assign(grade=["I", "II"] * 30)
+        path = written(tmp_path, frame, sep=";", decimal=",")
+        commas = read_parts(FitSettings(str(path), "months", "died", decimal=","))
+        points = self.parts(tmp_path, frame)
+        pd.testing.assert_frame_equal(commas.train.X, points.train.X)
+        np.testing.assert_array_equal(commas.test.y, points.test.y)
+        with pytest.raises(ValueError, match=r"column 'months', line 2: .* \(a decimal comma\? --decimal , reads it\)"):
+            read_parts(FitSettings(str(path), "months", "died"))
+        with pytest.raises(ValueError, match="--decimal: expected another mark than the one between columns"):
+            read_parts(FitSettings(str(path), "months", "died", decimal=",", separator=","))
+
+    def test_a_word_among_decimal_commas_is_named(self, tmp_path):
+        frame = changed(patients(60).assign(age=lambda f: f["age"].fillna(60.0)), "age", 4, "sixty")
+        frame["age"] = frame["age"].astype(str).str.replace(".", ",")
+        path = written(tmp_path, frame, sep=";", decimal=",")
+        with pytest.raises(ValueError, match="column 'age', line 6: expected a number as in most rows"):
+            read_parts(FitSettings(str(path), "months", "died", decimal=","))
+
+    @pytest.mark.parametrize(
+        ("form", "order"),
+        [("%d.%m.%Y", "day-first"), ("%d/%m/%Y", "day-first"), ("%m/%d/%Y", "month-first"), ("%Y/%m/%d", None)],
+    )
+    def test_dates_that_can_be_read_in_one_way_are_read(self, tmp_path, form, order):
+        frame = patients(60)
+        dates = pd.to_datetime(frame["seen"])
+        found = self.parts(tmp_path, frame.assign(seen=dates.dt.strftime(form)))
+        pd.testing.assert_frame_equal(found.train.X, self.parts(tmp_path, frame).train.X)
+        assert found.understanding.dates == order
+        told = [note for note in found.understanding.notes if note.startswith("dates are read with the")]
+        assert len(told) == (order is not None)
+
+    def test_one_column_shows_how_the_others_are_read(self, tmp_path):
+        frame = patients(60)
+        early = pd.to_datetime("2020-02-03") + pd.to_timedelta(np.arange(60) % 9, "D")
+        frame = frame.assign(
+            seen=pd.to_datetime(frame["seen"]).dt.strftime("%d.%m.%Y"), entry=early.strftime("%d.%m.%Y")
+        )
+        assert self.parts(tmp_path, frame).train.X["entry"].dt.month.unique().tolist() == [2]
+        alone = self.parts(tmp_path, frame.drop(columns="seen"))
+        assert "entry" not in alone.train.X or alone.train.X["entry"].dtype == object  # few of them are categories
+        asked = self.parts(tmp_path, frame.drop(columns="seen"), dates="month-first")
+        assert asked.train.X["entry"].dt.day.unique().tolist() == [2]
+
+    def test_columns_that_contradict_each_other_are_refused(self, tmp_path):
+        frame = patients(60)
+        dates = pd.to_datetime(frame["seen"])
+        frame = frame.assign(seen=dates.dt.strftime("%d.%m.%Y"), entry=dates.dt.strftime("%m/%d/%Y"))
+        with pytest.raises(ValueError, match=r"dates of one form .* got day-first in column 'seen', month-first in"):
+            self.parts(tmp_path, frame)
+
+    def test_a_way_that_does_not_fit_the_dates_is_refused(self, tmp_path):
+        frame = patients(60)
+        frame["seen"] = pd.to_datetime(frame["seen"]).dt.strftime("%d.%m.%Y")
+        with pytest.raises(ValueError, match=r"--dates: expected day-first, the one way in which column 'seen' can be"):
+            self.parts(tmp_path, frame, dates="month-first")
+
+    def test_new_rows_are_read_as_those_of_the_run(self, tmp_path):
+        frame = patients(60)
+        frame["seen"] = pd.to_datetime(frame["seen"]).dt.strftime("%d.%m.%Y")
+        path = written(tmp_path, frame, sep=";", decimal=",")
+        done = run(path, "--decimal", ",", out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        config = tomllib.loads((tmp_path / "run/config.toml").read_text())
+        assert (config["decimal"], config["dates"]) == (",", "day-first")
+        few = frame.iloc[:3].assign(seen="01.02.2021")
+        new = written(tmp_path, few, "new.csv", sep=";", decimal=",")
+        words = ["predict", str(tmp_path / "run"), str(new), "--out", str(tmp_path / "p.csv")]
+        assert CliRunner().invoke(app, words).exit_code == 0
+        model = xcal.load(tmp_path / "run")
+        X = few.assign(seen=pd.Timestamp("2021-02-01"), smoker=few["smoker"].astype(float))
+        expected = model.predict(X[[column.name for column in model.encoding_.columns]])
+        np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["risk"], expected, rtol=1e-12)
+
+
+class TestDuplicates:
+    def frame(self):
+        """Of 60 held-out rows 20 are copies of rows to train on, and 5 have another time."""
+        frame = patients(200).drop(columns=["visit_of", "patient"]).assign(part=["train"] * 140 + ["test"] * 60)
+        features = [name for name in frame if name != "part"]
+        frame.loc[140:164, features] = frame.loc[:24, features].to_numpy()
+        frame.loc[160:164, "months"] += 1.5
+        return frame
+
+    def read(self, tmp_path, frame, **options):
+        return read_parts(FitSettings(str(written(tmp_path, frame)), "months", "died", split="part", **options))
+
+    def told(self, parts):
+        return [
+            note for note in parts.understanding.notes if "copies" in note or "repeat" in note or "features" in note
+        ]
+
+    def test_copies_across_the_split_are_counted(self, tmp_path):
+        copies, alike = self.told(self.read(tmp_path, self.frame()))
+        assert copies.startswith(
+            "20 of 60 held-out rows are exact copies of rows to train on (features, time and event)"
+        )
+        assert "the report is too good (--drop-duplicates leaves copies out)" in copies
+        assert alike.startswith("5 of 60 held-out rows have all features of a row to train on, and another outcome")
+
+    def test_they_are_left_out_if_asked(self, tmp_path):
+        parts = self.read(tmp_path, self.frame(), drop_duplicates=True)
+        assert (parts.train.n, parts.test.n) == (140, 40)
+        assert self.told(parts)[0] == "20 rows that repeat another one are left out (--drop-duplicates)"
+
+    def test_copies_in_another_file_are_found(self, tmp_path):
+        frame = self.frame()
+        other = written(tmp_path, frame.iloc[140:], "other.csv")
+        path = written(tmp_path, frame.iloc[:140])
+        parts = read_parts(FitSettings(str(path), "months", "died", test=str(other), drop=("part",)))
+        assert self.told(parts)[0].startswith("20 of 60 held-out rows are exact copies")
+
+    def test_rows_without_copies_get_no_word(self, tmp_path):
+        frame = patients(200).drop(columns="visit_of").assign(part=["train"] * 140 + ["test"] * 60)
+        assert self.told(self.read(tmp_path, frame)) == []
+
+    def test_few_features_are_alike_by_chance(self, tmp_path):
+        frame = patients(200)[["sex", "smoker", "months", "died"]].assign(part=["train"] * 140 + ["test"] * 60)
+        assert self.told(self.read(tmp_path, frame)) == []
+        months = frame.assign(months=frame["months"].clip(upper=12).round() + 1)
+        (told,) = self.told(self.read(tmp_path, months))
+        assert "perhaps by chance" in told
+
+    def test_the_option_is_kept_in_the_config_file(self, tmp_path):
+        done = run(written(tmp_path, self.frame()), "--split", "part", "--drop-duplicates", out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        assert tomllib.loads((tmp_path / "run/config.toml").read_text())["drop_duplicates"] is True
+        assert summary(tmp_path / "run")["rows"]["test"]["rows"] == 40
+
+
+class TestCovariates:
+    def wide(self, n):
+        rng = np.random.default_rng(1)
+        noise = pd.DataFrame(rng.normal(size=(n, 60)).round(3), columns=[f"g{k}" for k in range(60)])
+        return pd.concat([patients(n).drop(columns=["visit_of", "seen"]), noise], axis=1)
+
+    def asked(self, file):
+        return json.loads(file.read_text())["measured"]["for_whom"]["columns"]
+
+    def test_of_many_columns_some_are_chosen_and_said(self, tmp_path):
+        path = written(tmp_path, self.wide(500).assign(age=lambda f: f["age"].fillna(60.0)))
+        done = run(path, out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        columns = self.asked(tmp_path / "run/audit.json")
+        assert len(columns) == 50
+        assert {"age", "sex"} & set(columns)
+        left_out = json.loads((tmp_path / "run/audit.json").read_text())["measured"]["for_whom"]["left_out"]
+        assert any("50 that go most with the predicted risk" in why for _, why in left_out)
+
+    def test_columns_are_named(self, tmp_path):
+        frame = patients(500).assign(ward=np.arange(500) % 3, age=lambda f: f["age"].fillna(60.0))
+        words = ["--drop", "ward", "--drop", "visit_of", "--covariates", "age,ward"]
+        done = run(written(tmp_path, frame), *words, out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        assert self.asked(tmp_path / "run/audit.json") == ["age", "ward"]
+        words = ["report", str(tmp_path / "run"), "--covariates", "sex", "--time-unit", "moons", "--resamples", "0"]
+        assert CliRunner().invoke(app, words).exit_code == 0
+        assert self.asked(tmp_path / "run/audit.json") == ["sex"]
+        assert "moons" in (tmp_path / "run/audit.html").read_text()
+
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [("agee", "(did you mean 'age'?)"), (",".join(f"g{k}" for k in range(51)), "covariates: expected at most 50")],
+    )
+    def test_what_cannot_be_asked_about_is_refused_before_training(self, tmp_path, monkeypatch, given, expected):
+        monkeypatch.setattr("xcal.cli.workflow.fit_run.train", lambda *_, **__: pytest.fail("it was trained"))
+        assert expected in error(run(written(tmp_path, self.wide(500)), "--covariates", given, out=tmp_path / "run"))
+
+    def test_the_columns_that_go_most_with_the_risk_are_chosen(self):
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame(rng.normal(size=(300, 8)), columns=list("abcdefgh")).assign(
+            sex=rng.choice(["f", "m"], 300), label=rng.choice(list("123456789"), 300), id=np.arange(300), same=1.0
+        )
+        frame.loc[::50, "c"] = np.nan
+        risk = np.exp(frame["c"].fillna(0) - 0.5 * frame["g"] + 2 * (frame["sex"] == "m")).to_numpy()
+        assert most_associated(frame, risk, most=3) == ("c", "g", "sex")
+        strength = {name: abs(spearmanr(frame[name], risk).statistic) for name in "abdefgh"}
+        best = sorted(strength, key=strength.get)[-4:]
+        assert most_associated(frame[list("abdefgh")], risk, most=4) == tuple(sorted(best))
+        assert len(most_associated(frame, risk, most=50)) == 10  # neither the id nor the constant
+
+    @pytest.mark.parametrize(
+        ("covariates", "expected"),
+        [
+            ({"a": 3}, r"covariates\['a'\]: expected a column of 120 values, one per row, got one value"),
+            ({"a": None}, r"covariates\['a'\]: expected a column of 120 values, one per row, got one value"),
+            ({"a": np.zeros((120, 2))}, r"covariates\['a'\]: expected a column .* got shape \(120, 2\)"),
+            (pd.DataFrame(np.zeros((120, 2)), columns=["a", "a"]), r"covariates\['a'\]: expected a column"),
+        ],
+    )
+    def test_covariates_that_are_no_columns_are_one_error(self, covariates, expected):
+        y, times = (np.linspace(0.1, 2, 120), np.ones(120)), [0.5, 1.0, 1.5]
+        with pytest.raises(ValueError, match=expected):
+            xcal.audit(survival=np.tile([0.8, 0.5, 0.3], (120, 1)), times=times, y=y, covariates=covariates)
+
+
+def test_no_time_of_a_held_out_row_is_in_the_frontier_page(tmp_path):
+    frame = patients(160).drop(columns="visit_of").assign(months=lambda f: f["months"] * 1000)
+    frame["part"] = ["train", "train", "train", "test"] * 40
+    assert run(written(tmp_path, frame), "--split", "part", out=tmp_path / "run").exit_code == 0
+    page = (tmp_path / "run/frontier.html").read_text()
+    exact = {f"{time:.{digits}g}" for time in frame["months"][frame["part"] == "test"] for digits in (6, 17)}
+    assert not {number for number in exact if "." in number} & set(re.findall(r"\d+\.\d+", page))
+    assert "row 1" not in page
 
 
 class TestOddColumns:
@@ -489,9 +837,9 @@ class TestOddColumns:
         assert "--keep patient" not in done.stdout
 
     def test_dates_that_can_be_read_in_two_ways(self, tmp_path):
-        frame = patients(60).assign(seen=[f"{k % 28 + 1}.{k % 12 + 1}.2020" for k in range(60)])
+        frame = patients(60).assign(seen=[f"{k % 12 + 1}.{k % 11 + 1}.2020" for k in range(60)])
         done, out = self.found(tmp_path, frame)
-        assert "write them as 2024-12-31" in out["seen"]
+        assert "--dates day-first or --dates month-first" in out["seen"]
         assert "--keep seen" not in done.stdout
 
     def test_decimal_commas_are_no_categories(self, tmp_path):
@@ -589,8 +937,8 @@ class TestConfig:
 
         path = written(tmp_path, patients(60), 'ein "Name" \\ mit ä.csv')
         settings = FitSettings(
-            str(path), "t", "e", "dead", ";", None, "part", "g", 0.3, ("a",), ("b", "c"), ("s",), "weibull",
-            (0.0, 1e-5), 2, 7, (1.0, 2.5), "months", 0, 3,
+            str(path), "t", "e", "dead", ";", ",", "day-first", None, "part", "g", 0.3, ("a",), ("b", "c"), True,
+            ("s",), ("x",), "weibull", (0.0, 1e-5), 2, 7, (1.0, 2.5), "months", 0, 3,
         )  # fmt: skip
         (tmp_path / "c.toml").write_text(write_config(settings), encoding="utf-8")
         assert merged(tmp_path / "c.toml", {}) == settings

@@ -54,6 +54,16 @@ class TestPredict:
         own = [model.predict_cdf(X[k : k + 1], [t], extrapolate=True)[0, 0] for k, t in enumerate(new["months"])]
         np.testing.assert_allclose(found["cdf"], own, rtol=1e-9)
 
+    def test_texts_that_a_spreadsheet_would_run_are_quoted(self, finished, tmp_path):
+        names = ["=1+2", "+A1", "-B2", "@C3", "P-4", "-7", "'=8", "9"]
+        path = written(tmp_path, patients(8).assign(patient=names))
+        words = ["--copy", "patient", "--out"]
+        assert call("predict", finished, path, *words, tmp_path / "p.csv").exit_code == 0
+        found = pd.read_csv(tmp_path / "p.csv", dtype=str)["patient"].tolist()
+        assert found == ["'=1+2", "'+A1", "'-B2", "'@C3", "P-4", "-7", "'=8", "9"]
+        assert call("predict", finished, path, *words, tmp_path / "p.parquet").exit_code == 0
+        assert pd.read_parquet(tmp_path / "p.parquet")["patient"].tolist() == names
+
     def test_without_an_outcome(self, finished, tmp_path):
         path = written(tmp_path, patients(20)[[*COLUMNS, "patient"]])
         assert call("predict", finished, path, "--out", tmp_path / "p.parquet").exit_code == 0

@@ -9,8 +9,10 @@ from tests.metrics.simulate import Data, survival_data
 from xcal.metrics import (
     brier_score,
     calibration_curve,
+    calibration_slope,
     concordance_index,
     cox_calibration,
+    cox_ici,
     cumulative_dynamic_auc,
     decision_curve,
     evaluate,
@@ -74,6 +76,8 @@ METRICS = {
     "km_calibration": (km_calibration, curves, {}),
     "quantile_slope": (quantile_slope, own_cdf, {}),
     "integrated_calibration_index": (integrated_calibration_index, probability, {}),
+    "calibration_slope": (calibration_slope, probability, {}),
+    "cox_ici": (cox_ici, probability, {}),
     "hosmer-lemeshow": (one_calibration, probability, {"method": "hosmer-lemeshow"}),
     "dagostino-nam": (one_calibration, probability, {"method": "dagostino-nam"}),
     "greenwood-nam-dagostino": (one_calibration, probability, {"method": "greenwood-nam-dagostino"}),
@@ -261,6 +265,9 @@ def test_certain_curves_may_be_given_as_integers():
         ("greenwood-nam-dagostino", "method", "dn"),
         ("greenwood-nam-dagostino", "outside", "drop"),
         ("integrated_calibration_index", "outside", "drop"),
+        ("calibration_slope", "outside", "drop"),
+        ("cox_ici", "outside", "drop"),
+        ("observed_expected", "interval", "exact"),
         ("cumulative_dynamic_auc", "outside", "clip"),
         ("scaled_brier_score", "outside", "drop"),
         ("observed_expected", "outside", "drop"),
@@ -278,9 +285,8 @@ def test_an_unknown_word_is_answered_with_the_known_ones(name, option, value, da
         ("greenwood-nam-dagostino", "n_risk_groups", 0),
         ("greenwood-nam-dagostino", "n_risk_groups", 2.5),
         ("greenwood-nam-dagostino", "ddof", -1),
-        ("integrated_calibration_index", "n_knots", 2),
+        ("cox_ici", "n_knots", 2),
         ("calibration_curve", "n_risk_groups", 0),
-        ("calibration_curve", "n_knots", 2),
         ("risk_distribution", "n_bins", 0),
         ("decision_curve", "n_bootstrap", -1),
         ("pp_curve", "n_points", 1),
@@ -345,24 +351,25 @@ POSSIBLE = {
 # What is not determined, for each kind of data; everything else must be finite.
 NO_PAIRS = {"harrell", "harrell by risk", "uno", "antolini", "antolini from F"}
 # No event by one of the times: nobody to tell apart, nothing that the Kaplan-Meier curve gets wrong, no risk set.
-NO_EVENT_YET = {"cumulative_dynamic_auc", "scaled_brier_score", "cox_calibration"}
+NO_EVENT_YET = {"cumulative_dynamic_auc", "scaled_brier_score", "cox_calibration", "calibration_slope"}
 UNDEFINED = {
     "no events": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "quantile_slope", "pp_curve"},
     "all events": {"follow_up"},
     "one row with an event": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "follow_up"},
     "one censored row": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "quantile_slope", "pp_curve"},
-    "one unique time": NO_EVENT_YET | {"km_calibration", "uno"},
+    "one unique time": NO_EVENT_YET | {"km_calibration"},
     "one unique time, all events": NO_PAIRS | NO_EVENT_YET | {"km_calibration", "follow_up"},
-    "equal predictions": {"cox_calibration", "pp_curve"},
+    "equal predictions": {"cox_calibration", "calibration_slope", "pp_curve"},
     "integer input": NO_EVENT_YET,
     # After time zero nobody is left: no time of the grid lies within the follow-up.
-    "all times zero": {"km_calibration", "uno", "brier_score", "integrated_brier_score", "quantile_slope"}
+    "all times zero": {"km_calibration", "brier_score", "integrated_brier_score", "quantile_slope"}
     | NO_EVENT_YET
     | {
         "observed_expected",
         "calibration_curve",
         "pp_curve",
         "integrated_calibration_index",
+        "cox_ici",
         "dagostino-nam",
         "greenwood-nam-dagostino",
         "gronnesby-borgan",

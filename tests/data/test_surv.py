@@ -4,7 +4,7 @@ import pytest
 import torch
 from sksurv.util import Surv as SksurvSurv
 
-from xcal.data import Surv, time_and_event
+from xcal.data import Surv, SurvivalData, time_and_event
 
 TIME, EVENT = [5.0, 3.0, 8.0], [True, False, True]
 FORMS = {
@@ -14,6 +14,8 @@ FORMS = {
     "integer times": np.array(list(zip(EVENT, [5, 3, 8], strict=True)), dtype=[("e", "?"), ("t", "i8")]),
     "dict": {"time": TIME, "event": [1, 0, 1]},
     "pandas": pd.DataFrame({"event": [1, 0, 1], "time": TIME, "other": 0}, index=[7, 7, 9]),
+    "tuple": (TIME, EVENT),
+    "tuple of columns": (pd.Series(TIME, index=[2, 0, 1]), pd.Series(EVENT, index=[2, 0, 1])),
     "torch": {"time": torch.tensor(TIME), "event": torch.tensor(EVENT)},
 }
 
@@ -69,3 +71,39 @@ def test_bad_rows(time, event, message):
 def test_bad_targets(y, message):
     with pytest.raises(ValueError, match=message):
         time_and_event(y)
+
+
+LABELS = list("abc")
+LABELLED = pd.DataFrame({"x": 0.0, "time": TIME, "event": EVENT}, index=LABELS)
+TURNED = LABELLED.loc[["c", "a", "b"]]
+WRONG = {
+    "time and event in different orders": (LABELLED, (LABELLED["time"], TURNED["event"])),
+    "both in another order than X": (LABELLED, (TURNED["time"], TURNED["event"])),
+    "a frame in another order than X": (LABELLED, TURNED),
+    "columns of a mapping": (None, {"time": LABELLED["time"], "event": TURNED["event"]}),
+    "numbers in another order": (LABELLED.reset_index(), TURNED.set_axis([2, 0, 1])),
+    "other rows": (LABELLED, TURNED.set_axis(["d", "e", "f"])),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_index_that_contradicts_the_order_is_refused(case):
+    X, y = WRONG[case]
+    with pytest.raises(ValueError, match=r"y\['(time|event)'\]: expected rows with the index of .* labels"):
+        time_and_event(y, X=X)
+
+
+def test_an_index_that_counts_rows_says_nothing():
+    for X in (LABELLED.reset_index(), LABELLED.to_numpy(), LABELLED, None):
+        time, _ = time_and_event(LABELLED, X=X)
+        np.testing.assert_array_equal(time, TIME)
+    np.testing.assert_array_equal(time_and_event(LABELLED.reset_index(), X=TURNED)[0], TIME)
+    twice = pd.concat([LABELLED, LABELLED])
+    assert time_and_event(twice, X=twice)[0].size == 6
+
+
+def test_surv_refuses_columns_of_different_orders():
+    with pytest.raises(ValueError, match=r"event: expected rows with the index of time, in its order"):
+        Surv(time=LABELLED["time"], event=TURNED["event"])
+    with pytest.raises(ValueError, match="weights: expected rows with the index of x, in its order"):
+        SurvivalData(LABELLED[["x"]], TIME, EVENT, TURNED["time"])

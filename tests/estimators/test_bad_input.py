@@ -341,3 +341,53 @@ def test_events_in_words():
         ValueError, match=r"y\['event'\]: expected .* as in status == 'alive', got the words 'alive', 'dead'"
     ):
         new(SurvivalModel).fit(DATA.x, y)
+
+
+def test_a_few_per_cent_of_events_at_zero_get_a_word():
+    data = survival_rows(300)
+    events = np.flatnonzero(data.y["event"])
+    few, many = (data.y.copy() for _ in range(2))
+    few["time"][events[:2]] = 0.0
+    many["time"][events[: round(0.034 * events.size)]] = 0.0
+    new(SurvivalModel).fit(data.x, few)
+    with pytest.warns(UserWarning, match=r"events are at time 0, .* add half a unit to all of them"):
+        new(SurvivalModel).fit(data.x, many)
+
+
+@pytest.mark.parametrize("encode", [None, "auto"])
+def test_columns_of_one_name_are_refused(encode):
+    twice = pd.DataFrame(DATA.x, columns=["a"] * DATA.x.shape[1])
+    model = new(SurvivalModel, encode=encode).fit(pd.DataFrame(DATA.x).rename(columns=str), DATA.y)
+    for use in (lambda: model.predict(twice), lambda: new(SurvivalModel, encode=encode).fit(twice, DATA.y)):
+        with pytest.raises(ValueError, match="X: expected columns with different names, got 'a' more than once"):
+            use()
+
+
+FRAME = pd.DataFrame(DATA.x)
+Y = pd.DataFrame({"time": TIME, "event": EVENT})
+TURNED = FRAME.index[::-1]
+READERS = {
+    "fit": lambda m, y: m.fit(FRAME, y),
+    "fit, validation": lambda m, y: m.fit(FRAME, Y, validation_data=(FRAME, y)),
+    "score": lambda m, y: m.score(FRAME, y),
+    "d_calibration": lambda m, y: m.d_calibration(FRAME, y),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+def test_an_index_that_contradicts_the_order_is_refused(read):
+    model = new(SurvivalModel).fit(FRAME, (Y["time"], Y["event"]))
+    read(model, (Y["time"], Y["event"]))
+    for y in ((Y["time"][TURNED], Y["event"][TURNED]), (Y["time"], Y["event"][TURNED]), Y.loc[TURNED]):
+        with pytest.raises(ValueError, match=r"y\['(time|event)'\]: expected rows with the index of"):
+            read(model, y)
+
+
+def test_weights_in_another_order_are_refused():
+    with pytest.raises(ValueError, match="sample_weight: expected rows with the index of X, in its order"):
+        new(SurvivalModel).fit(FRAME, Y, sample_weight=Y["time"][TURNED])
+
+
+def test_a_tuple_of_times_and_events_is_a_target():
+    by_tuple, by_frame = (new(SurvivalModel, random_state=0).fit(DATA.x, y) for y in ((TIME, EVENT), Y))
+    np.testing.assert_array_equal(by_tuple.predict(DATA.x), by_frame.predict(DATA.x))

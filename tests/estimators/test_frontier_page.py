@@ -89,12 +89,12 @@ def expected(model, x, y, horizons=None):
     """
     time, event = (torch.from_numpy(y[name].copy()) for name in ("time", "event"))
     distribution = model.predict_distribution(x)
-    measured = d_calibration(distribution.cdf(time), event, n_bins=20)
+    measured = d_calibration(distribution.cdf(time), event, n_bins=10)
     order = concordance_index(time=time, event=event, risk=model.predict(x)).value
     ibs = audit(model, x, y, n_bootstrap=0, horizons=horizons).value("ibs").value
-    given = {"features": FEATURES.of(x), "n_draws": 0, "where": False}
+    given = {"features": FEATURES.of(x), "n_draws": 0, "where": False, "n_bins": 10}
     k = conditional_calibration(distribution.cdf(time), event, x, **given).value
-    loss = float(nll(distribution, time, event).mean())
+    loss = float(nll(distribution, time, event, density=True).mean())
     return [measured.value, measured.floor, measured.p_value, k, order, loss, ibs]
 
 
@@ -128,8 +128,8 @@ def test_what_was_chosen_stands_on_top_with_its_reason(path, tab):
     assert tab.locator(".callout .headline").inner_text() == chosen
     assert path.selection_.reason[1:] in words
     assert tab.locator("output").text_content() == chosen
-    measured = path.select().d_calibration(TEST.x, TEST.y)
-    value = f"its D-calibration in {path.calibration_bins} bins is {measured.value:.2g}"
+    measured = path.select().d_calibration(TEST.x, TEST.y, n_bins=10)
+    value = f"its D-calibration in 10 bins is {measured.value:.2g}"
     assert f"{value}; a perfect model scores {measured.floor:.2g}" in words
     assert ("finds it off" in words) == (measured.p_value < 0.05)
     assert tab.locator(".callout").bounding_box()["y"] < tab.locator("section").first.bounding_box()["y"]
@@ -166,14 +166,17 @@ def test_values_at_the_horizon_are_those_of_the_model(path, tab, k):
     pick(tab, chosen_place(path))
 
 
-def test_on_the_validation_rows_the_values_are_those_of_the_path(path, tmp_path, visit):
-    tab = visit(path.report(tmp_path / "same.html", HELD_OUT.x, HELD_OUT.y))
-    plain = path.candidates_[~path.candidates_["recalibrated"]].set_index("lambda")
+def test_the_values_are_those_of_an_audit(path, tab):
+    """One definition of each metric on every page: D-calibration in ten bins, the likelihood by the density."""
     for k, lam in enumerate(LAMBDAS):
         pick(tab, k)
-        found = numbers(section(tab, "What does calibration cost?"))[:6]
-        names = ["dcal", "dcal_floor", "dcal_p", "conditional", "concordance", "nll"]
-        np.testing.assert_allclose(found, plain.loc[lam, names].to_numpy(dtype=float), rtol=1e-9)
+        dcal, floor, p, _, order, nll, ibs = numbers(section(tab, "What does calibration cost?"))[:7]
+        result = audit(path.model(lam), TEST.x, TEST.y, n_bootstrap=0)
+        names = ("d_calibration", "d_calibration_floor", "d_calibration_p", "harrell", "nll", "ibs")
+        audited = [result.value(name).value for name in names]
+        # Concordance by another score than the restricted mean, and IBS with other horizons among its times.
+        np.testing.assert_allclose([dcal, floor, p, nll], np.array(audited)[[0, 1, 2, 4]], rtol=1e-9)
+        np.testing.assert_allclose([order, ibs], np.array(audited)[[3, 5]], rtol=5e-3)
 
 
 def test_the_values_that_the_choice_was_based_on_are_listed(path, tab):
@@ -283,7 +286,7 @@ def test_labels_of_the_frontiers_do_not_overlap(file, visit, width):
 def test_the_histogram_and_its_range_are_those_of_d_calibration(path, file):
     chart = page_data(file)["charts"][3]
     for (lam, mapped), spec in zip(CANDIDATES, chart["specs"], strict=True):
-        measured = path.model(lam, recalibrated=mapped).d_calibration(TEST.x, TEST.y)
+        measured = path.model(lam, recalibrated=mapped).d_calibration(TEST.x, TEST.y, n_bins=10)
         heights = [row["y"] for row in rows_with(spec, "start", "end")]
         np.testing.assert_allclose(heights, measured.histogram, rtol=1e-5, atol=1e-9)
         # The variances of the bins of a perfect model add up to the floor.
@@ -293,18 +296,48 @@ def test_the_histogram_and_its_range_are_those_of_d_calibration(path, file):
         assert np.square(spread).sum() == pytest.approx(measured.floor, rel=1e-4)
 
 
-def test_curves_of_the_example_patients_are_those_of_the_model(path, file):
+def curves_by_name(spec):
+    return {rows[0]["row"]: rows for rows in spec["datasets"].values() if "row" in rows[0]}
+
+
+def test_curves_of_levels_of_risk_are_means_of_the_model(path, file):
     chart = page_data(file)["charts"][-1]
-    risk = path.model(0.0).predict(TEST.x)
+    order = np.argsort(path.model(0.0).predict(TEST.x), kind="stable")
+    around = {"low risk": 50, "middle risk": 250, "high risk": 449}  # places in the order, a twentieth of 500 rows each
     for (lam, mapped), spec in zip(CANDIDATES, chart["specs"], strict=True):
-        curves = [rows for rows in spec["datasets"].values() if "row" in rows[0]]
-        rows = [int(curve[0]["row"].removeprefix("row ")) for curve in curves]
-        np.testing.assert_allclose([(risk < risk[row]).mean() for row in rows], [0.1, 0.5, 0.9], atol=0.01)
-        for row, curve in zip(rows, curves, strict=True):
+        curves = curves_by_name(spec)
+        assert list(curves) == list(around)
+        for name, place in around.items():
+            rows = order[place - 12 : place + 13]
+            times = [point["x"] for point in curves[name]]
             model = path.model(lam, recalibrated=mapped)
-            survival = model.predict_survival_function(TEST.x[row : row + 1], [point["x"] for point in curve])[0]
+            survival = model.predict_survival_function(TEST.x[rows], times).mean(axis=0)
             # Times keep six digits on the page.
-            np.testing.assert_allclose([point["y"] for point in curve], survival, atol=1e-4)
+            np.testing.assert_allclose([point["y"] for point in curves[name]], survival, atol=1e-4)
+
+
+def test_no_row_is_told_on_the_page_unless_asked(tmp_path):
+    # In this unit no other number of the page is as large as a time.
+    seen, scaled = (Surv(time=data.y["time"] * 1e4, event=data.y["event"]) for data in (DATA, TEST))
+    long = SurvivalPath((0.0, 10.0), 1, **SETTINGS | {"epochs": 1}).fit(DATA.x, seen)
+    page = long.report(tmp_path / "page.html", TEST.x, scaled).read_text()
+    exact = {f"{time:.{digits}g}" for time in scaled["time"] for digits in (5, 6, 17)}
+    assert not {number for number in exact if "." in number} & set(re.findall(r"\d+\.\d+", page))
+    early = np.flatnonzero((scaled["time"] > 1e3) & (scaled["time"] < np.median(scaled["time"])))[:2]
+    asked = long.report(tmp_path / "asked.html", TEST.x, scaled, patients=early)
+    assert set(curves_by_name(page_data(asked)["charts"][-1]["specs"][0])) == {f"row {row}" for row in early}
+    assert all(f"{scaled['time'][row]:.6g}" in asked.read_text() for row in early)
+    for patients, message in ((range(4), "patients: expected at most 3 row numbers, got 4"), ([500], "below 500")):
+        with pytest.raises(ValueError, match=message):
+            long.report(tmp_path / "more.html", TEST.x, scaled, patients=list(patients))
+
+
+@pytest.mark.parametrize(("n", "levels"), [(4, 0), (9, 1), (14, 2), (15, 3)])
+def test_few_rows_have_fewer_levels_of_risk(path, tmp_path, n, levels):
+    y = TEST.y[:n].copy()
+    y["event"][:2] = True
+    page = page_data(path.report(tmp_path / "few.html", TEST.x[:n], y, horizons=[float(np.median(y["time"]))]))
+    assert len(curves_by_name(page["charts"][-1]["specs"][0])) == levels
 
 
 def flat(value):
@@ -361,8 +394,8 @@ def test_every_kind_of_path_has_a_page(kind, tmp_path, visit):
 def test_tied_times_are_measured_as_the_model_measures_them(path, tmp_path, visit):
     months = Surv(time=np.ceil(4 * TEST.y["time"]) / 4, event=TEST.y["event"])
     tab = visit(path.report(tmp_path / "months.html", TEST.x, months))
-    measured = path.select().d_calibration(TEST.x, months)
-    assert measured.value != path.select().d_calibration(TEST.x, months, ties="point").value
+    measured = path.select().d_calibration(TEST.x, months, n_bins=10)
+    assert measured.value != path.select().d_calibration(TEST.x, months, n_bins=10, ties="point").value
     found = numbers(section(tab, "What does calibration cost?"))
     assert found[:3] == [pytest.approx(one) for one in (measured.value, measured.floor, measured.p_value)]
 
@@ -393,7 +426,8 @@ def test_rows_that_determine_little_still_make_a_page(path, tmp_path, visit, kin
     tab = visit(path.report(tmp_path / "page.html", x, y))
     assert (tab.problems, tab.requests) == ([], [])
     drawn = tab.locator("[data-chart]")
-    assert drawn.count() == drawn.locator("svg").count() == 8
+    # Two rows are too few for a mean curve.
+    assert drawn.count() == drawn.locator("svg").count() == (7 if len(x) == 2 else 8)
     assert not re.search(r"\b(nan|NaN|None|undefined|null)\b", tab.locator("main").inner_text())
 
 
@@ -434,7 +468,7 @@ def test_rows_that_belong_together_are_counted_once(path, tmp_path):
     assert "300 rows with" in rows
     assert "300 rows in 100 clusters with" in patients
     cdf = path._predicting_model().cdf_at_own(x, np.ascontiguousarray(y["time"]))
-    by_rows, by_patients = (d_calibration(cdf, y["event"], n_bins=20, clusters=c).floor for c in (None, labels))
+    by_rows, by_patients = (d_calibration(cdf, y["event"], n_bins=10, clusters=c).floor for c in (None, labels))
     assert by_patients > 2 * by_rows
     for floor, page in ((by_rows, rows), (by_patients, patients)):
         assert f"a perfect model scores {floor:.2g} on average" in page

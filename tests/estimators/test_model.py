@@ -1,5 +1,7 @@
 """What the predictions of an estimator must obey, whatever it learnt; and that it learns what there is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,7 +15,8 @@ from sklearn.model_selection import cross_val_score
 
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, SurvivalData, concordance_index, d_calibration
-from xcal.estimators import SurvivalModel, SurvivalPath
+from xcal.estimators import SurvivalModel, SurvivalPath, crossfit
+from xcal.estimators import path as path_module
 from xcal.estimators.fitted import in_own_memory
 from xcal.estimators.fitting import _floor
 from xcal.estimators.scaling import time_edges
@@ -346,6 +349,39 @@ class TestInterrupt:
         with pytest.raises(KeyboardInterrupt):
             cross_val_score(clone(estimator).set_params(progress=stop), DATA.x, DATA.y, cv=3, error_score=np.nan)
         assert len(calls) == 1
+
+
+@pytest.mark.parametrize("part", ["frontier", "decide"])
+def test_an_interrupt_after_training_keeps_what_was_trained(part, monkeypatch):
+    path, calls, own = SurvivalPath((0, 10), seeds=1, hidden=(4,), epochs=3), [], getattr(path_module, part)
+
+    def interrupted_once(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return own(*arguments, **options)
+
+    monkeypatch.setattr(path_module, part, interrupted_once)
+    with pytest.raises(KeyboardInterrupt, match="fitted with the best weights until then"):
+        path.fit(DATA.x, DATA.y)
+    monkeypatch.undo()
+    whole = clone(path).set_params(cross_fit=0).fit(DATA.x, DATA.y)
+    assert path.selection_ == whole.selection_
+    np.testing.assert_array_equal(path.predict(DATA.x), whole.predict(DATA.x))
+
+
+def test_an_interrupt_while_folds_are_trained_is_passed_on(monkeypatch):
+    path, own = SurvivalPath((0, 10), seeds=1, hidden=(4,), epochs=2), crossfit.train_on
+
+    def interrupted(*arguments, **options):
+        result, models = own(*arguments, **options)
+        return replace(result, interrupted=True), models
+
+    monkeypatch.setattr(crossfit, "train_on", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="fitted with the best weights until then"):
+        path.fit(DATA.x, DATA.y)
+    assert path.cross_fitted_ is None
+    assert np.isfinite(path.predict(DATA.x)).all()
 
 
 @pytest.fixture

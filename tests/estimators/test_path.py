@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.stats import chi2
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -41,6 +42,17 @@ def test_the_split_of_a_path_is_that_of_its_first_seed():
     path = SurvivalPath((0.0,), 1, random_state=5, **SETTINGS).fit(DATA.x, DATA.y)
     alone = SurvivalModel(random_state=5, **SETTINGS).fit(DATA.x, DATA.y)
     np.testing.assert_array_equal(path.predict(TEST.x), alone.predict(TEST.x))
+
+
+def test_a_notebook_shows_what_a_path_chose(path):
+    shown = path._repr_mimebundle_()
+    assert shown["text/plain"] == repr(path)
+    for word in ("<table", "recalibrated", path.selection_.reason.split(":")[0]):
+        assert word in shown["text/html"]
+    assert shown["text/html"].count("<tr") > len(path.candidates_)
+    assert "Chosen" not in clone(path)._repr_html_()
+    with config_context(display="text"):
+        assert "text/html" not in path._repr_mimebundle_()
 
 
 def test_frontier(path):

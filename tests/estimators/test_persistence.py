@@ -112,6 +112,13 @@ def test_objects_among_the_parameters_are_not_kept(tmp_path):
     assert again.progress is None
 
 
+def test_the_folder_of_a_run_has_its_model(tmp_path, saved):
+    with pytest.raises(ValueError, match=r"or the folder of a run with model\.safetensors, got .* without it"):
+        load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(saved.read_bytes())
+    np.testing.assert_array_equal(load(tmp_path).predict(FRAME), load(saved).predict(FRAME))
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, saved):
     file = tmp_path / "model.xcal"
     file.write_bytes(saved.read_bytes())

@@ -12,7 +12,7 @@ from xcal import d_calibration
 from xcal.metrics import (
     brier_score,
     concordance_index,
-    integrated_calibration_index,
+    cox_ici,
     kaplan_meier,
     mean_nll,
     observed_expected,
@@ -43,7 +43,7 @@ def made():
         "km": tm.KaplanMeierMetric(GRID[:40]),
         "dcal": tm.DCalibrationMetric(),
         "one": tm.OneCalibrationMetric(1.0, cuts=[0.4, 0.6, 0.7], grid=GRID),
-        "ici": tm.ICIMetric(1.0, times=GRID, probabilities=steps),
+        "ici": tm.CoxICIMetric(1.0, times=GRID, probabilities=steps),
     }
 
 
@@ -77,7 +77,7 @@ def expected():
         "oe": [observed_expected(p[:, k], at=t, **outcome).value for k, t in enumerate(TIMES)],
         "km": kaplan_meier(**outcome).at(GRID[:40]),
         "dcal": d_calibration(1 - np.exp(-risk * time), event).value,
-        "ici": integrated_calibration_index(risk / 4, at=1.0, **outcome).value,
+        "ici": cox_ici(risk / 4, at=1.0, **outcome).value,
     }
 
 

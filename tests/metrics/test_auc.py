@@ -22,7 +22,8 @@ def test_equals_scikit_survival(grid, own_training):
         Surv.from_arrays(train.event, train.time), Surv.from_arrays(test.event, test.time), risk, TIMES
     )
     g = kaplan_meier(time=train.time, event=train.event, of="censoring") if own_training else None
-    ours = cumulative_dynamic_auc(risk, TIMES, time=test.time, event=test.event, censoring=g)
+    # Theirs weighs an event by G at its time, ours by default by G just before.
+    ours = cumulative_dynamic_auc(risk, TIMES, time=test.time, event=test.event, censoring=g, left_limit=False)
     np.testing.assert_allclose(ours.values, theirs, rtol=1e-9)
 
 

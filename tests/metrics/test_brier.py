@@ -32,9 +32,10 @@ def test_equals_scikit_survival(seed, grid):
     }
     known = times < test.time[keep].max()
     survival, times = survival[np.ix_(keep, known)], times[known]
-    score = brier_score(survival, times, **outcome)
+    # Theirs weighs an event by G at its time, ours by default by G just before: not the same where times are tied.
+    score = brier_score(survival, times, **outcome, left_limit=False)
     np.testing.assert_allclose(score.values, sksurv_brier(*theirs, survival, times)[1], rtol=0, atol=1e-10)
-    integrated = integrated_brier_score(survival, times, **outcome)
+    integrated = integrated_brier_score(survival, times, **outcome, left_limit=False)
     assert integrated.value == pytest.approx(sksurv_integrated(*theirs, survival, times), abs=1e-10)
     assert (integrated.start, integrated.stop) == (times[0], times[-1])
 
@@ -42,7 +43,7 @@ def test_equals_scikit_survival(seed, grid):
 def test_censoring_from_the_rows_at_hand_equals_scikit_survival():
     _, test, times, survival = samples(9, 0.25)
     same = Surv.from_arrays(test.event, test.time)
-    score = brier_score(survival, times, time=test.time, event=test.event)
+    score = brier_score(survival, times, time=test.time, event=test.event, left_limit=False)
     np.testing.assert_allclose(score.values, sksurv_brier(same, same, survival, times)[1], rtol=0, atol=1e-10)
 
 
@@ -65,10 +66,23 @@ def test_left_limit_counts_the_chance_that_the_event_was_seen():
     # One event and one censoring at 1: just before it nobody was censored, after it G = 1 - 1/2.
     rows = {"time": [1.0, 1.0, 3.0], "event": [1, 0, 1]}
     predicted = [[0.3], [0.5], [0.8]]
-    right = brier_score(predicted, [2.0], **rows)
-    left = brier_score(predicted, [2.0], **rows, left_limit=True)
+    right = brier_score(predicted, [2.0], **rows, left_limit=False)
+    left = brier_score(predicted, [2.0], **rows)
     assert right.values[0] == pytest.approx((0.3**2 / 0.5 + 0.2**2 / 0.5) / 3)
     assert left.values[0] == pytest.approx((0.3**2 / 1.0 + 0.2**2 / 0.5) / 3)
+
+
+def test_visits_at_whole_months_give_the_true_score():
+    """Everything happens at visits, the event first: the score of the true risks is known, G(T) misses it by far."""
+    rng = np.random.default_rng(0)
+    n, at = 40_000, 3.0
+    hazard = rng.uniform(0.01, 0.08, n)  # in each month
+    happens, leaves = rng.geometric(hazard), rng.geometric(0.4, n)
+    rows = {"time": np.minimum(happens, leaves).astype(float), "event": happens <= leaves}
+    risk = 1 - (1 - hazard) ** at
+    truth = (risk * (1 - risk)).mean()
+    assert brier_score(1 - risk, at, **rows).values[0] == pytest.approx(truth, rel=0.05)
+    assert brier_score(1 - risk, at, **rows, left_limit=False).values[0] > 1.3 * truth
 
 
 def test_before_the_first_observation_everybody_should_be_alive():

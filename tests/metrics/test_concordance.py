@@ -100,6 +100,7 @@ def test_uno_equals_scikit_survival(seed, grid):
         predicted_time=predicted,
         method="uno",
         tau=tau,
+        left_limit=False,
         censoring=kaplan_meier(time=train.time, event=train.event, of="censoring"),
     )
     assert result.value == pytest.approx(expected, abs=1e-12)
@@ -127,7 +128,6 @@ def test_uno_with_left_limits_equals_survivaleval(grid):
         predicted_time=predicted,
         method="uno",
         tau=tau,
-        left_limit=True,
         censoring=kaplan_meier(time=train.time, event=train.event, of="censoring"),
     )
     assert result.value == pytest.approx(expected, abs=1e-12)
@@ -142,10 +142,12 @@ def test_uno_beyond_the_training_follow_up_is_a_choice():
     assert dropped.value == pytest.approx(truncated.value, rel=1e-12)
     with pytest.raises(ValueError, match=r"time: expected events no later.*at row 2"):
         concordance_index(**rows, censoring=curve, outside="raise")
-    # Carried on, G stays at 2/3: the event at 5 counts its one pair with the weight of those after time 2.
+    # Carried on, G stays at 2/3: the event at 5 counts its one pair with that weight. Just before time 2 G is 1.
     clipped = concordance_index(**rows, censoring=curve, outside="clip")
     weight = (3 / 2) ** 2
-    assert clipped.comparable == pytest.approx(3 * 1 + 2 * weight + weight)
+    assert clipped.comparable == pytest.approx(3 + 2 + weight)
+    after = concordance_index(**rows, censoring=curve, outside="clip", left_limit=False)
+    assert after.comparable == pytest.approx(3 + 2 * weight + weight)
 
 
 def test_tau_leaves_out_events_at_or_after_it():

@@ -22,7 +22,8 @@ def test_smooth_curve_is_that_of_the_calibration_index_and_the_points_are_lifeli
     p = data.probability(0.5, 1.3)
     curve = calibration_curve(p, at=0.5, time=data.time, event=data.event, n_risk_groups=4)
     index = integrated_calibration_index(p, at=0.5, time=data.time, event=data.event)
-    np.testing.assert_allclose(curve.observed, index.observed, rtol=1e-9)
+    np.testing.assert_allclose(curve.observed, np.interp(curve.predicted, index.predicted, index.observed), rtol=1e-3)
+    assert (curve.predicted[0], curve.predicted[-1]) == pytest.approx(tuple(np.quantile(p, [0.01, 0.99])))
     order = np.argsort(p)
     for k, rows in enumerate(np.split(order, 4)):
         fitted = KaplanMeierFitter().fit(data.time[rows], data.event[rows])
@@ -32,21 +33,15 @@ def test_smooth_curve_is_that_of_the_calibration_index_and_the_points_are_lifeli
         ours = (curve.point_observed[k], curve.point_lower[k], curve.point_upper[k])
         assert ours == pytest.approx(expected, rel=1e-9)
     assert curve.risk_counts.sum() == 400
-    assert np.isnan(curve.lower).all()
+    error = np.interp(curve.predicted, index.predicted, index.error)
+    np.testing.assert_allclose(curve.upper - curve.observed, 1.959964 * error, rtol=1e-6)
 
 
 def test_the_band_narrows_with_the_rows():
     widths = []
     for n in (100, 1600):
         data = survival_data(n, rng=np.random.default_rng(1))
-        curve = calibration_curve(
-            data.probability(0.5),
-            at=0.5,
-            time=data.time,
-            event=data.event,
-            n_bootstrap=60,
-            generator=np.random.default_rng(0),
-        )
+        curve = calibration_curve(data.probability(0.5), at=0.5, time=data.time, event=data.event)
         widths.append(np.median(curve.upper - curve.lower))
     assert 2 < widths[0] / widths[1] < 8  # sixteen times the rows: a quarter of the width, up to chance
 

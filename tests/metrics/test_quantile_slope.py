@@ -5,7 +5,6 @@ import pytest
 from lifelines import KaplanMeierFitter
 
 from tests.metrics.simulate import survival_data
-from xcal import metrics
 from xcal.metrics import quantile_slope
 
 
@@ -80,13 +79,3 @@ def test_levels_must_increase():
         ValueError, match=r"levels: expected strictly increasing probabilities, got 0.2 after 0.3 at row 1"
     ):
         quantile_slope([0.5], event=[1], levels=[0.3, 0.2])
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("calibration_slope", "quantile_slope"), ("CalibrationSlope", "QuantileSlope")]
-)
-def test_the_former_names_warn(old, new):
-    with pytest.warns(FutureWarning, match=rf"^xcal\.metrics\.{old} is now xcal\.metrics\.{new}; "):
-        found = getattr(metrics, old)
-    assert found is getattr(metrics, new)
-    assert old not in metrics.__all__

@@ -20,7 +20,7 @@ def test_equals_scikit_survival(grid):
     average = KaplanMeierFitter().fit(data.time, data.event).survival_function_at_times(TIMES).to_numpy()
     _, brier = sksurv_brier(y, y, survival, TIMES)
     _, null = sksurv_brier(y, y, np.tile(average, (300, 1)), TIMES)
-    result = scaled_brier_score(survival, TIMES, time=data.time, event=data.event)
+    result = scaled_brier_score(survival, TIMES, time=data.time, event=data.event, left_limit=False)
     np.testing.assert_allclose(result.values, 1 - brier / null, rtol=0, atol=1e-9)
     np.testing.assert_allclose(result.null, null, rtol=1e-9)
 

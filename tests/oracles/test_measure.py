@@ -2,8 +2,8 @@
 
 Where definitions agree, to 1e-9. Where they do not: lifelines' `survival_probability_calibration` smooths by a spline
 of the baseline with one coefficient, so its ICI is another number, and ours is held to SurvivalEVAL's in
-tests/metrics/test_ici.py. SurvivalEVAL's one-calibration has the variance of D'Agostino and Nam, our default another:
-the test asks for theirs.
+tests/metrics/test_cox_ici.py. SurvivalEVAL's one-calibration has the variance of D'Agostino and Nam, our default
+another: the test asks for theirs.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ from xcal.validation.rows import read_rows
 
 @pytest.fixture(scope="module", params=[None, 0.125], ids=["distinct times", "tied times"])
 def given(request):
-    """Curves that end after the last time, so that F at every own time is known; nobody censored at the last time.
+    """Curves that end after the last time, so that F at every observed time is known; nobody censored at the last time.
 
     scikit-survival refuses weights of an event at a time at which everybody left is censored.
     """
@@ -53,17 +53,19 @@ def risk_at(given, horizon):
 
 
 def test_scikit_survival(given, values):
-    y = Surv.from_arrays(given.event, given.time)
+    """An event is weighted by G just before its time; theirs by G at it, so that their events must come earlier."""
+    time = np.where(given.event, given.time - 1e-9, given.time)
+    y = Surv.from_arrays(given.event, time)
     risks = np.column_stack([risk_at(given, h) for h in HORIZONS])
     auc, _ = sksurv.cumulative_dynamic_auc(y, y, risks, HORIZONS)
     _, brier = sksurv.brier_score(y, y, 1 - risks, HORIZONS)
-    fitted = KaplanMeierFitter().fit(given.time, given.event).survival_function_at_times(HORIZONS).to_numpy()
-    _, null = sksurv.brier_score(y, y, np.tile(fitted, (given.time.size, 1)), HORIZONS)
+    fitted = KaplanMeierFitter().fit(time, given.event).survival_function_at_times(HORIZONS).to_numpy()
+    _, null = sksurv.brier_score(y, y, np.tile(fitted, (time.size, 1)), HORIZONS)
     for k, h in enumerate(HORIZONS):
         assert values["auc", h].value == pytest.approx(auc[k], abs=1e-9)
         assert values["brier", h].value == pytest.approx(brier[k], abs=1e-9)
         assert values["ipa", h].value == pytest.approx(1 - brier[k] / null[k], abs=1e-9)
-    if given.time.min() <= TIMES[0]:  # theirs refuses times before the first row
+    if time.min() <= TIMES[0]:  # theirs refuses times before the first row
         seen = given.time.max() > TIMES
         expected = sksurv.integrated_brier_score(y, y, given.predictions.survival[:, seen], TIMES[seen])
         assert values["ibs", None].value == pytest.approx(expected, abs=1e-9)

@@ -13,8 +13,8 @@ from xcal import d_calibration
 from xcal.metrics import (
     brier_score,
     concordance_index,
+    cox_ici,
     integrated_brier_score,
-    integrated_calibration_index,
     mean_nll,
     observed_expected,
     one_calibration,
@@ -49,13 +49,13 @@ def in_memory(columns):
     for k, at in enumerate(HORIZONS):
         p = 1 - survival[:, k]
         one = one_calibration(p, at=at, **outcome, cdf=columns["cdf"])
-        ici = integrated_calibration_index(p, at=at, **outcome)
+        ici = cox_ici(p, at=at, **outcome)
         found |= {
             ("brier", at): brier[k],
             ("observed_expected", at): observed_expected(p, at=at, **outcome).value,
             ("one_calibration", at): one.statistic,
-            ("ici", at): ici.value,
-            ("e90", at): ici.e90,
+            ("ici_cox", at): ici.value,
+            ("e90_cox", at): ici.e90,
         }
     return found
 
@@ -63,7 +63,7 @@ def in_memory(columns):
 def compare(found, expected):
     for (name, at), value in expected.items():
         # The fit behind ICI stops at a small decrement, not at the last digit.
-        tolerance = 1e-9 if name in {"ici", "e90"} else 1e-12
+        tolerance = 1e-9 if name in {"ici_cox", "e90_cox"} else 1e-12
         assert found[name if at is None else (name, at)]["value"] == pytest.approx(value, rel=tolerance), (name, at)
 
 
@@ -124,15 +124,20 @@ def test_a_third_pass_bounds_the_ici_of_the_rows(tmp_path):
     same(found, run(written(tmp_path / "5", columns, 5, order), tmp_path / "5.json", **asked))
     outcome = {"time": columns["time"], "event": columns["event"]}
     for at in HORIZONS:
-        exact = integrated_calibration_index(1 - columns[f"S_{at:g}"], at=at, **outcome)
-        for name, value in (("ici", exact.value), ("e50", exact.e50), ("e90", exact.e90), ("emax", exact.emax)):
+        exact = cox_ici(1 - columns[f"S_{at:g}"], at=at, **outcome)
+        for name, value in (
+            ("ici_cox", exact.value),
+            ("e50_cox", exact.e50),
+            ("e90_cox", exact.e90),
+            ("emax_cox", exact.emax),
+        ):
             metric = found[name, at]
             assert metric["lower"] <= value <= metric["upper"]
             assert abs(metric["value"] - value) <= metric["error_bound"]
-        assert found["ici", at]["error_bound"] < 0.02
+        assert found["ici_cox", at]["error_bound"] < 0.02
     without = run(tmp_path / "1", tmp_path / "2.json", exact_rows=0)
-    assert without["ici", HORIZONS[0]]["value"] == found["ici", HORIZONS[0]]["value"]
-    assert "error_bound" not in without["ici", HORIZONS[0]]
+    assert without["ici_cox", HORIZONS[0]]["value"] == found["ici_cox", HORIZONS[0]]["value"]
+    assert "error_bound" not in without["ici_cox", HORIZONS[0]]
 
 
 def test_two_processes_give_the_same(tmp_path):
@@ -191,7 +196,7 @@ def test_float32_columns(tmp_path):
         (["risk"], {"concordance"}),
         (["cdf"], {"d_calibration"}),
         (["nll"], {"mean_nll"}),
-        (["S_0.5"], {"brier", "observed_expected", "one_calibration", "ici", "e50", "e90", "emax"}),
+        (["S_0.5"], {"brier", "observed_expected", "one_calibration", "ici_cox", "e50_cox", "e90_cox", "emax_cox"}),
     ],
 )
 def test_what_is_there_is_measured(tmp_path, kept, names):
@@ -307,7 +312,7 @@ def test_what_the_rows_cannot_tell_has_a_reason(tmp_path):
     columns |= {"S_1e6": np.full(200, 0.1), "event": np.zeros(200, dtype=bool)}
     found = run(written(tmp_path / "in", columns), tmp_path / "m.json")
     unknown = [metric for metric in found.metrics if np.isnan(metric["value"])]
-    assert {("concordance", None), ("brier", 1e6), ("ici", 1e6)} <= {(m["name"], m["at"]) for m in unknown}
+    assert {("concordance", None), ("brier", 1e6), ("ici_cox", 1e6)} <= {(m["name"], m["at"]) for m in unknown}
     for metric in unknown:
         assert metric["note"].startswith("not known: ")
         assert metric.get("error_bound", 0.0) != 0.0 or "error_bound" not in metric

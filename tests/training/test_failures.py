@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from xcal.networks import MLP
 from xcal.objectives import nll
 from xcal.training import EpochReport, Failure, TrainingConfig, checkpoint, fit_path
 from xcal.training.checkpoint import read_tensors, write_tensors
+from xcal.training.path import _load_backward
 
 LOGNORMAL = family("lognormal")
 ROWS, HELD_OUT = simulated_rows(200), simulated_rows(100, seed=1)
@@ -265,3 +268,23 @@ def test_a_flipped_bit_is_found(share, tmp_path):
     file.write_bytes(bytes(content))
     with pytest.raises(ValueError, match=r"checkpoint: expected a checkpoint file, got .*, which cannot be read"):
         fit_path(small_mlp, LOGNORMAL, ROWS, HELD_OUT, config=CONFIG, checkpoint=tmp_path)
+
+
+def test_an_interrupt_waits_while_torch_imports_its_parts(monkeypatch):
+    """Cut short inside the import, sympy lacked parts, and later fits of the process failed."""
+    finished, before = [], signal.getsignal(signal.SIGINT)
+
+    def importing(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+        finished.append(True)
+
+    monkeypatch.setattr(torch.autograd, "grad", importing)
+    with pytest.raises(KeyboardInterrupt):
+        _load_backward.__wrapped__()
+    assert finished == [True]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_thread_that_gets_no_interrupts_trains_as_well():
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(_load_backward.__wrapped__).result()

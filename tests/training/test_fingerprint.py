@@ -1,5 +1,6 @@
 """Runs that differ in anything that decides their result do not share a checkpoint."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -193,6 +194,97 @@ def test_a_value_that_a_function_looks_up_counts(monkeypatch):
     assert settings_digest("objective", objective) == before
     monkeypatch.setitem(globals(), "SCALE", 2.0)
     assert settings_digest("objective", objective) != before
+
+
+USER_CODE = """
+import functools
+import user_package
+import user_package.settings
+from user_package import settings
+
+def helper(module):
+    return module.K
+
+@functools.lru_cache
+def cached():
+    return settings.K
+
+def attribute(distribution, time, event): return settings.K
+def of_a_package(distribution, time, event): return user_package.settings.K
+def function_of_it(distribution, time, event): return settings.double()
+def handed_on(distribution, time, event): return helper(settings)
+def by_name(distribution, time, event): return getattr(settings, "K")
+def in_a_cache(distribution, time, event): return cached()
+def imported_there(distribution, time, event):
+    import user_package.settings as here
+    return here.K
+def taken_there(distribution, time, event):
+    from user_package.settings import K
+    return K
+def within(distribution, time, event): return [settings.K for _ in range(2)]
+def enclosed():
+    from user_package import settings as own
+    return lambda distribution, time, event: own.K
+enclosed = enclosed()
+class Callable:
+    module = settings
+    def __call__(self, distribution, time, event): return self.module.K
+on_a_class = Callable()
+"""
+WAYS = (
+    "attribute", "of_a_package", "function_of_it", "handed_on", "by_name", "in_a_cache", "imported_there",
+    "taken_there", "within", "enclosed", "on_a_class",
+)  # fmt: skip
+
+
+@pytest.fixture
+def user_code(tmp_path, monkeypatch):
+    """Modules of a user: a constant in one, and functions that read it in another."""
+    package = tmp_path / "user_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "settings.py").write_text("K = 1.0\nOTHER = 1.0\ndef double(): return 2 * K\n")
+    (tmp_path / "user_objectives.py").write_text(USER_CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("user_objectives"), importlib.import_module("user_package.settings")
+    for name in [name for name in sys.modules if name.startswith("user_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_constant_in_a_module_of_the_user_counts(way, user_code):
+    objectives, constants = user_code
+    objective = getattr(objectives, way)
+    before = settings_digest("objective", objective)
+    assert settings_digest("objective", objective) == before
+    constants.K = 30.0
+    assert settings_digest("objective", objective) != before
+
+
+def test_other_constants_of_a_module_do_not_matter_where_one_is_read(user_code):
+    objectives, constants = user_code
+    before = settings_digest("objective", objectives.attribute)
+    constants.OTHER = 30.0
+    assert settings_digest("objective", objectives.attribute) == before
+
+
+def test_functions_with_many_names_are_read(user_code):
+    _, constants = user_code
+    many = "; ".join(f"print(name_{k})" for k in range(300))
+    body = f"def objective(d, t, e):\n    {many}\n    from user_package.settings import K\n    return K\n"
+    names = {"__name__": "user_many", "__package__": None}
+    exec(body, names)
+    before = settings_digest("objective", names["objective"])
+    constants.K = 30.0
+    assert settings_digest("objective", names["objective"]) != before
+
+
+def test_a_module_that_is_handed_on_must_be_readable(user_code):
+    objectives, constants = user_code
+    constants.lock = threading.Lock()
+    settings_digest("objective", objectives.attribute)
+    with pytest.raises(ValueError, match=r"checkpoint: expected settings of the objective .* got a _thread\.lock"):
+        settings_digest("objective", objectives.handed_on)
 
 
 def test_what_cannot_be_read_is_refused(tmp_path):

@@ -271,6 +271,8 @@ def test_find_and_repr():
     with pytest.raises(ValueError, match="model: expected an integer from 0 to 3"):
         path.network(4)
     assert repr(path) == "PathResult(4 models: 2 lambdas x 2 seeds, 2 epochs, stacked)"
+    assert path._repr_html_().count("<tr>") == 5
+    assert f"<td>{path.best().objective[0, 3]:.4g}</td>" in path._repr_html_()
 
 
 @pytest.mark.parametrize("lambdas", [8, 9])
@@ -284,3 +286,21 @@ def test_many_lambdas_run_in_parts_and_stay_themselves(lambdas):
             dropout_mlp, LOGNORMAL, rows, held_out, lambdas=[path.lambdas[k]], seeds=[path.seeds[k]], config=SHORT
         )
         assert distance(alone.state(0), path.state(k)) < 1e-9
+
+
+@pytest.mark.parametrize("mode", ["stacked", "sequential"])
+def test_surrounding_autocast_changes_neither_training_nor_predictions(mode):
+    rows, held_out = simulated_rows(200), simulated_rows(100, seed=1)
+
+    def path():
+        return fit_path(small_mlp, LOGNORMAL, rows, held_out, lambdas=(0.0, 10.0), config=SHORT, mode=mode)
+
+    plain = path()
+    predicted, raw = plain.distribution(1, rows.x).median, next(plain.outputs(rows))[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = path()
+        assert torch.equal(inside.distribution(1, rows.x).median, predicted)
+        for found, _ in inside.outputs(rows):
+            assert torch.equal(found, raw)
+            assert torch.is_autocast_enabled("cpu")  # what the caller does between two pieces is his
+    assert same_state(plain.state(1), inside.state(1))

@@ -156,6 +156,8 @@ def test_tables_of_all_kinds():
     frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.where(X[:, 0] > 0, "high", "low"))
     path = clone(PATH).set_params(encode="auto")
     assert tune(path, {"dropout": [0.1]}, frame, y, n_trials=1, folds=2).best_params == {"dropout": 0.1}
+    pair = y["time"], y["event"]
+    assert tune(PATH, {"dropout": [0.1]}, X, pair, n_trials=1, folds=2).best_params == {"dropout": 0.1}
     groups = np.repeat(np.arange(40), 3)
     data = SurvivalData(X, y["time"], y["event"], groups=groups)
     table = Table.of(data, None, 2, "ibs", 0, PATH)

@@ -21,9 +21,10 @@ from xcal.validation.measurements import (
     PitHistogram,
     PPCurve,
     RiskDistribution,
+    Skipped,
     WorstSubgroup,
 )
-from xcal.validation.result import AuditResult, Concern, DataSummary, Verdict
+from xcal.validation.result import AuditResult, Concern, DataSummary, Sentence, Verdict
 
 HORIZONS = (1.0, 3.0, 5.0)
 NAN = float("nan")
@@ -78,6 +79,9 @@ def values_at(rows, t, group=None, chosen=slice(None)):
     found += [number("observed_risk", seen, half, t, group)]
     for name, value in (("ici", ici.value), ("e50", ici.e50), ("e90", ici.e90), ("emax", ici.emax)):
         found.append(number(name, value, 0.4 * value, t, group))
+    wrong = ici.lower > 0
+    found += [number("ici_floor", ici.floor, 0.0, t, group), number("ici_p", 1e-3 if wrong else 0.4, 0.0, t, group)]
+    found += [number("slope", 0.7 if wrong else 0.98, 0.09, t, group), number("intercept", 0.01, 0.08, t, group)]
     if group is None:
         score = float(brier_score(1 - risk, [t], time=rows.time, event=rows.event).values[0])
         null = seen * (1 - seen)
@@ -114,8 +118,6 @@ def discrimination(rows):
         number("harrell", harrell, 0.02),
         number("uno", harrell - 0.004, 0.022),
         number("antolini", harrell - 0.001, 0.02),
-        number("cox_slope", 0.98, 0.09),
-        number("cox_intercept", 0.01, 0.08),
         number("ibs", 0.141, 0.008),
         number("nll", 1.93, 0.07),
         number("km_calibration", 0.00042, 0.0002),
@@ -225,7 +227,7 @@ def for_whom(rows):
     half = (histogram.upper - histogram.lower) / 4
     worst = WorstSubgroup(
         *("age = old", "F too low at the observed times, so that events come earlier than predicted"),
-        *(int(rows.old.sum()), int(rows.old.sum()) // 2, 0.012),
+        *(int(rows.old.sum()), int(rows.old.sum()) // 2, 0.002),
         *(histogram.edges, histogram.mass, half),
     )
     left_out = (("id", "its whole numbers are all different, as those of an id"),)
@@ -236,7 +238,7 @@ def values_for_whom():
     names = ("", "_floor", "_noise", "_p")
     numbers = (0.00031, 0.0007, 0.00004, 0.004)
     found = [number(f"conditional_calibration{name}", value) for name, value in zip(names, numbers, strict=True)]
-    return [*found, number("subgroup_p", 0.012)]
+    return [*found, number("subgroup_p", 0.002)]
 
 
 def measurements(rows, kind):
@@ -249,14 +251,16 @@ def measurements(rows, kind):
     for name, chosen in groups.items():
         values += [value for t in horizons for value in values_at(rows, t, name, chosen)]
         values += values_over_all_times(rows, name, chosen) if kind != "risk" else []
-    skipped = [("centre = tiny", "4 events: too few to judge")]
+    skipped = [Skipped("group", "4 events: too few to judge", group="centre = tiny")]
     if kind == "risk":
-        skipped += [("d_calibration", "the model gives the risk at one horizon only, and no F at each row's own time")]
-        skipped += [("conditional_calibration", "it needs F at the own times")]
+        why = "the model gives the risk at one horizon only, and no F at each row's observed time"
+        skipped += [Skipped("d_calibration", why)]
+        skipped += [Skipped("conditional_calibration", "it needs F at the observed times")]
     if kind == "cdf":
-        skipped += [(f"horizon {t:g}", "the predictions are F at the own times only") for t in HORIZONS]
-        skipped += [(name, "F at the own times alone puts no rows in order") for name in ("harrell", "uno")]
-        skipped += [("ibs", "it needs survival curves"), ("km_calibration in age = old", "it needs survival curves")]
+        skipped += [Skipped("horizon", "the predictions are F at the observed times only", t) for t in HORIZONS]
+        skipped += [Skipped(name, "F at the observed times alone puts no rows in order") for name in ("harrell", "uno")]
+        skipped += [Skipped("ibs", "it needs survival curves")]
+        skipped += [Skipped("km_calibration", "it needs survival curves", group="age = old")]
     names = [(None, slice(None)), *groups.items()]
     return Measurements(
         values=tuple(values),
@@ -270,6 +274,7 @@ def measurements(rows, kind):
         over_time=over_time(rows, predicts=kind == "full"),
         skipped=tuple(skipped),
         for_whom=for_whom(rows) if kind != "risk" else None,
+        n_families=3,
     )
 
 
@@ -282,14 +287,14 @@ def made_result(kind="full", *, good=True, model="CoxPHFitter", n=1200):
         "The predicted risks can be trusted." if good else "The predicted risks are too high and too extreme.",
         "trust" if good else "distrust",
         (
-            f"{model} was tested on {n:,} rows with {int(rows.event.sum()):,} events.",
-            "At 3 years, observed and predicted risks differ by 0.02 on average." if good else "O/E at 3 years is 0.8.",
-            "Nothing can be said about the group centre = tiny: 4 events.",
+            Sentence(f"{model} was tested on {n:,} rows with {int(rows.event.sum()):,} events."),
+            Sentence("At 3 years, risks differ by 0.02 on average." if good else "O/E at 3 years is 0.8."),
+            Sentence("Nothing can be said about the group centre = tiny: 4 events."),
         ),
     )
     concern = Concern(
         "Times past the grid: 31 rows were followed for longer than the model's last time.",
-        "D-calibration treats them as censored there; figures at the horizons do not change.",
+        "D-calibration treats them as censored there; values at the horizons do not change.",
         False,
     )
     half = Concern("Fewer than 50 events by year 1.", "The calibration curve at 1 year is uncertain.", True)

@@ -106,7 +106,11 @@ def test_groups_in_every_form(rows, y):
         ({"n_bootstrap": "many"}, "n_bootstrap: expected 'auto' or a number"),
         ({"n_bootstrap": -1}, "n_bootstrap"),
         ({"level": 95}, "level: expected a number between 0 and 1"),
-        ({"cdf": np.zeros(240)}, "model, survival, cdf, risk: expected one of them, got 2 of them"),
+        (
+            {"risk": np.zeros(240)},
+            "expected one of them, or survival with cdf, got 2 of them",
+        ),
+        ({"cdf": np.full(240, 2.0)}, r"cdf: expected values in \[0, 1\], got 2.0 at row 0"),
         ({"interpolation": "cubic"}, "interpolation"),
         ({"progress": 3}, "progress"),
         ({"name": ""}, "name: expected a name"),
@@ -128,7 +132,7 @@ def test_bad_outcomes_and_predictions(rows, y):
         audit(curves[:1], times=TIMES, y=y[:1])
     with pytest.raises(ValueError, match="expected 100 rows"):
         audit(curves, times=TIMES, y=y[:100])
-    with pytest.raises(ValueError, match="expected one of them, got none"):
+    with pytest.raises(ValueError, match="expected one of them, or survival with cdf, got none"):
         audit(y=y)
     with pytest.raises(ValueError, match="the one time at which risk= was predicted"):
         audit(risk=rows.probability(1.0), y=y)
@@ -228,3 +232,68 @@ def test_weights_are_those_of_the_training_rows_unless_these_are_censored_otherw
     assert found == alone
     assert "in the training rows" not in told.methods
     assert any(concern.what.startswith("Censoring differs") for concern in told.data.concerns)
+
+
+FEW = np.array([0.5, 1.0, 2.0])
+
+
+def test_of_a_few_points_of_a_curve_the_horizons_are_these_and_f_is_not_guessed():
+    """Straight lines through three points of a true curve are no F: D-calibration would call it wrong."""
+    many = survival_data(1500, rng=np.random.default_rng(3))
+    given = {"survival": many.survival(FEW), "times": FEW, "y": (many.time, many.event), "progress": False}
+    alone = audit(**given, n_bootstrap=0)
+    assert alone.horizons == (0.5, 1.0, 2.0)
+    assert "d_calibration" not in {value.metric for value in alone}
+    (why,) = [one.why for one in alone.measured.skipped if one.what == "d_calibration"]
+    assert "curves at 3 times do not tell" in why
+    exact = -np.expm1(-many.rate * many.time)
+    both = audit(**given, cdf=exact, n_bootstrap=0)
+    within = many.event & (many.time <= 2.0)
+    # Past the last of the times a row counts as censored there, with the F of there.
+    expected = xcal.d_calibration(np.where(many.time > 2.0, 1 - np.exp(-2.0 * many.rate), exact), within)
+    assert both.value("d_calibration").value == pytest.approx(expected.value, rel=1e-9)
+    assert both.verdict.level in ("trust", "unknown")
+    assert any("as given, not read off the curves at 3 times" in sentence for sentence in both.reading)
+
+
+def test_curves_on_the_very_times_of_the_rows_need_not_be_many():
+    months = np.arange(1.0, 6.0)
+    rng = np.random.default_rng(4)
+    time, event = rng.integers(1, 6, 300).astype(float), rng.random(300) < 0.5
+    result = audit(survival=np.tile(np.exp(-0.2 * months), (300, 1)), times=months, y=(time, event), n_bootstrap=0)
+    assert "d_calibration" in {value.metric for value in result}
+
+
+def test_a_model_with_exact_f_is_not_accused_where_the_times_end_early():
+    """A true model of lifelines, asked at times that end before the follow-up: later events count as censored there."""
+    from lifelines import WeibullAFTFitter
+
+    off = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        frame = pd.DataFrame({"x": rng.normal(size=1000)})
+        happens = np.exp(0.4 * frame["x"]) * rng.weibull(1.5, 1000)
+        leaves = rng.uniform(0.3, 1.8, 1000)
+        frame["time"], frame["event"] = np.minimum(happens, leaves), happens <= leaves
+        fitted = WeibullAFTFitter().fit(frame, "time", "event")
+        times = np.linspace(0.05, 1.0, 20)
+        result = audit(fitted, frame[["x"]], frame[["time", "event"]], times=times, n_bootstrap=0, progress=False)
+        off.append(result.value("d_calibration_p").value < 0.05)
+    assert sum(off) <= 2
+
+
+def test_rows_that_an_index_says_are_others_are_refused(rows):
+    X = pd.DataFrame({"rate": rows.rate}, index=[f"p{k}" for k in range(240)])
+    frame = pd.DataFrame({"time": rows.time, "event": rows.event}, index=X.index)
+    shuffled = frame.sample(frac=1, random_state=0)
+    given = {"survival": rows.survival(TIMES), "times": TIMES, "X": X, "n_bootstrap": 0}
+    assert numbers(audit(**given, y=frame)) == numbers(audit(**given, y=(frame["time"], frame["event"])))
+    with pytest.raises(ValueError, match=r"y\['time'\]: expected rows with the index of X, .* the same labels"):
+        audit(**given, y=shuffled)
+    with pytest.raises(ValueError, match=r"y\['event'\]: expected rows with the index of y\['time'\]"):
+        audit(**given, y=(frame["time"], shuffled["event"]))
+    for name in ("groups", "clusters", "covariates"):
+        labels = pd.Series(np.where(rows.rate > 1, "a", "b"), index=X.index, name="g").loc[shuffled.index]
+        option = {name: labels.to_frame() if name == "covariates" else labels}
+        with pytest.raises(ValueError, match=rf"{name}.*: expected rows with the index of X"):
+            audit(**given, y=frame, **option)

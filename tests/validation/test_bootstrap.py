@@ -8,14 +8,17 @@ import pytest
 from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
 from xcal import _threads
 from xcal.metrics import concordance_index, evaluate
-from xcal.metrics.intervals import distance_interval
-from xcal.validation.bootstrap import _counts, bootstrap, paired_draws
+from xcal.metrics.intervals import true_square
+from xcal.validation.bootstrap import _counts, bootstrap
 from xcal.validation.estimates import estimate
 from xcal.validation.measure import measure
 from xcal.validation.rows import read_rows
 
 LEVEL = 0.9
-FIXED = ("oe", "observed_risk", "cox_slope", "cox_intercept")
+# Intervals by formula, and values that are no estimates of their own.
+FIXED = ("oe", "observed_risk", "slope", "intercept", "ici", "ici_excess", "cox_slope", "cox_intercept")
+FIXED += ("d_calibration", "d_calibration_excess", "d_calibration_km_excess", "d_calibration_ipcw_excess")
+FIXED += ("km_calibration_excess",)
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +46,21 @@ def test_a_draw_is_the_metric_of_the_rows_drawn(given, draws):
         pairs = {"concordance_harrell": ("harrell", None), "concordance_uno": ("uno", None)}
         pairs |= {"concordance_antolini": ("antolini", None), "brier": ("brier", HORIZONS[1])}
         pairs |= {"integrated_brier": ("ibs", None), "d_calibration": ("d_calibration", None)}
-        pairs |= {"ici": ("ici", HORIZONS[1])}
         for theirs, key in pairs.items():
             assert drawn.values[key][number] == pytest.approx(scores[theirs].value, abs=1e-8), theirs
         assert drawn.values["nll", None][number] == pytest.approx(p.nll[own].mean(), rel=1e-12)
+        # Of what rests on pseudo-values a draw is that of the rows drawn to first order.
+        for theirs, key in (("oe", "oe"), ("slope", "slope"), ("ici", "ici")):
+            assert drawn.values[key, HORIZONS[1]][number] == pytest.approx(scores[theirs].value, abs=0.08), theirs
 
 
-def test_every_value_has_draws_but_those_with_a_formula_alone_and_p_values(draws):
+def test_every_value_has_draws_but_those_by_formula_alone_and_p_values(draws):
     _, found, drawn = draws
-    without = {key for key in found.values if key not in drawn.values and key not in drawn.lengths}
-    assert {name for name, _ in without} == {
-        *("cox_slope", "cox_intercept", "one_calibration_p", "d_calibration_p"),
+    without = {name for name, horizon in found.values if (name, horizon) not in drawn.values}
+    assert without == {
+        *("cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox"),
+        *("one_calibration_p", "d_calibration_p", "e50", "e90", "emax", "ici_excess", "d_calibration_excess"),
+        *("ici_floor", "e50_floor", "e90_floor", "emax_floor"),
         *("d_calibration_floor", "d_calibration_km_floor", "d_calibration_ipcw_floor"),
     }
 
@@ -64,9 +71,11 @@ def test_intervals_are_percentiles_or_those_of_a_distance(given, draws):
     harrell = values["harrell", None]
     expected = np.quantile(drawn.values["harrell", None], [0.05, 0.95])
     np.testing.assert_allclose([harrell.lower, harrell.upper], expected, rtol=1e-12)
-    for key, squared in ((("ici", HORIZONS[0]), False), (("d_calibration_km", None), True)):
-        expected = distance_interval(found.values[key], drawn.lengths[key], LEVEL, squared)
-        np.testing.assert_allclose([values[key].lower, values[key].upper], expected, rtol=1e-9)
+    for name in ("d_calibration_km", "km_calibration"):
+        known = true_square(found.values[name, None], drawn.along[name, None], drawn.squares[name, None], LEVEL)
+        shown, excess = values[name, None], values[f"{name}_excess", None]
+        np.testing.assert_allclose([shown.lower, shown.upper], [known.lower, known.upper], rtol=1e-9)
+        np.testing.assert_allclose([excess.value, excess.lower], [known.excess, known.lower], rtol=1e-9)
     for key, value in values.items():
         if np.isfinite(value.lower) and key[0] not in FIXED:
             assert value.lower <= value.value <= value.upper, key
@@ -76,7 +85,7 @@ def test_the_result_depends_on_the_seed_and_not_on_the_threads(given, monkeypatc
     def values(threads, seed):
         monkeypatch.setattr(_threads, "usable_threads", lambda: threads)
         result = measure(given, n_bootstrap=70, seed=seed)
-        band = [curve.upper for curve in result.calibration] + [curve.lower for curve in result.decision]
+        band = [curve.upper for curve in result.decision] + [curve.lower for curve in result.decision]
         return np.array([(v.lower, v.upper) for v in result.values]), np.concatenate(band)
 
     (one, bands), (three, same), (other, _) = values(1, 7), values(3, 7), values(1, 8)
@@ -108,11 +117,11 @@ def test_bands_hold_their_curves(given):
 
 def test_two_models_are_drawn_on_the_same_rows(given):
     again = replace(given, predictions=replace(given.predictions, survival=given.predictions.survival**2))
-    first, second = (paired_draws(s, n_bootstrap=20, seed=1) for s in (given, again))
+    first, second = (measure(s, n_bootstrap=20, seed=1).draws for s in (given, again))
     # A power of the curves leaves the order of the rows as it is, at every time.
-    np.testing.assert_allclose(first["antolini", None], second["antolini", None], rtol=1e-12)
-    np.testing.assert_allclose(first["auc", HORIZONS[0]], second["auc", HORIZONS[0]], rtol=1e-12)
-    assert not np.allclose(first["mean_risk", HORIZONS[0]], second["mean_risk", HORIZONS[0]])
+    np.testing.assert_allclose(first["antolini", None, None], second["antolini", None, None], rtol=1e-12)
+    np.testing.assert_allclose(first["auc", HORIZONS[0], None], second["auc", HORIZONS[0], None], rtol=1e-12)
+    assert not np.allclose(first["mean_risk", HORIZONS[0], None], second["mean_risk", HORIZONS[0], None])
 
 
 def test_single_precision_changes_no_more_than_its_digits():
@@ -146,16 +155,21 @@ def test_intervals_from_a_part_of_the_rows_are_as_wide_as_those_from_all():
     given = sample(3200, too_fast=1.3, groups=False)
     whole = measure(given, n_bootstrap=100, seed=1)
     part = measure(given, n_bootstrap=100, most_rows=800, seed=1)
-    assert [v.value for v in part.values] == [v.value for v in whole.values]
+    # What noise alone gives is known from the resamples.
+    drawn = ("_excess", "km_calibration_floor")
+    assert [v.value for v in part.values if not v.metric.endswith(drawn)] == [
+        v.value for v in whole.values if not v.metric.endswith(drawn)
+    ]
     compared = [(a, b) for a, b in zip(whole.values, part.values, strict=True) if b.metric not in FIXED]
     compared = [(a, b) for a, b in compared if np.isfinite(a.upper)]
-    assert {"harrell", "antolini", "auc", "ici", "brier", "ipa", "d_calibration"} <= {a.metric for a, _ in compared}
+    assert {"harrell", "antolini", "auc", "brier", "ipa", "d_calibration_km"} <= {a.metric for a, _ in compared}
     for a, b in compared:
         assert b.lower <= b.value <= b.upper
         # The end of an interval from 100 resamples is uncertain by about 15 % of its distance.
         assert (b.upper - b.value) == pytest.approx(a.upper - a.value, rel=0.6), a
-    for a, b in zip(whole.calibration, part.calibration, strict=True):
-        assert np.median((b.upper - b.lower) / (a.upper - a.lower)) == pytest.approx(1, abs=0.25)
+    for name in ("oe", "slope", "ici"):
+        key = (name, float(HORIZONS[1]), None)
+        assert part.draws[key].std() == pytest.approx(whole.draws[key].std(), rel=0.35), name
     for a, b in zip(whole.decision, part.decision, strict=True):
         assert np.median(b.upper - b.lower) == pytest.approx(np.median(a.upper - a.lower), rel=0.3)
 

@@ -1,12 +1,16 @@
 """Two models on the same rows, with paired differences."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import xcal
 from tests.metrics.simulate import survival_data
+from xcal.validation import comparison
+from xcal.validation.measurements import AuditValue
 
 TIMES = np.linspace(0.1, 3.0, 15)
 
@@ -31,7 +35,7 @@ def test_values_are_those_of_single_audits(compared):
         key = {"horizon": value.horizon, "group": value.group}
         second, first = (found[name].value(value.metric, **key).value for name in ("fast", "true"))
         assert value.value == second - first
-        assert not value.metric.endswith(("_p", "_floor"))
+        assert not value.metric.endswith(("_p", "_floor", "_excess", "_cox"))
 
 
 def test_the_same_resamples_are_used_for_both(compared):
@@ -88,3 +92,58 @@ def test_bad_arguments(compared):
         xcal.compare_models([curves, curves], y=y, times=TIMES)
     with pytest.raises(ValueError, match="inside the mapping"):
         xcal.compare_models({"a": curves, "b": curves}, y=y, risk=[1])
+
+
+class Audited:
+    """What a comparison reads of an audit: draws of its metrics, the level and the horizons."""
+
+    level, horizons = 0.95, (1.0,)
+
+    def __init__(self, draws):
+        self.measured = SimpleNamespace(draws=draws)
+
+
+def test_words_allow_for_the_number_of_lines():
+    """Nine main metrics of two equally good models: each differs by chance in 5 %, one or another in 37 %."""
+    rng = np.random.default_rng(0)
+    single, any_clear, real = [], [], []
+    for shift in np.repeat([0.0, 6.0], 300):
+        keys = [(name, 1.0 if name in ("auc", "ipa", "ici") else None, None) for name in comparison._MAIN]
+        found, draws = [], {}
+        for k, key in enumerate(keys):
+            noise = rng.normal() + (shift if k == 0 else 0.0)
+            draws[key] = noise + rng.normal(size=200)
+            found.append(AuditValue(*key, noise, *np.quantile(draws[key], [0.025, 0.975])))
+        clear = comparison._clear(Audited({key: np.zeros(200) for key in keys}), Audited(draws), tuple(found))
+        if shift:
+            real.append(keys[0] in clear)
+        else:
+            single.append(any(v.lower > 0 or v.upper < 0 for v in found))
+            any_clear.append(bool(clear))
+    assert np.mean(single) > 0.25
+    assert np.mean(any_clear) < 0.1
+    assert np.mean(real) > 0.95
+
+
+def test_several_rows_per_patient_are_looked_for():
+    rng = np.random.default_rng(1)
+    rows = survival_data(240, rng=rng)
+    y, curves = (rows.time, rows.event), rows.survival(TIMES)
+    patients = pd.DataFrame({"patient_id": np.arange(240) // 3, "x": rng.normal(size=240)})
+    models = {"a": curves, "b": curves**1.01}
+    given = {"y": y, "times": TIMES, "n_bootstrap": 10, "progress": False}
+    found = xcal.compare_models(models, patients, **given)
+    assert "column 'patient_id' has 80 different values in 240 rows" in repr(found)
+    together = xcal.compare_models(models, patients, **given, clusters="patient_id")
+    assert "Perhaps several rows" not in repr(together)
+    # Without an id: all covariates equal, of which two have many values.
+    twice = pd.DataFrame({name: np.repeat(rng.normal(size=120), 2) for name in ("x", "z")})
+    (concern,) = [c for c in xcal.audit(curves, twice, **given).data.concerns if c.what.startswith("Perhaps several")]
+    assert "240 rows share all covariates with another row" in concern.what
+    assert concern.serious
+    usual = pd.DataFrame(
+        {"x": rng.normal(size=240), "age": rng.integers(40, 90, 240), "sex": rng.choice(["f", "m"], 240)}
+    )
+    assert not [c for c in xcal.audit(curves, usual, **given).data.concerns if c.what.startswith("Perhaps several")]
+    width = usual.assign(width=1.0, valid=rng.integers(0, 3, 240), idea=rng.integers(0, 60, 240))
+    assert not [c for c in xcal.audit(curves, width, **given).data.concerns if c.what.startswith("Perhaps several")]

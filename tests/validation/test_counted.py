@@ -4,31 +4,25 @@ import numpy as np
 import pytest
 
 from tests.metrics.simulate import survival_data
-from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
+from tests.validation.simulate import THRESHOLDS, TIMES, sample
 from xcal import d_calibration
 from xcal.metrics import (
-    calibration_curve,
     concordance_index,
-    cox_calibration,
     cumulative_dynamic_auc,
     decision_curve,
     integrated_brier_score,
-    integrated_calibration_index,
     kaplan_meier,
     km_calibration,
     observed_expected,
     scaled_brier_score,
 )
-from xcal.metrics.cox import RiskSets
-from xcal.metrics.ici import smoothed
 from xcal.metrics.pit_histogram import bin_shares
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
 from xcal.validation.counted.pairs import CountedPairs, antolini_indices, uno_weights
-from xcal.validation.counted.slope import CountedSlope
-from xcal.validation.counted.smooth import CountedSmooth
+from xcal.validation.counted.values import CountedValues
 from xcal.validation.rows import read_rows
 
 N = 150
@@ -39,7 +33,9 @@ class Case:
     """Rows, several resamples of them, and the repeated rows of each."""
 
     def __init__(self, *, grid, training, interpolation="linear", risk_digits=None):
-        self.rows, _ = read_rows(sample(N, seed=3, too_fast=1.3, grid=grid, groups=False, interpolation=interpolation))
+        self.rows, _ = read_rows(
+            sample(N, seed=3, too_fast=1.3, grid=grid, groups=False, interpolation=interpolation, last_seen="exact")
+        )
         if training:
             rng = np.random.default_rng(9)
             other = survival_data(80, rng=rng, grid=grid)
@@ -142,51 +138,28 @@ def test_observed_risk(case):
         held(1 - case.block.survival_at(h), theirs)
 
 
-@pytest.mark.parametrize("digits", [None, 1])
-def test_slope_and_intercept(case, digits):
-    for h, exact in case.risk.items():
-        risk = exact if digits is None else np.round(exact, digits)
-        theirs = [cox_calibration(risk[rows], at=h, **case.outcome(rows)) for rows in case.repeated()]
-        slope, intercept = CountedSlope(case.line, risk, h).values(case.block)
-        held(slope, [one.slope for one in theirs])
-        held(intercept, [one.intercept for one in theirs])
-
-
 def test_net_benefit(case):
     for h, risk in case.risk.items():
         theirs = [decision_curve(risk[rows], THRESHOLDS, at=h, **case.outcome(rows)).model for rows in case.repeated()]
         held(CountedBenefit(case.line, risk, THRESHOLDS, h).values(case.block), theirs)
 
 
-@pytest.mark.parametrize("digits", [None, 1, 0])
-@pytest.mark.parametrize("grid", [None, 0.125])
-def test_smooth_curve(grid, digits):
-    case = Case(grid=grid, training=False, risk_digits=digits)
-    for h, risk in case.risk.items():
-        places = np.linspace(0.1, 0.8, 7)
-        core = CountedSmooth(case.line, RiskSets(case.rows.time, case.rows.event), risk, places, h)
-        survival = case.block.survival_at(h)
-        for k, rows in enumerate(case.repeated()):
-            observed, curve = core.curve(case.block.counts[k], float(survival[k]))
-            where = np.concatenate([risk, places])
-            theirs, _, converged = smoothed(risk[rows], where, case.rows.time[rows], case.rows.event[rows], h)
-            if not converged or h > case.rows.time[rows].max():
-                theirs[:] = np.nan
-            # Newton's method ends where another step gains less than 1e-10 of log-likelihood, from either start.
-            # A line through two predictions alone, 0 and 1, is determined there but not between them.
-            seen = slice(None) if digits != 0 else slice(0, N)
-            np.testing.assert_allclose(np.concatenate([observed, curve])[seen], theirs[seen], rtol=0, atol=1e-8)
-
-
-def test_smooth_curve_of_the_rows_themselves_is_that_of_the_public_functions():
-    case = Case(grid=None, training=False)
-    h = float(HORIZONS[1])
-    curve = calibration_curve(case.risk[h], at=h, **case.outcome(np.arange(N)))
-    core = CountedSmooth(case.line, RiskSets(case.rows.time, case.rows.event), case.risk[h], curve.predicted, h)
-    observed, at_places = core.curve(np.ones(N), float("nan"))
-    np.testing.assert_allclose(at_places, curve.observed, rtol=0, atol=1e-9)
-    index = integrated_calibration_index(case.risk[h], at=h, **case.outcome(np.arange(N)))
-    assert np.abs(case.risk[h] - observed).mean() == pytest.approx(index.value, abs=1e-9)
+@pytest.mark.parametrize("digits", [None, 1])
+def test_values_from_pseudo_values_are_those_of_the_outcomes_where_nobody_is_censored(digits):
+    """Without censoring pseudo-values are outcomes, and each value is that of its public function on repeated rows."""
+    rng = np.random.default_rng(2)
+    data = survival_data(N, rng=rng, censoring_scale=np.inf)
+    h, happened = 0.7, np.full(N, True)
+    risk = data.probability(h, 1.3) if digits is None else np.round(data.probability(h, 1.3), digits)
+    counts = np.array([np.ones(N), *(np.bincount(rng.integers(N, size=N), minlength=N) for _ in range(4))])
+    core = CountedValues(risk, (data.time <= h).astype(float))
+    found, benefit = core.accuracy(counts), core.benefit(counts, THRESHOLDS)
+    for k, own in enumerate(np.repeat(np.arange(N), line.astype(int)) for line in counts):
+        outcome = {"time": data.time[own], "event": happened[own]}
+        scaled = scaled_brier_score(1 - risk[own], h, **outcome)
+        expected = (cumulative_dynamic_auc(risk[own], h, **outcome).values[0], scaled.brier[0], scaled.values[0])
+        assert (found["auc"][k], found["brier"][k], found["ipa"][k]) == pytest.approx(expected, rel=1e-9)
+        held(benefit[k], decision_curve(risk[own], THRESHOLDS, at=h, **outcome).model)
 
 
 @pytest.mark.parametrize("heavy", [False, True])

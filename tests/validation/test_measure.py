@@ -13,15 +13,25 @@ from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index, evaluate, observed_expected
 from xcal.metrics.pit_histogram import bin_shares, redistributed_variance, uniform_variance
 from xcal.validation.measure import ORDER, measure
+from xcal.validation.measurements import Skipped
 from xcal.validation.subgroups import MIN_EVENTS
 
-OF_HORIZON = ("auc", "oe", "mean_risk", "observed_risk", "ici", "e50", "e90", "emax", "one_calibration_p")
-OF_HORIZON += ("brier", "ipa")
-OF_ALL_ROWS = (
+OF_HORIZON = {
+    *("auc", "brier", "ipa", "oe", "oe_p", "oe_p_corrected", "mean_risk", "observed_risk"),
+    *("slope", "slope_p", "slope_p_corrected", "intercept", "ici", "ici_floor", "ici_excess", "ici_p"),
+    *("ici_p_corrected", "e50", "e50_floor", "e90", "e90_floor", "emax", "emax_floor", "one_calibration_p"),
+    *("ici_cox", "e50_cox", "e90_cox", "emax_cox"),
+}
+OF_ALL_ROWS = {
     *("harrell", "uno", "antolini", "auc", "brier", "ipa", "ibs", "nll", "conditional_calibration"),
     *("conditional_calibration_floor", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p"),
-)
-CALIBRATION = [name for name in ORDER if name not in OF_ALL_ROWS]
+    *("one_calibration_p", "cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox"),
+}
+# Known from resamples alone.
+RESAMPLED = {
+    *("d_calibration_km_excess", "d_calibration_ipcw_excess", "km_calibration_floor", "km_calibration_excess"),
+}
+CALIBRATION = [name for name in ORDER if name not in OF_ALL_ROWS | RESAMPLED]
 
 
 def table(measured):
@@ -34,7 +44,7 @@ def of(measured, metric, horizon=None, group=None):
 
 @pytest.fixture(scope="module")
 def rows():
-    return sample(400, too_fast=1.3)
+    return sample(600, too_fast=1.3)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +53,7 @@ def measured(rows):
 
 
 def test_every_metric_is_there_once_for_each_horizon_and_group(measured):
-    whole = [name for name in ORDER if name != "d_calibration_p_corrected"]
+    whole = [name for name in ORDER if name != "d_calibration_p_corrected" and name not in RESAMPLED]
     expected = {(name, h, None) for name in whole for h in (HORIZONS if name in OF_HORIZON else [None])}
     for group in ("sex = f", "sex = m"):
         expected |= {(name, h, group) for name in CALIBRATION for h in (HORIZONS if name in OF_HORIZON else [None])}
@@ -60,7 +70,8 @@ def test_values_are_those_of_evaluate_whatever_the_order_of_the_rows(rows, measu
     pairs |= {"concordance_antolini": ("antolini", None), "brier": ("brier", HORIZONS[1])}
     pairs |= {"integrated_brier": ("ibs", None), "d_calibration": ("d_calibration", None)}
     pairs |= {"one_calibration_p": ("one_calibration_p", HORIZONS[1]), "km_calibration": ("km_calibration", None)}
-    pairs |= {name: (name, HORIZONS[1]) for name in ("ici", "e50", "e90", "emax")}
+    pairs |= {name: (name, HORIZONS[1]) for name in ("oe", "slope", "intercept", "ici", "e50", "e90", "emax", "auc")}
+    pairs |= {name: (name, HORIZONS[1]) for name in ("ici_floor", "ici_cox", "e50_cox", "e90_cox", "emax_cox")}
     for theirs, (metric, horizon) in pairs.items():
         assert of(measured, metric, horizon) == pytest.approx(scores[theirs].value, rel=1e-9), metric
     assert of(measured, "nll") == pytest.approx(p.nll.mean(), rel=1e-12)
@@ -84,7 +95,8 @@ def test_a_group_is_measured_as_if_it_were_alone(rows, measured):
         n_bootstrap=0,
     )
     for value in measured.values:
-        if value.group == "sex = f" and not value.metric.startswith("d_calibration_p"):
+        # Tests are corrected for all of their number.
+        if value.group == "sex = f" and "_p" not in value.metric:
             assert value.value == pytest.approx(of(whole, value.metric, value.horizon), rel=1e-9), value
 
 
@@ -95,12 +107,8 @@ def test_small_groups_are_named_and_not_judged():
     labels[few] = "few"
     measured = measure(replace(rows, groups={"site": labels}), n_bootstrap=0)
     assert {value.group for value in measured.values} == {None, "site = many"}
-    assert measured.skipped == (
-        (
-            "site = few",
-            f"{MIN_EVENTS - 1} events in {few.size} rows: too few to judge, at least {MIN_EVENTS} are needed",
-        ),
-    )
+    why = f"{MIN_EVENTS - 1} events in {few.size} rows: too few to judge, at least {MIN_EVENTS} are needed"
+    assert [one for one in measured.skipped if one.what == "group"] == [Skipped("group", why, group="site = few")]
 
 
 def test_holm_is_the_closure_of_bonferroni():
@@ -120,11 +128,22 @@ def test_a_risk_at_one_horizon_gives_what_it_allows(rows):
     risk = 1 - rows.predictions.survival[:, 5]
     measured = measure(without(rows, risk=risk, risk_horizon=HORIZONS[1]), n_bootstrap=0)
     names = {value.metric for value in measured.values}
-    assert {"harrell", "uno", "auc", "oe", "cox_slope", "ici", "brier", "ipa", "one_calibration_p"} <= names
+    assert {
+        "harrell",
+        "uno",
+        "auc",
+        "oe",
+        "slope",
+        "slope_p",
+        "ici",
+        "ici_p",
+        "brier",
+        "ipa",
+        "one_calibration_p",
+    } <= names
     assert not names & {"antolini", "ibs", "nll", "d_calibration", "km_calibration"}
-    reasons = dict(measured.skipped)
-    assert reasons["horizon 0.3"] == "the predictions are risks at 0.6 only"
-    assert {"antolini", "ibs", "nll", "d_calibration", "km_calibration"} <= set(reasons)
+    assert Skipped("horizon", "the predictions are risks at 0.6 only", 0.3) in measured.skipped
+    assert {"antolini", "ibs", "nll", "d_calibration", "km_calibration"} <= {one.what for one in measured.skipped}
     expected = concordance_index(time=rows.time, event=rows.event, risk=risk).value
     assert of(measured, "harrell") == pytest.approx(expected, rel=1e-12)
     assert measured.pp is None
@@ -135,7 +154,7 @@ def test_f_alone_gives_calibration_over_all_times(rows):
     measured = measure(without(rows, cdf=cdf), n_bootstrap=0)
     names = {value.metric for value in measured.values}
     assert "d_calibration_km" in names
-    assert not names & {"harrell", "oe", "cox_slope", "brier"}
+    assert not names & {"harrell", "oe", "slope", "cox_slope", "brier"}
     assert of(measured, "d_calibration") == pytest.approx(d_calibration(cdf, rows.event).value, rel=1e-12)
     assert measured.pp is not None
     assert np.isnan(measured.over_time.predicted).all()
@@ -144,7 +163,7 @@ def test_f_alone_gives_calibration_over_all_times(rows):
 def test_a_horizon_past_the_end_of_the_curves_is_named(rows):
     short = replace(rows.predictions, survival=rows.predictions.survival[:, :6], times=TIMES[:6])
     measured = measure(replace(rows, predictions=short), n_bootstrap=0)
-    assert dict(measured.skipped)["horizon 1"] == "the model's curves end at 0.6"
+    assert Skipped("horizon", "the model's curves end at 0.6", 1.0) in measured.skipped
     assert {value.horizon for value in measured.values} == {None, 0.3, 0.6}
 
 
@@ -166,7 +185,7 @@ def test_masses_and_their_noise_are_those_of_d_calibration():
 
 def test_curves_over_time(rows, measured):
     curves = measured.over_time
-    assert curves.at_risk[0] == 400
+    assert curves.at_risk[0] == 600
     assert curves.observed[0] == 0
     past = curves.times > TIMES[-1]
     assert np.isnan(curves.predicted[past]).all()
@@ -199,28 +218,35 @@ ODD = {
 def test_odd_rows_are_measured_as_far_as_they_go(case):
     odd = ODD[case](sample(60, seed=2))
     measured = measure(odd, n_bootstrap=25)
-    found, skipped = {key[:2] for key in table(measured) if key[2] is None}, dict(measured.skipped)
-    for name in ("harrell", "d_calibration_km", "km_calibration", "cox_slope", "ibs"):
-        assert (name, None) in found or name in skipped
+    found = {key[:2] for key in table(measured) if key[2] is None}
+    found |= {(one.what, one.horizon) for one in measured.skipped if one.group is None}
+    for name in ("harrell", "d_calibration_km", "km_calibration", "ibs"):
+        assert (name, None) in found
     for horizon in HORIZONS:
-        for name in ("oe", "auc", "ici", "ipa"):
-            assert (name, horizon) in found or f"{name} at {horizon:g}" in skipped
+        for name in ("oe", "auc", "ipa", *(() if horizon > odd.time.max() else ("ici", "slope"))):
+            assert (name, horizon) in found, (name, horizon)
     assert np.isfinite([value.value for value in measured.values]).all()
     for value in measured.values:
         assert np.isnan(value.lower) == np.isnan(value.upper)
         assert not value.lower > value.upper
 
 
-def test_a_group_without_an_event_by_a_horizon_has_no_average_error():
-    """All resamples give the same curve, zero: an interval without a width would say that it is certain."""
+def test_a_group_with_few_events_by_a_horizon_has_no_levels_of_risk():
     given = sample(300, horizons=np.array([0.3, 1.5]))
     late = (given.time > 0.3) & (given.time < given.predictions.times[-1])
     made = replace(given, groups={"half": np.where(late, "late", "other")})
     result = measure(made, n_bootstrap=20)
     found = {(v.metric, v.horizon): v for v in result.values if v.group == "half = late"}
-    assert not {("ici", 0.3), ("e50", 0.3), ("e90", 0.3), ("emax", 0.3)} & set(found)
+    assert not {("ici", 0.3), ("e50", 0.3), ("slope", 0.3), ("ici_p", 0.3)} & set(found)
     assert found["ici", 1.5].lower < found["ici", 1.5].upper
-    why = dict(result.skipped)["ici at 0.3 in half = late"]
-    assert "no row has the event by then" in why
+    assert Skipped("ici", "no row has the event by then", 0.3, "half = late") in result.skipped
     curve = next(c for c in result.calibration if c.group == "half = late" and c.horizon == 0.3)
     assert np.isnan(curve.lower).all()
+    few = np.flatnonzero(given.event & (given.time <= 0.3))[:12]
+    later = np.flatnonzero(given.time > 0.4)[:20]
+    labels = np.where(np.isin(np.arange(300), [*few, *later]), "few", "other")
+    result = measure(replace(given, groups={"g": labels}), n_bootstrap=0)
+    found = {(v.metric, v.horizon) for v in result.values if v.group == "g = few"}
+    assert ("oe", 0.3) in found
+    why = "12 events by then are too few: 50 are needed"
+    assert Skipped("ici", why, 0.3, "g = few") in result.skipped

@@ -11,8 +11,9 @@ import pytest
 
 from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
 from xcal.validation.labels import interval, label, shown
-from xcal.validation.measurements import AuditValue
+from xcal.validation.measurements import AuditValue, Skipped
 from xcal.validation.page import comparison_page, report_page, write_comparison, write_report
+from xcal.validation.result import Sentence
 from xcal.validation.sections.closing import as_csv
 
 MIDDLE = HORIZONS[1]
@@ -103,7 +104,10 @@ def test_the_selector_moves_numbers(tab, horizon):
     result = made_result()
     for heading, metrics in (
         ("Are the risks right on average?", ("oe", "mean_risk", "observed_risk")),
-        ("Are they right for each level of risk?", ("ici", "e50", "e90", "emax", "one_calibration_p")),
+        (
+            "Are they right for each level of risk?",
+            ("ici", "ici_floor", "ici_p", "slope", "intercept", "e50", "e90", "emax"),
+        ),
         ("How large are the errors overall?", ("brier", "ipa")),
     ):
         tiles = section(tab, heading).locator("[data-follows=horizon]:visible data")
@@ -193,7 +197,7 @@ def test_data_methods_and_checklist_are_there(tab):
 def test_parts_that_the_predictions_do_not_allow_say_why(folder, visit):
     tab = visit(write_report(made_result("cdf"), folder / "why.html"))
     for heading in ("Are the risks right on average?", "Would it help to decide?"):
-        assert "the predictions are F at the own times only" in section(tab, heading).inner_text()
+        assert "the predictions are F at the observed times only" in section(tab, heading).inner_text()
     assert "puts no rows in order" in section(tab, "Does it tell who is at higher risk?").inner_text()
     assert "it needs survival curves" in section(tab, "How large are the errors overall?").inner_text()
     assert section(tab, "Are they right over all times?").locator("svg").count() == 2
@@ -211,7 +215,7 @@ def hostile_result():
         values=tuple(map(renamed, result.measured.values)),
         calibration=tuple(map(renamed, result.measured.calibration)),
         pit=tuple(map(renamed, result.measured.pit)),
-        skipped=((f"x = {HOSTILE}", HOSTILE),),
+        skipped=(Skipped("group", HOSTILE, group=f"x = {HOSTILE}"),),
         for_whom=replace(
             result.measured.for_whom,
             columns=(HOSTILE,),
@@ -221,7 +225,7 @@ def hostile_result():
         ),
     )
     groups = tuple(HOSTILE if group == old else group for group in result.groups)
-    verdict = replace(result.verdict, headline=HOSTILE, sentences=(HOSTILE,))
+    verdict = replace(result.verdict, headline=HOSTILE, said=(Sentence(HOSTILE),))
     return replace(
         result, model=HOSTILE, library=HOSTILE, groups=groups, measured=measured, verdict=verdict, time_unit=HOSTILE
     )
@@ -251,7 +255,7 @@ def test_for_whom_says_what_was_found_and_draws_it(tab):
 
 def test_for_whom_says_why_it_is_missing(folder, visit):
     tab = visit(write_report(made_result("risk"), folder / "risk_only.html"))
-    assert "it needs F at the own times" in section(tab, "For whom is it right?").inner_text()
+    assert "it needs F at the observed times" in section(tab, "For whom is it right?").inner_text()
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def test_every_kind_draws_or_says_why_not(kind, result):
 
 def test_the_reason_is_that_of_the_result():
     ax = draw(made_result("cdf"), "decision", axes())
-    assert "the predictions are F at the own times only" in texts(ax)
+    assert "the predictions are F at the observed times only" in texts(ax)
     assert "puts no rows in order" in texts(draw(made_result("cdf"), "discrimination", axes()))
 
 

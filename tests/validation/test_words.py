@@ -13,17 +13,16 @@ from tests.metrics.simulate import survival_data
 from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
 from xcal.validation.export import to_text
-from xcal.validation.findings import interval_state
-from xcal.validation.measurements import AuditValue, Measurements
-from xcal.validation.result import Concern, DataSummary
+from xcal.validation.measurements import AuditValue, Measurements, PartFound, Skipped
+from xcal.validation.result import Concern, DataSummary, Sentence
 from xcal.validation.summary import Training, differing_columns, summarise_data
-from xcal.validation.verdict import judge
+from xcal.validation.verdict import judge, state_of
 
 NAN = math.nan
 
 
-def measurements(*values):
-    return Measurements(values, (), (), (), (), None, None, ())
+def measurements(*values, n_families=2):
+    return Measurements(values, (), (), (), (), None, None, (), n_families=n_families)
 
 
 def data(n_events=500, concerns=()):
@@ -34,42 +33,71 @@ def value(metric, value, lower=NAN, upper=NAN, horizon=None, group=None):
     return AuditValue(metric, horizon, group, value, lower, upper)
 
 
-def calibrated(p=0.4, dcal=1e-4):
-    return (value("d_calibration", dcal), value("d_calibration_floor", 2e-4), value("d_calibration_p", p))
+def corrected_p(metric, p, horizon=None, group=None):
+    """A p-value that is corrected for the tests at horizons already."""
+    return value(f"{metric}_p_corrected", p, horizon=horizon, group=group)
 
 
-GOOD = (
-    value("oe", 1.02, 0.92, 1.13, 5.0),
-    value("cox_slope", 0.97, 0.88, 1.06),
-    value("ici", 0.01, 0.0, 0.03, 5.0),
-    *calibrated(),
-)
+def calibrated(p=0.4, excess=(0.0, 0.0, 1e-3), group=None):
+    return (
+        value("d_calibration", 3e-4, group=group),
+        value("d_calibration_floor", 2e-4, group=group),
+        value("d_calibration_excess", *excess, group=group),
+        value("d_calibration_p", p, group=group),
+    )
 
 
-def verdict(*values, **options):
-    return judge("M", measurements(*values), data(**options), level=0.95, time_unit="years")
+def of_ratio(ratio, lower, upper, p, horizon=5.0, group=None):
+    return value("oe", ratio, lower, upper, horizon, group), corrected_p("oe", p, horizon, group)
+
+
+def of_slope(slope, lower, upper, p, horizon=5.0, group=None):
+    return value("slope", slope, lower, upper, horizon, group), corrected_p("slope", p, horizon, group)
+
+
+def of_error(ici, lower, upper, p, horizon=5.0, group=None):
+    index = value("ici", ici, lower, upper, horizon, group), value("ici_floor", 0.01, horizon=horizon, group=group)
+    return *index, corrected_p("ici", p, horizon, group)
+
+
+PARTS = {
+    "oe": of_ratio(1.02, 0.92, 1.13, 0.6),
+    "slope": of_slope(0.97, 0.88, 1.06, 0.7),
+    "ici": of_error(0.01, 0.0, 0.03, 0.5),
+    "d_calibration": calibrated(),
+}
+
+
+def good_but(name=None, *values):
+    """Good values of everything, with those of one kind in place of the good ones."""
+    return [v for kind, own in PARTS.items() for v in (values if kind == name else own)]
+
+
+GOOD = good_but()
+
+
+def verdict(*values, n_families=2, **options):
+    return judge("M", measurements(*values, n_families=n_families), data(**options), level=0.95, time_unit="years")
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "state"),
+    ("lower", "upper", "p", "state"),
     [
-        (0.9, 1.1, "right"),
-        (1.3, 1.6, "wrong"),
-        (0.5, 0.7, "wrong"),
-        (1.1, 1.4, "off"),
-        (0.7, 1.4, "unsure"),
-        (NAN, NAN, "unsure"),
-        (2.0, 2.0, "unsure"),
+        (0.9, 1.1, 0.5, "right"),
+        (0.9, 1.1, 1e-3, "right"),  # a test that the interval does not confirm
+        (1.02, 1.1, 0.04, "small"),
+        (1.3, 1.6, 1e-3, "wrong"),
+        (0.5, 0.7, 1e-3, "wrong"),
+        (0.5, 0.7, 0.03, "off"),  # outside of the range, and not beyond doubt
+        (1.1, 1.4, 1e-3, "off"),
+        (1.1, 1.4, 0.2, "unsure"),  # chance, among so many tests
+        (0.7, 1.4, 0.5, "unsure"),
+        (1.3, 1.6, NAN, "unsure"),
+        (NAN, NAN, 1e-3, "unsure"),
     ],
 )
-def test_an_interval_is_judged(lower, upper, state):
-    assert interval_state(value("oe", 1.0, lower, upper), 1.0, (0.8, 1.25)) == state
-
-
-def test_an_average_error_is_never_zero():
-    assert interval_state(value("ici", 0.03, 0.01, 0.06), None, (0.0, 0.05)) == "unsure"
-    assert interval_state(value("ici", 0.06, 0.04, 0.08), None, (0.0, 0.05)) == "off"
-    assert interval_state(value("ici", 0.03, 0.01, 0.05), None, (0.0, 0.05)) == "right"
+def test_a_value_is_judged_by_its_interval_and_its_test(lower, upper, p, state):
+    assert state_of(value("oe", 1.0, lower, upper), 1.0, (0.8, 1.25), p) == state
 
 
 def test_good_values_on_enough_events_are_trusted():
@@ -77,6 +105,7 @@ def test_good_values_on_enough_events_are_trusted():
     assert found.level == "trust"
     assert found.headline == "The probabilities of M can be trusted on rows like these."
     assert any("500 events in 1,000 rows" in sentence for sentence in found.sentences)
+    assert found.events_needed is None
 
 
 @pytest.mark.parametrize("n_events", [1, 19, 99])
@@ -84,131 +113,161 @@ def test_few_events_are_never_trusted(n_events):
     found = verdict(*GOOD, n_events=n_events)
     assert found.level == "unknown"
     assert "too few to say" in found.headline
+    assert found.events_needed >= 100
 
 
 @pytest.mark.parametrize(
-    ("bad", "words"),
+    ("name", "bad", "words"),
     [
-        (value("oe", 1.5, 1.3, 1.7, 5.0), "too low on average"),
-        (value("oe", 0.6, 0.5, 0.7, 5.0), "too high on average"),
-        (value("cox_slope", 0.5, 0.4, 0.6), "too extreme"),
-        (value("cox_slope", 1.6, 1.4, 1.9), "differ too little"),
-        (value("ici", 0.12, 0.08, 0.16, 5.0), "off by 12.0 points"),
+        ("oe", of_ratio(1.5, 1.3, 1.7, 1e-3), "too low on average"),
+        ("oe", of_ratio(0.6, 0.5, 0.7, 1e-3), "too high on average"),
+        ("slope", of_slope(0.5, 0.4, 0.6, 1e-3), "too extreme"),
+        ("slope", of_slope(1.6, 1.4, 1.9, 1e-3), "not spread widely enough"),
+        ("ici", of_error(0.12, 0.08, 0.16, 1e-3), "off by 12.0 points"),
+        ("d_calibration", calibrated(1e-3, (0.01, 0.005, 0.02)), "32 % too many or too few"),
     ],
 )
-def test_what_is_wrong_is_said(bad, words):
-    others = [v for v in GOOD if v.metric != bad.metric]
-    found = verdict(bad, *others)
+def test_what_is_wrong_is_said(name, bad, words):
+    found = verdict(*good_but(name, *bad))
     assert found.level == "distrust"
     assert found.sentences[0].startswith("Wrong: ")
     assert words in found.sentences[0]
     assert words in found.headline
+    # Few events do not take away what is shown beyond doubt: the p-value counts them.
+    assert verdict(*good_but(name, *bad), n_events=50).level == "distrust"
 
 
-@pytest.mark.parametrize(
-    ("bad", "level"),
-    [
-        # Twice as wide the interval reaches 1.5 x (1.3 / 1.5)^2 = 1.13, and 2.5 x (1.9 / 2.5)^2 = 1.44.
-        (value("oe", 1.5, 1.3, 1.7, 5.0), "unknown"),
-        (value("oe", 2.5, 1.9, 3.3, 5.0), "distrust"),
-        # And for a slope 0.5 + 2 x 0.2 = 0.9, and 0.3 + 2 x 0.2 = 0.7.
-        (value("cox_slope", 0.5, 0.3, 0.7), "unknown"),
-        (value("cox_slope", 0.3, 0.1, 0.5), "distrust"),
-        (value("ici", 0.12, 0.08, 0.16, 5.0), "unknown"),
-        (value("ici", 0.2, 0.14, 0.26, 5.0), "distrust"),
-    ],
-)
-def test_with_few_events_only_what_is_clearly_wrong_is_distrusted(bad, level):
-    others = [v for v in GOOD if v.metric != bad.metric]
-    found = verdict(bad, *others, n_events=50)
-    assert found.level == level
-    assert verdict(bad, *others, n_events=100).level == "distrust"
-    two = verdict(bad, value("d_calibration", 0.02), *calibrated(p=1e-3)[1:], n_events=50)
-    assert two.level == "distrust"
-    if level == "unknown":
-        assert found.headline.endswith("; what there is speaks against it.")
-        assert found.sentences[0].startswith("Wrong, if it is not chance: ")
+def test_p_values_are_multiplied_by_the_families_of_tests():
+    """Of two families: .03 is .06, and says nothing."""
+    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.03))).level == "unknown"
+    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.02))).level == "caution"
+    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.004))).level == "distrust"
+    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.02)), n_families=3).level == "unknown"
+
+
+def test_an_error_that_is_real_and_small_does_not_cost_trust_and_is_said():
+    found = verdict(*good_but("oe", *of_ratio(0.93, 0.9, 0.96, 1e-3)))
+    assert found.level == "trust"
+    assert found.sentences[0].startswith("Small, but no chance: risks by 5 years are too high on average")
+    dcal = verdict(*good_but("d_calibration", *calibrated(1e-4, (2e-4, 1e-4, 4e-4))))
+    assert dcal.level == "trust"
+    assert "p < 0.0001" not in " ".join(s for s in dcal.sentences if s.startswith("Good enough"))
+
+
+def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
+    rare = value("observed_risk", 0.04, horizon=5.0)  # a quarter of 4 % is 1 point
+    assert verdict(*good_but("ici", *of_error(0.006, 0.0, 0.02, 0.5)), rare).level == "unknown"
+    assert verdict(*good_but("ici", *of_error(0.006, 0.0, 0.009, 0.5)), rare).level == "trust"
+
+
+def test_too_few_events_come_with_how_many_would_be_enough():
+    """An interval twice as wide as the good range takes four times the events."""
+    wide = verdict(*good_but("oe", *of_ratio(1.0, 1.25**-2, 1.25**2, 0.9)))
+    assert wide.level == "unknown"
+    assert wide.events_needed == 2000
+    assert "500 events are too few" in wide.headline
+    assert "about 2,000 would be enough" in wide.headline
+    error = verdict(*good_but("ici", *of_error(0.03, 0.0, 0.075, 0.9)))
+    assert error.events_needed == 1200  # 500 x (0.075 / 0.05)^2 = 1,125, rounded up
+
+
+def test_a_wide_slope_alone_does_not_keep_from_trust():
+    assert verdict(*good_but("slope", *of_slope(1.0, 0.5, 1.5, 0.9))).level == "trust"
+
+
+def test_near_the_limit_is_not_too_few_events():
+    near = verdict(*good_but("oe", *of_ratio(1.2, 1.15, 1.26, 1e-3)))
+    assert near.level == "caution"
+    assert "too few" not in near.headline
 
 
 def test_many_errors_are_counted_and_the_largest_of_each_metric_is_told():
-    ratios = [value("oe", ratio, ratio - 0.1, ratio + 0.1, horizon) for horizon, ratio in ((1.0, 1.5), (2.0, 1.9))]
-    errors = [value("ici", 0.1, 0.08, 0.12, horizon) for horizon in (1.0, 2.0)]
-    found = verdict(*ratios, *errors, value("cox_slope", 0.5, 0.4, 0.6))
+    ratios = [v for at, oe in ((1.0, 1.5), (2.0, 1.9)) for v in of_ratio(oe, oe - 0.1, oe + 0.1, 1e-3, at)]
+    errors = [v for at in (1.0, 2.0) for v in of_error(0.1, 0.08, 0.12, 1e-3, at)]
+    found = verdict(*ratios, *errors, *of_slope(0.5, 0.4, 0.6, 1e-3))
     assert "O/E 1.90" in found.sentences[0]
     assert "O/E 1.50" not in found.sentences[0]
     # Five values are wrong; O/E and ICI are told once each.
     assert found.sentences[0].endswith("; 3 more values.")
-    assert found.sentences[0].count(";") == 2
+    assert found.sentences[0].count(";") == 3  # one of them before what a perfect model would show
     assert found.headline.count("risks by") == 2
-    groups = [value("oe", 2.0, 1.9, 2.1, 5.0, f"site = {k}") for k in range(6)]
-    assert verdict(*GOOD, *groups).headline.endswith("but not in site = 0, site = 1, site = 2 and 3 more groups.")
+    groups = [v for k in range(6) for v in of_ratio(2.0, 1.9, 2.1, 1e-3, group=f"site = {k}")]
+    assert verdict(*GOOD, *groups).headline.endswith("not hold in site = 0, site = 1, site = 2 and 3 more groups.")
 
 
 def test_risks_the_wrong_way_round_are_not_called_too_extreme():
-    reversed_risks = verdict(value("cox_slope", -0.8, -1.0, -0.6), *GOOD[2:])
-    assert "higher risks come with later events (are they probabilities of survival?)" in reversed_risks.headline
-    assert "too extreme" in verdict(value("cox_slope", -0.1, -0.4, 0.2), *GOOD[2:]).headline
+    backwards = verdict(*good_but("slope", *of_slope(-0.8, -1.0, -0.6, 1e-3)))
+    assert "higher risks by 5 years come with later events (are they probabilities of survival?)" in backwards.headline
+    assert "too extreme" in verdict(*good_but("slope", *of_slope(-0.1, -0.4, 0.2, 1e-3))).headline
 
 
 def test_sentences_that_a_short_text_leaves_out_are_counted():
     result = made_result(good=False)
-    many = tuple(f"Sentence {k}." for k in range(7))
-    text = to_text(replace(result, verdict=replace(result.verdict, sentences=many)))
+    many = tuple(Sentence(f"Sentence {k}.") for k in range(7))
+    text = to_text(replace(result, verdict=replace(result.verdict, said=many)))
     assert "Sentence 3." in text
     assert "Sentence 4." not in text
     assert "- 3 more sentences in the report" in text
-    assert "more sentence" not in to_text(replace(result, verdict=replace(result.verdict, sentences=many[:4])))
+    assert "more sentence" not in to_text(replace(result, verdict=replace(result.verdict, said=many[:4])))
 
 
-def test_the_slope_says_until_when_rows_are_followed():
-    """Slope and intercept are those of the last horizon that predictions and rows reach, in a group an earlier one."""
-    reached = [value("mean_risk", 0.2, horizon=at) for at in (1.0, 5.0)]
-    reached += [value("mean_risk", 0.2, horizon=1.0, group="sex = f")]
-    slopes = [value("cox_slope", 0.97, 0.88, 1.06), value("cox_slope", 2.0, 1.8, 2.2, group="sex = f")]
-    told = " ".join(verdict(*reached, GOOD[0], *slopes, *GOOD[2:]).sentences)
-    assert "calibration slope by 5 years 0.97 (interval 0.88 to 1.06)" in told
-    assert "Where sex = f: risks by 1 year differ too little between rows (calibration slope 2.00" in told
-
-
-def test_concordance_and_its_interval_have_the_same_digits():
+def test_discrimination_and_its_interval_have_the_same_digits():
     told = verdict(*GOOD, value("harrell", 0.9876, 0.9854, 0.9899)).sentences
-    assert "Rows are put in order with Harrell's concordance 0.988, 95 % interval 0.985 to 0.990." in told
+    assert "Discrimination: Harrell's C 0.988, 95 % interval 0.985 to 0.990." in told
 
 
-def test_d_calibration_needs_a_test_and_a_size_that_matters():
-    others = GOOD[:3]
-    assert verdict(*others, *calibrated(p=1e-6, dcal=0.005)).level == "distrust"
-    assert verdict(*others, *calibrated(p=0.03, dcal=0.005)).level == "caution"
-    assert verdict(*others, *calibrated(p=0.3, dcal=0.005)).level == "caution"
-    # A large sample shows an error that does not matter: 1e-5 over the floor is sqrt(1e-5 x 10) = 1 % of a bin.
-    assert verdict(*others, *calibrated(p=1e-6, dcal=2.1e-4)).level == "trust"
-
-
-def test_wide_intervals_and_concerns_ask_for_caution():
-    wide = verdict(value("oe", 1.0, 0.6, 1.6, 5.0), *GOOD[1:])
-    assert wide.level == "caution"
-    assert "too weak" in wide.headline
-    without = verdict(*[v for v in GOOD if v.metric != "ici"], value("ici", 0.01, horizon=5.0))
-    assert without.level == "caution"
-    assert "no interval to judge by, as nothing was resampled" in without.headline
-    worried = verdict(*GOOD, concerns=[Concern("Discrete times", "The test is not valid.", True)])
+def test_serious_concerns_ask_for_caution():
+    worried = verdict(*GOOD, concerns=[Concern("Few rows", "The value is not known.", True)])
     assert worried.level == "caution"
-    assert any("Discrete times. The test is not valid." in sentence for sentence in worried.sentences)
+    assert any("Few rows. The value is not known." in sentence for sentence in worried.sentences)
 
 
 def test_groups_count_when_they_are_more_than_chance():
-    chance = verdict(*GOOD, value("oe", 1.3, 1.05, 1.6, 5.0, "sex = f"))
+    chance = verdict(*GOOD, *of_ratio(1.6, 1.3, 1.9, 0.2, group="sex = f"))
     assert chance.level == "trust"
-    wrong = verdict(*GOOD, value("oe", 1.8, 1.5, 2.2, 5.0, "sex = f"))
+    wrong = verdict(*GOOD, *of_ratio(1.8, 1.5, 2.2, 1e-3, group="sex = f"))
     assert wrong.level == "caution"
-    assert "not in sex = f" in wrong.headline
-    tested = [
-        value(name, v, group="sex = m")
-        for name, v in (("d_calibration", 0.004), ("d_calibration_floor", 2e-4), ("d_calibration_p", 0.01))
-    ]
-    corrected = value("d_calibration_p_corrected", 0.2, group="sex = m")
-    assert verdict(*GOOD, *tested, corrected).level == "trust"
-    assert verdict(*GOOD, *tested, value("d_calibration_p_corrected", 0.02, group="sex = m")).level == "caution"
+    assert "not hold in sex = f" in wrong.headline
+    (said,) = [one for one in wrong.said if one.group == "sex = f"]
+    assert said.text.startswith("Where sex = f: risks by 5 years are too low on average")
+    off = calibrated(1e-3, (0.01, 0.005, 0.02), group="sex = m")
+    assert verdict(*GOOD, *off, value("d_calibration_p_corrected", 0.2, group="sex = m")).level == "trust"
+    assert verdict(*GOOD, *off, value("d_calibration_p_corrected", 0.01, group="sex = m")).level == "caution"
+
+
+def test_parts_of_covariates_count_as_groups_do():
+    def with_part(p, ratio=(1.6, 1.3, 1.9)):
+        part = PartFound("age > 70", 5.0, 200, 90, *ratio, p)
+        found = replace(measurements(*GOOD), parts=(part,))
+        return judge("M", found, data(), level=0.95, time_unit="years")
+
+    assert with_part(0.04).level == "trust"  # two families
+    found = with_part(1e-3)
+    assert found.level == "caution"
+    assert "not hold in age > 70" in found.headline
+    assert "Where age > 70: risks by 5 years are too low on average (O/E 1.60" in " ".join(found.sentences)
+    assert with_part(1e-3, (1.1, 1.05, 1.15)).level == "trust"  # real, and small
+
+
+def test_groups_that_were_not_judged_are_named_whatever_they_are_called():
+    skipped = (
+        Skipped("group", "1 event in 9 rows", group="blood in urine = yes"),
+        Skipped("ici", "no row has the event by then", 1.0, "sex = f"),
+    )
+    found = judge("M", replace(measurements(*GOOD), skipped=skipped), data(), level=0.95, time_unit="")
+    assert "Too few events to judge: blood in urine = yes." in found.sentences
+
+
+def test_coarse_times_that_hide_the_answer_are_what_is_told():
+    wide = good_but("oe", *of_ratio(0.9, 0.7, 1.3, 0.5))
+    far, near = ({5.0: seen} for seen in ((0.9, 1.15), (0.95, 0.99)))
+    told = judge("M", replace(measurements(*wide), seen=far), data(), level=0.95, time_unit="months")
+    assert told.level == "unknown"
+    assert "too coarse" in told.headline
+    assert told.events_needed is None
+    assert "would tell" not in " ".join(told.sentences)
+    assert "too few" in judge("M", replace(measurements(*wide), seen=near), data(), level=0.95, time_unit="").headline
+    assert judge("M", replace(measurements(*GOOD), seen=far), data(), level=0.95, time_unit="").level == "trust"
 
 
 def test_nothing_to_judge_is_unknown():
@@ -229,27 +288,34 @@ def test_verdicts_of_a_true_and_a_false_model():
     assert "too high on average" in " ".join(false.verdict.sentences)
 
 
+NOTHING = measurements()
+
+
 def test_data_summary_counts():
     made = sample(300)
-    found = summarise_data(made, Training())
+    found = summarise_data(made, Training(), NOTHING)
     assert (found.n, found.n_events) == (300, made.event.sum())
     assert found.n_past_grid == (made.time > made.predictions.times[-1]).sum() > 0
     assert found.n_tied_times == 0
     assert any("past the end of the curves" in concern.what for concern in found.concerns)
-    tied = summarise_data(sample(300, grid=0.5), Training())
+    tied = summarise_data(sample(300, grid=0.5), Training(), replace(NOTHING, seen={0.6: (0.97, 1.2)}))
     assert tied.n_tied_times >= 290
-    discrete = [concern for concern in tied.concerns if concern.what.startswith("Discrete times")]
-    assert discrete[0].serious
+    (coarse,) = [concern for concern in tied.concerns if concern.what.startswith("Times in whole units")]
+    assert "O/E at 0.6 is 0.97 or 1.20" in coarse.effect
+    settled = summarise_data(sample(300, grid=0.5, last_seen="end"), Training(), NOTHING).concerns
+    assert any(concern.what.startswith("Times in whole units") for concern in settled)
+    exact = summarise_data(sample(300, grid=0.5, last_seen="exact"), Training(), NOTHING).concerns
+    assert not any(concern.what.startswith("Times in whole units") for concern in exact)
 
 
 def test_few_events_and_few_rows_at_a_horizon():
-    small = summarise_data(sample(30, horizons=np.array([0.3, 2.0])), Training())
+    small = summarise_data(sample(30, horizons=np.array([0.3, 2.0])), Training(), NOTHING)
     told = " ".join(concern.what for concern in small.concerns)
     assert "Few events" in told
     assert "Few rows under observation at time 2" in told
     heavy = sample(400)
     rare = sample(400, event=heavy.event & (np.arange(400) % 8 == 0))
-    assert any("Heavy censoring" in concern.what for concern in summarise_data(rare, Training()).concerns)
+    assert any("Heavy censoring" in concern.what for concern in summarise_data(rare, Training(), NOTHING).concerns)
 
 
 def test_training_rows_that_differ_are_named():
@@ -258,11 +324,11 @@ def test_training_rows_that_differ_are_named():
     X = pd.DataFrame({"age": rng.normal(60, 10, 600), "sex": rng.choice(["f", "m"], 600)})
     same = sample(600, seed=1)
     alike = Training(X, X.sample(frac=1, random_state=0), (same.time, same.event))
-    assert not [c for c in summarise_data(made, alike).concerns if "training" in c.what]
-    assert summarise_data(made, alike).compared_with_training
-    assert not summarise_data(made, Training()).compared_with_training
+    assert not [c for c in summarise_data(made, alike, NOTHING).concerns if "training" in c.what]
+    assert summarise_data(made, alike, NOTHING).compared_with_training
+    assert not summarise_data(made, Training(), NOTHING).compared_with_training
     older = Training(X, X.assign(age=X["age"] + 8), (same.time / 2, same.event))
-    told = " ".join(c.what for c in summarise_data(made, older).concerns)
+    told = " ".join(c.what for c in summarise_data(made, older, NOTHING).concerns)
     assert "Covariates differ from those of the training rows: age" in told
     assert "Censoring differs" in told
     assert "Outcomes differ" in told

@@ -79,7 +79,7 @@ def _penalty(
     check_plain(rows.cdf)
     u = in_full(rows.cdf)
     wanted = gradient_wanted(u)
-    with torch.no_grad(), full_precision(u):
+    with torch.no_grad(), full_precision(u.device):
         exchange.agree(_shared_numbers(rows, edges, spec, exchange.n_along))
         whole = replace(rows, cdf=u.detach(), event=rows.event.expand(u.shape))
         edge = edges.to(u.dtype)

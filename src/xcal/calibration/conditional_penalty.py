@@ -18,7 +18,7 @@ from torch import Tensor
 
 from xcal._torch_private import apply
 from xcal.calibration import conditional_fused
-from xcal.calibration.penalty import full_precision, gradient_wanted, one_over_pairs
+from xcal.calibration.penalty import full_precision, gradient_wanted, one_over_pairs, product
 from xcal.calibration.row_weights import in_units_of_the_largest
 from xcal.calibration.softbins import SoftBins
 
@@ -135,10 +135,10 @@ def _product(values: Tensor, matrix: Tensor) -> Tensor:
     """
     shared = matrix.dim() >= 3 and matrix.dim() == values.dim() and matrix.shape[-3] == 1 != values.shape[-3]
     if not shared:
-        return (values.transpose(-1, -2) @ matrix).transpose(-1, -2)
+        return product(values.transpose(-1, -2), matrix).transpose(-1, -2)
     models, columns = values.shape[-3], values.shape[-1]
     rows = values.transpose(-1, -2).flatten(-3, -2)  # (..., L P, b)
-    found: Tensor = (rows @ matrix.squeeze(-3)).unflatten(-2, (models, columns))  # (..., L, P, a)
+    found: Tensor = product(rows, matrix.squeeze(-3)).unflatten(-2, (models, columns))  # (..., L, P, a)
     return found.transpose(-1, -2)
 
 
@@ -151,7 +151,7 @@ class _Conditional(torch.autograd.Function):
     def forward(
         u: Tensor, event: Tensor, weight: Tensor | None, features: Tensor, edges: Tensor, spec: SoftBins, wanted: bool
     ) -> tuple[Tensor, Tensor]:
-        with full_precision(u):
+        with full_precision(u.device):
             value, gradient = _value_and_gradient(u, event, weight, features, edges, spec)
         return value, gradient if wanted else u.new_zeros(())
 
@@ -168,7 +168,7 @@ class _Conditional(torch.autograd.Function):
         u, event, weight, features, edges, gradient = ctx.saved_tensors
         if torch.is_grad_enabled():
             # A second derivative is wanted (create_graph): the gradient has to depend on F again.
-            with full_precision(u):
+            with full_precision(u.device):
                 _, gradient = _value_and_gradient(u, event, weight, features, edges, ctx.spec)
         return gradient * grad.unsqueeze(-1), None, None, None, None, None, None
 
@@ -209,6 +209,6 @@ def conditional_penalty_and_slope(
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
     weight = None if weights is None else in_units_of_the_largest(weights, u.dtype).expand_as(u)
     h = features.to(u.dtype)
-    with full_precision(u):
+    with full_precision(u.device):
         value, slope = _value_and_gradient(u, event.expand(u.shape), weight, h, edges.to(u.dtype), spec)
     return value, slope.to(cdf.dtype)

@@ -45,7 +45,18 @@ def _sum_rows(weight: Tensor, values: Tensor) -> Tensor:
     """
     if torch.compiler.is_compiling():
         return (weight.unsqueeze(-1) * values.unsqueeze(-3)).sum(-2)
-    return weight @ values
+    return product(weight, values)
+
+
+def product(first: Tensor, second: Tensor) -> Tensor:
+    """Matrix product that autocast does not round, also where it surrounds only the backward pass.
+
+    Gradients are enabled here for second derivatives alone. Autocast leaves float64 as it is, and a context that
+    switches it off ends before the backward pass of a product.
+    """
+    if torch.is_grad_enabled():
+        return (first.double() @ second.double()).to(first.dtype)
+    return first @ second
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +177,10 @@ def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
     return labels is None and spec.fusable and not torch.is_grad_enabled() and kernels_usable(u)
 
 
-def full_precision(u: Tensor) -> AbstractContextManager[Any]:
+def full_precision(device: torch.device) -> AbstractContextManager[Any]:
     """Switch autocast off where it is on; switching costs more than half the arithmetic of a small batch."""
-    if torch.is_autocast_enabled(u.device.type):
-        return torch.autocast(u.device.type, enabled=False)
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
     return nullcontext()
 
 
@@ -192,7 +203,7 @@ class _XCAL(torch.autograd.Function):
         n_groups: int,
         wanted: bool,
     ) -> tuple[Tensor, Tensor]:
-        with full_precision(u):
+        with full_precision(u.device):
             if wanted and is_small_default(u, labels, edges, spec, BLOCK["cpu"]):
                 return small_default(u, event, weight, edges, spec.scale(edges.shape[0] - 1))
             weight = ones(u, event) if weight is None else weight
@@ -214,7 +225,7 @@ class _XCAL(torch.autograd.Function):
         if torch.is_grad_enabled():
             # A second derivative is wanted (create_graph): the gradient has to depend on F again.
             weight = ones(u, event) if weight is None else weight
-            with full_precision(u):
+            with full_precision(u.device):
                 at = _statistics(u, event, weight, labels, edges, ctx.spec, ctx.n_groups)
                 gradient = row_gradient(u, event, weight, labels, edges, ctx.spec, at)
         return gradient * pick(grad, labels), None, None, None, None, None, None, None
@@ -239,7 +250,7 @@ def _row_product(values: Tensor, per_group: Tensor, labels: Tensor | None) -> Te
     if labels is None:
         if torch.compiler.is_compiling():
             return (values * per_group).sum(-1)
-        return (values @ per_group.transpose(-1, -2)).squeeze(-1)
+        return product(values, per_group.transpose(-1, -2)).squeeze(-1)
     index = labels.unsqueeze(-1).expand(*values.shape[:-1], 1)
     own = torch.take_along_dim(per_group, index, dim=-2)
     return (values * own).sum(-1)

@@ -16,7 +16,7 @@ class LocalMean:
 
     def __init__(self, values: Tensor, weights: Tensor | None) -> None:
         self._values = in_full(values)
-        with torch.no_grad(), full_precision(self._values):
+        with torch.no_grad(), full_precision(self._values.device):
             v = self._values.detach()
             self._weights = RowWeights(weights, v)
             weighted = v if self._weights.rows is None else self._weights.rows * v

@@ -1,5 +1,9 @@
 """The application and its commands. Nothing heavy may be imported here, so that ``--help`` answers at once."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import typer
 
 from xcal import __version__
@@ -50,15 +54,23 @@ def _top(
     """
 
 
-app.command()(demo)
-app.command()(fit)
-app.command()(predict)
-app.command()(evaluate)
-app.command()(report)
-app.command()(audit)
-app.command()(reproduce)
-app.command()(compare)
-app.command("results-page")(results_page)
+def _with_a_word(command: Callable[..., None]) -> Callable[..., None]:
+    """Say that a command was interrupted, and what that means if it knows; typer itself says nothing."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt as interrupt:
+            if not is_helper():
+                typer.echo(f"interrupted{': ' if str(interrupt) else ''}{interrupt}", err=True)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+for _command in (demo, fit, predict, evaluate, report, audit, reproduce, compare, results_page):
+    app.command(_command.__name__.replace("_", "-"))(_with_a_word(_command))
 app.add_typer(mimic, name="mimic")
 
 

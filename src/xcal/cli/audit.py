@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import listed
+from xcal.cli.options import Decimal, Separator, listed
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
@@ -45,9 +45,22 @@ Unit = Annotated[str, typer.Option("--time-unit", help='Unit of the times, such 
 Resamples = Annotated[
     int | None, typer.Option(min=0, help="Bootstrap resamples. By default 1000, and fewer of more than 10,000 rows.")
 ]
+Censoring = Annotated[
+    str,
+    typer.Option(
+        help="auto: correct values at horizons if censoring depends on the predicted risk or on covariates; "
+        "independent: never, as in published guidelines; covariates: always."
+    ),
+]
+LastSeen = Annotated[
+    str,
+    typer.Option(
+        help="For times in whole months or years: whether a patient censored in month 7 was observed through all of it "
+        "(end), half of it (middle), or that is not known (unknown: intervals hold both). exact: times are exact."
+    ),
+]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
-Separator = Annotated[str, typer.Option(help="What stands between the columns of a CSV file.")]
 
 
 def audit(
@@ -71,17 +84,21 @@ def audit(
     name: Name = None,
     time_unit: Unit = "",
     resamples: Resamples = None,
+    censoring: Censoring = "auto",
+    last_seen: LastSeen = "auto",
     level: Level = 0.95,
     seed: Seed = 0,
-    separator: Separator = ",",
+    separator: Separator = None,
+    decimal: Decimal = ".",
 ) -> None:
     r"""Validate the predictions of a survival model, and write a report.
 
     The file has one row per patient with the observed time, whether the
     event happened, and predictions: survival probabilities at some times
     (--curves), the risk at one time (--risk and --horizon), or the
-    probability of an event by the patient's own time (--cdf). The rows
-    must not be those that the model was trained on.
+    probability of an event by the patient's observed time (--cdf). Give
+    --curves with --cdf if both are there: a few points of a curve do not
+    tell the other. The rows must not be those that the model was trained on.
 
     For example, with columns t, e, sex, s_12, s_24 and s_60:
       xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
@@ -103,11 +120,18 @@ def audit(
     """
     import xcal
     from xcal.cli.table_file import read_table_file
+    from xcal.cli.workflow.predictions import OWN_CDF
 
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
     _check_writable(out, as_json)
-    table = read_table_file(file, separator=separator)
+    written: dict[str, Any] = {"separator": separator, "decimal": decimal or "."}
+    table = read_table_file(file, **written)
+    if curves is not None and cdf is None and OWN_CDF in _of_predict(table):
+        cdf = OWN_CDF
+        typer.echo(f"note: F at the observed times is read from the column {OWN_CDF!r} of xcal predict", err=True)
+    for note in table.notes:
+        typer.echo(f"note: {note}", err=True)
     given: dict[str, Any] = {
         "y": _outcome(table, time, event, event_value),
         "groups": {column: table.column(column, "--by") for column in _groups(by, group)} or None,
@@ -117,10 +141,12 @@ def audit(
         **_covariates(table, covariates, (time, event, risk, cdf, clusters), curves),
     }
     if training is not None:
-        given["training"] = _outcome(read_table_file(training, separator=separator), time, event, event_value)
+        given["training"] = _outcome(read_table_file(training, **written), time, event, event_value)
     result = xcal.audit(
         **given,
         n_bootstrap="auto" if resamples is None else resamples,
+        censoring=censoring,  # type: ignore[arg-type]  # checked by audit
+        last_seen=last_seen,  # type: ignore[arg-type]
         level=level,
         seed=seed,
         time_unit=time_unit,
@@ -172,8 +198,8 @@ def _check_options(
     from xcal._checks import fail
 
     given = [name for name, column in kinds.items() if column is not None]
-    if len(given) != 1:
-        fail("--curves, --risk, --cdf", "one of them", " and ".join(given) or "none")
+    if len(given) != 1 and given != ["--curves", "--cdf"]:
+        fail("--curves, --risk, --cdf", "one of them, or --curves with --cdf", " and ".join(given) or "none")
     if ("--risk" in given) != (horizon is not None):
         fail("--horizon", "the time of --risk, and only with it", "none" if horizon is None else f"{horizon:g}")
     if horizons is not None and "--curves" not in given:
@@ -241,9 +267,9 @@ def _predictions(
 
     if risk is not None:
         return {"risk": table.shares(risk, "--risk")}
-    if cdf is not None:
-        return {"cdf": table.shares(cdf, "--cdf")}
-    assert curves is not None
+    own = {} if cdf is None else {"cdf": table.shares(cdf, "--cdf")}
+    if curves is None:
+        return own
     columns = _filled(table, curve_columns(table, curves))
     survival = np.stack([table.shares(column, "--curves") for column in columns.values()], axis=1)
     rises = np.diff(survival, axis=1) > ROUNDING
@@ -253,6 +279,7 @@ def _predictions(
         got = f"{survival[row, before + 1]:g} after {survival[row, before]:g} in {left!r}"
         table.fail(right, "a survival curve, which never rises (for risks, write 1 - risk)", got, row)
     return {
+        **own,
         "survival": survival,
         "times": np.array(list(columns)),
         "interpolation": "previous" if steps else "linear",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import listed
+from xcal.cli.options import Covariates, Decimal, Separator, listed
 
 if TYPE_CHECKING:  # torch takes seconds to import, and --help should not
     from xcal.cli.workflow.settings import FitSettings
@@ -38,6 +38,7 @@ Time = Annotated[str | None, typer.Option(help="Column of the time, if it has an
 Event = Annotated[str | None, typer.Option(help="Column of the event, if it has another name than in the run.")]
 EventValue = Annotated[str | None, typer.Option(help="What the event column says if it happened.")]
 Resamples = Annotated[int | None, typer.Option(min=0, help="Bootstrap resamples; by default those of the run.")]
+Unit = Annotated[str | None, typer.Option("--time-unit", help="Unit of the times; by default that of the run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print every number as JSON.")]
 
 
@@ -50,6 +51,10 @@ def evaluate(
     event: Event = None,
     event_value: EventValue = None,
     resamples: Resamples = None,
+    covariates: Covariates = None,
+    time_unit: Unit = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     as_json: AsJson = False,
     out: MetricsOut = None,
     processes: Processes = 1,
@@ -75,8 +80,10 @@ def evaluate(
       xcal evaluate predictions --out metrics.json --engine ray
     """
     if file is None:
-        if by or event_value or resamples is not None:
-            raise ValueError("--by, --event-value, --resamples: expected with a run and a file, got a folder alone")
+        of_a_file = {"--by": by, "--event-value": event_value, "--resamples": resamples, "--covariates": covariates}
+        of_a_file |= {"--time-unit": time_unit, "--separator": separator, "--decimal": decimal}
+        if given := [option for option, value in of_a_file.items() if value not in (None, [])]:
+            raise ValueError(f"{given[0]}: expected with a run and a file, got a folder alone")
         found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration, ici_bound))
         typer.echo(found.to_json() if as_json else repr(found))
         return
@@ -84,7 +91,9 @@ def evaluate(
         raise ValueError(f"--out: expected with a folder of predictions, got it with the file {file} (use --json)")
     from xcal.validation.export import to_text
 
-    result = _audited(run, file, horizons, by, (time, event, event_value), resamples)
+    columns = {"time": time, "event": event, "event_value": event_value, "separator": separator, "decimal": decimal}
+    asked = columns | {"by": by, "covariates": covariates, "resamples": resamples, "time_unit": time_unit}
+    result = _audited(run, file, horizons, asked)
     typer.echo(result.to_json() if as_json else to_text(result, next_steps=False))
 
 
@@ -120,9 +129,8 @@ def _folder(
     )
     try:
         found = evaluate_folder(folder, out, settings, say=lambda words: typer.echo(words, err=True))
-    except KeyboardInterrupt:
-        typer.echo("interrupted: what is finished is kept, run the same command again to resume", err=True)
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt("what is finished is kept, run the same command again to resume") from interrupt
     typer.echo(f"wrote {out}", err=True)
     return found
 
@@ -137,6 +145,10 @@ def report(
     event: Event = None,
     event_value: EventValue = None,
     resamples: Resamples = None,
+    covariates: Covariates = None,
+    time_unit: Unit = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
 ) -> None:
     """Write the validation report of a run again, or that of its model on new rows.
 
@@ -155,7 +167,9 @@ def report(
     target = run / AUDIT_PAGE if out is None else out
     if out is not None:
         check_target(target)
-    result = _audited(run, file, horizons, by, (time, event, event_value), resamples)
+    columns = {"time": time, "event": event, "event_value": event_value, "separator": separator, "decimal": decimal}
+    asked = columns | {"by": by, "covariates": covariates, "resamples": resamples, "time_unit": time_unit}
+    result = _audited(run, file, horizons, asked)
     result.report(target)
     if out is None:
         result.to_json(run / AUDIT_NUMBERS)
@@ -163,22 +177,19 @@ def report(
     typer.echo(f"wrote {target}", err=True)
 
 
-def _audited(
-    run: Path,
-    file: Path | None,
-    horizons: str | None,
-    by: list[str] | None,
-    columns: tuple[str | None, str | None, str | None],
-    resamples: int | None,
-) -> "AuditResult":
+def _audited(run: Path, file: Path | None, horizons: str | None, asked: dict[str, Any]) -> "AuditResult":
     """Audit the model of a run, on a file or on the rows that it was held from."""
+    from dataclasses import replace
+
     from xcal.cli.workflow.run_folder import read_run
     from xcal.cli.workflow.training import audit_of, collected_warnings
     from xcal.cli.workflow.words import notes
 
     model, settings = read_run(run)
     times = listed("--horizons", horizons, float, "times")
-    settings = _changed(settings, times, by, columns, resamples)
+    named = listed("--covariates", asked["covariates"], str, "columns")
+    asked |= {"horizons": times and tuple(times), "by": tuple(asked["by"] or ()), "covariates": named and tuple(named)}
+    settings = replace(settings, **{name: value for name, value in asked.items() if value not in (None, ())})
     with collected_warnings() as told:
         part, training = _rows(run, file, model, settings)
         result = audit_of(model, part, settings, None, training=training)
@@ -187,35 +198,19 @@ def _audited(
     return result
 
 
-def _changed(
-    settings: "FitSettings",
-    times: list[float] | None,
-    by: list[str] | None,
-    columns: tuple[str | None, str | None, str | None],
-    resamples: int | None,
-) -> "FitSettings":
-    from dataclasses import replace
-
-    given: dict[str, Any] = {
-        "horizons": None if times is None else tuple(times),
-        "by": tuple(by) if by else None,
-        "time": columns[0],
-        "event": columns[1],
-        "event_value": columns[2],
-        "resamples": resamples,
-    }
-    return replace(settings, **{name: value for name, value in given.items() if value is not None})
-
-
 def _rows(run: Path, file: Path | None, model: Any, settings: "FitSettings") -> tuple[Any, Any]:
     """Rows to judge by, and those trained on where they are at hand."""
-    from xcal.cli.table_file import read_table_file
-    from xcal.cli.workflow.parts import read_part, read_parts
+    import warnings
+
+    from xcal.cli.workflow.parts import read_part, read_parts, read_rows
     from xcal.cli.workflow.run_folder import CONFIG
     from xcal.cli.workflow.settings import merged
 
     if file is not None:
-        return read_part(read_table_file(file, separator=settings.separator), model, settings), None
+        table = read_rows(file, settings)
+        for note in table.notes:
+            warnings.warn(note, stacklevel=2)
+        return read_part(table, model, settings), None
     # The files must still be those of the run: other rows would be held out of another model.
     merged(run / CONFIG, {})
     parts = read_parts(settings)

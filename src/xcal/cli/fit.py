@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli.options import listed
+from xcal.cli.options import Covariates, Decimal, Separator, listed
 from xcal.cli.processes import is_helper
 
 File = Annotated[
@@ -24,6 +24,10 @@ Group = Annotated[
 ]
 TestFraction = Annotated[float | None, typer.Option(help="Share of the rows to hold out, .25 by default.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Column not to learn from; may be given several times.")]
+Dates = Annotated[str | None, typer.Option(help="How dates such as 1.2.2024 are read: day-first or month-first.")]
+DropDuplicates = Annotated[
+    bool, typer.Option("--drop-duplicates", help="Leave out rows that repeat another one: features, time and event.")
+]
 Keep = Annotated[
     list[str] | None, typer.Option(help="Column to learn from even if it looks like an id or like the outcome.")
 ]
@@ -39,7 +43,6 @@ Horizons = Annotated[str | None, typer.Option(help="Times at which the report ju
 Unit = Annotated[str | None, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
 Resamples = Annotated[int | None, typer.Option(help="Bootstrap resamples of the report; by default 1000 or fewer.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of split, training and resamples, 0 by default.")]
-Separator = Annotated[str | None, typer.Option(help="What stands between the columns of a CSV file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else, to the output.")]
 
 
@@ -57,7 +60,9 @@ def fit(
     test_fraction: TestFraction = None,
     drop: Drop = None,
     keep: Keep = None,
+    drop_duplicates: DropDuplicates = False,
     by: By = None,
+    covariates: Covariates = None,
     distribution: Distribution = None,
     lambdas: Lambdas = None,
     seeds: Seeds = None,
@@ -67,6 +72,8 @@ def fit(
     resamples: Resamples = None,
     seed: Seed = None,
     separator: Separator = None,
+    decimal: Decimal = None,
+    dates: Dates = None,
     as_json: AsJson = False,
 ) -> None:
     r"""Train a calibrated survival model on a table, and report on rows that it has not seen.
@@ -91,12 +98,15 @@ def fit(
         xcal fit patients.csv --time months --event died --out run
     """
     import json
+    import sys
 
     from xcal.cli.workflow.fit_run import as_json as plain
     from xcal.cli.workflow.fit_run import fit_run, take_part
     from xcal.cli.workflow.settings import merged
+    from xcal.cli.workflow.words import now_and_then
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
+    asked = listed("--covariates", covariates, str, "columns")
     settings = merged(
         config,
         {
@@ -105,13 +115,17 @@ def fit(
             "event": event,
             "event_value": event_value,
             "separator": separator,
+            "decimal": decimal,
+            "dates": dates,
             "test": None if test is None else str(test.resolve()),
             "split": split,
             "group": group,
             "test_fraction": test_fraction,
             "drop": tuple(drop) if drop else None,
             "keep": tuple(keep) if keep else None,
+            "drop_duplicates": drop_duplicates or None,
             "by": tuple(by) if by else None,
+            "covariates": tuple(asked) if asked else None,
             "distribution": distribution,
             "lambdas": None if weights is None else tuple(weights),
             "seeds": seeds,
@@ -130,6 +144,8 @@ def fit(
     if is_helper():
         take_part(settings, out)
         return
-    summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=None)
+    # A bar where one can be drawn; lines where the messages go to a file.
+    shown = None if sys.stderr.isatty() else now_and_then(lambda text: typer.echo(text, err=True))
+    summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=shown)
     if as_json:
         typer.echo(json.dumps(plain(summary), indent=2, ensure_ascii=False))

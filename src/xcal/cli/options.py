@@ -44,6 +44,20 @@ Death = Annotated[
 ]
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
 
+Separator = Annotated[
+    str | None,
+    typer.Option(help="What stands between the columns of a CSV file; by default the first lines tell."),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help='Mark within the numbers of a CSV file: "." (the default) or ",", as in 1,9.')
+]
+Covariates = Annotated[
+    str | None,
+    typer.Option(
+        help='Columns that the report asks "for whom?" about, with commas: age,sex. By default those of the model.'
+    ),
+]
+
 
 def by_death(table: str, death: str | None) -> str:
     """Return the table for a treatment of deaths; other tables than mimic-los have none."""

@@ -1,11 +1,11 @@
 """``xcal predict``: predictions of a run's model for the rows of a new file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from xcal.cli.options import listed
+from xcal.cli.options import Decimal, Separator, listed
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit.")]
 File = Annotated[Path, typer.Argument(help="CSV or parquet file with the columns that the model was trained on.")]
@@ -20,7 +20,6 @@ Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Also say something about times after the last one of the training rows.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file --out.")]
-Separator = Annotated[str | None, typer.Option(help="What stands between the columns of a CSV file.")]
 
 
 def predict(
@@ -33,6 +32,7 @@ def predict(
     extrapolate: Extrapolate = False,
     overwrite: Overwrite = False,
     separator: Separator = None,
+    decimal: Decimal = None,
 ) -> None:
     r"""Predict with the model of a run, one line for each row of the file.
 
@@ -49,8 +49,10 @@ def predict(
     With quartiles, and the patient's number beside them:
       xcal predict run new.csv --out p.csv --quantiles 0.25,0.75 --copy patient
     """
+    from dataclasses import replace
+
     from xcal._checks import as_number
-    from xcal.cli.table_file import read_table_file
+    from xcal.cli.workflow.parts import read_rows
     from xcal.cli.workflow.predictions import check_target, default_times, predicted, write_table
     from xcal.cli.workflow.run_folder import read_run, read_summary
     from xcal.cli.workflow.training import collected_warnings
@@ -63,7 +65,9 @@ def predict(
     for share in shares or []:
         as_number("--quantiles", share, above=0, below=1)
     check_target(out, file, overwrite=overwrite)
-    table = read_table_file(file, separator=settings.separator if separator is None else separator)
+    given: dict[str, Any] = {"separator": separator, "decimal": decimal}
+    settings = replace(settings, **{name: mark for name, mark in given.items() if mark is not None})
+    table = read_rows(file, settings)
     with collected_warnings() as told:
         frame = predicted(
             model,
@@ -75,7 +79,7 @@ def predict(
             extrapolate=extrapolate,
         )
     # What is an argument in Python is an option here.
-    for line in notes([one.replace("extrapolate=True", "--extrapolate") for one in told]):
+    for line in notes([*table.notes, *(one.replace("extrapolate=True", "--extrapolate") for one in told)]):
         typer.echo(line, err=True)
     write_table(frame, out)
     typer.echo(f"wrote {out}: {len(frame):,} rows with {', '.join(frame.columns)}", err=True)

@@ -4,24 +4,35 @@ A file is read once, as pandas reads it; a column is checked when it is asked fo
 them, the header being line 1; parquet files have rows, counted from 1.
 """
 
+import bz2
+import csv
 import gzip
+import io
+import lzma
+import os
 import re
+import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, fail, is_missing
+from xcal._checks import BoolArray, as_count, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 
 PARQUET = (".parquet", ".pq")
 _SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+# What may stand between columns: the first is taken where several fit as well. Bytes that are looked at to tell.
+_SEPARATORS, _HEAD = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}, 1 << 15
+# Bytes of text, or cells of a parquet table, that are read: a packed file of 1 MB can hold 1 GB, which takes
+# several times as much memory. The variable sets another number.
+_MOST, _MOST_VARIABLE = 10**9, "XCAL_MOST_INPUT"
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
 _PIECE = 1 << 24  # bytes of a file that are looked at together
@@ -39,11 +50,14 @@ class TableFile:
     frame : pandas.DataFrame
     lines : bool
         Whether rows are lines of a text.
+    notes : tuple of str
+        What was guessed, a sentence each.
     """
 
     path: Path
     frame: Any
     lines: bool
+    notes: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -150,7 +164,8 @@ class TableFile:
                 self.fail(name, what, f"{type(cell).__name__} {cell}", row)
 
 
-_COMMAS = "a decimal comma? write numbers with a point"
+_DIFFERENT = "columns with different names"
+_COMMAS = "a decimal comma? --decimal , reads it"
 _DATES = "a date? give the time since the start as a number, in days for instance"
 
 
@@ -159,22 +174,60 @@ def has_decimal_comma(cell: str) -> bool:
     return cell.count(",") == 1 and is_number(cell.replace(",", "."))
 
 
-def read_table_file(path: Path, *, separator: str = ",") -> TableFile:
-    """Read a CSV file, also one that is packed (.gz), or a parquet file."""
+def read_table_file(path: Path, *, separator: str | None = None, decimal: str = ".") -> TableFile:
+    """Read a CSV file, also one that is packed (.gz), or a parquet file.
+
+    Without `separator` it is told by the first lines, and a note says so unless it is a comma. `decimal` is the mark
+    within numbers.
+    """
+    separator = _checked_separator(separator)
+    if decimal not in {".", ","}:
+        fail("--decimal", "a point or a comma", repr(decimal))
+    if decimal == separator:
+        fail("--decimal", "another mark than the one between columns (--separator)", repr(decimal))
     if not path.is_file():
         raise FileNotFoundError(f"{path}: expected a file, got {'a folder' if path.is_dir() else 'none by that name'}")
     if path.suffix.lower() in _SPREADSHEETS:
         fail(str(path), "a CSV or parquet file (in a spreadsheet: save as CSV UTF-8)", f"{path.suffix}")
+    notes: tuple[str, ...] = ()
     if is_parquet(path):
         frame = _parquet(path)
     else:
-        frame = _csv(path, "\t" if ".tsv" in path.suffixes and separator == "," else separator)
+        frame, used = _csv(path, separator, decimal)
+        if separator is None and used != "," and ".tsv" not in path.suffixes:
+            notes = (f"{path.name}: columns are separated by {_SEPARATORS[used]} (--separator gives another mark)",)
     if frame.shape[0] == 0:
         fail(str(path), "at least one row", "an empty table")
     repeated = [str(name) for name in frame.columns[frame.columns.duplicated()]]
     if repeated:
-        fail(str(path), "columns with different names", f"{repeated[0]!r} twice")
-    return TableFile(path, frame, not is_parquet(path))
+        fail(str(path), _DIFFERENT, f"{repeated[0]!r} twice")
+    return TableFile(path, frame, not is_parquet(path), notes)
+
+
+def _checked_separator(separator: str | None) -> str | None:
+    """Check that one character stands between columns; a tab may be written as it is in a program."""
+    found = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
+    if found is not None and (len(found) != 1 or found in '"\n\r'):
+        fail("--separator", "one character, such as ';' or '\\t' for a tab", repr(separator))
+    return found
+
+
+def _guessed_separator(path: Path, decimal: str) -> str:
+    """Tell what stands between columns: the mark that divides the first lines, all alike, into the most columns."""
+    with _unpacked(path) as file:
+        head = file.read(_HEAD + 1)
+    text = head.decode("utf-8-sig", errors="replace")
+    found = {",": 1}
+    for mark in _SEPARATORS:
+        try:
+            rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row]
+        except csv.Error:
+            continue
+        # The last line may be cut.
+        widths = {len(row) for row in (rows[:-1] if len(head) > _HEAD else rows)}
+        if len(widths) == 1 and mark != decimal:
+            found[mark] = widths.pop()
+    return max(found, key=lambda mark: found[mark])
 
 
 def is_parquet(path: Path) -> bool:
@@ -182,16 +235,20 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() in PARQUET
 
 
-def _csv(path: Path, separator: str) -> Any:
+def _csv(path: Path, separator: str | None, decimal: str) -> tuple[Any, str]:
     import pandas as pd
 
     # utf-8-sig: a mark that Excel writes before the first name is no part of it. Blank lines keep their number.
-    options: dict[str, Any] = {"sep": separator, "encoding": "utf-8-sig", "skip_blank_lines": False}
+    options: dict[str, Any] = {"encoding": "utf-8-sig", "skip_blank_lines": False, "decimal": decimal}
     try:
+        options["float_precision"] = _number_reader(path)
+        tabs = "\t" if ".tsv" in path.suffixes else None
+        options["sep"] = separator or tabs or _guessed_separator(path, decimal)
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
         names = ["" if is_missing(name) else str(name) for name in header.iloc[0]]
-        _check_separator(path, names, separator)
-        options["float_precision"] = _number_reader(path)
+        if separator is not None and len(names) == 1 and any(mark in names[0] for mark in _SEPARATORS):
+            told = f"columns with {separator!r} between them (without --separator the first lines tell the mark)"
+            fail(str(path), told, f"one column {names[0]!r}")
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:
         got = "a header alone" if path.stat().st_size else "an empty file"
@@ -200,22 +257,28 @@ def _csv(path: Path, separator: str) -> Any:
         known = "iconv -f latin1 -t utf-8 FILE > NEW, or in Excel: CSV UTF-8"
         fail(str(path), f"text in UTF-8 (to convert it: {known})", f"other bytes at position {error.start}")
     # A packed file can be damaged in three ways: its ending, its checksum, its codes.
-    except (pd.errors.ParserError, EOFError, OSError, zlib.error) as error:
+    except (pd.errors.ParserError, EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         fail(str(path), "a table of columns of one length", str(error).split(":")[-1].strip())
     if frame.shape[1] != len(names):
         fail(str(path), f"{len(names)} values in each line, as the header has", f"{frame.shape[1]}")
     frame.columns = pd.Index(names)
     for place in [k for k, kind in enumerate(frame.dtypes) if kind.kind == "O"]:
-        frame.isetitem(place, _trimmed(frame.iloc[:, place]))
+        frame.isetitem(place, _changed(frame.iloc[:, place], str.strip))
+        if decimal == ",":  # of a column with a word in it, whose numbers are texts
+            frame.isetitem(place, _changed(frame.iloc[:, place], _with_point))
     filled = np.flatnonzero(frame.notna().any(axis=1).to_numpy())
     # Blank lines at the end are no rows.
-    return frame.iloc[: filled[-1] + 1] if filled.size else frame.iloc[:0]
+    return frame.iloc[: filled[-1] + 1] if filled.size else frame.iloc[:0], options["sep"]
 
 
-def _trimmed(column: Any) -> Any:
-    """Take away blanks around texts, which nobody sees: "f " is "f", and a cell of blanks alone is empty."""
+def _with_point(cell: str) -> str:
+    return cell.replace(",", ".") if has_decimal_comma(cell) else cell
+
+
+def _changed(column: Any, change: Callable[[str], str]) -> Any:
+    """Change texts, as by taking away blanks around them, which nobody sees; a cell of nothing is empty then."""
     texts = [cell for cell in column.unique() if isinstance(cell, str)]
-    changed: dict[str, Any] = {cell: cell.strip() or np.nan for cell in texts if cell != cell.strip()}
+    changed: dict[str, Any] = {cell: change(cell) or np.nan for cell in texts if cell != change(cell)}
     if not changed:
         return column
     return column.map(lambda cell: changed.get(cell, cell) if isinstance(cell, str) else cell)
@@ -224,25 +287,54 @@ def _trimmed(column: Any) -> Any:
 def _number_reader(path: Path) -> str | None:
     """Choose how pandas reads numbers: its own way, or Python's, which is slower.
 
-    Its own way ends the process at an exponent of ten digits, such as that of the identifier 12e4567890123.
+    Its own way ends the process at an exponent of ten digits, such as that of the identifier 12e4567890123. On the way
+    the text is measured, before pandas takes memory for it.
     """
-    packed = path.suffix.lower()
-    if packed in {".bz2", ".zip", ".xz", ".zst", ".tar"}:
-        return "round_trip"
-    with gzip.open(path, "rb") if packed == ".gz" else path.open("rb") as file:
-        before = b""
+    reader, seen, most, before = None, 0, most_input(), b""
+    with _unpacked(path) as file:
         while piece := file.read(_PIECE):
+            seen += len(piece)
+            if seen > most:
+                refuse_large(path, f"more than {most:,} bytes")
             if any(pattern.search(before + piece) for pattern in _LONG_EXPONENTS):
-                return "round_trip"
+                reader = "round_trip"
             before = piece[-16:]
-    return None
+    return reader
 
 
-def _check_separator(path: Path, names: list[str], separator: str) -> None:
-    other = [mark for mark in _SEPARATORS if mark != separator and mark in names[0]] if len(names) == 1 else []
-    if other:
-        words = f"--separator {other[0]!r}" if other[0] != "\t" else "--separator $'\\t'"
-        fail(str(path), f"columns with {separator!r} between them ({words}?)", f"one column {names[0]!r}")
+def most_input() -> int:
+    """Bytes of text, or cells of a table, that are read at most."""
+    given = os.environ.get(_MOST_VARIABLE, "").strip()
+    if not given:
+        return _MOST
+    try:
+        return as_count(_MOST_VARIABLE, int(float(given)), at_least=1)
+    except (ValueError, OverflowError):
+        fail(_MOST_VARIABLE, "a number of bytes, such as 4e9", repr(given))
+
+
+def refuse_large(path: Path, got: str) -> NoReturn:
+    """Refuse a file that would fill the memory, with how to read it all the same."""
+    expected = f"at most {most_input():,} bytes of text, or cells (to read more: set the variable {_MOST_VARIABLE}=4e9)"
+    fail(str(path), expected, got)
+
+
+def _unpacked(path: Path) -> BinaryIO:
+    """Open the text of a file, packed or not."""
+    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zip": _only_member}
+    kind = path.suffix.lower()
+    if kind in {".zst", ".tar"}:
+        fail(str(path), "a CSV file as it is, or packed as .gz", kind)
+    opened: BinaryIO = packed.get(kind, open)(path, "rb")
+    return opened
+
+
+def _only_member(path: Path, _: str) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(names) != 1:
+            fail(str(path), "one file in the archive", len(names))
+        return archive.open(names[0])
 
 
 def _parquet(path: Path) -> Any:
@@ -251,10 +343,21 @@ def _parquet(path: Path) -> Any:
         from pyarrow import ArrowException
     except ImportError as error:
         raise ImportError('parquet files need pyarrow: pip install "xcal[parquet]"') from error
-    try:
-        return pq.read_table(path).to_pandas()
     # Text that is no text, sizes without end and damaged notes of pandas come as errors of Python.
-    except (ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError) as error:
+    damaged = (ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError)
+    try:
+        file = pq.ParquetFile(path)
+        names, cells = file.schema_arrow.names, file.metadata.num_rows * file.metadata.num_columns
+    except damaged as error:
+        fail(str(path), "a parquet file", (str(error) or type(error).__name__).splitlines()[0])
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        fail(str(path), _DIFFERENT, f"{twice!r} twice")
+    if cells > most_input():
+        refuse_large(path, f"{cells:,} cells")
+    try:
+        return file.read().to_pandas()
+    except damaged as error:
         fail(str(path), "a parquet file", (str(error) or type(error).__name__).splitlines()[0])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_event, as_time, fail
+from xcal._checks import BoolArray, FloatArray, as_event, as_time, check_same_rows, fail
 
 _DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
 
@@ -34,6 +34,7 @@ def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     >>> y["time"], y["event"]
     (array([5., 3.]), array([ True, False]))
     """
+    check_same_rows("event", event, "time", time)
     t = as_time(time)
     y = np.empty(t.size, dtype=_DTYPE)
     y["time"] = t
@@ -41,16 +42,20 @@ def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     return y
 
 
-def time_and_event(y: Any, *, name: str = "y") -> tuple[FloatArray, BoolArray]:
+def time_and_event(y: Any, *, name: str = "y", X: Any = None) -> tuple[FloatArray, BoolArray]:
     """Read times and events from any form of target.
 
     Parameters
     ----------
-    y : structured array, data frame or mapping
+    y : structured array, data frame, mapping or tuple
         A structured array with one boolean and one numeric field, in either order and under any names, as
-        scikit-survival makes it; or a pandas or polars data frame, or a dict, with the columns ``time`` and ``event``.
+        scikit-survival makes it; a pandas or polars data frame, or a dict, with the columns ``time`` and ``event``; or
+        ``(time, event)``.
     name : str
         What to call it in an error.
+    X : optional
+        The features of the rows. Rows are taken by position; where `X` and `y`, or time and event, are pandas objects
+        whose indexes say otherwise, that is an error.
 
     Returns
     -------
@@ -63,16 +68,19 @@ def time_and_event(y: Any, *, name: str = "y") -> tuple[FloatArray, BoolArray]:
     (array([1., 2.]), array([ True, False]))
     """
     time, event = _columns(y, name)
-    t = as_time(time, name=f"{name}['time']")
-    return t.astype(np.float64, copy=False), as_event(
-        event, t.size, reference=f"{name}['time']", name=f"{name}['event']"
-    )
+    names = f"{name}['time']", f"{name}['event']"
+    check_same_rows(names[1], event, names[0], time)
+    check_same_rows(names[0], time, "X", X)
+    t = as_time(time, name=names[0])
+    return t.astype(np.float64, copy=False), as_event(event, t.size, reference=names[0], name=names[1])
 
 
 def _columns(y: Any, name: str) -> tuple[Any, Any]:
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is not None:
         return _fields(y, names, name)
+    if isinstance(y, tuple) and len(y) == 2:
+        return y
     if type(y).__name__ == "LazyFrame":
         fail(name, "data that is in memory: .collect()", "a LazyFrame")
     columns = y if isinstance(y, dict) else getattr(y, "columns", None)
@@ -81,7 +89,7 @@ def _columns(y: Any, name: str) -> tuple[Any, Any]:
     missing = [column for column in ("time", "event") if column not in list(columns)]
     if missing:
         fail(name, "columns time and event", f"columns {', '.join(map(str, columns))}")
-    return np.asarray(y["time"]), np.asarray(y["event"])
+    return y["time"], y["event"]
 
 
 def _fields(y: npt.NDArray[np.void], names: tuple[str, ...], name: str) -> tuple[Any, Any]:

@@ -34,10 +34,8 @@ class CrossFitted:
     n: int
 
 
-def cross_fitted(
-    rows: SurvivalData, members: Sequence[FittedModel], settings: Settings, n_folds: int
-) -> CrossFitted | None:
-    """Measure one weight on all rows of a path, and fit its map of F to them; None if training was interrupted.
+def cross_fitted(rows: SurvivalData, members: Sequence[FittedModel], settings: Settings, n_folds: int) -> CrossFitted:
+    """Measure one weight on all rows of a path, and fit its map of F to them.
 
     The validation rows are a fifth of all, and show five times less; a map of them has five times the noise. So the
     networks are trained once more for each fold, as long as those of the path were, and every row is measured by the
@@ -46,12 +44,7 @@ def cross_fitted(
     """
     lam = members[0].lam
     folds = rows.folds(n_folds, seed=0)
-    networks = []
-    for fold in folds:
-        models = trained_as(members, rows[fold.train], settings)
-        if not models:
-            return None
-        networks.append(models)
+    networks = [trained_as(members, rows[fold.train], settings) for fold in folds]
     trained_folds = list(zip(folds, networks, strict=True))
     plain = joined([(fold.test, measured(lam, combined(models), rows[fold.test])) for fold, models in trained_folds])
     # Each row's map, too, is one of the other folds.
@@ -70,7 +63,7 @@ def _map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp]) -> Ka
 
 
 def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Settings) -> tuple[FittedModel, ...]:
-    """Train the same seeds on other rows, for as many epochs as they took; nothing if it was interrupted."""
+    """Train the same seeds on other rows, for as many epochs as they took; an interrupt is passed on."""
     # The epochs are known, so that no rows are needed to stop by: the rows to train on stand in for them.
     epochs = max(1, round(float(np.mean([member.best_epoch + 1 for member in members]))))
     config = settings.training_config()
@@ -79,7 +72,9 @@ def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Set
     seeds = [member.seed for member in members]
     options = {"lambdas": (members[0].lam,), "seeds": seeds, "config": config, "progress": False}
     result, models = train_on(rows, rows, settings, **options)
-    return () if result.interrupted else trained(models)
+    if result.interrupted:
+        raise KeyboardInterrupt("interrupted while the networks of a choice were trained once more")
+    return trained(models)
 
 
 def both(one: SurvivalData, other: SurvivalData) -> SurvivalData:

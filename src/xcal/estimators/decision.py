@@ -65,7 +65,7 @@ def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds:
         doubt = None
     if selection.recalibrated and may_train and (on_all is None or selection.lam != first):
         better = cross_fitted(both(path.train, path.validation), found.members[selection.lam], settings, folds)
-        maps[selection.lam] = maps[selection.lam] if better is None else better.map
+        maps[selection.lam] = better.map
     return Decision(selection, found.table, None if on_all is None else on_all.table, maps, doubt)
 
 

@@ -123,9 +123,6 @@ class Encoding:
 
 def _names(frame: Any) -> list[str]:
     names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        fail("X", "columns with different names", f"{twice!r} more than once")
     if not names:
         fail("X", "at least one column", "a data frame without any")
     return names

@@ -36,6 +36,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
         fail("X", expected, repr(str(X)))
     if type(X).__name__ == "LazyFrame":
         fail("X", "a data frame with its rows", "a LazyFrame: call .collect() first")
+    _check_names(X)
     encoded = _encoded(estimator, X, reset=reset)
     if encoded is not None:
         return encoded
@@ -121,6 +122,14 @@ def _frame(data: SurvivalData) -> Any:
     """Features as scikit-learn takes them, with their names where they have any."""
     x = as_numpy("X", loaded_features(data.x))
     return pd.DataFrame(x, columns=list(data.feature_names), copy=False) if data.feature_names else x
+
+
+def _check_names(X: Any) -> None:
+    """Refuse a data frame that has a name twice; scikit-learn and pandas say so in many ways."""
+    names = [str(name) for name in getattr(X, "columns", ())]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        fail("X", "columns with different names", f"{twice!r} more than once")
 
 
 def _check_columns(X: Any) -> None:

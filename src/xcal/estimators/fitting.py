@@ -52,9 +52,7 @@ class TrainedPath:
         Cross-validation and other callers must see it: they would otherwise go on with the next fit.
         """
         if self.interrupted:
-            raise KeyboardInterrupt(
-                "training was interrupted; the estimator is fitted with the best weights until then"
-            )
+            raise KeyboardInterrupt("interrupted; the estimator is fitted with the best weights until then")
 
 
 def fit_models(

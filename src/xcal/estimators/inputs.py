@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_same_length, fail, first_row
+from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_same_length, check_same_rows, fail, first_row
 from xcal.data import SurvivalData, time_and_event
 from xcal.data._arguments import check_nothing_beside
 from xcal.data.columns import read_labels, read_weights
@@ -17,7 +17,7 @@ from xcal.data.parquet import map_parquet
 from xcal.estimators.features import Floats, read_features, read_rows
 
 
-def read_target(y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
+def read_target(X: Any, y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
     """Check times and events of the `n` rows of X."""
     if y is None:
         fail(
@@ -25,7 +25,7 @@ def read_target(y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
             "Surv(time=..., event=...)",
             "None: a survival model requires y to be passed, but the target y is None",
         )
-    time, event = time_and_event(y, name=name)
+    time, event = time_and_event(y, name=name, X=X)
     check_same_length(name, time, "X", n)
     # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
     # whatever its gaps, so that only a copy is safe.
@@ -40,7 +40,8 @@ def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
         check_nothing_beside({"y": y, "sample_weight": weights})
         return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
-    time, event = read_target(y, x.shape[0])
+    time, event = read_target(X, y, x.shape[0])
+    check_same_rows("sample_weight", weights, "X", X)
     return _weighted(x, time, event, _read_weights(weights, x.shape[0], "sample_weight"))
 
 
@@ -69,8 +70,9 @@ def read_validation(estimator: Any, data: Any, clusters: Any = None) -> Survival
         fail("validation_data", "(X, y) or (X, y, sample_weight)", type(data).__name__)
     else:
         x = read_features(estimator, data[0], reset=False)
-        time, event = read_target(data[1], x.shape[0], name="validation_data y")
+        time, event = read_target(data[0], data[1], x.shape[0], name="validation_data y")
         given = data[2] if len(data) == 3 else None
+        check_same_rows("validation_data sample_weight", given, "its X", data[0])
         table = _weighted(x, time, event, _read_weights(given, x.shape[0], "validation_data sample_weight"))
     if not table.event.any():
         fail("validation_data", "at least one event", f"{table.n} censored rows")
@@ -85,7 +87,7 @@ def read_validation(estimator: Any, data: Any, clusters: Any = None) -> Survival
 def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:
     """Read times and events of the `n` rows of X, from y or from the `SurvivalData` that X is."""
     if not isinstance(X, SurvivalData):
-        return read_target(y, n)
+        return read_target(X, y, n)
     check_nothing_beside({"y": y})
     return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
 
@@ -119,7 +121,7 @@ def warn_of_few_events(table: SurvivalData) -> None:
         warnings.warn(told, UserWarning, stacklevel=5)
     at_zero = int(np.count_nonzero(events <= 0))
     # All of them at zero is an error, said later.
-    if _MANY_AT_ZERO * events.size <= at_zero < events.size:
+    if max(_FEW_AT_ZERO, _SHARE_AT_ZERO * events.size) <= at_zero < events.size:
         warnings.warn(
             f"{at_zero} of {events.size} events are at time 0, and are read as events within the first time bin. If "
             "times are rounded down, add half a unit to all of them; if the event was there at the start, leave such "
@@ -129,9 +131,10 @@ def warn_of_few_events(table: SurvivalData) -> None:
         )
 
 
-# With fewer events `fit` warns; a tenth of them at time zero is no accident.
+# With fewer events `fit` warns.
 FEW_EVENTS = 10
-_MANY_AT_ZERO = 0.1
+# So many events at time zero, and so large a share of all events, are no accident: units that were rounded down.
+_FEW_AT_ZERO, _SHARE_AT_ZERO = 3, 0.02
 
 
 def check_no_event_at_zero(table: SurvivalData, name: str) -> None:

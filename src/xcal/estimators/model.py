@@ -172,9 +172,10 @@ class SurvivalModel(SurvivalPredictor):
             Numbers without missing values, or with ``encode="auto"`` a data frame as it comes. `SurvivalData` brings
             times, events and weights along: ``fit(data)``. Also the path of a parquet file, with its columns named in
             `y`: ``fit("cohort.parquet", {"time": "months", "event": "died"})``.
-        y : structured array, data frame or mapping
-            ``Surv(time=..., event=...)``, a structured array as scikit-survival makes it, or a data frame with the
-            columns ``time`` and ``event``.
+        y : structured array, data frame, mapping or tuple
+            ``Surv(time=..., event=...)``, a structured array as scikit-survival makes it, a data frame with the
+            columns ``time`` and ``event``, or ``(time, event)``. Rows are taken by position; pandas objects whose
+            indexes say otherwise are refused.
         sample_weight : array-like of shape (n,), optional
             Weights of the rows in objective and penalty. Time edges are placed without them.
         validation_data : tuple or SurvivalData, optional

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ import pandas as pd
 
 from xcal._checks import as_count, as_flag, fail
 from xcal.estimators.decision import Decision, decide
-from xcal.estimators.fitting import fit_models
+from xcal.estimators.fitting import TrainedPath, fit_models
 from xcal.estimators.persistence import SavedEstimator
 from xcal.estimators.selection import Selection, as_before, as_candidates, by_target, frontier
 from xcal.estimators.settings import AVERAGE, DEFAULTS, LAMBDAS, Settings, checked_seeds, checked_target
@@ -197,21 +198,30 @@ random_state, device, progress
             checkpoint=checkpoint,
             validation_clusters=validation_clusters,
         )
-        table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
-        if target is None:
-            decision = decide(path, table, settings, folds=folds, average=self.average)
-            if decision.doubt is not None and len(lambdas) > 1:
-                warnings.warn(
-                    f"the path predicts with lambda {decision.selection.lam:g}, its smallest: {decision.doubt}. Give "
-                    "it more rows, or choose by another rule of select",
-                    UserWarning,
-                    stacklevel=2,
-                )
-        else:
-            decision = Decision(by_target(table, target), as_candidates(table), None, {}, None)
+        try:
+            table, decision = self._decided(path, settings, folds, target)
+        except KeyboardInterrupt:  # what was trained is kept: the choice is made again, without further training
+            path = replace(path, interrupted=True)
+            table, decision = self._decided(path, settings, folds, target)
+        if decision.doubt is not None and len(lambdas) > 1:
+            warnings.warn(
+                f"the path predicts with lambda {decision.selection.lam:g}, its smallest: {decision.doubt}. Give "
+                "it more rows, or choose by another rule of select",
+                UserWarning,
+                stacklevel=2,
+            )
         self._adopt(path.models, table, decision)
         path.pass_interrupt_on()
         return self
+
+    def _decided(
+        self, path: TrainedPath, settings: Settings, folds: int, target: float | None
+    ) -> tuple[pd.DataFrame, Decision]:
+        """Return the frontier of what was trained, and the choice from it."""
+        table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
+        if target is not None:
+            return table, Decision(by_target(table, target), as_candidates(table), None, {}, None)
+        return table, decide(path, table, settings, folds=folds, average=self.average)
 
     def _weights(self) -> tuple[list[float], float | None]:
         """Check the weights and the target, of which one is given at most."""

@@ -34,6 +34,8 @@ from xcal.recalibration.saving import in_order, is_recalibrated, read_recalibrat
 from xcal.training import History
 
 FORMAT, VERSION = "xcal-estimator", 1
+# The model of a run of `xcal fit`, in its folder.
+MODEL_IN_FOLDER = "model.safetensors"
 _HOMES = {"SurvivalModel": "xcal.estimators.model", "SurvivalPath": "xcal.estimators.path"}
 
 
@@ -101,9 +103,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path
-        The file. It is only read as data, and its header is held against its tensors before anything is made of it, so
-        that one from a stranger can do no harm: it is refused with one error, and takes no more memory than its size
-        asks for.
+        The file, or the folder of a run of ``xcal fit``, whose chosen model is read. A file is only read as data, and
+        its header is held against its tensors before anything is made of it, so that one from a stranger can do no
+        harm: it is refused with one error, and takes no more memory than its size asks for.
 
     Returns
     -------
@@ -123,6 +125,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
+    if Path(path).is_dir():
+        model = Path(path) / MODEL_IN_FOLDER
+        if not model.is_file():
+            fail("path", f"{_EXPECTED}, or the folder of a run with {MODEL_IN_FOLDER}", f"{path}, a folder without it")
+        path = model
     # A recalibrated model is a file of its own kind, with the file of its model inside.
     Path(path).open("rb").close()
     if is_recalibrated(path):

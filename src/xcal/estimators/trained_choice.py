@@ -1,12 +1,15 @@
 """A trained path: what it chose, what can be chosen instead, how it is shown and kept."""
 
 from dataclasses import asdict
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn import get_config
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import fail
@@ -109,8 +112,6 @@ class TrainedChoice(SurvivalPredictor):
         members, recalibration = self._choices.selected()
         model = self._as_model((members, recalibration))
         models = trained_as(members, read_table(model, X, y, sample_weight), Settings.of(self))
-        if not models:
-            raise KeyboardInterrupt("training was interrupted: there is no model of all rows")
         return model._adopt(combined(models, recalibration))
 
     def summary(self) -> pd.DataFrame:
@@ -135,13 +136,15 @@ class TrainedChoice(SurvivalPredictor):
         horizons: Any = None,
         time_unit: str = "",
         clusters: Any = None,
+        patients: Any = None,
     ) -> Path:
         """Write the frontier as a page to choose on: one HTML file that needs no network.
 
         On top stands what ``select()`` chose and why. D-calibration is drawn against concordance, likelihood and IBS,
         one point for each line of `candidates_`, with the spread over seeds and the floor of a perfect model. A click
         on a point, or the slider, picks a model, and everything below follows: the histogram of F and its
-        distribution, calibration curves at the horizons, survival curves of three patients, and all values.
+        distribution, calibration curves at the horizons, mean survival curves of rows of low, middle and high risk, and
+        all values. No single row can be read off the page, unless `patients` asks for it.
 
         Parameters
         ----------
@@ -159,6 +162,9 @@ class TrainedChoice(SurvivalPredictor):
         clusters : array-like of shape (n,), optional
             Rows with the same label, those of one patient for instance, may depend on each other: floor and test of
             D-calibration count clusters. Bands in the pictures count rows.
+        patients : sequence of int, optional
+            Up to three rows of `X`, by position, whose own survival curves are drawn in place of the means, with the
+            time and the event of each. Whoever has the page then has these.
 
         Returns
         -------
@@ -169,13 +175,15 @@ class TrainedChoice(SurvivalPredictor):
         if X is None:
             fail("X", "rows to measure the models on, with their y: report(path, X, y), as a path keeps none", "None")
         from xcal.estimators.frontier.page import FrontierReport, write_frontier
-        from xcal.estimators.frontier.values import given_rows, measure_frontier
+        from xcal.estimators.frontier.values import given_rows, measure_frontier, read_patients
+        from xcal.metrics.pit_histogram import N_BINS
 
         x = read_rows(self, X, reset=False)
         time, event = read_outcome(X, y, len(x))
         end = float(self.fitted_[0].outputs.grid[-1])
-        rows = given_rows(x, time, event, horizons, n_bins=self.calibration_bins, end=end, clusters=clusters)
-        measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows)
+        rows = given_rows(x, time, event, horizons, n_bins=N_BINS, end=end, clusters=clusters)
+        shown = read_patients(patients, x, time, event)
+        measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows, shown)
         words = f"SurvivalPath, {self.distribution}"
         return write_frontier(FrontierReport(measured, self.selection_, self.candidates_, words, time_unit), Path(path))
 
@@ -190,6 +198,20 @@ class TrainedChoice(SurvivalPredictor):
         if self.cross_fitted_ is not None:
             extra["cross_fitted"] = self.cross_fitted_.to_dict("list")
         write_estimator(path, self, self.fitted_, extra, self._choices.maps)
+
+    def _repr_html_(self) -> str:
+        """Return scikit-learn's diagram, and of a fitted path what it chose, why, and from what."""
+        diagram = str(estimator_html_repr(self))
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        numbers = {name: "{:.3g}".format for name in self.candidates_.select_dtypes("number").columns}
+        table = self.candidates_.to_html(index=False, formatters=numbers, border=0)
+        return f"{diagram}<p>Chosen: {escape(self.selection_.reason)}.</p>{table}"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return what a notebook shows; scikit-learn's setting ``display="text"`` is kept."""
+        plain = {"text/plain": repr(self)}
+        return plain | {"text/html": self._repr_html_()} if get_config()["display"] == "diagram" else plain
 
     def _adopt(self, models: tuple[FittedModel, ...], table: pd.DataFrame, decision: Decision) -> Self:
         target = None if self.target_dcal is None else float(self.target_dcal)

@@ -21,11 +21,11 @@ from xcal.metrics.streaming import (
     BoundedConcordance,
     BoundedCurve,
     BoundedOneCalibration,
-    GriddedICI,
+    GriddedCoxICI,
     ObservedExpectedAt,
     StreamingBrier,
     StreamingConcordance,
-    StreamingICI,
+    StreamingCoxICI,
     StreamingKaplanMeier,
     StreamingMeanNLL,
     StreamingObservedExpected,
@@ -40,8 +40,8 @@ except ImportError as error:
 __all__ = [
     "BrierMetric",
     "ConcordanceMetric",
+    "CoxICIMetric",
     "DCalibrationMetric",
-    "ICIMetric",
     "KaplanMeierMetric",
     "MeanNLLMetric",
     "ObservedExpectedMetric",
@@ -185,7 +185,7 @@ class BrierMetric(_MergedMetric[BoundedBrier]):
     higher_is_better = False
 
     def __init__(
-        self, times: Any, censoring: KaplanMeier | BoundedCurve, *, left_limit: bool = False, **options: Any
+        self, times: Any, censoring: KaplanMeier | BoundedCurve, *, left_limit: bool = True, **options: Any
     ) -> None:
         super().__init__(partial(StreamingBrier, times, censoring, left_limit=left_limit), options)
 
@@ -198,13 +198,13 @@ class BrierMetric(_MergedMetric[BoundedBrier]):
         return self._tensor(self._merged_state().score.values)
 
 
-class ICIMetric(_MergedMetric[GriddedICI]):
-    """Integrated calibration index on fixed grids; see `xcal.metrics.streaming.StreamingICI`."""
+class CoxICIMetric(_MergedMetric[GriddedCoxICI]):
+    """Calibration index by a Cox model on fixed grids; see `xcal.metrics.streaming.StreamingCoxICI`."""
 
     higher_is_better = False
 
     def __init__(self, at: float, *, times: Any, probabilities: Any, n_knots: int = 3, **options: Any) -> None:
-        super().__init__(partial(StreamingICI, at=at, n_knots=n_knots, grids=(times, probabilities)), options)
+        super().__init__(partial(StreamingCoxICI, at=at, n_knots=n_knots, grids=(times, probabilities)), options)
 
     def update(self, probability: Any, *, time: Any, event: Any) -> None:
         """Add rows: the probability of an event by `at`, and the outcome."""

@@ -3,13 +3,14 @@
 Predictions and outcomes come as arrays, `time` and `event` always by keyword; no model is needed.
 """
 
-from xcal._deprecation import deprecated_names
 from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.auc import CumulativeDynamicAUC, cumulative_dynamic_auc
 from xcal.metrics.brier import BrierScore, IntegratedBrierScore, brier_score, integrated_brier_score
 from xcal.metrics.calibration_curve import CalibrationCurve, calibration_curve
+from xcal.metrics.calibration_slope import CalibrationSlope, calibration_slope
 from xcal.metrics.concordance import Concordance, concordance_index
 from xcal.metrics.cox_calibration import CoxCalibration, cox_calibration
+from xcal.metrics.cox_ici import CoxICI, cox_ici
 from xcal.metrics.evaluation import evaluate
 from xcal.metrics.evaluation_result import Evaluation, Score
 from xcal.metrics.follow_up import FollowUp, follow_up
@@ -33,8 +34,10 @@ __all__ = [
     "METRICS",
     "BrierScore",
     "CalibrationCurve",
+    "CalibrationSlope",
     "Concordance",
     "CoxCalibration",
+    "CoxICI",
     "CumulativeDynamicAUC",
     "DecisionCurve",
     "Evaluation",
@@ -54,8 +57,10 @@ __all__ = [
     "Score",
     "brier_score",
     "calibration_curve",
+    "calibration_slope",
     "concordance_index",
     "cox_calibration",
+    "cox_ici",
     "cumulative_dynamic_auc",
     "decision_curve",
     "evaluate",
@@ -73,9 +78,3 @@ __all__ = [
     "risk_distribution",
     "scaled_brier_score",
 ]
-
-__getattr__ = deprecated_names(
-    __name__,
-    {"CalibrationSlope": "xcal.metrics.QuantileSlope", "calibration_slope": "xcal.metrics.quantile_slope"},
-    removed_in="0.2.0",
-)

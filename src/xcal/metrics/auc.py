@@ -39,15 +39,15 @@ def cumulative_dynamic_auc(
     time: Any,
     event: Any,
     censoring: KaplanMeier | None = None,
-    left_limit: bool = False,
+    left_limit: bool = True,
     outside: Literal["nan", "raise"] = "nan",
 ) -> CumulativeDynamicAUC:
     r"""Area under the ROC curve at each time, with inverse probability of censoring weights (Uno and others).
 
     .. math::
-        AUC(t) = \frac{\sum_i \sum_j \frac{1(T_i \le t, \text{event})}{G(T_i)} 1(T_j > t)
+        AUC(t) = \frac{\sum_i \sum_j \frac{1(T_i \le t, \text{event})}{G(T_i-)} 1(T_j > t)
                  [1(r_i > r_j) + \tfrac12 1(r_i = r_j)]}
-                 {\sum_i \frac{1(T_i \le t, \text{event})}{G(T_i)} \sum_j 1(T_j > t)}
+                 {\sum_i \frac{1(T_i \le t, \text{event})}{G(T_i-)} \sum_j 1(T_j > t)}
 
     Cases are the rows with an event by t, controls the rows still under observation after t. A row censored by t is
     neither; the weights let the other cases stand for it. The weight of the controls, 1 / G(t), is the same for all and
@@ -66,7 +66,8 @@ def cumulative_dynamic_auc(
         ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows; by default G is estimated from
         the rows at hand.
     left_limit : bool
-        Weigh an event at T by G just before T; the default G(T) is scikit-survival's.
+        Weigh an event at T by G just before T, the chance that it was seen; False weighs it by G(T), as scikit-survival
+        does. They differ only where an event and a censoring share a time.
     outside : {"nan", "raise"}
         For times without a case, without a control, or with a case whose weight is not known: give NaN or refuse.
 

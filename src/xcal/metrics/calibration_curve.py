@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
-from xcal._checks import MANY, BoolArray, FloatArray
+from xcal._checks import MANY, BoolArray, FloatArray, as_number
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.metrics.ici import smoothed
+from xcal.metrics.ici import SmoothCalibration, smooth_calibration
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
-from xcal.metrics.intervals import check_bootstrap
+from xcal.metrics.pseudo_values import jackknife
 from xcal.metrics.risk_group_tests import group_labels
 
 Counts = npt.NDArray[np.int64]
@@ -26,8 +27,8 @@ class CalibrationCurve:
     horizon: float
     group: str | None  # name of the rows where they are a part of all
     predicted: Vector  # (100,) places of the smooth curve, increasing
-    observed: Vector  # the smooth curve there; NaN where it cannot be fitted
-    lower: Vector  # pointwise band of it, NaN without resamples
+    observed: Vector  # the smooth curve there; NaN where nothing is known
+    lower: Vector  # pointwise band of it
     upper: Vector
     point_predicted: Vector  # (k,) mean risk of each risk group
     point_observed: Vector  # 1 - Kaplan-Meier of it at the horizon
@@ -46,17 +47,14 @@ def calibration_curve(
     event: Any,
     n_risk_groups: int = N_RISK_GROUPS,
     n_bins: int = N_BINS,
-    n_knots: int = 3,
-    n_bootstrap: int = 0,
     level: float = 0.95,
-    generator: np.random.Generator | None = None,
 ) -> CalibrationCurve:
-    """Everything that a calibration plot at one time shows.
+    """Return everything that a calibration plot at one time shows.
 
-    The smooth curve is that behind :func:`integrated_calibration_index`: a Cox model on a restricted cubic spline of
-    log(-log(1 - p)), between the first and the 99th percentile of the predictions. Its band is pointwise, by
-    percentiles over resamples of the rows. The points are risk groups of about equal size with one minus Kaplan-Meier
-    and its interval on the log(-log) scale (Greenwood's variance).
+    The smooth curve is that behind :func:`integrated_calibration_index`: local lines through the pseudo-values of the
+    event by `at`, without a model of hazards. It is drawn between the first and the 99th percentile of the predictions,
+    with a pointwise band from its robust error. The points are risk groups of about equal size with one minus
+    Kaplan-Meier and its interval on the log(-log) scale (Greenwood's variance).
 
     Parameters
     ----------
@@ -70,20 +68,14 @@ def calibration_curve(
         Points asked for; fewer where predictions are equal.
     n_bins : int
         Bins of the histogram of risks, of equal width over [0, 1].
-    n_knots : int
-        Knots of the spline.
-    n_bootstrap : int
-        Resamples for the band; 0 for none.
     level : float
         Coverage of band and intervals.
-    generator : numpy.random.Generator, optional
-        Source of the resamples; needed with `n_bootstrap`.
 
     Returns
     -------
     CalibrationCurve
-        NaN where `at` is after the largest of `time`, where the smoother has no maximum, and for the interval of a
-        group in which all or none had their event.
+        NaN where `at` is after the largest of `time`, and for the interval of a group in which all or none had their
+        event.
 
     Examples
     --------
@@ -95,22 +87,13 @@ def calibration_curve(
     """
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
-    moment = as_time_point("at", at)
+    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
     as_count("n_bins", n_bins, at_least=1, at_most=MANY)
-    as_count("n_knots", n_knots, at_least=3, at_most=MANY)
-    check_bootstrap(n_bootstrap, level, generator)
-    places = curve_places(p)
-    curve = _curve(p, places, times_seen, happened, moment, n_knots)
-    lower, upper = np.full(_POINTS, np.nan), np.full(_POINTS, np.nan)
-    if n_bootstrap and generator is not None:
-        drawn = (generator.integers(p.size, size=p.size) for _ in range(n_bootstrap))
-        draws = [_curve(p[rows], places, times_seen[rows], happened[rows], moment, n_knots) for rows in drawn]
-        lower, upper = band(np.array(draws), level)
-    given = (times_seen, happened, moment)
-    return drawn_curve(
-        p, *given, places, curve, (lower, upper), n_risk_groups=n_risk_groups, n_bins=n_bins, level=level
-    )
+    smooth = None
+    if moment <= times_seen.max():
+        smooth = smooth_calibration(p, jackknife(times_seen, happened, moment))
+    return drawn_curve(p, times_seen, happened, moment, smooth, n_risk_groups=n_risk_groups, n_bins=n_bins, level=level)
 
 
 def drawn_curve(
@@ -118,25 +101,30 @@ def drawn_curve(
     time: FloatArray,
     event: BoolArray,
     at: float,
-    places: Vector,
-    curve: Vector,
-    around: tuple[Vector, Vector],
+    smooth: SmoothCalibration | None,
     *,
     group: str | None = None,
     n_risk_groups: int = N_RISK_GROUPS,
     n_bins: int = N_BINS,
     level: float = 0.95,
 ) -> CalibrationCurve:
-    """Add points and histogram to a smooth curve and the band around it."""
+    """Return the picture of a smooth curve: with its band, points and histogram; NaN where there is no curve."""
     edges = np.linspace(0, 1, n_bins + 1)
     points = _points(p, time, event, at, n_risk_groups, level)
+    low, high = np.quantile(p, [0.01, 0.99])
+    places = np.linspace(float(low), float(high), _POINTS)
+    curve = error = np.full(_POINTS, np.nan)
+    if smooth is not None:
+        deviation, error = (np.interp(places, smooth.lines.places, y) for y in (smooth.deviations, smooth.error))
+        curve = np.clip(places + deviation, 0.0, 1.0)
+    reach = float(ndtri((1 + level) / 2)) * error
     return CalibrationCurve(
         horizon=at,
         group=group,
         predicted=places,
         observed=curve,
-        lower=around[0],
-        upper=around[1],
+        lower=np.clip(curve - reach, 0.0, 1.0),
+        upper=np.clip(curve + reach, 0.0, 1.0),
         point_predicted=points[0],
         point_observed=points[1],
         point_lower=points[2],
@@ -145,27 +133,6 @@ def drawn_curve(
         risk_edges=edges,
         risk_counts=np.histogram(p, edges)[0].astype(np.int64),
     )
-
-
-def curve_places(p: Vector) -> Vector:
-    """Places of the smooth curve: 100 from the first to the 99th percentile of the predictions."""
-    low, high = np.quantile(p, [0.01, 0.99])
-    return np.linspace(float(low), float(high), _POINTS)
-
-
-def band(draws: Vector, level: float) -> tuple[Vector, Vector]:
-    """Pointwise percentiles over the resamples in which the curve could be fitted; NaN where there was none."""
-    fitted = draws[np.isfinite(draws).all(axis=1)]
-    if not fitted.size:
-        nothing = np.full(draws.shape[1], np.nan)
-        return nothing, nothing
-    lower, upper = np.quantile(fitted, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return lower, upper
-
-
-def _curve(p: Vector, places: Vector, time: FloatArray, event: BoolArray, at: float, n_knots: int) -> Vector:
-    observed, _, converged = smoothed(p, places, time, event, at, n_knots)
-    return np.where(converged and at <= time.max(), observed, np.nan)
 
 
 def _points(

@@ -64,7 +64,7 @@ def concordance_index(
     tau: float | None = None,
     interpolation: Interpolation | None = None,
     censoring: KaplanMeier | None = None,
-    left_limit: bool = False,
+    left_limit: bool = True,
     outside: Literal["drop", "raise", "clip"] = "drop",
 ) -> Concordance:
     r"""Concordance index of Harrell, of Uno or, for whole curves, of Antolini.
@@ -87,7 +87,7 @@ def concordance_index(
         The grid of `survival` or `cdf`.
     method : {"harrell", "uno", "antolini"}, optional
         By default "antolini" if curves are given, else "harrell". "uno" weighs the pairs of an event at t by
-        :math:`1 / G(t)^2`, so that the result does not depend on the censoring, only on `tau`.
+        :math:`1 / G(t-)^2`, so that the result does not depend on the censoring, only on `tau`.
     tau : float, optional
         Events at or after `tau` open no pair.
     interpolation : {"linear", "previous"}, optional
@@ -98,8 +98,8 @@ def concordance_index(
         Where Uno's G comes from: ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows. By
         default it is estimated from the rows at hand.
     left_limit : bool
-        Weigh an event at t by G just before t, as Uno and others write it; the default G(t) is scikit-survival's.
-        They differ only where an event and a censoring share a time.
+        Weigh an event at t by G just before t, as Uno and others write it; False weighs it by G(t), as scikit-survival
+        does. They differ only where an event and a censoring share a time.
     outside : {"drop", "raise", "clip"}
         For "uno", what to do with events at which G is not known or zero, usually those after the last training time:
         leave them out as if `tau` lay before them, refuse, or keep the last positive G.

@@ -13,9 +13,9 @@ from xcal.calibration.results import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.evaluation_result import Evaluation, Score
 from xcal.metrics.inputs import as_choice
-from xcal.metrics.intervals import check_bootstrap, distance_interval, percentile_interval, resampled_rows
+from xcal.metrics.intervals import check_bootstrap, percentile_interval, resampled_rows, true_square, unit
 from xcal.metrics.predictions import Predictions, read_predictions
-from xcal.metrics.registry import ENTRIES, NAMES, Entry, compute, present_name
+from xcal.metrics.registry import ENTRIES, NAMES, Entry, compute
 
 
 def evaluate(
@@ -53,7 +53,7 @@ def evaluate(
     survival, times : array-like, shapes (n, m) and (m,), optional
         Survival probabilities on increasing times. Give everything.
     at : float, optional
-        Time of AUC, Brier score, IPA, O/E, Cox slope, one-calibration and ICI; by default the median of the observed
+        Time of AUC, Brier score, IPA, O/E, slope, one-calibration and ICI; by default the median of the observed
         event times.
     interpolation : {"linear", "previous"}
         How to read survival curves between grid points: along straight lines, which is right to second order in the
@@ -72,10 +72,11 @@ def evaluate(
         20 % of censored rows on it hides miscalibration, and "km" does not. The floor beside it is what a perfect
         model scores on average.
     n_bootstrap : int
-        Resamples of the rows for intervals; 0 for none. Percentiles for most metrics. D-calibration, ICI (with E50,
-        E90 and Emax) and KM calibration are distances, zero at best, and grow under resampling; theirs are cut at zero,
-        reach zero where the rows do not exclude a perfect model, and are rather too wide than too narrow (see
-        "Intervals" in the documentation). p-values get no interval.
+        Resamples of the rows for intervals; 0 for none. Percentiles for most metrics. D-calibration and KM calibration
+        are distances, zero at best, and grow under resampling; theirs are intervals of the true distance, which reach
+        zero where the rows do not exclude a perfect model (see "Intervals" in the documentation). O/E, slope,
+        intercept and ICI have intervals by formula, with or without resamples. E50, E90, Emax, p-values and the ICI by
+        a Cox model get none.
     level : float
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
@@ -159,8 +160,7 @@ def _chosen(metrics: Any) -> tuple[str, ...]:
         fail("metrics", "names of metrics", repr(metrics))
     chosen: dict[str, None] = {}
     for name in asked:
-        present = as_choice("metrics", present_name(name, stacklevel=3), tuple(NAMES))
-        chosen[NAMES[present]] = None
+        chosen[NAMES[as_choice("metrics", name, tuple(NAMES))]] = None
     return tuple(chosen)
 
 
@@ -188,25 +188,26 @@ def _all_intervals(
     values: Mapping[str, float],
     level: float,
 ) -> dict[str, tuple[float, float]]:
-    """Interval of every value that has one."""
+    """Interval of every value that has one: by formula, or from resamples where there are some."""
     intervals: dict[str, tuple[float, float]] = {}
     for name in names:
-        if resamples and ENTRIES[name].resampled:
-            intervals |= _intervals(ENTRIES[name], predictions, resamples, values, level)
+        entry = ENTRIES[name]
+        if entry.intervals is not None:
+            intervals |= entry.intervals(predictions, level)
+        elif resamples and entry.resampled:
+            intervals |= _intervals(entry, predictions, resamples, values, level)
     return intervals
 
 
 def _intervals(
     entry: Entry, predictions: Predictions, resamples: Sequence[Predictions], values: Mapping[str, float], level: float
 ) -> dict[str, tuple[float, float]]:
-    """Interval of every value of one entry."""
-    if entry.distance is None:
+    """Interval of every value of one entry, from resamples."""
+    if entry.deviations is None:
         draws = [entry.compute(resample) for resample in resamples]
         return {name: percentile_interval([draw[name] for draw in draws], level) for name in entry.ideal}
-    deviations, lengths = entry.distance.deviations, entry.distance.lengths
-    own = deviations(predictions, predictions)
-    differences = [deviations(predictions, resample) - own for resample in resamples]
-    return {
-        name: distance_interval(values[name], [length(d) for d in differences], level, entry.distance.squared)
-        for name, length in lengths.items()
-    }
+    own = entry.deviations(predictions, predictions)
+    noise = np.array([entry.deviations(predictions, resample) - own for resample in resamples])
+    (name,) = entry.ideal
+    found = true_square(values[name], noise @ unit(own), np.square(noise).sum(axis=1), level)
+    return {name: (found.lower, found.upper)}

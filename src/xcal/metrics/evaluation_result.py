@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from xcal.metrics.registry import present_name
-
 
 @dataclass(frozen=True)
 class Score:
-    """One metric: its value, the ends of its bootstrap interval (NaN without one), and a perfect model's value."""
+    """One metric: its value, the ends of its interval (NaN without one), and a perfect model's value."""
 
     name: str
     value: float
@@ -35,9 +33,9 @@ class Evaluation:
     at : float
         The time of the metrics that look at one time.
     level : float
-        Coverage of the bootstrap intervals.
+        Coverage of the intervals.
     n_bootstrap : int
-        Resamples behind them; 0 when there are none.
+        Resamples behind those that are not by formula; 0 when there are none.
     n_clusters : int or None
         Clusters, where they were given.
     groups : mapping of label to Evaluation
@@ -55,7 +53,6 @@ class Evaluation:
     groups: Mapping[Any, "Evaluation"] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
-        name = present_name(name, stacklevel=2)
         for score in self.scores:
             if score.name == name:
                 return score
@@ -69,17 +66,21 @@ class Evaluation:
         index = pd.Index([score.name for score in self.scores], name="metric")
         return pd.DataFrame(rows, columns=["value", "lower", "upper", "ideal"], index=index, dtype=float)
 
+    @property
+    def _has_intervals(self) -> bool:
+        return any(not np.isnan(score.lower) for score in self.scores)
+
     def __repr__(self) -> str:
         share = self.n_events / self.n
         within = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
         lines = [
             f"{_count(self.n, 'row')}{within}, {_count(self.n_events, 'event')} ({share:.0%}); "
             f"single-time metrics at {self.at:.6g}",
-            _line("metric", "value", f"{self.level:.0%} interval" if self.n_bootstrap else "", "ideal"),
+            _line("metric", "value", f"{self.level:.0%} interval" if self._has_intervals else "", "ideal"),
         ]
         for score in self.scores:
             interval = ""
-            if self.n_bootstrap and not np.isnan(score.lower):
+            if not np.isnan(score.lower):
                 interval = f"[{score.lower:.4f}, {score.upper:.4f}]"
             ideal = "" if score.ideal is None else f"{score.ideal:g}"
             shown = f"{score.value:.2e}" if 0 < abs(score.value) < 1e-3 else f"{score.value:.4f}"

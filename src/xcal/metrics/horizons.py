@@ -7,6 +7,7 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, as_floats, as_row, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.calibration.tied_times import are_coarse
 from xcal.metrics.inputs import Vector
 
 # A share of the rows, and a number of them, that must still be under observation at a horizon that is chosen here.
@@ -22,22 +23,29 @@ def supported_until(time: FloatArray, event: BoolArray) -> float:
     return float(curve.times[curve.at_risk >= enough][-1])
 
 
-def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf) -> Vector:
+def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, points: Vector | None = None) -> Vector:
     """Quartiles of the event times within the follow-up that enough rows support, as readable numbers.
 
-    `end` is where the model's curves end.
+    `end` is where the model's curves end. Of times in whole units the horizons are such times. `points`, if there are
+    any, are the few times for which risks were predicted: those within the follow-up that rows support.
 
     Examples
     --------
-    >>> time = np.arange(1.0, 1001.0)
+    >>> time = np.arange(1.0, 1001.0) + 0.5
     >>> default_horizons(time, np.full(1000, True))
     array([250., 500., 700.])
     """
     limit = min(supported_until(time, event), end)
+    if points is not None and (points <= limit).any():
+        return np.asarray(points[points <= limit])
     seen = time[event & (time <= limit)]
     if seen.size == 0:
         seen = np.array([limit])
     quartiles = np.quantile(seen, [0.25, 0.5, 0.75])
+    if are_coarse(time, event):
+        recorded = np.unique(time[(time > 0) & (time <= limit)])
+        if recorded.size:
+            return np.unique([recorded[np.argmin(np.abs(recorded - t))] for t in quartiles]).astype(np.float64)
     found = np.unique([rounded(float(t), at_most=limit) for t in quartiles])
     return found[found > 0] if (found > 0).any() else np.array([limit])
 

@@ -1,52 +1,245 @@
-"""Integrated calibration index: predicted against smoothed observed probability at one time."""
+"""Integrated calibration index: how far the risks of one time are from what happened, by level of risk.
 
+What happened is the pseudo-value of each row (`pseudo_values`), so that nothing is assumed about hazards. It is
+smoothed over the predictions by local lines through the nearest third of the rows (loess). A local line gives back
+every straight line, so where the predictions are right, smoothing adds nothing to their error: what is left is noise,
+and the noise of a linear smoother is known.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, BoolArray, FloatArray, fail
-from xcal._kaplan_meier import curve_of_counts, fit_kaplan_meier
-from xcal.metrics.counted_quantiles import counted_quantiles
-from xcal.metrics.cox import CoxFit, fit_cox, log_hazard
-from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
+from xcal._checks import as_number, fail
+from xcal.calibration.clusters import Clusters
+from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.intervals import Distance, true_distance
+from xcal.metrics.pseudo_values import jackknife
 
 Matrix = npt.NDArray[np.float64]
-Smoother = Literal["spline", "line", "constant"]
+
+SPAN = 1 / 3  # share of the rows that a local line looks at
+N_PLACES = 101  # quantiles of the predictions at which the curve is computed; between them it is straight
+# Up to so many different predictions the mean of each is taken and nothing is smoothed; from so many on they are
+# gathered with their neighbours.
+_FEW_LEVELS, _MOST_LEVELS = 10, 5000
+# Draws of the noise, from one fixed stream so that the same rows give the same interval, and places of each.
+_DRAWS, _NOISE_PLACES = 400, 26
+
+
+class LocalLines:
+    """Local lines through values of the rows over their predictions, with tricube weights.
+
+    Attributes
+    ----------
+    p : array, shape (n,)
+        The predictions.
+    places : array, shape (k,)
+        Predictions at which the curve is computed: quantiles, the smallest and the largest among them.
+    """
+
+    def __init__(self, p: Vector, *, span: float = SPAN, n_places: int = N_PLACES) -> None:
+        self.p = p
+        levels, self._level = _levels(p)
+        counts = np.bincount(self._level).astype(np.float64)
+        if levels.size <= _FEW_LEVELS:
+            self.places, self._weights = levels, np.diag(1 / counts)
+        else:
+            self.places = np.unique(np.quantile(p, np.linspace(0, 1, n_places)))
+            lines = [_local_line(levels - place, counts, span * p.size) for place in self.places]
+            self._weights = np.array(lines)
+
+    @property
+    def share(self) -> Vector:
+        """Share of the rows that each place stands for, shape (k,)."""
+        return _shares(self.places, self.p)
+
+    def row_weights(self) -> Matrix:
+        """Return the weight of each row in the curve, shape (n, k)."""
+        return np.asarray(self._weights.T[self._level])
+
+    def of(self, values: Vector) -> Vector:
+        """Return the curve of one value per row, shape (k,)."""
+        return np.asarray(self._weights @ self._sums(values))
+
+    def at_rows(self, curve: Vector) -> Vector:
+        """Return a curve at the prediction of each row, shape (n,)."""
+        return np.asarray(np.interp(self.p, self.places, curve))
+
+    def covariance(self, deviations: Vector, clusters: Clusters | None = None) -> Matrix:
+        """Return the covariance of the curve, shape (k, k): from the squares of the rows' deviations from it.
+
+        Rows are independent, or with `clusters` clusters are.
+        """
+        if clusters is None:
+            return np.asarray((self._weights * self._sums(np.square(deviations))) @ self._weights.T)
+        weighted = self._weights[:, self._level] * deviations
+        sums = np.array([clusters.sums(line) for line in weighted])
+        return np.asarray(sums @ sums.T)
+
+    def resampled(self, deviations: Vector, counts: Matrix) -> Matrix:
+        """Return what the curves of resamples differ by, shape (b, k), from how often each row was drawn, shape (b, n).
+
+        To first order: the lines keep the weights that they have of all rows.
+        """
+        sums = np.array([self._sums(own * deviations) for own in counts])
+        return np.asarray(sums @ self._weights.T)
+
+    def _sums(self, values: Vector) -> Vector:
+        return np.bincount(self._level, values, self._weights.shape[1]).astype(np.float64, copy=False)
+
+
+def _shares(places: Vector, p: Vector) -> Vector:
+    """Share of the rows that each place stands for, a row between two places in part for both."""
+    if places.size == 1:
+        return np.ones(1)
+    left = np.clip(np.searchsorted(places, p, side="right") - 1, 0, places.size - 2)
+    part = (p - places[left]) / (places[left + 1] - places[left])
+    below, above = (np.bincount(left + k, w, places.size) for k, w in ((0, 1 - part), (1, part)))
+    return np.asarray((below + above) / p.size)
+
+
+def _levels(p: Vector) -> tuple[Vector, npt.NDArray[np.int64]]:
+    """Different predictions and the number of each row's; very many are gathered with their neighbours in rank."""
+    levels, level = np.unique(p, return_inverse=True)
+    if levels.size > _MOST_LEVELS:
+        rank = np.empty(p.size, dtype=np.int64)
+        rank[np.argsort(p, kind="stable")] = np.arange(p.size)
+        # Equal predictions stay together.
+        first = np.full(levels.size, p.size)
+        np.minimum.at(first, level, rank)
+        _, level = np.unique(first[level] * _MOST_LEVELS // p.size, return_inverse=True)
+        levels = np.bincount(level, p) / np.bincount(level)
+    return levels, level
+
+
+def _local_line(distance: Vector, counts: Vector, rows: float) -> Vector:
+    """Weight of a row of each level in the local line at distance 0 through the nearest `rows`."""
+    away, needed = np.abs(distance), max(1.0, np.floor(rows))
+    if counts.size == counts.sum():  # every level is one row
+        reach = np.partition(away, int(needed) - 1)[int(needed) - 1]
+    else:
+        order = np.argsort(away, kind="stable")
+        reached = np.searchsorted(np.cumsum(counts[order]), needed, side="left")
+        reach = away[order[min(reached, order.size - 1)]]
+    weight = np.clip(1 - (away / reach) ** 3, 0.0, None) ** 3 if reach > 0 else (away == 0).astype(np.float64)
+    s0, s1, s2 = (float((counts * weight * distance**k).sum()) for k in range(3))
+    if s0 <= 0:  # everything of weight lies at the reach itself
+        nearest = away == away.min()
+        return np.asarray(nearest / counts[nearest].sum())
+    spread = s0 * s2 - s1 * s1
+    if spread <= 1e-12 * s0 * float((counts * weight * reach**2).sum()):  # one level alone: its mean
+        return np.asarray(weight / s0)
+    return np.asarray(weight * (s2 - s1 * distance) / spread)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothCalibration:
+    """Observed less predicted risk as a function of the predicted one, with its noise.
+
+    Attributes
+    ----------
+    lines : LocalLines
+    deviations : array, shape (k,)
+        Observed less predicted risk at `lines.places`.
+    covariance : array, shape (k, k)
+        Of the deviations.
+    broad : array, shape (k,)
+        The deviations smoothed once more, by lines through all rows: their shape without most of their noise.
+    """
+
+    lines: LocalLines
+    deviations: Vector
+    covariance: Matrix
+    broad: Vector
+
+    @property
+    def error(self) -> Vector:
+        """Standard error at each place."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    def distances(self, level: float) -> Mapping[str, Distance]:
+        """Return ICI, E50, E90 and Emax with their floors; the ICI with its interval too, see `Distance`."""
+        rows = np.abs(self.lines.at_rows(self.deviations))
+        # Of so smooth a curve a few places are enough to draw noise at.
+        kept = np.unique(np.linspace(0, self.broad.size - 1, _NOISE_PLACES).round().astype(np.int64))
+        share = _shares(self.lines.places[kept], self.lines.p)
+        normal = np.random.default_rng(0).normal(size=(_DRAWS, kept.size))
+        noise, broad = normal @ _root(self.covariance[np.ix_(kept, kept)]).T, self.broad[kept]
+        size = float(np.abs(broad) @ share)
+        shape = broad / size if size > 0 else np.zeros_like(broad)
+        index = true_distance(float(rows.mean()), lambda m: np.asarray(np.abs(m * shape + noise) @ share), level)
+        distances, nan = np.abs(noise), float("nan")
+        others = {
+            "e50": (np.median(rows), _weighted_quantile(distances, share, 0.5)),
+            "e90": (np.quantile(rows, 0.9), _weighted_quantile(distances, share, 0.9)),
+            "emax": (rows.max(), distances.max(axis=1)),
+        }
+        return {"ici": index} | {
+            name: Distance(float(value), float(floor.mean()), nan, nan, nan) for name, (value, floor) in others.items()
+        }
+
+
+def _weighted_quantile(values: Matrix, share: Vector, level: float) -> Vector:
+    """Return a quantile of each line, whose entries stand for shares of the rows."""
+    order = np.argsort(values, axis=1)
+    reached = np.cumsum(share[order], axis=1) >= level - 1e-12
+    return np.asarray(np.take_along_axis(values, order, axis=1)[np.arange(len(values)), np.argmax(reached, axis=1)])
+
+
+def smooth_calibration(p: Vector, observed: Vector, clusters: Clusters | None = None) -> SmoothCalibration:
+    """Smooth pseudo-values less predictions over the predictions."""
+    lines, residual = LocalLines(p), observed - p
+    deviations = lines.of(residual)
+    around = residual - lines.at_rows(deviations)
+    wide = LocalLines(p, span=1.0)
+    broad = np.interp(lines.places, wide.places, wide.of(residual))
+    return SmoothCalibration(lines, deviations, lines.covariance(around, clusters), broad)
+
+
+def _root(covariance: Matrix) -> Matrix:
+    """Return a matrix whose product with its transpose is the covariance, which may have no full rank."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
 class IntegratedCalibrationIndex:
-    """Summary of the distance between predicted and smoothed observed probabilities.
+    """Distance between predicted and observed risk at one time, summarised over the rows.
 
     Attributes
     ----------
     value : float
-        ICI, the mean absolute difference over the rows.
+        ICI, the mean absolute distance over the rows.
     e50, e90, emax : float
-        Median, 90th percentile and maximum of the absolute difference.
-    predicted, observed : arrays, shape (100,)
-        The calibration curve between the first and the 99th percentile of the predictions.
+        Median, 90th percentile and maximum of it.
+    floor : float
+        The mean ICI of a perfect model on as many rows: noise alone.
+    excess : float
+        What is left of `value` without the noise; 0 if a perfect model often scores so much.
+    lower, upper : float
+        Interval of the true ICI.
     at : float
         The time.
-    smoother : {"spline", "line", "constant"}
-        What could be fitted: the spline asked for; a straight line when the predictions have too few distinct values
-        for its knots; Kaplan-Meier when they are all equal.
-    converged : bool
-        False when the likelihood of the smoother does not determine it, for instance with a single event after which
-        nobody is at risk; all values are then NaN.
+    predicted, observed, error : arrays, shape (k,)
+        The calibration curve at quantiles of the predictions, and its standard error.
     """
 
     value: float
     e50: float
     e90: float
     emax: float
+    floor: float
+    excess: float
+    lower: float
+    upper: float
+    at: float
     predicted: Vector = field(repr=False)
     observed: Vector = field(repr=False)
-    at: float
-    smoother: Smoother
-    converged: bool
+    error: Vector = field(repr=False)
 
 
 def integrated_calibration_index(
@@ -55,15 +248,21 @@ def integrated_calibration_index(
     at: float,
     time: Any,
     event: Any,
-    n_knots: int = 3,
+    level: float = 0.95,
     outside: Literal["nan", "raise", "clip"] = "nan",
 ) -> IntegratedCalibrationIndex:
-    r"""ICI, E50, E90 and Emax of Austin, Harrell and van Klaveren.
+    r"""Return ICI, E50, E90 and Emax at one time, without a model of hazards.
 
-    The observed probability is smoothed by a Cox model of the event on a restricted cubic spline of
-    :math:`\log(-\log(1 - p_i))`, fitted to the whole follow-up with Efron's method for ties. Censored rows enter
-    through its risk sets. The distance :math:`|p_i - \hat p(p_i)|` is then summarised over all rows, censored ones
-    included.
+    With :math:`\theta_i` the jackknife pseudo-value of the event by t, :math:`n \hat F(t) - (n - 1) \hat F_{-i}(t)` of
+    one minus Kaplan-Meier, and :math:`\hat p` its local linear regression on the predictions (the nearest third of the
+    rows, tricube weights),
+
+    .. math:: ICI = \frac1n \sum_i |p_i - \hat p(p_i)|
+
+    and E50, E90 and Emax are the median, the 90th percentile and the maximum of the same distances. Noise makes all of
+    them positive for a perfect model too; `floor` says how much.
+
+    It assumes that censoring does not depend on the covariates. `xcal.audit` tests that, and corrects for it.
 
     Parameters
     ----------
@@ -73,214 +272,64 @@ def integrated_calibration_index(
         The time; an event exactly then has happened.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
-    n_knots : int
-        Knots of the spline, at least 3, at equally spaced quantiles: of 0.1 to 0.9 for three, 0.05 to 0.95 for four
-        to six, 0.025 to 0.975 for more.
+    level : float
+        Coverage of the interval.
     outside : {"nan", "raise", "clip"}
-        When `at` is after the largest of `time`: give NaN, refuse, or keep the hazard reached by then.
+        When `at` is after the largest of `time`: give NaN, refuse, or take what was observed by then.
 
     Returns
     -------
     IntegratedCalibrationIndex
-        With no event by `at` the observed curve is zero.
 
     References
     ----------
-    Austin, Harrell, van Klaveren (2020), Statistics in Medicine 39(21):2714-2742.
+    Austin, Harrell, van Klaveren (2020), Statistics in Medicine 39(21):2714-2742, for the indices; their form by a Cox
+    model is `cox_ici`. van Geloven and others (2022), BMJ 377:e069249, for the estimate by smoothed pseudo-values.
 
     Examples
     --------
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> rate = rng.uniform(0.5, 2, size=2000)
     >>> time = rng.exponential(1 / rate)
-    >>> result = integrated_calibration_index(1 - np.exp(-rate), at=1.0, time=time, event=np.ones(2000))
-    >>> result.value < 0.03 < result.emax * 3
+    >>> right = integrated_calibration_index(1 - np.exp(-rate), at=1.0, time=time, event=np.ones(2000))
+    >>> wrong = integrated_calibration_index(1 - np.exp(-2 * rate), at=1.0, time=time, event=np.ones(2000))
+    >>> right.lower == 0 and right.upper < 0.05 < wrong.lower
     True
     """
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
-    moment = as_time_point("at", at)
-    as_count("n_knots", n_knots, at_least=3, at_most=MANY)
+    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
-    return index_of_counts(p, times_seen, happened, None, moment, n_knots, known=moment <= last or outside == "clip")
+    observed = jackknife(times_seen, happened, moment)
+    if moment > last and outside == "nan":
+        observed = np.full_like(observed, np.nan)
+    return index_of(p, observed, moment, level)
 
 
-def index_of_counts(
-    p: Vector,
-    time: FloatArray,
-    event: BoolArray,
-    counts: Vector | None,
-    at: float,
-    n_knots: int,
-    *,
-    known: bool = True,
+def index_of(
+    p: Vector, observed: Vector, at: float, level: float, clusters: Clusters | None = None
 ) -> IntegratedCalibrationIndex:
-    """ICI of checked rows that may count several times; all NaN where it is not `known`."""
-    return index_of_curve(p, counts, fitted_curve(p, time, event, at, n_knots, counts), at, known=known)
-
-
-def index_of_curve(
-    p: Vector, counts: Vector | None, curve: "SmoothCurve", at: float, *, known: bool = True
-) -> IntegratedCalibrationIndex:
-    """ICI of rows whose smooth curve is there."""
-    low, high = _quantiles(p, counts, [0.01, 0.99])
-    grid = np.linspace(float(low), float(high), 100)
-    observed = curve.at(np.concatenate([p, grid]))
-    if not (curve.converged and known):
-        observed[:] = np.nan
-    error = np.abs(p - observed[: p.size])
-    e50, e90 = _quantiles(error, counts, [0.5, 0.9])
+    """Return the index of checked predictions and pseudo-values."""
+    if np.isnan(observed).any():
+        nothing, nan = np.full(1, np.nan), float("nan")
+        return IntegratedCalibrationIndex(nan, nan, nan, nan, nan, nan, nan, nan, at, nothing, nothing, nothing)
+    smooth = smooth_calibration(p, observed, clusters)
+    found, places = smooth.distances(level), smooth.lines.places
+    index = found["ici"]
     return IntegratedCalibrationIndex(
-        value=float(np.average(error, weights=counts)),
-        e50=float(e50),
-        e90=float(e90),
-        emax=float(error.max()),
-        predicted=grid,
-        observed=observed[p.size :],
+        value=index.value,
+        e50=found["e50"].value,
+        e90=found["e90"].value,
+        emax=found["emax"].value,
+        floor=index.floor,
+        excess=index.excess,
+        lower=index.lower,
+        upper=index.upper,
         at=at,
-        smoother=curve.smoother,
-        converged=curve.converged,
+        predicted=places,
+        observed=places + smooth.deviations,
+        error=smooth.error,
     )
-
-
-def _quantiles(values: Vector, counts: Vector | None, levels: list[float] | Vector) -> Vector:
-    """Quantiles of rows that may count several times; NaN where a value is."""
-    if counts is None or np.isnan(values).any():
-        return np.asarray(np.quantile(values, levels))
-    order = np.argsort(values, kind="stable")
-    return counted_quantiles(values[order], counts[order], levels)
-
-
-@dataclass(frozen=True, eq=False)
-class SmoothCurve:
-    """Observed probability as a function of the predicted one: a Cox model on a spline or a line, or one number.
-
-    Attributes
-    ----------
-    smoother : {"spline", "line", "constant"}
-    constant : float
-        The number, where it is one.
-    knots : array or None
-        Those of the spline; None for a line.
-    centre, scale : arrays
-        Columns of the basis have these taken off, and are divided by these.
-    fit : CoxFit or None
-        None where the curve is one number.
-    """
-
-    smoother: Smoother
-    constant: float = np.nan
-    knots: Vector | None = None
-    centre: Vector = field(default_factory=lambda: np.zeros(1))
-    scale: Vector = field(default_factory=lambda: np.ones(1))
-    fit: CoxFit | None = None
-
-    @property
-    def converged(self) -> bool:
-        """Whether the likelihood determines it."""
-        return self.fit is None or self.fit.converged
-
-    def at(self, p: Vector) -> Vector:
-        """Observed probability where `p` is predicted."""
-        if self.fit is None:
-            return np.full(p.size, self.constant)
-        return self.fit.event_probability((curve_basis(log_hazard(p), self.knots) - self.centre) / self.scale)
-
-
-def fitted_curve(
-    p: Vector,
-    time: FloatArray,
-    event: BoolArray,
-    at: float,
-    n_knots: int = 3,
-    counts: Vector | None = None,
-    *,
-    knots: Vector | None = None,
-    rough: bool = False,
-) -> SmoothCurve:
-    """Fit the observed probability as a function of the predicted one; knots that are not given are quantiles.
-
-    `rough` is for rows whose times are no more than cells, see `fit_cox`.
-    """
-    if not (event & (time <= at)).any():
-        return SmoothCurve("constant", 0.0)
-    if p.min() == p.max():
-        return SmoothCurve("constant", 1 - _survival(time, event, at, counts))
-    x = log_hazard(p)
-    knots = _knots(x, n_knots, counts) if knots is None else knots
-    basis = curve_basis(x, knots)
-    # Centre and scale, so that Newton's method starts in a well-conditioned place; the fitted curve does not change.
-    centre = np.average(basis, axis=0, weights=counts)
-    spread = np.sqrt(np.average(np.square(basis - centre), axis=0, weights=counts))
-    scale = np.where(spread > 0, spread, 1.0)
-    fit = fit_cox((basis - centre) / scale, time, event, at, counts, rough=rough)
-    return SmoothCurve("line" if knots is None else "spline", np.nan, knots, centre, scale, fit)
-
-
-def smoothed(
-    p: Vector,
-    where: Vector,
-    time: FloatArray,
-    event: BoolArray,
-    at: float,
-    n_knots: int = 3,
-    counts: Vector | None = None,
-) -> tuple[Vector, Smoother, bool]:
-    """Observed probability as a function of the predicted one p, read at `where`; the smoother; whether it fitted."""
-    curve = fitted_curve(p, time, event, at, n_knots, counts)
-    return curve.at(where), curve.smoother, curve.converged
-
-
-def _survival(time: FloatArray, event: BoolArray, at: float, counts: Vector | None) -> float:
-    """Kaplan-Meier at one time, of rows that may count several times."""
-    if counts is None:
-        return float(fit_kaplan_meier(time, event).at(at))
-    times, place = np.unique(time, return_inverse=True)
-    events, censored = (np.bincount(place, counts * kind).astype(np.float64) for kind in (event, ~event))
-    return float(curve_of_counts(times.astype(np.float64), events, censored).at(at))
-
-
-def _knots(sample: Vector, n_knots: int, counts: Vector | None) -> Vector | None:
-    """Knots at quantiles of the sample; None, for a line, where it has too few values."""
-    knots = _quantiles(sample, counts, knot_levels(n_knots))
-    return None if np.unique(knots).size < n_knots or np.unique(sample).size < n_knots else knots
-
-
-def curve_basis(x: Vector, knots: Vector | None) -> Matrix:
-    """Columns of a spline, or without knots of a line."""
-    return x[:, None] if knots is None else spline_basis(x, knots)
-
-
-def knot_levels(n_knots: int) -> Vector:
-    """Quantiles of the predictions at which the knots are."""
-    outer = 0.1 if n_knots == 3 else 0.05 if n_knots <= 6 else 0.025
-    return np.linspace(outer, 1 - outer, n_knots)
-
-
-def spline_basis(x: Vector, knots: Vector) -> Matrix:
-    """Restricted cubic spline basis: cubic between the knots, straight beyond the outer ones.
-
-    Harrell's truncated powers: the line itself, and for each knot but the last two a cubic piece from which the last
-    two take away what would bend the right tail.
-    """
-    pieces = [spline_piece(x, knot, knots[-2], knots[-1]) / (knots[-1] - knots[0]) ** 2 for knot in knots[:-2]]
-    return np.column_stack([x, *pieces])
-
-
-def spline_piece(x: Vector, knot: float, before_last: float, last: float) -> Vector:
-    """Cubic piece of a knot: six times the twofold integral of a tent on the three knots with slope 1 on its left.
-
-    So it grows with x and with the last two knots, and falls with the first.
-    """
-
-    def cube(knot: float) -> Vector:
-        beyond = np.maximum(x - knot, 0.0)
-        return np.asarray(beyond * beyond * beyond)
-
-    piece = cube(knot)
-    piece = piece - cube(before_last) * (last - knot) / (last - before_last)
-    return np.asarray(piece + cube(last) * (before_last - knot) / (last - before_last))

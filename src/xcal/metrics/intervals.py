@@ -1,6 +1,6 @@
-"""Bootstrap intervals: percentiles for most metrics, and for distances from a perfect model what the noise allows."""
+"""Intervals: percentiles of resamples, and for distances from a perfect model what the noise allows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,35 +11,110 @@ from xcal._checks import MANY, as_count, as_number, fail
 from xcal.calibration.clusters import Clusters
 from xcal.metrics.inputs import Vector
 
+_DRAWS = 2000
+_STEPS = 25  # halvings of an interval: to 3e-8 of its length
+
 
 @dataclass(frozen=True)
 class Distance:
-    """How a metric that is zero at best measures the length of a vector of deviations.
-
-    Such a metric grows under resampling: the noise of the resample is added to that of the sample, and percentiles lie
-    above the truth, without ever reaching zero. The deviations themselves do no such thing. If those of the sample are
-    within r of the true ones, so is their length (the triangle inequality), and the distance between the deviations of
-    a resample and of the sample says how large r is.
+    """A distance from a perfect model, zero at best: what was observed, and what noise makes of that.
 
     Attributes
     ----------
-    deviations : callable
-        ``(points, rows)``: the deviations estimated from `rows`, at the places that `points` gives. Two calls with the
-        same points can be subtracted.
-    lengths : mapping
-        For each name of a value, the length that it measures.
-    squared : bool
-        Whether the value is the square of that length.
+    value : float
+        As observed. Noise adds to it: a perfect model does not score zero.
+    floor : float
+        What a perfect model scores on average on as many rows.
+    excess : float
+        The true distance at which a value such as this one is as often exceeded as not; 0 if a perfect model often
+        scores so much.
+    lower, upper : float
+        Interval of the true distance. `upper` is never below `value`: a lucky value is no proof.
     """
 
-    deviations: Callable[[Any, Any], Vector]
-    lengths: Mapping[str, Callable[[Vector], float]]
-    squared: bool
+    value: float
+    floor: float
+    excess: float
+    lower: float
+    upper: float
 
 
-def euclidean(deviations: Vector) -> float:
-    """Root of the sum of squares."""
-    return float(np.sqrt(np.square(deviations).sum()))
+UNKNOWN_DISTANCE = Distance(*[float("nan")] * 5)
+
+
+def true_distance(value: float, lengths: Callable[[float], Vector], level: float) -> Distance:
+    """Return what is known of a distance, from how noise lengthens it.
+
+    Parameters
+    ----------
+    value : float
+        The distance observed.
+    lengths : callable
+        ``lengths(m)``: what would be observed in many draws of the noise if the true distance were m. It grows with m.
+    level : float
+        Coverage of the interval: it holds every m under which the observed value is neither among the largest nor
+        among the smallest of the draws.
+    """
+    if not np.isfinite(value):
+        return UNKNOWN_DISTANCE
+    tail = (1 - level) / 2
+    at_zero = lengths(0.0)
+    most = float(2 * value + 4 * at_zero.max(initial=0.0) + np.finfo(float).tiny)
+
+    def where(share: float) -> float:
+        """Smallest m whose quantile reaches the observed value."""
+        low, high = 0.0, most
+        if np.quantile(at_zero, share) >= value:
+            return 0.0
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if np.quantile(lengths(middle), share) < value else (low, middle)
+        return high
+
+    upper = max(where(tail), value)
+    return Distance(float(value), float(at_zero.mean()), where(0.5), where(1 - tail), float(upper))
+
+
+def true_square(value: float, along: Vector, squares: Vector, level: float) -> Distance:
+    """Return what is known of a squared length, from draws of the noise of the vector whose length it is.
+
+    Parameters
+    ----------
+    value : float
+        The squared length observed.
+    along, squares : arrays, shape (draws,)
+        Of each draw of the noise, its component along the vector observed, and its squared length. Draws with NaN, in
+        which the vector was not determined, are left out.
+    level : float
+        Coverage.
+    """
+    known = np.isfinite(along) & np.isfinite(squares)
+    if not known.any():
+        return UNKNOWN_DISTANCE
+    a, s = along[known], squares[known]
+
+    def lengths(m: float) -> Vector:
+        return np.asarray(np.sqrt(np.maximum(m * m + 2 * m * a + s, 0.0)))
+
+    found = true_distance(float(np.sqrt(value)), lengths, level)
+    return Distance(float(value), float(s.mean()), found.excess**2, found.lower**2, found.upper**2)
+
+
+def even_square(value: float, floor: float, dimensions: int, level: float) -> Distance:
+    """Return what is known of a squared length whose noise is the same in so many dimensions, `floor` in all.
+
+    By formula in place of resamples: the part of the noise along the vector is normal, the rest chi-squared.
+    """
+    rng = np.random.default_rng(0)
+    along = rng.normal(size=_DRAWS) * (floor / dimensions) ** 0.5
+    beside = rng.chisquare(dimensions - 1, size=_DRAWS) * floor / dimensions if dimensions > 1 else np.zeros(_DRAWS)
+    return true_square(value, along, np.square(along) + beside, level)
+
+
+def unit(vector: Vector) -> Vector:
+    """Return the direction of a vector, of length 1; zero where it has none."""
+    length = float(np.sqrt(np.square(vector).sum()))
+    return vector / length if length > 0 else np.zeros_like(vector)
 
 
 def resampled_rows(n: int, clusters: Clusters | None, generator: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -76,14 +151,3 @@ def percentile_interval(draws: Sequence[float], level: float) -> tuple[float, fl
         return float("nan"), float("nan")
     lower, upper = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
-
-
-def distance_interval(value: float, lengths: Sequence[float], level: float, squared: bool) -> tuple[float, float]:
-    """Interval of a distance, from the lengths of the differences between resamples and sample; see `Distance`."""
-    defined = [length for length in lengths if np.isfinite(length)]
-    if not defined or not np.isfinite(value):
-        return float("nan"), float("nan")
-    # The true difference is one more of its kind: among B resamples it is below the k-th smallest in k of B + 1 cases.
-    reach, power = float(np.quantile(defined, level, method="weibull")), 2 if squared else 1
-    length = value ** (1 / power)
-    return max(0.0, length - reach) ** power, (length + reach) ** power

@@ -5,21 +5,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xcal._deprecation import warn_renamed
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.metrics.auc import cumulative_dynamic_auc
 from xcal.metrics.brier import brier_score, integrated_brier_score
+from xcal.metrics.calibration_slope import CalibrationSlope, slope_of
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.cox_calibration import cox_calibration
-from xcal.metrics.ici import integrated_calibration_index, smoothed
+from xcal.metrics.cox_ici import cox_ici
+from xcal.metrics.ici import smooth_calibration
 from xcal.metrics.inputs import Vector
-from xcal.metrics.intervals import Distance, euclidean
+from xcal.metrics.intervals import UNKNOWN_DISTANCE, Distance
 from xcal.metrics.km_calibration import both_curves, event_points, km_calibration
-from xcal.metrics.observed_expected import observed_expected
+from xcal.metrics.observed_expected import ObservedExpected, error_of_mean, observed_expected, ratio
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.predictions import Predictions
+from xcal.metrics.pseudo_values import jackknife
 from xcal.metrics.quantile_slope import quantile_slope
 from xcal.metrics.scaled_brier import scaled_brier_score
+
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,11 @@ class Entry:
         The value of a perfect model for each name, None where there is no such value.
     resampled : bool
         Whether an interval by resampling rows makes sense; for a p-value it does not.
-    distance : Distance, optional
-        For a metric that is zero at best, the deviations whose length it is.
+    intervals : callable, optional
+        From predictions and a level to the intervals of the values by formula, in place of resamples.
+    deviations : callable, optional
+        For a squared distance from a perfect model, the vector whose squared length it is: ``deviations(points, rows)``
+        of `rows`, at the places that `points` gives, so that two of them can be subtracted.
     clustered : bool
         Whether it holds for rows in clusters; a p-value that counts every row as one observation does not.
     """
@@ -46,7 +53,8 @@ class Entry:
     compute: Callable[[Predictions], Mapping[str, float]]
     ideal: Mapping[str, float | None]
     resampled: bool = True
-    distance: Distance | None = None
+    intervals: Callable[[Predictions, float], Mapping[str, Interval]] | None = None
+    deviations: Callable[[Predictions, Predictions], Vector] | None = None
     clustered: bool = True
 
 
@@ -114,8 +122,44 @@ def _quantile_slope(p: Predictions) -> Mapping[str, float]:
     return {"quantile_slope": result.slope, "quantile_intercept": result.intercept}
 
 
+def _observed(p: Predictions) -> Vector:
+    """Pseudo-values of the event by `at`; NaN where no row was followed so long."""
+    followed = p.at <= p.time.max()
+    return jackknife(p.time, p.event, p.at) if followed else np.full(p.time.size, np.nan)
+
+
+def _ratio(p: Predictions, level: float) -> ObservedExpected:
+    plain = observed_expected(p.probability, at=p.at, time=p.time, event=p.event, level=level, interval="greenwood")
+    error = error_of_mean(_observed(p), plain.observed, p.probability, p.clusters)
+    return ratio(plain.observed, plain.expected, error, p.at, plain.n_events, level)
+
+
 def _oe(p: Predictions) -> Mapping[str, float]:
-    return {"oe": observed_expected(p.probability, at=p.at, time=p.time, event=p.event).value}
+    return {"oe": _ratio(p, 0.95).value}
+
+
+def _oe_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
+    found = _ratio(p, level)
+    return {"oe": (found.lower, found.upper)}
+
+
+def _regression(p: Predictions, level: float) -> CalibrationSlope:
+    events = int(np.count_nonzero(p.event & (p.time <= p.at)))
+    observed = _observed(p) if events and p.at <= p.time.max() else None
+    return slope_of(p.probability, observed, p.at, events, level, p.clusters)
+
+
+def _slope(p: Predictions) -> Mapping[str, float]:
+    found = _regression(p, 0.95)
+    return {"slope": found.slope, "intercept": found.intercept}
+
+
+def _slope_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
+    found = _regression(p, level)
+    return {
+        "slope": (found.slope_lower, found.slope_upper),
+        "intercept": (found.intercept_lower, found.intercept_upper),
+    }
 
 
 def _cox_calibration(p: Predictions) -> Mapping[str, float]:
@@ -128,9 +172,26 @@ def _one_calibration(p: Predictions) -> Mapping[str, float]:
     return {"one_calibration_p": result.p_value}
 
 
+def _distances(p: Predictions, level: float) -> Mapping[str, Distance]:
+    observed = _observed(p)
+    if np.isnan(observed).any():
+        return dict.fromkeys(("ici", "e50", "e90", "emax"), UNKNOWN_DISTANCE)
+    return smooth_calibration(p.probability, observed, p.clusters).distances(level)
+
+
 def _ici(p: Predictions) -> Mapping[str, float]:
-    result = integrated_calibration_index(p.probability, at=p.at, time=p.time, event=p.event)
-    return {"ici": result.value, "e50": result.e50, "e90": result.e90, "emax": result.emax}
+    found = _distances(p, 0.95)
+    return {name: distance.value for name, distance in found.items()} | {"ici_floor": found["ici"].floor}
+
+
+def _ici_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
+    index = _distances(p, level)["ici"]
+    return {"ici": (index.lower, index.upper)}
+
+
+def _ici_cox(p: Predictions) -> Mapping[str, float]:
+    found = cox_ici(p.probability, at=p.at, time=p.time, event=p.event)
+    return {"ici_cox": found.value, "e50_cox": found.e50, "e90_cox": found.e90, "emax_cox": found.emax}
 
 
 def _km_calibration(p: Predictions) -> Mapping[str, float]:
@@ -143,13 +204,6 @@ def _histogram_deviations(points: Predictions, rows: Predictions) -> Vector:
     method = rows.d_calibration_method
     result = d_calibration(rows.cdf, rows.cdf_event, n_bins=rows.n_bins, method=method, time=rows.time, p_value=None)
     return np.asarray(result.histogram - np.diff(result.edges))
-
-
-def _smooth_deviations(points: Predictions, rows: Predictions) -> Vector:
-    """Predicted less smoothed observed probability, at the predictions of `points`; NaN where nothing can be fitted."""
-    predicted = points.probability
-    observed, _, converged = smoothed(rows.probability, predicted, rows.time, rows.event, rows.at)
-    return np.where(converged and rows.at <= rows.time.max(), predicted - observed, np.nan)
 
 
 def _curve_deviations(points: Predictions, rows: Predictions) -> Vector:
@@ -165,13 +219,6 @@ def _curve_deviations(points: Predictions, rows: Predictions) -> Vector:
     return np.asarray(np.sqrt(share) * (predicted - observed))
 
 
-ERRORS: Mapping[str, Callable[[Vector], float]] = {
-    "ici": lambda deviations: float(np.abs(deviations).mean()),
-    "e50": lambda deviations: float(np.quantile(np.abs(deviations), 0.5)),
-    "e90": lambda deviations: float(np.quantile(np.abs(deviations), 0.9)),
-    "emax": lambda deviations: float(np.abs(deviations).max()),
-}
-
 ENTRIES: Mapping[str, Entry] = {
     "harrell": Entry("predicted_time", _harrell, {"concordance_harrell": 1}),
     "uno": Entry("predicted_time", _uno, {"concordance_uno": 1}),
@@ -180,33 +227,26 @@ ENTRIES: Mapping[str, Entry] = {
     "brier": Entry("survival", _brier, {"brier": 0}),
     "ipa": Entry("survival", _ipa, {"ipa": 1}),
     "integrated_brier": Entry("survival", _integrated_brier, {"integrated_brier": 0}),
-    "d_calibration": Entry(
-        "cdf",
-        _d_calibration,
-        {"d_calibration": 0},
-        distance=Distance(_histogram_deviations, {"d_calibration": euclidean}, squared=True),
-    ),
+    "d_calibration": Entry("cdf", _d_calibration, {"d_calibration": 0}, deviations=_histogram_deviations),
     "d_calibration_p": Entry(
         "cdf", _d_calibration_p, {"d_calibration_floor": None, "d_calibration_p": None}, resampled=False
     ),
     "quantile_slope": Entry("cdf", _quantile_slope, {"quantile_slope": 1, "quantile_intercept": 0}),
-    "oe": Entry("survival", _oe, {"oe": 1}),
-    "cox_calibration": Entry("survival", _cox_calibration, {"cox_slope": 1, "cox_intercept": 0}),
+    "oe": Entry("survival", _oe, {"oe": 1}, intervals=_oe_intervals),
+    "slope": Entry("survival", _slope, {"slope": 1, "intercept": 0}, intervals=_slope_intervals),
     "one_calibration": Entry(
         "survival", _one_calibration, {"one_calibration_p": None}, resampled=False, clustered=False
     ),
     "ici": Entry(
         "survival",
         _ici,
-        {"ici": 0, "e50": 0, "e90": 0, "emax": 0},
-        distance=Distance(_smooth_deviations, ERRORS, squared=False),
+        {"ici": 0, "e50": 0, "e90": 0, "emax": 0, "ici_floor": None},
+        intervals=_ici_intervals,
     ),
-    "km_calibration": Entry(
-        "survival",
-        _km_calibration,
-        {"km_calibration": 0},
-        distance=Distance(_curve_deviations, {"km_calibration": euclidean}, squared=True),
-    ),
+    "km_calibration": Entry("survival", _km_calibration, {"km_calibration": 0}, deviations=_curve_deviations),
+    # As in published guidelines; right where hazards are proportional, and only there.
+    "cox_calibration": Entry("survival", _cox_calibration, {"cox_slope": 1, "cox_intercept": 0}),
+    "ici_cox": Entry("survival", _ici_cox, {"ici_cox": 0, "e50_cox": 0, "e90_cox": 0, "emax_cox": 0}, resampled=False),
 }
 
 # Every name under which a metric can be asked for: its own, and those of the values it gives.
@@ -215,25 +255,7 @@ NAMES: Mapping[str, str] = {
     **{value: name for name, entry in ENTRIES.items() for value in entry.ideal},
 }
 
-# Names until 0.2.0, and what they are called now.
-FORMER_NAMES: Mapping[str, str] = {
-    "calibration_slope": "quantile_slope",
-    "calibration_intercept": "quantile_intercept",
-}
-
 
 def compute(names: Iterable[str], predictions: Predictions) -> dict[str, float]:
     """Every value of the named entries."""
     return {key: value for name in names for key, value in ENTRIES[name].compute(predictions).items()}
-
-
-def present_name(name: str, *, stacklevel: int) -> str:
-    """Give the name of a metric or value as it is now; a former one is answered with a warning.
-
-    `stacklevel` is 2 for the line that calls the function from which this one is called.
-    """
-    if not isinstance(name, str) or name not in FORMER_NAMES:  # what is no name at all is refused later
-        return name
-    new = FORMER_NAMES[name]
-    warn_renamed(f"the metric {name!r}", repr(new), removed_in="0.2.0", stacklevel=stacklevel + 1)
-    return new

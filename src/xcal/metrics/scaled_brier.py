@@ -40,7 +40,7 @@ def scaled_brier_score(
     time: Any,
     event: Any,
     censoring: KaplanMeier | None = None,
-    left_limit: bool = False,
+    left_limit: bool = True,
     outside: Literal["nan", "raise", "clip"] = "nan",
 ) -> ScaledBrierScore:
     r"""Scaled Brier score: the share of the null model's error that the predictions explain.

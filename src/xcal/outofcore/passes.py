@@ -18,7 +18,7 @@ from xcal.metrics.streaming import (
     BoundedCurve,
     StreamingBrier,
     StreamingConcordance,
-    StreamingICI,
+    StreamingCoxICI,
     StreamingKaplanMeier,
     StreamingMeanNLL,
     StreamingObservedExpected,
@@ -217,7 +217,7 @@ class SecondPass(Pass):
             )
             grids = None if known.ici_grids is None else known.ici_grids[k]
             knots = None if known.ici_knots is None else known.ici_knots[k]
-            self.meters[f"ici{k}"] = StreamingICI(at=at, n_knots=N_KNOTS, grids=grids, limit=plan.limit, knots=knots)
+            self.meters[f"ici{k}"] = StreamingCoxICI(at=at, n_knots=N_KNOTS, grids=grids, limit=plan.limit, knots=knots)
         if columns.risk is not None:
             self.meters["concordance"] = StreamingConcordance(grids=known.concordance_grids, limit=plan.limit)
 

@@ -140,7 +140,7 @@ def _at_horizons(first: FirstPass, second: SecondPass, third: ThirdPass | None) 
                 if within is not None:
                     lower, upper = getattr(within, name)
                     own |= {"lower": lower, "upper": upper, "error_bound": max(upper - value, value - lower)}
-            yield _metric("ici" if name == "value" else name, value, at, **own)
+            yield _metric("ici_cox" if name == "value" else f"{name}_cox", value, at, **own)
 
 
 def _index_range(first: FirstPass, third: ThirdPass, k: int) -> IndexRange:

@@ -49,7 +49,7 @@ def read_outcome(X: Any, y: Any) -> tuple[Floats, BoolArray]:
         return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
     if y is None:
         fail("y", "Surv(time=..., event=...)", "None: recalibration requires y to be passed, but the target y is None")
-    time, event = time_and_event(y)
+    time, event = time_and_event(y, X=X)
     held = count_rows(X)
     if held is not None:
         check_same_length("y", time, "X", held)

@@ -1,17 +1,22 @@
 """What decides the result of a run, as text: a checkpoint of another run is told by it.
 
 Data and initial weights are hashed. Families, objectives and networks are asked for their settings: their attributes,
-the code of functions that are not a library's, its defaults, what it closes over and the plain values it looks up. What
-has a state that cannot be read is refused: two runs that cannot be told apart must not share a checkpoint.
+the code of functions that are not a library's, its defaults, what it closes over and what it looks up, by name or in a
+module of the user (``settings.K``). What has a state that cannot be read is refused: two runs that cannot be told
+apart must not share a checkpoint.
 """
 
+import dis
 import hashlib
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache, partial
+from importlib import import_module
+from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -28,9 +33,10 @@ _BUILT_IN = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
-    types.ModuleType,
     np.ufunc,
 )
+_GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD"}
 
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
@@ -107,6 +113,8 @@ class _Settings:
             return self._function(value)
         if isinstance(value, types.CodeType):
             return self._code(value)
+        if isinstance(value, types.ModuleType):
+            return self._module(value)
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, property):
@@ -120,8 +128,7 @@ class _Settings:
         if _of_library(value.__module__):
             return place
         enclosed = [_cell(cell) for cell in value.__closure__ or ()]
-        names = sorted(_names(value.__code__) & value.__globals__.keys())
-        looked_up = {name: value.__globals__[name] for name in names}
+        looked_up = dict(sorted(dict(_looked_up(value.__code__, value.__globals__)).items()))
         pieces = [value.__code__, value.__defaults__, value.__kwdefaults__, enclosed, looked_up]
         if DECLARATION in vars(value):  # an objective's other function, which training calls
             pieces.append(vars(value)[DECLARATION])
@@ -129,6 +136,12 @@ class _Settings:
 
     def _code(self, code: types.CodeType) -> str:
         return ", ".join([digest(code.co_code), *map(self.of, (code.co_consts, code.co_names, code.co_varnames))])
+
+    def _module(self, value: types.ModuleType) -> str:
+        """Describe a module of the user whole: who has it can read anything in it."""
+        if _of_library(value.__name__):
+            return value.__name__
+        return f"{value.__name__}, {self.of({k: v for k, v in sorted(vars(value).items()) if not _is_dunder(k)})}"
 
     def _class(self, value: type) -> str:
         place = f"{value.__module__}.{value.__qualname__}"
@@ -152,8 +165,8 @@ class _Settings:
                 f"settings of the {self.name} that can be read, to tell this run from another",
                 f"a {type(value).__module__}.{type(value).__qualname__} in it: {error}",
             )
-        if isinstance(parts, str):
-            return f"{described}, {parts}"
+        if isinstance(parts, str):  # the name of it, under which a function may be wrapped, by a cache for instance
+            return f"{described}, {parts}, {self.of(getattr(value, '__wrapped__', None))}"
         items = [list(part) if index > 2 and part is not None else part for index, part in enumerate(parts[:5])]
         return f"{described}, {self.of(items)}"
 
@@ -170,9 +183,11 @@ def _of_library(module: str | None) -> bool:
 
 def _is_machinery(name: str, value: Any) -> bool:
     """Whether an entry of a class is one that Python made, and says nothing about what the class does."""
-    return name.startswith("_abc_") or (
-        name.startswith("__") and name.endswith("__") and not isinstance(value, types.FunctionType)
-    )
+    return name.startswith("_abc_") or (_is_dunder(name) and not isinstance(value, types.FunctionType))
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -199,7 +214,45 @@ def _cell(cell: Any) -> Any:
         return "empty"
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """Names that a function looks up, those of functions within it included."""
-    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return set(code.co_names).union(*map(_names, inner))
+def _looked_up(code: types.CodeType, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give what a function, and the functions within it, look up outside themselves, under dotted names.
+
+    Of a module of the user that is an attribute (``settings.K``), or what is imported from it. Of a module that is used
+    in another way, as in ``getattr(settings, name)``, it is the whole module.
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]  # of the one after it
+    for place, step in enumerate(steps):
+        after = steps[place + 1 :]
+        if step.opname in _GLOBAL and step.argval in known:
+            attributes = (one.argval for one in takewhile(lambda one: one.opname in _ATTRIBUTE, after))
+            yield _followed(step.argval, known[step.argval], attributes)
+        elif step.opname == "IMPORT_NAME":
+            level, wanted = (steps[place - back].argval for back in (2, 1))
+            for name in {step.argval, step.argval.partition(".")[0]} if not wanted else {step.argval}:
+                yield from _imported("." * level + name, known.get("__package__"), wanted)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _looked_up(constant, known)
+
+
+def _imported(name: str, package: str | None, wanted: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
+    """Give a module that a function imports when it is called, or what it takes from it."""
+    try:
+        module = import_module(name, package)
+    except ImportError:  # an optional one, or an error of the function itself
+        yield name, None
+    else:
+        for one in wanted or ():
+            if not hasattr(module, one):
+                with suppress(ImportError):
+                    import_module(f"{module.__name__}.{one}")
+        yield from (_followed(name, module, (one,)) for one in wanted) if wanted else [(name, module)]
+
+
+def _followed(name: str, value: Any, attributes: Iterable[str]) -> tuple[str, Any]:
+    """Go from a module of the user to what is read from it."""
+    for attribute in attributes:
+        if not isinstance(value, types.ModuleType) or _of_library(value.__name__):
+            break
+        name, value = f"{name}.{attribute}", getattr(value, attribute, None)
+    return name, value

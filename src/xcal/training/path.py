@@ -1,8 +1,10 @@
 """`fit_path`: the one function that trains."""
 
 import logging
+import signal
+import threading
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +13,7 @@ import torch
 
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.penalty import full_precision
 from xcal.calibration.row_features import FeatureMaker
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
@@ -143,6 +146,7 @@ def fit_path(
     >>> fit_path(lambda: Linear(1, 2), family("lognormal"), rows, rows, lambdas=(0.0, 10.0), config=config)
     PathResult(2 models: 2 lambdas x 1 seeds, 3 epochs, stacked)
     """
+    _load_backward()
     config = TrainingConfig() if config is None else config
     check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
     folder = checked_options(calibration_bins, checkpoint, conditional)
@@ -153,28 +157,52 @@ def fit_path(
     processes = found_processes(distributed)
     where = chosen_device(device, train)
     where = where if processes is None else own_device(where)
-    rows = placed(train, validation, where, conditional, processes, local=distributed == "shards")
-    problem = Problem(
-        family=family.to(where),
-        objective=objective,
-        penalty=penalty,
-        edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
-        train=rows[0],
-        validation=rows[1],
-        penalised=max(first_lambdas) > 0,
-        target_dcal=target_dcal,
-        dcal_floor=dcal_floor,
-        row_features=rows[2][0],
-        validation_features=rows[2][1],
-        across=rows[3],
-    )
-    check_alike(problem.train, problem.validation)
-    used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
-    shown = progress if processes is None or processes.first else False
-    with sole_training(folder):
-        states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)
-    best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
+    # Autocast would round the networks to bfloat16, and in this thread only, not in those that share the work.
+    with full_precision(where):
+        rows = placed(train, validation, where, conditional, processes, local=distributed == "shards")
+        problem = Problem(
+            family=family.to(where),
+            objective=objective,
+            penalty=penalty,
+            edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
+            train=rows[0],
+            validation=rows[1],
+            penalised=max(first_lambdas) > 0,
+            target_dcal=target_dcal,
+            dcal_floor=dcal_floor,
+            row_features=rows[2][0],
+            validation_features=rows[2][1],
+            across=rows[3],
+        )
+        check_alike(problem.train, problem.validation)
+        used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
+        shown = progress if processes is None or processes.first else False
+        with sole_training(folder):
+            states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)
+        best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
     return _result(states, seeds, used, config, Trained(best, make_network, family))
+
+
+@cache
+def _load_backward() -> None:
+    """Let torch import what its first backward pass imports, hundreds of modules, before Ctrl-C can cut that short.
+
+    A module whose import was cut short lacks parts, and every later fit of the process would fail.
+    """
+    came: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    # Other threads get no interrupts and may not say what a signal does; None is a handler that is not Python's.
+    waits = threading.current_thread() is threading.main_thread() and handler is not None
+    if waits:
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        x = torch.ones(1, requires_grad=True)
+        torch.autograd.grad(x * 1, x, grad_outputs=torch.ones(1))
+    finally:
+        if waits:
+            signal.signal(signal.SIGINT, handler)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _grouped(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
+from shutil import get_terminal_size
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ class Reporter:
                 _log.info("no progress bar: tqdm is not installed")
             else:
                 tqdm: Any = import_module("tqdm").tqdm
-                self.bar = tqdm(total=total, unit="epoch", file=sys.stderr)
+                # tqdm draws nothing on a terminal that does not know its width.
+                self.bar = tqdm(total=total, unit="epoch", file=sys.stderr, ncols=get_terminal_size().columns)
 
     def show(self, state: RunState, *, epochs: int, models: Integers) -> None:
         """Show the last finished epoch, and log who failed in it. An exception of the user's function goes through."""

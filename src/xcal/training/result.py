@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from xcal._checks import as_count, fail
+from xcal.calibration.penalty import full_precision
 from xcal.data import SurvivalData
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.family_base import Family
@@ -141,7 +143,8 @@ class PathResult:
         """
         network = self.network(model)
         parameter = next(network.parameters())
-        return self.family.distribution(network(torch.as_tensor(x).to(parameter)))
+        with full_precision(parameter.device):
+            return self.family.distribution(network(torch.as_tensor(x).to(parameter)))
 
     def outputs(self, data: SurvivalData) -> Iterator[tuple[Tensor, SurvivalData]]:
         """Raw outputs of all models at once, some rows at a time.
@@ -175,6 +178,17 @@ class PathResult:
             return chosen
 
         return History(pick(self.history.objective), pick(self.history.dcal), pick(self.history.total))
+
+    def _repr_html_(self) -> str:
+        """Return the models as a table, each at its best epoch, for a notebook."""
+        best = self.best()
+        lines = zip(self.lambdas, self.seeds, self.best_epoch, best.objective[0], best.dcal[0], strict=True)
+        rows = "".join(
+            f"<tr><td>{lam:g}</td><td>{seed}</td><td>{epoch}</td><td>{objective:.4g}</td><td>{dcal:.3g}</td></tr>"
+            for lam, seed, epoch, objective, dcal in lines
+        )
+        head = "".join(f"<th>{name}</th>" for name in ("lambda", "seed", "best epoch", "objective", "D-calibration"))
+        return f"<p>{escape(repr(self))}, on the validation rows</p><table><tr>{head}</tr>{rows}</table>"
 
     def __repr__(self) -> str:
         lambdas, seeds = np.unique(self.lambdas).size, np.unique(self.seeds).size

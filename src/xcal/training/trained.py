@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from xcal.calibration.penalty import full_precision
 from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
 from xcal.distributions.family_base import Family
@@ -41,4 +42,6 @@ class Trained:
             rows = in_type(data[start : start + step].to(flat.device), flat.dtype)
             rows = rows.replaced(x=torch.as_tensor(loaded_features(rows.x)).to(flat.dtype))
             x = rows.x.unsqueeze(0).expand(len(seeds), *rows.x.shape)
-            yield stack.forward(x, training=False), rows
+            with full_precision(flat.device):  # not around the yield: what the caller does meanwhile is his
+                raw = stack.forward(x, training=False)
+            yield raw, rows

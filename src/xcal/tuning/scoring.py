@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
 from xcal._checks import BoolArray, as_numpy, fail
-from xcal.data import SurvivalData, time_and_event
+from xcal.data import Surv, SurvivalData, time_and_event
 from xcal.data._arguments import check_nothing_beside
 from xcal.data.features import pieces
 from xcal.data.partition import Fold
@@ -42,7 +42,6 @@ class Table:
     """Rows to search on, and what is the same for every setting."""
 
     X: Any
-    y: Any
     time: Floats
     event: BoolArray
     folds: tuple[Fold, ...]
@@ -60,7 +59,7 @@ class Table:
         else:
             if y is None:
                 fail("y", "Surv(time=..., event=...)", None)
-            read = time_and_event(y, name="y")
+            read = time_and_event(y, X=X)
             time, event = np.array(read[0], dtype=np.float64), np.array(read[1])
             if np.shape(X)[:1] != (time.size,):
                 fail("X", f"{time.size} rows, as many as y has", f"shape {np.shape(X)}")
@@ -70,15 +69,14 @@ class Table:
         if int(event.sum()) < folds:
             fail("folds", f"at most {int(event.sum())}, the number of events", folds)
         divided = rows.folds(folds, seed, whole_groups=rows.groups is not None)
-        return cls(X, y, time, event, divided, score, estimator)
+        return cls(X, time, event, divided, score, estimator)
 
     def part(self, rows: npt.NDArray[np.int64]) -> tuple[Any, Any]:
         """Return features and outcomes of some rows."""
         if isinstance(self.X, SurvivalData):
             return self.X[rows], None
         x = self.X.iloc[rows] if hasattr(self.X, "iloc") else _indexable(self.X)[rows]
-        outcomes = self.y.iloc[rows] if hasattr(self.y, "iloc") else np.asarray(self.y)[rows]
-        return x, outcomes
+        return x, Surv(time=self.time[rows], event=self.event[rows])
 
     def digest(self) -> str:
         """Hash the rows."""

@@ -1,10 +1,11 @@
 """`xcal.audit`: everything that can be said about a survival model on rows that it was not trained on."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 
-from xcal._checks import as_number, as_numpy, as_row, fail
+from xcal._checks import as_choice, as_number, as_numpy, as_row, fail
 from xcal.data import SurvivalData
 from xcal.data._arguments import check_nothing_beside
 from xcal.data.features import loaded_features
@@ -20,7 +21,8 @@ from xcal.validation.measurements import Measurements
 from xcal.validation.methods import write_methods
 from xcal.validation.progress import Progress, shown_progress
 from xcal.validation.result import AuditResult
-from xcal.validation.sample import Sample
+from xcal.validation.rows import FEWEST_POINTS
+from xcal.validation.sample import Censoring, LastSeen, Sample
 from xcal.validation.summary import Training, same_censoring, summarise_data
 from xcal.validation.verdict import judge
 
@@ -41,6 +43,8 @@ def audit(
     clusters: Any = None,
     training: Any = None,
     thresholds: Any = None,
+    censoring: Censoring = "auto",
+    last_seen: LastSeen = "auto",
     n_bootstrap: int | str = "auto",
     level: float = 0.95,
     seed: int = 0,
@@ -64,21 +68,24 @@ def audit(
         pair (time, event).
     survival, cdf, risk
         Predictions in place of a model, one of them: survival curves (an array of shape (rows, times) with `times`, a
-        data frame with times as column names or as index, or a list of functions), F at each row's own time, or the
-        risk at one time with ``horizons=`` that time.
+        data frame with times as column names or as index, or a list of functions), F at each row's observed time, or
+        the risk at one time with ``horizons=`` that time. Curves may come with F: between a few times they do not tell
+        it.
     times : array-like, optional
         Times of the columns of `survival`; for a model, times at which its curves are kept.
     interpolation : {"linear", "previous"}, optional
         How plain curves are read between two times; "linear", and "previous" for step functions.
     horizons : number or array-like, optional
-        Times at which risks are judged. By default about the quartiles of the event times.
+        Times at which risks are judged. By default about the quartiles of the event times; of curves at fewer than ten
+        times, these.
     groups : optional
         Names of columns of X, a mapping of names to labels, a data frame, or one array of labels. A row without a label
         belongs to the group "missing".
     covariates : optional
         What the rows are asked about in "for whom?", calibration given the covariates
         (`xcal.conditional_calibration`): a table, a mapping of names to values, or names of columns of X. By default
-        all columns of X. At most 50; columns that cannot be used are named in the result.
+        all columns of X, of more than 50 those that go most with the predicted risk. Columns that cannot be used are
+        named in the result.
     clusters : optional
         Name of a column of X, or one label per row: rows with the same label, those of one patient for instance, may
         depend on each other. Resamples then draw whole clusters, floor and test of D-calibration count clusters, and
@@ -89,9 +96,18 @@ def audit(
         differ. The censoring curve is then theirs, unless the audited rows are censored at other times.
     thresholds : array-like, optional
         Risks at which somebody might act, for the decision curve; by default .01 to .99.
+    censoring : {"auto", "independent", "covariates"}
+        "auto" tests whether censoring before the last horizon depends on the predicted risks or on the covariates, and
+        if so corrects everything at horizons by a Cox model of the censoring; the result says so, with the values that
+        were not corrected. "independent" never corrects, as in published guidelines; "covariates" always does.
+    last_seen : {"auto", "exact", "end", "middle", "unknown"}
+        For times in whole units, such as months: whether a row that was censored in month 7 was observed through all
+        of it ("end") or half of it ("middle"). If that is not known ("unknown"), intervals hold both cases, and tests
+        give the larger p-value. "auto" takes coarse times for unknown, and others for exact.
     n_bootstrap : int or "auto"
-        Resamples behind the intervals; the model is not refitted. "auto" is 1,000 up to 10,000 rows and fewer up to
-        50,000. Beyond, it is 200 of a random part of 10,000 rows, with intervals scaled to all rows.
+        Resamples behind the intervals of discrimination and overall error, which the verdict does not read; calibration
+        at horizons has intervals by formula. The model is not refitted. "auto" is 1,000 up to 10,000 rows and fewer up
+        to 50,000. Beyond, it is 200 of a random part of 10,000 rows, with intervals scaled to all rows.
     level : float
         Coverage of the intervals.
     seed : int
@@ -120,7 +136,7 @@ def audit(
     True
     """
     X, y = _unpacked(X, y)
-    time, event = checks.read_outcome(y)
+    time, event = checks.read_outcome(y, X=X)
     checks.check_text("time_unit", time_unit)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
@@ -131,7 +147,8 @@ def audit(
     train_x, train_y = checks.read_training(training)
     # Patients of another place or time are followed in another way: weights by the training rows would bias the values.
     weights = train_y if train_y is not None and same_censoring(train_y, (time, event)) else (None, None)
-    columns, left_out, no_covariates = read_covariates(covariates, X, (time, event))
+    risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
+    columns, left_out, no_covariates = read_covariates(covariates, X, (time, event), risk_of_rows)
     sample = Sample(
         time,
         event,
@@ -145,6 +162,8 @@ def audit(
         left_out,
         no_covariates,
         checks.read_clusters(clusters, X, time.size),
+        as_choice("last_seen", last_seen, get_args(LastSeen)),
+        as_choice("censoring", censoring, get_args(Censoring)),
     )
     measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
@@ -162,7 +181,7 @@ def finish(
 ) -> AuditResult:
     """Put the result together: what was measured, with the data, the verdict and the methods in words."""
     found = sample.predictions
-    data = summarise_data(sample, training)
+    data = summarise_data(sample, training, measured)
     judged = tuple(dict.fromkeys(value.group for value in measured.values if value.group is not None))
     return AuditResult(
         model=found.model,
@@ -216,12 +235,17 @@ def _predictions(
     """Read what is predicted about the rows, and choose or check the horizons."""
     time, event = outcome
     survival, cdf, risk = plain
-    given = [value for value in (model, *plain) if value is not None]
+    given = [value for value in (model, survival, risk) if value is not None]
+    if not given and cdf is not None:
+        given = [cdf]
+    elif cdf is not None and survival is None:
+        given.append(cdf)
     if len(given) != 1:
-        fail("model, survival, cdf, risk", "one of them", "none" if not given else f"{len(given)} of them")
+        got = "none" if not given else f"{len(given)} of them"
+        fail("model, survival, cdf, risk", "one of them, or survival with cdf", got)
     asked = None if horizons is None else horizon_times.read_horizons(horizons, time)
     rows = Rows(time, event)
-    if cdf is not None:
+    if cdf is not None and survival is None:
         if asked is not None:
             fail("horizons", "None with cdf=, which says nothing about one time", horizons)
         return check_predictions(read_cdf(cdf, rows), rows.n), np.empty(0)
@@ -233,6 +257,10 @@ def _predictions(
     if survival is not None:
         rows = Rows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
         found = read_curves(survival, rows, times=times, interpolation=interpolation)
+        if cdf is not None:
+            exact = f"F at the observed times is as given, not read off the curves at {_size(found)} times."
+            own = read_cdf(cdf, rows).cdf
+            found = replace(found, cdf=own, reading=(*found.reading, exact))
         check_predictions(found, rows.n)
     else:
         if interpolation is not None:
@@ -240,14 +268,18 @@ def _predictions(
         found = read_model(model, X, time=time, event=event, times=times, horizons=at)
     end = np.inf if found.times is None else float(found.times[-1])
     if asked is None:
-        at = horizon_times.default_horizons(time, event, end)
+        few = survival is not None and _size(found) < FEWEST_POINTS
+        # A few points of a curve are where somebody wanted to know the risk.
+        at = horizon_times.default_horizons(time, event, end, found.times if few else None)
     horizon_times.check_covered(at, end)
     return found, at
 
 
-def _renamed(found: ModelPredictions, name: str) -> ModelPredictions:
-    from dataclasses import replace
+def _size(found: ModelPredictions) -> int:
+    return 0 if found.times is None else int(found.times.size)
 
+
+def _renamed(found: ModelPredictions, name: str) -> ModelPredictions:
     if not isinstance(name, str) or not name:
         fail("name", "a name for the model", repr(name))
     return replace(found, model=name)

@@ -19,15 +19,16 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray
 from xcal._threads import Workers
+from xcal.metrics.ici import smooth_calibration
 from xcal.metrics.inputs import Vector
-from xcal.metrics.intervals import distance_interval, percentile_interval
+from xcal.metrics.intervals import Distance, percentile_interval, true_square
 from xcal.metrics.net_benefit import decision_curve
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.pairs import antolini_indices
-from xcal.validation.estimates import Estimates, Interval, Key, estimate, n_pairs
+from xcal.validation.estimates import Estimates, Interval, Key, n_pairs
+from xcal.validation.measurements import Skipped
 from xcal.validation.resampled import Drawn, ResampledMetrics
-from xcal.validation.rows import Rows, read_rows
-from xcal.validation.sample import Sample
+from xcal.validation.rows import Rows
 
 Matrix = npt.NDArray[np.float64]
 Seed = int | tuple[int, ...]
@@ -39,8 +40,6 @@ _FEWEST_LINES = 2
 # Resamples for which Antolini's pairs are compared at once, and the pairs times resamples up to which they are.
 _ANTOLINI_LINES = 128
 _MOST_ANTOLINI = 10**12
-# Values that are squares of a length; see `metrics.intervals.Distance`.
-_SQUARED = ("d_calibration", "d_calibration_km", "d_calibration_ipcw", "km_calibration")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,26 +52,32 @@ class Draws:
         Resamples.
     values : mapping of (metric, horizon) to array of shape (n,)
         The metric on each resample; NaN where it is not determined.
-    lengths : mapping of (metric, horizon) to array of shape (n,)
-        For metrics that are zero at best, how far the deviations of a resample are from those of the rows.
-    smooth, benefit : mapping of horizon to array of shape (n, points)
-        Smooth calibration curves and net benefits.
-    skipped : mapping of str to str
+    along, squares : mapping of (metric, horizon) to array of shape (n,)
+        For squared distances from a perfect model, what the deviations of a resample differ by from those of the rows:
+        the part along these, and the squared length; see `metrics.intervals.true_square`.
+    benefit : mapping of horizon to array of shape (n, points)
+        Net benefits.
+    skipped : tuple of Skipped
         Metrics without an interval, and why.
     """
 
     n: int
     values: dict[Key, Vector] = field(default_factory=dict)
-    lengths: dict[Key, Vector] = field(default_factory=dict)
-    smooth: dict[float, Matrix] = field(default_factory=dict)
+    along: dict[Key, Vector] = field(default_factory=dict)
+    squares: dict[Key, Vector] = field(default_factory=dict)
     benefit: dict[float, Matrix] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
 
     def interval(self, key: Key, value: float, level: float) -> Interval:
-        """Percentiles, or for a distance the rule of `metrics.intervals.Distance`; NaN where nothing was drawn."""
-        if key in self.lengths:
-            return distance_interval(value, self.lengths[key].tolist(), level, key[0] in _SQUARED)
+        """Percentiles, or for a distance its interval; NaN where nothing was drawn."""
+        if key in self.squares:
+            found = self.distance(key, value, level)
+            return found.lower, found.upper
         return percentile_interval(self.values[key].tolist() if key in self.values else [], level)
+
+    def distance(self, key: Key, value: float, level: float) -> Distance:
+        """Return what is known of a squared distance."""
+        return true_square(value, self.along[key], self.squares[key], level)
 
 
 def bootstrap(
@@ -104,9 +109,10 @@ def bootstrap(
         return Draws(0)
     if most_rows is None or rows.n <= most_rows:
         return _resampled(rows, found, n_bootstrap, seed, thresholds, progress)
-    part = rows.take(_part(rows, most_rows, seed))
-    draws = _resampled(part, found, n_bootstrap, seed, thresholds, progress)
-    own = _resampled(part, found, 1, None, thresholds, lambda rows_done: None)
+    chosen = _part(rows, most_rows, seed)
+    part = rows.take(chosen)
+    draws = _resampled(part, found, n_bootstrap, seed, thresholds, progress, chosen)
+    own = _resampled(part, found, 1, None, thresholds, lambda rows_done: None, chosen)
     benefit = {} if thresholds is None else {h: _benefit(rows, h, thresholds) for h in draws.benefit}
     return _scaled(draws, own, found, benefit, math.sqrt(part.n / rows.n))
 
@@ -118,10 +124,17 @@ def _resampled(
     seed: Seed | None,
     thresholds: Vector | None,
     progress: Callable[[int], None],
+    chosen: BoolArray | None = None,
 ) -> Draws:
-    """Draw and compute; without a seed every row is drawn once."""
+    """Draw and compute; without a seed every row is drawn once. `chosen` are these rows among those of `found`."""
     line = Timeline(rows.time, rows.event, rows.censoring)
-    metrics = ResampledMetrics(line, rows, found, thresholds)
+    at = {h: (one.values, one.smooth) for h, one in found.at.items()}
+    if chosen is not None:
+        at = {
+            h: (v[chosen], smooth and smooth_calibration(rows.risk[h], v[chosen], rows.clusters))
+            for h, (v, smooth) in at.items()
+        }
+    metrics = ResampledMetrics(line, rows, found, at, thresholds)
     size = max(_FEWEST_LINES, min(_MOST_LINES, _BLOCK // rows.n))
     blocks = [range(k, min(k + size, n_bootstrap)) for k in range(0, n_bootstrap, size)]
     parts: list[Drawn] = []
@@ -132,28 +145,11 @@ def _resampled(
             progress(rows.n * sum(map(len, together)))
         antolini, skipped = _antolini(rows, found, n_bootstrap, seed, workers)
     drawn = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    return _as_draws(n_bootstrap, drawn, antolini, skipped)
-
-
-def _as_draws(n: int, drawn: Drawn, antolini: dict[Key, Vector], skipped: dict[str, str]) -> Draws:
-    kinds: dict[str, dict[Key, Matrix]] = {"value": {}, "length": {}, "smooth": {}, "benefit": {}}
+    kinds: dict[str, dict[Key, Matrix]] = {"value": {}, "along": {}, "square": {}, "benefit": {}}
     for (kind, key), array in drawn.items():
         kinds[kind][key] = array
-    smooth, benefit = ({float(key[1] or 0): array for key, array in kinds[k].items()} for k in ("smooth", "benefit"))
-    return Draws(n, kinds["value"] | antolini, kinds["length"], smooth, benefit, skipped)
-
-
-def paired_draws(
-    sample: Sample, *, n_bootstrap: int, seed: int, progress: Callable[[int], None] = lambda rows_done: None
-) -> dict[Key, Vector]:
-    """Every metric that is no p-value on the same resamples for every model of the same rows.
-
-    The difference of two models' draws, resample by resample, is that of the paired bootstrap. Metrics that are zero
-    at best are those of the resample, which lie above that of the rows for both models alike.
-    """
-    rows, _ = read_rows(sample)
-    found = estimate(rows, level=0.95, seed=seed)
-    return bootstrap(rows, found, n_bootstrap=n_bootstrap, seed=seed, progress=progress).values
+    benefit = {float(key[1] or 0): array for key, array in kinds["benefit"].items()}
+    return Draws(n_bootstrap, kinds["value"] | antolini, kinds["along"], kinds["square"], benefit, skipped)
 
 
 def _part(rows: Rows, size: int, seed: Seed) -> BoolArray:
@@ -188,8 +184,8 @@ def _scaled(draws: Draws, own: Draws, found: Estimates, benefit: Mapping[float, 
     return Draws(
         draws.n,
         values,
-        {key: scale * drawn for key, drawn in draws.lengths.items()},
-        {h: found.smooth[h][1] + scale * (drawn - own.smooth[h][0]) for h, drawn in draws.smooth.items()},
+        {key: scale * drawn for key, drawn in draws.along.items()},
+        {key: scale**2 * drawn for key, drawn in draws.squares.items()},
         {h: benefit[h] + scale * (drawn - own.benefit[h][0]) for h, drawn in draws.benefit.items()},
         draws.skipped,
     )
@@ -216,19 +212,19 @@ def _counts(rows: Rows, block: range, seed: Seed | None) -> Matrix:
 
 def _antolini(
     rows: Rows, found: Estimates, n_bootstrap: int, seed: Seed | None, workers: Workers
-) -> tuple[dict[Key, Vector], dict[str, str]]:
+) -> tuple[dict[Key, Vector], tuple[Skipped, ...]]:
     """Antolini's concordance, whose pairs are compared once for many resamples."""
     key: Key = ("antolini", None)
     survival, times = rows.survival, rows.times
     if key not in found.values or survival is None or times is None:
-        return {}, {}
+        return {}, ()
     if n_pairs(rows) * n_bootstrap > _MOST_ANTOLINI:
         reason = f"resampling it takes one step for each of {n_pairs(rows):,} pairs and {n_bootstrap:,} resamples"
-        return {}, {"interval of antolini": reason}
+        return {}, (Skipped("antolini", reason, interval=True),)
     blocks = [range(k, min(k + _ANTOLINI_LINES, n_bootstrap)) for k in range(0, n_bootstrap, _ANTOLINI_LINES)]
 
     def draw(block: range) -> Vector:
         counts = _counts(rows, block, seed).astype(np.float32)
         return antolini_indices(rows.time, rows.event, survival, times, rows.interpolation, counts)
 
-    return {key: np.concatenate(workers.map(draw, blocks))}, {}
+    return {key: np.concatenate(workers.map(draw, blocks))}, ()

@@ -10,11 +10,10 @@ from xcal._checks import (
     BoolArray,
     FloatArray,
     as_count,
-    as_event,
     as_floats,
     as_numpy,
     as_row,
-    as_time,
+    check_same_rows,
     fail,
     first_row,
     is_missing,
@@ -34,17 +33,14 @@ PART_OF_ROWS = 10_000
 Outcome = tuple[FloatArray, BoolArray]
 
 
-def read_outcome(y: Any, *, name: str = "y") -> Outcome:
+def read_outcome(y: Any, *, name: str = "y", X: Any = None) -> Outcome:
     """Read times and events from `Surv`, a structured array, a data frame, or a pair (time, event)."""
     if y is None:
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):
         time, event = np.asarray(y.time), np.asarray(y.event)
-    elif isinstance(y, tuple) and len(y) == 2:
-        time = as_time(y[0], name=f"{name} time")
-        event = as_event(y[1], time.size, reference=f"{name} time", name=f"{name} event")
     else:
-        time, event = time_and_event(y, name=name)
+        time, event = time_and_event(y, name=name, X=X)
     if time.size < 2:
         fail(name, "at least 2 rows", f"{time.size}")
     if not event.any():
@@ -104,6 +100,8 @@ def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:
         found = {name: column_of(X, name, "groups") for name in groups}
     else:
         found = {str(getattr(groups, "name", None) or "group"): groups}
+    for name, values in found.items():
+        check_same_rows(f"groups[{str(name)!r}]", values, "X", X)
     return {str(name): _labels(str(name), values, n) for name, values in found.items()}
 
 
@@ -112,6 +110,7 @@ def read_clusters(clusters: Any, X: Any, n: int) -> Clusters | None:
     if clusters is None:
         return None
     labels = column_of(X, clusters, "clusters") if isinstance(clusters, str) else clusters
+    check_same_rows("clusters", labels, "X", X)
     found = as_clusters(labels, n, reference="y")
     return None if found.count == n else found
 

@@ -16,11 +16,11 @@ from xcal.metrics.intervals import percentile_interval
 from xcal.validation.audit import audit
 from xcal.validation.export import COLUMNS, FORMAT, as_plain, wrapped
 from xcal.validation.labels import label
-from xcal.validation.measurements import AuditValue
+from xcal.validation.measurements import AuditKey, AuditValue
 from xcal.validation.result import AuditResult
 
 # Values that say something about the test or the rows, not about the model: their difference means nothing.
-_NOT_COMPARED = ("_p", "_p_corrected", "_floor", "_noise", "observed_risk")
+_NOT_COMPARED = ("_p", "_p_corrected", "_floor", "_noise", "_excess", "_cox", "observed_risk")
 # What a person compares first, with the direction that is better: 1 for higher, -1 for lower.
 _MAIN = {
     "harrell": 1,
@@ -45,11 +45,14 @@ class ModelComparison:
         By the names that were given.
     differences : mapping of str to tuple of AuditValue
         For every model but the first, its values minus those of the first. Intervals are from the same resamples of
-        the rows for both models; NaN where a value was not resampled.
+        the rows for both models; NaN where a value was not resampled. Each holds for itself.
+    clear : mapping of str to frozenset of (metric, horizon, group)
+        For every model but the first, the main differences that are more than chance if all of them are looked at.
     """
 
     results: Mapping[str, AuditResult]
     differences: Mapping[str, tuple[AuditValue, ...]]
+    clear: Mapping[str, frozenset[AuditKey]]
 
     def __getitem__(self, name: str) -> AuditResult:
         return self.results[name]
@@ -85,6 +88,7 @@ class ModelComparison:
             "xcal": __version__,
             "results": as_plain(dict(self.results)),
             "differences": as_plain(dict(self.differences)),
+            "clear": {name: sorted(map(list, keys), key=str) for name, keys in self.clear.items()},
         }
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         if path is not None:
@@ -109,9 +113,12 @@ class ModelComparison:
         lines = [f"{len(self.results)} models on the same {first.data.n:,} rows, {first.data.n_events:,} events", ""]
         for name, result in self.results.items():
             lines += wrapped(f"{name}: {result.verdict.headline}")
+        lines += [f"note: {one.what}. {one.effect}" for one in first.data.concerns if one.serious]
         for name, values in self.differences.items():
             lines += ["", f"{name} minus {self.first}, {100 * first.level:g} % intervals from paired resamples:"]
-            lines += [line for value in values for line in _line(value, first.horizons, first.time_unit)]
+            clear, horizons = self.clear[name], first.horizons
+            lines += [line for value in values for line in _line(value, horizons, first.time_unit, clear)]
+            lines.append('"better" and "worse" allow for the number of these lines; a single interval does not.')
         return "\n".join(lines)
 
 
@@ -120,23 +127,24 @@ def as_plain_row(value: AuditValue) -> dict[str, Any]:
     return {name: getattr(value, name) for name in COLUMNS}
 
 
-def _line(value: AuditValue, horizons: tuple[float, ...], unit: str) -> Iterator[str]:
-    """Write a main difference: over all times, or at the horizon in the middle."""
+def _is_main(value: AuditValue, horizons: tuple[float, ...]) -> bool:
+    """Return whether a difference is a main one: over all times, or at the horizon in the middle."""
     middle = horizons[len(horizons) // 2] if horizons else None
-    if value.group is not None or value.metric not in _MAIN or value.horizon not in (None, middle):
+    return value.group is None and value.metric in _MAIN and value.horizon in (None, middle)
+
+
+def _line(value: AuditValue, horizons: tuple[float, ...], unit: str, clear: frozenset[AuditKey]) -> Iterator[str]:
+    """Write a main difference."""
+    if not _is_main(value, horizons):
         return
     at = "" if value.horizon is None else f" at {time_in_words(value.horizon, unit)}"
     shown = f"{value.value:+.4f}"
     if np.isfinite(value.lower) and np.isfinite(value.upper):
-        shown += f"  [{value.lower:+.4f}, {value.upper:+.4f}]  {_said(value)}"
+        said = "no clear difference"
+        if (value.metric, value.horizon, value.group) in clear:
+            said = "better" if np.sign(value.value) == _MAIN[value.metric] else "worse"
+        shown += f"  [{value.lower:+.4f}, {value.upper:+.4f}]  {said}"
     yield f"  {label(value.metric).name + at:<26}{shown}"
-
-
-def _said(value: AuditValue) -> str:
-    """Say which model is better, if the interval does."""
-    if value.lower <= 0 <= value.upper:
-        return "no clear difference"
-    return "better" if np.sign(value.value) == _MAIN[value.metric] else "worse"
 
 
 def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **options: Any) -> ModelComparison:
@@ -182,7 +190,8 @@ def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **op
         results[name] = audit(model, own, y, name=str(name), **options)
         options = {**options, "horizons": results[name].horizons}
     first, *others = results.items()
-    return ModelComparison(results, {name: differences(first[1], result) for name, result in others})
+    found = {name: differences(first[1], result) for name, result in others}
+    return ModelComparison(results, found, {name: _clear(first[1], result, found[name]) for name, result in others})
 
 
 def _by_name(X: Any, models: Mapping[str, Any]) -> bool:
@@ -202,11 +211,32 @@ def differences(first: AuditResult, second: AuditResult) -> tuple[AuditValue, ..
     return tuple(found)
 
 
-def _paired_interval(
-    first: AuditResult, second: AuditResult, key: tuple[str, float | None, str | None]
-) -> tuple[float, float]:
+def _paired_interval(first: AuditResult, second: AuditResult, key: AuditKey) -> tuple[float, float]:
     """Percentiles of the differences over resamples, the k-th of which is of the same rows for both models."""
     before, after = first.measured.draws.get(key), second.measured.draws.get(key)
     if before is None or after is None or before.size != after.size or before.size == 0:
         return float("nan"), float("nan")
     return percentile_interval(list(after - before), second.level)
+
+
+def _clear(first: AuditResult, second: AuditResult, found: tuple[AuditValue, ...]) -> frozenset[AuditKey]:
+    """Return the main differences whose intervals exclude zero when they are widened to hold all at once.
+
+    Differences over their standard errors, and the largest deviation of any of them in a resample: among resamples it
+    is smaller than the chosen quantile in as many cases as the level says.
+    """
+    level, deviations, sizes = second.level, [], {}
+    for value in found:
+        key = (value.metric, value.horizon, value.group)
+        before, after = first.measured.draws.get(key), second.measured.draws.get(key)
+        if not _is_main(value, first.horizons) or before is None or after is None or before.size != after.size:
+            continue
+        drawn = after - before
+        error = float(np.nanstd(drawn))
+        if error > 0 and np.isfinite(value.lower):
+            deviations.append(np.abs(drawn - np.nanmean(drawn)) / error)
+            sizes[key] = abs(value.value) / error
+    if not deviations:
+        return frozenset()
+    reach = float(np.quantile(np.nanmax(deviations, axis=0), level))
+    return frozenset(key for key, size in sizes.items() if size > reach)

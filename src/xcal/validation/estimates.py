@@ -4,22 +4,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
+from xcal._checks import FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration import d_calibration
-from xcal.calibration.results import Method, PValue
+from xcal.calibration.results import Method
 from xcal.metrics.auc import cumulative_dynamic_auc
 from xcal.metrics.brier import integrated_brier_score
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.cox_calibration import cox_calibration
-from xcal.metrics.ici import integrated_calibration_index
-from xcal.metrics.inputs import Vector
+from xcal.metrics.cox_ici import cox_ici
+from xcal.metrics.intervals import even_square
 from xcal.metrics.km_calibration import km_calibration
 from xcal.metrics.likelihood import mean_nll
-from xcal.metrics.observed_expected import observed_expected
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.pit_histogram import N_BINS
 from xcal.metrics.scaled_brier import scaled_brier_score
+from xcal.validation.at_horizon import CalibrationAt, calibration_at
+from xcal.validation.counted.values import CountedValues
+from xcal.validation.measurements import Skipped
+from xcal.validation.own_world import FEWEST_FOR_LEVELS_IN_GROUP
 from xcal.validation.rows import Rows
 
 Key = tuple[str, float | None]  # metric and horizon
@@ -28,6 +33,7 @@ UNKNOWN: Interval = (float("nan"), float("nan"))
 
 # With fewer rows per bin than this, p-values of Akritas' test are up to twice too small far out; simulated ones hold.
 _ROWS_PER_BIN = 50
+_FEW_AND_MANY_DRAWS, _FAR_FROM_LIMITS = (99, 999), 0.2
 DEPENDENT = "it counts every row as one observation, and the rows of a cluster are not"
 # Comparing curves that are read along lines takes one step for each pair of an event and a later row.
 MOST_PAIRS = 5_000_000_000
@@ -40,22 +46,26 @@ METHODS: tuple[tuple[Method, str], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Values, the intervals that have a standard formula, smooth calibration curves, and what was skipped and why."""
+    """Values, the intervals that have a standard formula, calibration at horizons, and what was skipped and why."""
 
     values: dict[Key, float] = field(default_factory=dict)
-    smooth: dict[float, tuple[Vector, Vector]] = field(default_factory=dict)
+    at: dict[float, CalibrationAt] = field(default_factory=dict)
     intervals: dict[Key, Interval] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
+    skipped: list[Skipped] = field(default_factory=list)
+    ibs_range: list[tuple[float, float]] = field(default_factory=list)  # one, where there is a score
 
     def put(self, metric: str, horizon: float | None, value: float, interval: Interval | None = None) -> None:
         """Add a value; one that the rows do not determine is named as skipped instead."""
         if np.isnan(value):
-            at = "" if horizon is None else f" at {horizon:g}"
-            self.skipped[f"{metric}{at}"] = "these rows do not determine it"
+            self.skip(metric, "these rows do not determine it", horizon)
             return
         self.values[metric, horizon] = float(value)
         if interval is not None:
             self.intervals[metric, horizon] = interval
+
+    def skip(self, what: str, why: str, horizon: float | None = None, *, interval: bool = False) -> None:
+        """Name something that was not computed."""
+        self.skipped.append(Skipped(what, why, horizon, interval=interval))
 
 
 def estimate(rows: Rows, *, level: float, seed: int, calibration_only: bool = False) -> Estimates:
@@ -65,12 +75,13 @@ def estimate(rows: Rows, *, level: float, seed: int, calibration_only: bool = Fa
         _discrimination(rows, found)
         _overall(rows, found)
     for horizon in rows.risk:
-        _mean_calibration(rows, horizon, level, found)
-        _moderate_calibration(rows, horizon, found)
+        _calibration_at(rows, horizon, level, found, in_group=calibration_only)
         if not calibration_only:
-            _accuracy(rows, horizon, found)
-    _weak_calibration(rows, level, found)
-    _calibration_over_time(rows, seed, found)
+            accuracy(rows, horizon, found)
+            _one_calibration(rows, horizon, found)
+    if not calibration_only:
+        _by_cox_models(rows, level, found)
+    _calibration_over_time(rows, level, seed, found)
     return found
 
 
@@ -78,15 +89,15 @@ def _discrimination(rows: Rows, found: Estimates) -> None:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     if rows.score is None:
         for name in ("harrell", "uno", "antolini"):
-            found.skipped[name] = "F at the own times alone puts no rows in order"
+            found.skip(name, "F at the observed times alone puts no rows in order")
         return
     found.put("harrell", None, concordance_index(**given, predicted_time=rows.score).value)
     uno = concordance_index(**given, predicted_time=rows.score, method="uno", censoring=rows.censoring)
     found.put("uno", None, uno.value)
     if rows.survival is None:
-        found.skipped["antolini"] = "it compares whole survival curves"
+        found.skip("antolini", "it compares whole survival curves")
     elif rows.interpolation == "linear" and n_pairs(rows) > MOST_PAIRS:
-        found.skipped["antolini"] = f"it takes one step for each of {n_pairs(rows):,} pairs"
+        found.skip("antolini", f"it takes one step for each of {n_pairs(rows):,} pairs")
     else:
         curves: dict[str, Any] = {"survival": rows.survival, "times": rows.times, "interpolation": rows.interpolation}
         found.put("antolini", None, concordance_index(**given, **curves).value)
@@ -99,20 +110,29 @@ def n_pairs(rows: Rows) -> int:
 
 def _overall(rows: Rows, found: Estimates) -> None:
     if rows.nll is None:
-        found.skipped["nll"] = "the model gives no density"
+        found.skip("nll", "the model gives no density")
     else:
         found.put("nll", None, mean_nll(rows.nll).value)
     if rows.survival is None or rows.times is None or rows.times.size < 2:
-        found.skipped["ibs"] = "it needs survival curves at two times or more"
+        found.skip("ibs", "it needs survival curves at two times or more")
         return
     score = integrated_brier_score(
         rows.survival, rows.times, time=rows.time, event=rows.event, censoring=rows.censoring
     )
     found.put("ibs", None, score.value)
+    if np.isfinite(score.value):
+        found.ibs_range.append((score.start, score.stop))
 
 
-def _accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
+def accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
+    """Put AUC, Brier score and IPA at one horizon, corrected for censoring where there is a model of it."""
     risk = rows.risk[horizon]
+    if rows.censoring_model is not None and horizon in found.at:
+        corrected = CountedValues(risk, found.at[horizon].values)
+        values = corrected.accuracy(np.ones((1, rows.n)))
+        for name, value in values.items():
+            found.put(name, horizon, float(value[0]))
+        return
     given: dict[str, Any] = {"time": rows.time, "event": rows.event, "censoring": rows.censoring}
     found.put("auc", horizon, float(cumulative_dynamic_auc(risk, horizon, **given).values[0]))
     scaled = scaled_brier_score(1 - risk, horizon, **given)
@@ -120,70 +140,94 @@ def _accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
     found.put("ipa", horizon, float(scaled.values[0]))
 
 
-def _mean_calibration(rows: Rows, horizon: float, level: float, found: Estimates) -> None:
-    risk = rows.risk[horizon]
-    result = observed_expected(risk, at=horizon, time=rows.time, event=rows.event, level=level)
-    found.put("oe", horizon, result.value, _by_formula(rows, result.lower, result.upper))
-    found.put("mean_risk", horizon, result.expected)
-    low, high = fit_kaplan_meier(rows.time, rows.event).interval(horizon, level)
-    found.put("observed_risk", horizon, result.observed, _by_formula(rows, 1 - float(high), 1 - float(low)))
-
-
-def _by_formula(rows: Rows, lower: float, upper: float) -> Interval | None:
-    """Give an interval that supposes independent rows; None, so that it is resampled, where they are in clusters."""
-    return (lower, upper) if rows.clusters is None else None
-
-
-def _moderate_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
-    risk = rows.risk[horizon]
-    given: dict[str, Any] = {"time": rows.time, "event": rows.event}
-    index = integrated_calibration_index(risk, at=horizon, **given)
-    found.smooth[horizon] = index.predicted, index.observed
-    if (rows.event & (rows.time <= horizon)).any():
-        for name, value in (("ici", index.value), ("e50", index.e50), ("e90", index.e90), ("emax", index.emax)):
-            found.put(name, horizon, value)
-    else:
-        # The observed curve is zero in every resample: an interval without a width, which says more than is known.
-        reason = "no row has the event by then, and resamples cannot say how uncertain that is; nor E50, E90 and Emax"
-        found.skipped[f"ici at {horizon:g}"] = reason
-    if rows.clusters is not None:
-        found.skipped["one_calibration_p"] = DEPENDENT
+def _calibration_at(rows: Rows, horizon: float, level: float, found: Estimates, *, in_group: bool) -> None:
+    """Calibration at one horizon: on average, by slope, and for each level of risk."""
+    risk, events = rows.risk[horizon], int(np.count_nonzero(rows.event & (rows.time <= horizon)))
+    found.put("mean_risk", horizon, float(risk.mean()))
+    if horizon > rows.time[-1]:
+        found.skip("oe", "no row was followed so long", horizon)
         return
-    test = one_calibration(risk, at=horizon, **given, cdf=rows.cdf)
+    fewest = FEWEST_FOR_LEVELS_IN_GROUP if in_group else 1
+    at = calibration_at(rows, horizon, level, fewest=fewest)
+    found.at[horizon] = at
+    found.put("oe", horizon, at.ratio.value, (at.ratio.lower, at.ratio.upper))
+    found.put("observed_risk", horizon, at.ratio.observed, _risk_interval(rows, horizon, at, level))
+    if events < fewest:
+        # Without any event the observed curve is zero, and nothing says how uncertain that is.
+        too_few = f"{_count(events)} by then are too few: {fewest} are needed"
+        why = "no row has the event by then" if not events else too_few
+        for name in ("slope", "ici"):
+            found.skip(name, why, horizon)
+        return
+    slope = at.slope
+    found.put("slope", horizon, slope.slope, (slope.slope_lower, slope.slope_upper))
+    found.put("intercept", horizon, slope.intercept, (slope.intercept_lower, slope.intercept_upper))
+    for name, distance in at.distances.items():
+        found.put(name, horizon, distance.value)
+        found.put(f"{name}_floor", horizon, distance.floor)
+    index = at.distances["ici"]
+    found.intervals["ici", horizon] = (index.lower, index.upper)
+    found.put("ici_excess", horizon, index.excess, (index.lower, index.upper))
+
+
+def _count(events: int) -> str:
+    return "1 event" if events == 1 else f"{events:,} events"
+
+
+def _risk_interval(rows: Rows, horizon: float, at: CalibrationAt, level: float) -> Interval | None:
+    """Interval of the observed risk; None, so that it is resampled, where rows are in clusters."""
+    if rows.clusters is not None:
+        return None
+    if rows.censoring_model is not None:
+        error = float(at.values.std(ddof=1)) / rows.n**0.5
+        reach = float(ndtri((1 + level) / 2)) * error
+        return max(0.0, at.ratio.observed - reach), min(1.0, at.ratio.observed + reach)
+    low, high = fit_kaplan_meier(rows.time, rows.event).interval(horizon, level)
+    return 1 - float(high), 1 - float(low)
+
+
+def _one_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
+    if rows.clusters is not None:
+        found.skip("one_calibration_p", DEPENDENT)
+        return
+    test = one_calibration(rows.risk[horizon], at=horizon, time=rows.time, event=rows.event, cdf=rows.cdf)
     found.put("one_calibration_p", horizon, test.p_value)
 
 
-def _weak_calibration(rows: Rows, level: float, found: Estimates) -> None:
-    """Slope and intercept at the last horizon that the predictions and these rows reach."""
-    at = slope_horizon(rows)
+def _by_cox_models(rows: Rows, level: float, found: Estimates) -> None:
+    """Values of published guidelines, which assume proportional hazards: for comparison, and never for the verdict."""
+    at = max((horizon for horizon in rows.risk if horizon <= rows.time[-1]), default=None)
     if at is None:
-        for name in ("cox_slope", "cox_intercept"):
-            found.skipped[name] = "they need the risks at a horizon within the follow-up"
         return
-    result = cox_calibration(rows.risk[at], at=at, time=rows.time, event=rows.event, level=level)
-    found.put("cox_slope", None, result.slope, _by_formula(rows, result.slope_lower, result.slope_upper))
-    interval = _by_formula(rows, result.intercept_lower, result.intercept_upper)
-    found.put("cox_intercept", None, result.intercept, interval)
+    given: dict[str, Any] = {"time": rows.time, "event": rows.event}
+    for horizon in found.at:
+        index = cox_ici(rows.risk[horizon], at=horizon, **given)
+        for name in ("value", "e50", "e90", "emax"):
+            found.put("ici_cox" if name == "value" else f"{name}_cox", horizon, getattr(index, name))
+    result = cox_calibration(rows.risk[at], at=at, **given, level=level)
+    ends = (result.slope_lower, result.slope_upper), (result.intercept_lower, result.intercept_upper)
+    slope, intercept = ends if rows.clusters is None else (None, None)
+    found.put("cox_slope", None, result.slope, slope)
+    found.put("cox_intercept", None, result.intercept, intercept)
 
 
-def slope_horizon(rows: Rows) -> float | None:
-    """Give the last horizon that the predictions and these rows reach, at which slope and intercept are computed."""
-    return max((horizon for horizon in rows.risk if horizon <= rows.time[-1]), default=None)
-
-
-def _calibration_over_time(rows: Rows, seed: int, found: Estimates) -> None:
+def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates) -> None:
     if rows.cdf is None:
         for _, name in METHODS:
-            found.skipped[name] = "it needs F at the own times"
+            found.skip(name, rows.no_cdf)
     else:
         given: dict[str, Any] = {"n_bins": N_BINS, "time": rows.time, "clusters": _cluster_labels(rows)}
         for method, name in METHODS:
             result = d_calibration(rows.cdf, rows.cdf_event, method=method, p_value=None, **given)
             found.put(name, None, result.value)
             found.put(f"{name}_floor", None, result.floor)
+            if method == "uniform":
+                distance = even_square(result.value, result.floor, N_BINS - 1, level)
+                found.intervals[name, None] = (distance.lower, distance.upper)
+                found.put(f"{name}_excess", None, distance.excess, (distance.lower, distance.upper))
         found.put("d_calibration_p", None, _d_calibration_p(rows, seed))
     if rows.survival is None:
-        found.skipped["km_calibration"] = "it needs survival curves"
+        found.skip("km_calibration", "it needs survival curves")
         return
     curves = km_calibration(
         rows.survival, rows.times, time=rows.time, event=rows.event, interpolation=rows.interpolation
@@ -194,13 +238,24 @@ def _calibration_over_time(rows: Rows, seed: int, found: Estimates) -> None:
 def _d_calibration_p(rows: Rows, seed: int) -> float:
     """Akritas' p-value, or with few rows per bin a simulated one: both hold their size under censoring.
 
-    With clusters it is always Akritas' statistic, beside draws in which whole clusters change their sign.
+    With clusters it is always Akritas' statistic, beside draws in which whole clusters change their sign. Where it is
+    not known how long censored rows were seen, the largest p-value of all possibilities.
     """
     many = rows.clusters is not None or rows.n >= _ROWS_PER_BIN * N_BINS
-    test: PValue = "akritas" if many else "simulated"
-    clusters = _cluster_labels(rows)
-    result = d_calibration(rows.cdf, rows.cdf_event, n_bins=N_BINS, p_value=test, seed=seed, clusters=clusters)
-    return float("nan") if result.p_value is None else result.p_value
+    given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "clusters": _cluster_labels(rows)}
+
+    def tested(cdf: FloatArray) -> float:
+        if many:
+            found = d_calibration(cdf, rows.cdf_event, p_value="akritas", **given).p_value
+        else:
+            # What is far from any limit after a few draws needs no more of them.
+            for draws in _FEW_AND_MANY_DRAWS:
+                found = d_calibration(cdf, rows.cdf_event, p_value="simulated", n_simulations=draws, **given).p_value
+                if found is not None and found > _FAR_FROM_LIMITS:
+                    break
+        return float("nan") if found is None else found
+
+    return max(tested(cdf) for cdf in rows.cdfs)
 
 
 def _cluster_labels(rows: Rows) -> Any:

@@ -17,7 +17,7 @@ from xcal.validation.words import broken
 
 COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
 # Of the JSON: raised when a reader of an older file would misread a newer one.
-FORMAT = 1
+FORMAT = 2
 _WIDTH = 100
 # What is wrong comes first, then where, then what is uncertain.
 _SENTENCES = 4
@@ -62,10 +62,10 @@ def as_plain(value: Any) -> Any:
 
 # What a person looks for first, in the order of the text.
 _OVERALL = (
-    *("harrell", "uno", "antolini", "cox_slope", "d_calibration", "d_calibration_floor", "d_calibration_p"),
+    *("harrell", "uno", "antolini", "d_calibration", "d_calibration_floor", "d_calibration_p"),
     *("conditional_calibration", "conditional_calibration_p", "ibs", "nll"),
 )
-_AT_HORIZON = ("mean_risk", "observed_risk", "oe", "ici", "auc", "brier", "ipa")
+_AT_HORIZON = ("mean_risk", "observed_risk", "oe", "slope", "ici", "ici_floor", "auc", "brier", "ipa")
 
 
 def to_text(result: AuditResult, *, next_steps: bool = True) -> str:

@@ -20,32 +20,41 @@ from xcal.validation.sample import Sample
 METRIC = "conditional_calibration"
 # Parts of a numeric covariate, and the fewest rows of a part that is shown.
 _PARTS, _FEWEST = 4, 20
-# Rank correlation with F at the own time from which a column is no covariate: of a covariate that is known at the start
-# and F of a right model it is near zero without censoring.
+# Rank correlation with F at the observed time from which a column is no covariate: of a covariate that is known at the
+# start and F of a right model it is near zero without censoring.
 _SAME_ORDER = 0.9
 
 
-def measure_for_whom(sample: Sample, rows: Rows, found: Estimates, *, level: float, seed: int) -> ForWhom | None:
+def measure_for_whom(
+    sample: Sample,
+    rows: Rows,
+    columns: tuple[Column, ...],
+    left_out: tuple[tuple[str, str], ...],
+    found: Estimates,
+    *,
+    level: float,
+    seed: int,
+) -> ForWhom | None:
     """Measure and test calibration given the covariates, and add the numbers to those of all rows.
 
-    Where it cannot be measured the reason is among what was skipped.
+    `columns` and `left_out` are those of `usable_columns`. Where it cannot be measured the reason is among what was
+    skipped.
     """
     if rows.cdf is None or not sample.covariates:
-        found.skipped[METRIC] = sample.no_covariates if rows.cdf is not None else "it needs F at the own times"
+        found.skip(METRIC, sample.no_covariates if rows.cdf is not None else rows.no_cdf)
         return None
     if rows.clusters is not None:
-        found.skipped[METRIC] = DEPENDENT
+        found.skip(METRIC, DEPENDENT)
         return None
-    in_order = [column.take(rows.order) for column in sample.covariates]
-    reached = np.full(rows.n, True) if rows.times is None else rows.time <= rows.times[-1]
-    columns = tuple(column for column in in_order if not _follows(column, rows.cdf, reached))
-    left_out = [(column.name, "it follows from F at the own time") for column in in_order if column not in columns]
     if not columns:
-        found.skipped[METRIC] = "all covariates follow from F at the own time"
+        found.skip(METRIC, "all covariates follow from F at the observed time")
         return None
-    result = conditional_calibration(rows.cdf, rows.cdf_event, columns, n_bins=N_BINS, seed=seed)
-    where = result.where
-    p_value = float("nan") if result.p_value is None else result.p_value
+    # Where it is not known how long censored rows were seen, an error counts if it shows whichever it was.
+    found_all = [conditional_calibration(cdf, rows.cdf_event, columns, n_bins=N_BINS, seed=seed) for cdf in rows.cdfs]
+    result = found_all[0]
+    p_value = max(float("nan") if one.p_value is None else one.p_value for one in found_all)
+    subgroups = [one.where for one in found_all if one.where is not None]
+    where = max(subgroups, key=lambda one: one.p_value) if len(subgroups) == len(found_all) else None
     for name, value in (("", result.value), ("_floor", result.floor), ("_noise", result.noise), ("_p", p_value)):
         found.put(f"{METRIC}{name}", None, value)
     if where is not None:
@@ -56,7 +65,7 @@ def measure_for_whom(sample: Sample, rows: Rows, found: Estimates, *, level: flo
         floor=result.floor,
         p_value=p_value,
         columns=tuple(column.name for column in columns),
-        left_out=(*sample.left_out, *left_out),
+        left_out=left_out,
         parts=tuple(_parts(columns, rows.cdf.astype(np.float64, copy=False), rows.cdf_event, level)),
         subgroup=None
         if where is None
@@ -73,11 +82,31 @@ def measure_for_whom(sample: Sample, rows: Rows, found: Estimates, *, level: flo
     )
 
 
-def _follows(column: Column, cdf: FloatArray, reached: BoolArray) -> bool:
-    """Whether a column is a prediction at the row's own time, which knows the outcome.
+def usable_columns(sample: Sample, rows: Rows) -> tuple[tuple[Column, ...], tuple[tuple[str, str], ...]]:
+    """Return the covariates in the order of `rows`, and those that cannot be used with the reason.
 
-    Of rows past the end of the curves F is that of the end, which the column need not be.
+    A column that follows from F at the observed time knows the outcome.
     """
+    columns = tuple(column.take(rows.order) for column in sample.covariates)
+    if rows.cdf is None:
+        return columns, sample.left_out
+    # Of rows past the end of the curves F is that of the end, which a column need not be.
+    reached = np.full(rows.n, True) if rows.times is None else rows.time <= rows.times[-1]
+    follow = [column.name for column in columns if _follows(column, rows.cdf, reached)]
+    left_out = tuple((name, "it follows from F at the observed time") for name in follow)
+    return tuple(column for column in columns if column.name not in follow), (*sample.left_out, *left_out)
+
+
+def covariate_parts(columns: tuple[Column, ...]) -> Iterator[tuple[str, BoolArray]]:
+    """Return the rows of every part of every covariate that is large enough."""
+    for column in columns:
+        for name, members in _members(column):
+            if np.count_nonzero(members) >= _FEWEST:
+                yield name, members
+
+
+def _follows(column: Column, cdf: FloatArray, reached: BoolArray) -> bool:
+    """Return whether a column is a prediction at the row's observed time, which knows the outcome."""
     if column.labels is not None or np.count_nonzero(reached) < _FEWEST:
         return False
     values, own = column.values[reached], cdf[reached]
@@ -90,9 +119,9 @@ def _parts(columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: fl
     """Give the mean of F for the parts of every column.
 
     Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above. The
-    interval is that of the larger variance: the one that was seen, or the one that a right model expects up to the own
-    times. Without any event the first is near zero, however few were expected (`subgroup_search.expected_squares` has
-    the same for bins).
+    interval is that of the larger variance: the one that was seen, or the one that a right model expects up to the
+    observed times. Without any event the first is near zero, however few were expected
+    (`subgroup_search.expected_squares` has the same for bins).
     """
     at_event, expected = np.where(event, cdf, (1 + cdf) / 2), (1 - np.square(1 - cdf)) / 8
     reach = float(ndtri((1 + level) / 2))

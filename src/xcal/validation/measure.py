@@ -1,24 +1,31 @@
 """Everything that an audit measures about one model, with intervals."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from xcal._checks import MANY, as_count, as_number
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.calibration.covariates import Column
+from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.results import holm
-from xcal.metrics.calibration_curve import CalibrationCurve, band, drawn_curve
+from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve
 from xcal.metrics.inputs import Vector
-from xcal.metrics.net_benefit import DecisionCurve, decision_curve
+from xcal.metrics.net_benefit import DecisionCurve, benefit, decision_curve
 from xcal.metrics.pit_histogram import bin_shares, pit_histogram
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.risk_distribution import risk_distribution
+from xcal.validation.at_horizon import CalibrationAt, calibration_at
 from xcal.validation.bootstrap import Draws, bootstrap
-from xcal.validation.estimates import UNKNOWN, Estimates, Key, estimate
-from xcal.validation.for_whom import measure_for_whom
-from xcal.validation.measurements import AuditValue, Measurements, PitHistogram
+from xcal.validation.censoring import dependent_censoring
+from xcal.validation.counted.values import CountedValues
+from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate
+from xcal.validation.for_whom import covariate_parts, measure_for_whom, usable_columns
+from xcal.validation.measurements import AuditValue, Measurements, PartFound, PitHistogram
 from xcal.validation.over_time import over_time
+from xcal.validation.own_world import horizon_tests
 from xcal.validation.rows import Rows, read_rows
 from xcal.validation.sample import Sample
 from xcal.validation.subgroups import Subgroup, subgroups
@@ -28,17 +35,25 @@ Progress = Callable[[int, int], None]
 # Order of the table. Metrics of one horizon come for each horizon in turn.
 _DISCRIMINATION = ("harrell", "uno", "antolini", "auc")
 _CALIBRATION = (
-    *("oe", "mean_risk", "observed_risk", "cox_slope", "cox_intercept", "ici", "e50", "e90", "emax"),
-    *("one_calibration_p", "d_calibration", "d_calibration_floor", "d_calibration_km", "d_calibration_km_floor"),
-    *("d_calibration_ipcw", "d_calibration_ipcw_floor", "d_calibration_p", "d_calibration_p_corrected"),
-    "km_calibration",
+    *("oe", "oe_p", "oe_p_corrected", "mean_risk", "observed_risk"),
+    *("slope", "slope_p", "slope_p_corrected", "intercept"),
+    *("ici", "ici_floor", "ici_excess", "ici_p", "ici_p_corrected"),
+    *("e50", "e50_floor", "e90", "e90_floor", "emax", "emax_floor", "one_calibration_p"),
+    *("d_calibration", "d_calibration_floor", "d_calibration_excess"),
+    *("d_calibration_km", "d_calibration_km_floor", "d_calibration_km_excess"),
+    *("d_calibration_ipcw", "d_calibration_ipcw_floor", "d_calibration_ipcw_excess"),
+    *("d_calibration_p", "d_calibration_p_corrected"),
+    *("km_calibration", "km_calibration_floor", "km_calibration_excess"),
     *("conditional_calibration", "conditional_calibration_floor", "conditional_calibration_noise"),
     *("conditional_calibration_p", "subgroup_p"),
 )
 _OVERALL = ("brier", "ipa", "ibs", "nll")
+_BY_COX = ("cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox")
+# Corrected p-value below which the error of a part of a covariate is kept, for the verdict to judge.
+PART_LEVEL = 0.05
 # Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
 _FEWEST_ROWS = 2000
-ORDER: tuple[str, ...] = (*_DISCRIMINATION, *_CALIBRATION, *_OVERALL)
+ORDER: tuple[str, ...] = (*_DISCRIMINATION, *_CALIBRATION, *_OVERALL, *_BY_COX)
 
 
 def measure(
@@ -59,9 +74,9 @@ def measure(
     level : float
         Coverage of the intervals.
     n_bootstrap : int
-        Resamples of the rows; 0 for none. The model is never fitted again. Percentiles for most metrics; for those
-        that are zero at best the rule of `xcal.metrics.intervals.Distance`; O/E, the observed risk and the Cox slope
-        and intercept have intervals by formula. Resamples of a group are of its own rows.
+        Resamples of the rows; 0 for none. The model is never fitted again. Percentiles for most metrics; D-calibration
+        and KM calibration by the rule of `xcal.metrics.intervals.true_square`; what is said of one horizon's
+        calibration has intervals by formula. Resamples of a group are of its own rows.
     most_rows : int, optional
         Of more rows than these a random part of this size is resampled, and the intervals are scaled to all rows; of
         each group, its share of them.
@@ -79,6 +94,9 @@ def measure(
     as_count("n_bootstrap", n_bootstrap, at_least=0, at_most=MANY)
     as_count("seed", seed, at_least=0)
     rows, unreached = read_rows(sample)
+    columns, left_out = usable_columns(sample, rows)
+    censoring, model = dependent_censoring(rows, columns, sample.censoring)
+    rows = replace(rows, censoring_model=model)
     judged, too_small = subgroups(sample, rows)
     drawn = [_Resamples(n_bootstrap, (seed,), most_rows)]
     drawn += [_Resamples(n_bootstrap, (seed, k + 1), _share(most_rows, g.rows.n, rows.n)) for k, g in enumerate(judged)]
@@ -89,12 +107,14 @@ def measure(
         _measure_rows(group.rows, group.name, level, resamples, None, steps)
         for group, resamples in zip(judged, drawn[1:], strict=True)
     ]
-    _correct(judged, [part.estimates for part in parts])
-    for_whom = measure_for_whom(sample, rows, whole.estimates, level=level, seed=seed)
-    skipped = [*unreached, *whole.estimates.skipped.items(), *whole.draws.skipped.items(), *too_small]
-    for part in parts:
-        skipped += [(f"{what} in {part.group}", why) for what, why in part.estimates.skipped.items()]
+    found_parts, families = _put_tests(rows, columns, judged, [whole, *parts], level, seed)
+    for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
+    skipped = [*unreached, *too_small]
+    for part in everything:
+        skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
+    if censoring is not None and censoring.corrected:
+        censoring = replace(censoring, uncorrected=_uncorrected(rows, whole.estimates))
     return Measurements(
         values=tuple(value for part in everything for value in part.table(level)),
         calibration=tuple(curve for part in everything for curve in part.calibration),
@@ -108,7 +128,23 @@ def measure(
         skipped=tuple(skipped),
         draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
         for_whom=for_whom,
+        parts=found_parts,
+        ibs_range=whole.estimates.ibs_range[0] if whole.estimates.ibs_range else None,
+        n_families=max(1, families + (for_whom is not None)),
+        censoring=censoring,
+        seen={h: at.ratios for h, at in whole.estimates.at.items()} if len(rows.seen) > 1 else {},
     )
+
+
+def _uncorrected(rows: Rows, found: Estimates) -> tuple[AuditValue, ...]:
+    """Return values at horizons as they are if censoring is taken to be independent of everything."""
+    plain, values = Estimates(), []
+    for horizon, at in found.at.items():
+        accuracy(replace(rows, censoring_model=None), horizon, plain)
+        observed = 1 - float(fit_kaplan_meier(rows.time, rows.event).at(horizon))
+        plain.put("oe", horizon, observed / at.ratio.expected if at.ratio.expected > 0 else np.nan)
+        values += [(name, horizon) for name in ("oe", "auc", "brier", "ipa") if (name, horizon) in plain.values]
+    return tuple(AuditValue(*key, None, plain.values[key], *UNKNOWN) for key in values)
 
 
 @dataclass(frozen=True)
@@ -154,9 +190,18 @@ class _Measured:
 
     def table(self, level: float) -> list[AuditValue]:
         """Every value in the order of the table, with its interval."""
-        values = self.estimates.values
+        values = dict(self.estimates.values)
+        intervals = {key: self._interval(key, level) for key in values}
+        for key in self.draws.squares:
+            if key not in values or (f"{key[0]}_excess", key[1]) in values:
+                continue
+            distance = self.draws.distance(key, values[key], level)
+            metric, horizon = key
+            values[f"{metric}_excess", horizon] = distance.excess
+            intervals[f"{metric}_excess", horizon] = (distance.lower, distance.upper)
+            values.setdefault((f"{metric}_floor", horizon), distance.floor)
         keys = sorted(values, key=lambda key: (ORDER.index(key[0]), key[1] or 0.0))
-        return [AuditValue(*key, self.group, values[key], *self._interval(key, level)) for key in keys]
+        return [AuditValue(*key, self.group, values[key], *intervals.get(key, UNKNOWN)) for key in keys]
 
     def _interval(self, key: Key, level: float) -> tuple[float, float]:
         if key in self.estimates.intervals:
@@ -183,20 +228,27 @@ def _measure_rows(
         most_rows=resamples.most_rows,
         progress=steps,
     )
-    given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     calibration, decision = [], []
     for horizon, risk in rows.risk.items():
-        smooth = found.smooth[horizon]
-        around = band(draws.smooth.get(horizon, np.empty((0, smooth[0].size))), level)
-        curve = drawn_curve(risk, rows.time, rows.event, horizon, *smooth, around, group=group, level=level)
-        calibration.append(curve)
-        if thresholds is not None and thresholds.size and horizon <= rows.time[-1]:
-            benefits = decision_curve(risk, thresholds, at=horizon, **given)
+        at = found.at.get(horizon)
+        smooth = None if at is None else at.smooth
+        calibration.append(drawn_curve(risk, rows.time, rows.event, horizon, smooth, group=group, level=level))
+        if thresholds is not None and thresholds.size and at is not None:
+            benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:
                 lower, upper = np.quantile(draws.benefit[horizon], [(1 - level) / 2, (1 + level) / 2], axis=0)
                 benefits = replace(benefits, lower=lower, upper=upper)
             decision.append(benefits)
     return _Measured(group, found, draws, tuple(calibration), tuple(decision), _pit(rows, group))
+
+
+def _decision(rows: Rows, horizon: float, at: CalibrationAt, thresholds: Vector) -> DecisionCurve:
+    risk = rows.risk[horizon]
+    curve = decision_curve(risk, thresholds, at=horizon, time=rows.time, event=rows.event)
+    if rows.censoring_model is None:
+        return curve
+    own = CountedValues(risk, at.values).benefit(np.ones((1, rows.n)), thresholds)[0]
+    return replace(curve, model=own, treat_all=np.asarray(benefit(1.0, at.ratio.observed, thresholds)))
 
 
 def _pit(rows: Rows, group: str | None) -> tuple[PitHistogram, ...]:
@@ -213,13 +265,46 @@ def _pp(rows: Rows, level: float) -> PPCurve | None:
     return None if rows.cdf is None else pp_curve(rows.cdf, event=rows.cdf_event, level=level)
 
 
-def _correct(judged: list[Subgroup], found: list[Estimates]) -> None:
-    """Add the p-values of D-calibration corrected for the number of groups of the same variable."""
+def _put_tests(
+    rows: Rows,
+    columns: tuple[Column, ...],
+    judged: list[Subgroup],
+    measured: list[_Measured],
+    level: float,
+    seed: int,
+) -> tuple[tuple[PartFound, ...], int]:
+    """Add the p-values of every test at a horizon, and of D-calibration in groups corrected for their number.
+
+    Returns the parts of covariates in which a test shows an error, and the number of families of tests: at horizons of
+    all rows, of groups and of parts, and D-calibration of all rows and of groups.
+    """
+    of_group = {part.group: part.estimates for part in measured}
+    masks = {group.name: group.members for group in judged}
+    parts = {name: mask for name, mask in covariate_parts(columns) if name not in masks}
+    found, tests = [], horizon_tests(rows, masks, parts, seed=seed)
+    for (metric, horizon, name), tested in tests.items():
+        if name in parts:
+            if tested.corrected < PART_LEVEL:
+                found.append(_part(rows.take(parts[name]), name, horizon, level, tested.corrected))
+        elif name in of_group:
+            of_group[name].put(metric, horizon, tested.p_value)
+            of_group[name].put(f"{metric}_corrected", horizon, tested.corrected)
     key = ("d_calibration_p", None)
-    for variable in dict.fromkeys(group.variable for group in judged):
-        own: Mapping[str, Estimates] = {
-            group.name: part for group, part in zip(judged, found, strict=True) if group.variable == variable
-        }
-        corrected = holm({name: part.values[key] for name, part in own.items() if key in part.values})
-        for name, p_value in corrected.items():
-            own[name].put("d_calibration_p_corrected", None, p_value)
+    groups = {name: part for name, part in of_group.items() if name is not None and key in part.values}
+    for name, p_value in holm({name: part.values[key] for name, part in groups.items()}).items():
+        groups[name].put("d_calibration_p_corrected", None, p_value)
+    families = {None if name is None else name in parts for _, _, name in tests}
+    of_d_calibration = (key in of_group[None].values) + bool(groups)
+    return tuple(sorted(found, key=lambda one: one.p_value)), len(families) + of_d_calibration
+
+
+def _part(rows: Rows, name: str, horizon: float | None, level: float, p_value: float) -> PartFound:
+    """Return O/E of a part of a covariate: at a horizon, or of the events over the whole follow-up."""
+    if horizon is not None:
+        found = calibration_at(rows, horizon, level, fewest=rows.n + 1).ratio
+        return PartFound(name, horizon, rows.n, found.n_events, found.value, found.lower, found.upper, p_value)
+    events = int(np.count_nonzero(rows.cdf_event))
+    ratios = [events / float(cumulative_hazard(cdf).sum()) for cdf in rows.cdfs]
+    # Counts of events are about Poisson given the hazards lived through.
+    reach = float(np.exp(ndtri((1 + level) / 2) / max(events, 1) ** 0.5))
+    return PartFound(name, None, rows.n, events, ratios[0], min(ratios) / reach, max(ratios) * reach, p_value)

@@ -23,12 +23,37 @@ __all__ = [
     "Measurements",
     "OverTime",
     "PPCurve",
+    "PartFound",
     "PitHistogram",
     "RiskDistribution",
     "WorstSubgroup",
 ]
 
 Counts = npt.NDArray[np.int64]
+AuditKey = tuple[str, float | None, str | None]  # metric, horizon, group
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was not computed, and why.
+
+    Attributes
+    ----------
+    what : str
+        Name of a metric; "horizon" for everything of one horizon, "group" for a whole group.
+    why : str
+        The reason, in words.
+    horizon, group
+        Where; None for all.
+    interval : bool
+        Whether the value is there and only its interval is missing.
+    """
+
+    what: str
+    why: str
+    horizon: float | None = None
+    group: str | None = None
+    interval: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,12 +72,34 @@ class AuditValue:
     upper: float
 
 
+@dataclass(frozen=True)
+class CensoringTest:
+    """Whether censoring depends on what is known of the rows.
+
+    Attributes
+    ----------
+    p_value : float
+        Of the strongest dependence, corrected for the number of variables asked about.
+    on : tuple of str
+        Variables on which it depends, the strongest first; empty if none was found.
+    corrected : bool
+        Whether values at horizons were corrected by a model of the censoring.
+    uncorrected : tuple of AuditValue
+        Values at horizons as they are without the correction, where there is one.
+    """
+
+    p_value: float
+    on: tuple[str, ...]
+    corrected: bool
+    uncorrected: tuple[AuditValue, ...] = ()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class OverTime:
     """Curves over time: outcomes, the average prediction, who is still under observation, and the Brier score."""
 
     times: Vector
-    observed: Vector  # 1 - Kaplan-Meier
+    observed: Vector  # 1 - Kaplan-Meier, or corrected for censoring that depends on covariates
     observed_lower: Vector
     observed_upper: Vector
     predicted: Vector  # mean predicted risk; NaN where the model says nothing
@@ -75,6 +122,24 @@ class CovariatePart:
     mean: float
     lower: float
     upper: float
+
+
+@dataclass(frozen=True)
+class PartFound:
+    """Rows with some values of one covariate for which the risks are not right on average.
+
+    `p_value` is corrected for all tests of this kind; value, lower and upper are O/E and its interval. Where the
+    horizon is None, O/E is the number of events over the whole follow-up for each that the model expects by then.
+    """
+
+    name: str
+    horizon: float | None
+    n: int
+    n_events: int
+    value: float
+    lower: float
+    upper: float
+    p_value: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +185,14 @@ class Measurements:
     pit: tuple[PitHistogram, ...]
     pp: PPCurve | None
     over_time: OverTime
-    skipped: tuple[tuple[str, str], ...]  # (metric or group, why it was not computed)
+    skipped: tuple[Skipped, ...]
     # (metric, horizon, group) to its value in every resample, for paired differences between models; not exported.
-    draws: Mapping[tuple[str, float | None, str | None], Vector] = field(default_factory=dict)
+    draws: Mapping[AuditKey, Vector] = field(default_factory=dict)
     for_whom: ForWhom | None = None  # where there are covariates
+    parts: tuple[PartFound, ...] = ()  # of covariates, where a test shows that the risks are off
+    ibs_range: tuple[float, float] | None = None  # first and last time of the integrated Brier score
+    n_families: int = 1  # families of tests that were made, by which the verdict multiplies p-values
+    censoring: CensoringTest | None = None  # where there are censored rows and horizons
+    # O/E by horizon if censored rows were seen through all of their last interval, and if through half of it; only
+    # where times are coarse and nobody knows.
+    seen: Mapping[float, tuple[float, ...]] = field(default_factory=dict)

@@ -12,12 +12,14 @@ from xcal.validation.words import listed, rounded_time, times_in_words
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
+    "andersen": "Andersen PK, Klein JP, Rosthøj S. Generalised linear models for correlated pseudo-observations, with "
+    "applications to multi-state models. Biometrika 2003;90:15-27.",
     "antolini": "Antolini L, Boracchi P, Biganzoli E. A time-dependent discrimination index for survival data. "
     "Stat Med 2005;24:3927-3944.",
     "austin": "Austin PC, Harrell FE, van Klaveren D. Graphical calibration curves and the integrated calibration "
     "index (ICI) for survival models. Stat Med 2020;39:2714-2742.",
-    "crowson": "Crowson CS, Atkinson EJ, Therneau TM. Assessing calibration of prognostic risk scores. Stat Methods "
-    "Med Res 2016;25:1692-1706.",
+    "geloven": "van Geloven N, Giardiello D, Bonneville EF, et al. Validation of prediction models in the presence of "
+    "competing risks: a guide through modern methods. BMJ 2022;377:e069249.",
     "goldstein": "Goldstein M, Han X, Puli A, Perotte AJ, Ranganath R. X-CAL: explicit calibration for survival "
     "analysis. NeurIPS 2020.",
     "graf": "Graf E, Schmoor C, Sauerbrei W, Schumacher M. Assessment and comparison of prognostic classification "
@@ -33,6 +35,8 @@ REFERENCES = {
     "prediction models with survival outcomes: practical guidance for Cox proportional hazards models. Ann Intern Med "
     "2023;176:105-114.",
     "rahimi": "Rahimi A, Recht B. Random features for large-scale kernel machines. NeurIPS 2007.",
+    "robins": "Robins JM, Rotnitzky A. Recovery of information and adjustment for dependent censoring using surrogate "
+    "markers. In: AIDS Epidemiology: Methodological Issues. Birkhäuser 1992:297-331.",
     "schemper": "Schemper M, Smith TL. A note on quantifying follow-up in studies of failure time. Control Clin Trials "
     "1996;17:343-346.",
     "uno": "Uno H, Cai T, Pencina MJ, D'Agostino RB, Wei LJ. On the C-statistics for evaluating overall adequacy of "
@@ -45,7 +49,7 @@ REFERENCES = {
 
 
 # Values whose interval has a standard formula.
-_ANALYTIC = {"oe": "O/E", "observed_risk": "observed risk", "cox_slope": "slope", "cox_intercept": "intercept"}
+_ANALYTIC = {"oe": "O/E", "slope": "slope", "intercept": "intercept", "ici": "ICI", "d_calibration": "D-calibration"}
 
 
 class _Cited:
@@ -80,7 +84,7 @@ def write_methods(
         *_rows(sample, data, time_unit, cite),
         *_discrimination(names, cite),
         *_calibration(names, measured, sample, cite),
-        *_overall(names, measured, cite),
+        *_overall(names, measured, time_unit, cite),
         *_weights(sample, names),
         *_groups(sample, names, cite),
         *_intervals(level, n_bootstrap, resampled_rows, names, sample),
@@ -119,18 +123,39 @@ def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
 
 
 def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: _Cited) -> Iterator[str]:
-    if "oe" in names:
-        yield "Mean calibration is the ratio of the observed (Kaplan-Meier) to the mean predicted risk (O/E)."
-    if "cox_slope" in names:
+    corrected = measured.censoring is not None and measured.censoring.corrected
+    if corrected:
         yield (
-            "Calibration slope and intercept come from regressions of the outcomes until the last horizon on the "
-            "complementary log-log of the risk predicted for it, the intercept with the slope held at "
-            f"1{cite('crowson')}."
+            "As censoring depended on covariates, the outcome by a horizon was replaced by doubly robust "
+            f"pseudo-values, from the predicted curves and a Cox model of the censoring{cite('robins')}."
+        )
+    elif "oe" in names:
+        yield f"Jackknife pseudo-values stand for the outcome by a horizon, observed or not{cite('andersen')}."
+    if "oe" in names:
+        how = "the mean of the pseudo-values" if corrected else "Kaplan-Meier"
+        yield f"Mean calibration is the ratio of the observed ({how}) to the mean predicted risk (O/E)."
+    if "slope" in names:
+        yield (
+            "Calibration slope and intercept at each horizon come from regressions of the pseudo-values on the "
+            "predicted risk with a complementary log-log link, the intercept with the slope held at "
+            f"1{cite('geloven')}."
         )
     if "ici" in names:
         yield (
-            "Smooth calibration curves relate observed to predicted risk by a flexible hazard regression, summarised "
-            f"by the integrated calibration index (ICI), E50, E90 and Emax{cite('austin')}."
+            "Calibration curves are local linear regressions of the pseudo-values on the predicted risk, without a "
+            "model of hazards, summarised by the integrated calibration index (ICI), E50, E90 and Emax"
+            f"{cite('austin')}; beside each stands the mean value of a perfect model on as many rows."
+        )
+    if "oe_p" in names:
+        yield (
+            "Calibration at horizons was tested with what is known of a row less what was predicted of it, summed over "
+            "all rows and over neighbours in risk, compared with draws from the model's own curves; p-values are "
+            "corrected for the number of tests."
+        )
+    if measured.seen:
+        yield (
+            "As times are in whole units and it is not known how long censored rows were observed in their last one, "
+            "intervals hold both extremes and tests give the larger p-value."
         )
     if "d_calibration" in names:
         bins = next((histogram.mass.size for histogram in measured.pit), None)
@@ -162,14 +187,14 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
         yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
 
 
-def _overall(names: set[str], measured: Measurements, cite: _Cited) -> Iterator[str]:
+def _overall(names: set[str], measured: Measurements, unit: str, cite: _Cited) -> Iterator[str]:
     parts = {
         "brier": lambda: f"the Brier score{cite('graf')}",
         "ipa": lambda: (
             "the index of prediction accuracy (IPA, one less the ratio to the Brier score of the Kaplan-Meier curve)"
             f"{cite('kattan')}"
         ),
-        "ibs": lambda: f"the integrated Brier score{cite('graf')}",
+        "ibs": lambda: f"the integrated Brier score{cite('graf')}{_range(measured, unit)}",
         "nll": lambda: "the negative log-likelihood",
     }
     told = [tell() for name, tell in parts.items() if name in names]
@@ -177,6 +202,13 @@ def _overall(names: set[str], measured: Measurements, cite: _Cited) -> Iterator[
         yield f"Overall performance was measured by {listed(told)}."
     if measured.decision:
         yield f"Usefulness was assessed by net benefit under censoring{cite('vickers')}."
+
+
+def _range(measured: Measurements, unit: str) -> str:
+    if measured.ibs_range is None:
+        return ""
+    start, stop = (rounded_time(t) for t in measured.ibs_range)
+    return f" (averaged from {start:g} to {time_in_words(stop, unit)})"
 
 
 def _weights(sample: Sample, names: set[str]) -> Iterator[str]:
@@ -197,7 +229,7 @@ def _intervals(
     level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str], sample: Sample
 ) -> Iterator[str]:
     together = sample.clusters
-    analytic = [words for name, words in _ANALYTIC.items() if name in names and together is None]
+    analytic = [words for name, words in _ANALYTIC.items() if name in names]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
         what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"

@@ -33,12 +33,38 @@ class DataSummary:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The answer in plain words."""
+class Sentence:
+    """A sentence of the verdict, and the group that it is about; None for all rows."""
 
-    headline: str  # one sentence: can the probabilities be trusted?
-    level: str  # "trust", "caution", "distrust" or "unknown"
-    sentences: tuple[str, ...]  # where, how sure, on how many events
+    text: str
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer in plain words.
+
+    Attributes
+    ----------
+    headline : str
+        One sentence: can the probabilities be trusted?
+    level : str
+        "trust", "caution", "distrust" or "unknown".
+    said : tuple of Sentence
+        Where, how sure, on how many events.
+    events_needed : int or None
+        About how many events would tell, where these are too few.
+    """
+
+    headline: str
+    level: str
+    said: tuple[Sentence, ...]
+    events_needed: int | None = None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The texts of what is said."""
+        return tuple(sentence.text for sentence in self.said)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,7 +1,7 @@
 """Rows of an audit in the order of their times, with everything that is read off the model's predictions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +10,20 @@ from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal._ordering import sortable_time, stable_sort
 from xcal.calibration.clusters import Clusters
+from xcal.calibration.tied_times import are_coarse, unit_starts, within_interval
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector
 from xcal.metrics.predictions import restricted_mean
+from xcal.metrics.pseudo_values import CensoringModel
+from xcal.validation.measurements import Skipped
 from xcal.validation.sample import Labels, Sample
 
 Indices = npt.NDArray[np.int64]
+# Times of survival curves from which F is read off between them.
+FEWEST_POINTS = 10
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
+# Parts of its last interval during which a censored row may have been seen, by the option `last_seen` of `audit`.
+_SEEN = {"exact": (1.0,), "end": (1.0,), "middle": (0.5,), "unknown": (1.0, 0.5)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +43,21 @@ class Rows:
     score : array of shape (n,), or None
         Larger for a later event: the restricted mean of the curve, or minus the risk of the one horizon.
     cdf, cdf_event : arrays of shape (n,), or None
-        F at the own time; read off curves, rows past the end of the grid count as censored there.
+        F at the observed time; where there are curves, rows past their end count as censored there. Where times are
+        coarse (`seen`), an event's F is drawn evenly from the interval that its time stands for.
+    seen : tuple of float
+        Part of its last interval during which a censored row may have been observed. (1.0,) where times are exact;
+        (1.0, 0.5) where they are in whole months, say, and nobody knows.
+    cdfs : tuple of arrays of shape (n,)
+        F for each of `seen`; the first is `cdf`. Empty where there is none.
     nll : array of shape (n,), or None
         Negative log-likelihoods.
     censoring : KaplanMeier or None
         Of the training rows; None to estimate it from these.
+    no_cdf : str
+        Why there is no F at the observed times, where there is none.
+    censoring_model : CensoringModel or None
+        Of these rows, where censoring depends on what is known of them: values at horizons are then corrected by it.
     clusters : Clusters or None
         Rows that depend on each other; None if all rows are independent.
     """
@@ -57,6 +75,10 @@ class Rows:
     nll: Vector | None
     censoring: KaplanMeier | None
     clusters: Clusters | None = None
+    seen: tuple[float, ...] = (1.0,)
+    cdfs: tuple[FloatArray, ...] = ()
+    censoring_model: CensoringModel | None = None
+    no_cdf: str = "it needs F at the observed times"
 
     @property
     def n(self) -> int:
@@ -82,17 +104,21 @@ class Rows:
             nll=None if self.nll is None else self.nll[chosen],
             censoring=self.censoring,
             clusters=None if self.clusters is None else self.clusters.of_rows(chosen),
+            seen=self.seen,
+            cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
+            censoring_model=None if self.censoring_model is None else self.censoring_model.take(chosen),
+            no_cdf=self.no_cdf,
         )
 
 
-def read_rows(sample: Sample) -> tuple[Rows, tuple[tuple[str, str], ...]]:
+def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
     """Sort the rows, read the predictions, and say which horizons they do not reach and why."""
     p = sample.predictions
     _, order = stable_sort(sortable_time(sample.time, sample.event))
     time, event = sample.time[order], sample.event[order]
     survival = None if p.survival is None else p.survival[order]
     risk, skipped = _risks(sample, survival, order)
-    cdf, cdf_event = _own_cdf(sample, survival, order, time, event)
+    seen, cdfs, cdf_event = _observed_cdf(sample, survival, order, time, event)
     score: Vector | None = None
     if survival is not None and p.times is not None:
         score = restricted_mean(survival, p.times, p.interpolation).astype(np.float64, copy=False)
@@ -101,11 +127,26 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[tuple[str, str], ...]]:
     censoring = None
     if sample.training_time is not None and sample.training_event is not None:
         censoring = fit_kaplan_meier(sample.training_time, sample.training_event, "censoring")
-    nll = None if p.nll is None else p.nll[order].astype(np.float64, copy=False)
-    clusters = None if sample.clusters is None else sample.clusters.of_rows(order)
     rows = Rows(
-        *(order, time, event, survival, p.times, p.interpolation, risk, score, cdf, cdf_event, nll, censoring, clusters)
+        order=order,
+        time=time,
+        event=event,
+        survival=survival,
+        times=p.times,
+        interpolation=p.interpolation,
+        risk=risk,
+        score=score,
+        cdf=cdfs[0] if cdfs else None,
+        cdf_event=cdf_event,
+        nll=None if p.nll is None else p.nll[order].astype(np.float64, copy=False),
+        censoring=censoring,
+        clusters=None if sample.clusters is None else sample.clusters.of_rows(order),
+        seen=seen,
+        cdfs=cdfs,
     )
+    if not cdfs and p.times is not None:
+        why = f"{rows.no_cdf}, which curves at {p.times.size} times do not tell; give it by cdf="
+        rows = replace(rows, no_cdf=why)
     return rows, skipped
 
 
@@ -116,30 +157,66 @@ def labels_in_order(rows: Rows, labels: Labels) -> Labels:
 
 def _risks(
     sample: Sample, survival: FloatArray | None, order: Indices
-) -> tuple[dict[float, Vector], tuple[tuple[str, str], ...]]:
+) -> tuple[dict[float, Vector], tuple[Skipped, ...]]:
     p, risk, skipped = sample.predictions, {}, []
     for horizon in map(float, sample.horizons):
         if survival is not None and p.times is not None:
             if horizon > p.times[-1]:
-                skipped.append((f"horizon {horizon:g}", f"the model's curves end at {p.times[-1]:g}"))
+                skipped.append(Skipped("horizon", f"the model's curves end at {p.times[-1]:g}", horizon=horizon))
                 continue
             # A survival curve given in float32 may leave [0, 1] by a rounding when it is interpolated.
             risk[horizon] = np.clip(1 - at_point(survival, p.times, horizon, p.interpolation), 0.0, 1.0)
         elif p.risk is not None and p.risk_horizon == horizon:
             risk[horizon] = p.risk[order].astype(np.float64, copy=False)
         else:
-            given = "F at the own times" if p.risk is None else f"risks at {p.risk_horizon:g}"
-            skipped.append((f"horizon {horizon:g}", f"the predictions are {given} only"))
+            given = "F at the observed times" if p.risk is None else f"risks at {p.risk_horizon:g}"
+            skipped.append(Skipped("horizon", f"the predictions are {given} only", horizon=horizon))
     return risk, tuple(skipped)
 
 
-def _own_cdf(
+def _observed_cdf(
     sample: Sample, survival: FloatArray | None, order: Indices, time: FloatArray, event: BoolArray
-) -> tuple[FloatArray | None, BoolArray]:
-    p = sample.predictions
-    if p.cdf is not None:
-        return p.cdf[order], event if p.times is None else event & (time <= p.times[-1])
-    if survival is None or p.times is None:
-        return None, event
-    cdf = np.clip(1 - at_own_time(survival, p.times, time, p.interpolation), 0.0, 1.0)
-    return cdf, event & (time <= p.times[-1])
+) -> tuple[tuple[float, ...], tuple[FloatArray, ...], BoolArray]:
+    """Return how long censored rows may have been seen in their last interval, F for each of these, and the events.
+
+    Of a row past the end of the curves, they say that it outlasted their end: F is the one of the end, and the row
+    counts as censored.
+    """
+    p, seen = sample.predictions, _parts_seen(sample)
+    if p.cdf is None and survival is None:
+        return seen, (), event
+    if p.cdf is None and p.library == "none" and p.times is not None and _few_points(p.times, time):
+        return seen, (), event
+    past = np.full(time.size, False) if p.times is None else time > p.times[-1]
+
+    def at(t: FloatArray) -> Vector:
+        assert survival is not None
+        assert p.times is not None
+        return np.clip(1 - at_own_time(survival, p.times, t, p.interpolation), 0.0, 1.0)
+
+    cdf = at(time) if p.cdf is None else p.cdf[order] if survival is None else np.where(past, at(time), p.cdf[order])
+    happened = event & ~past
+    if survival is None or (seen == (1.0,) and sample.last_seen != "end"):
+        return seen, (cdf,), happened
+    # F at the start of the interval, which a curve read between its times must not put above that at its end.
+    start = np.minimum(at(unit_starts(sample.time)[order]), cdf)
+    drawn = within_interval(cdf, start, happened, seed=0)
+    middle = -np.expm1((np.log1p(-np.minimum(start, _BELOW_ONE)) + np.log1p(-np.minimum(cdf, _BELOW_ONE))) / 2)
+    middle = np.clip(middle, start, cdf)
+    versions = {1.0: drawn, 0.5: np.where(happened | past, drawn, middle)}
+    return seen, tuple(versions[part] for part in seen), happened
+
+
+def _few_points(times: Vector, time: FloatArray) -> bool:
+    """Return whether plain curves have so few points that F between them is anybody's guess.
+
+    Not where every observed time is one of theirs, or past the last of them. A model says itself what lies between.
+    """
+    return times.size < FEWEST_POINTS and not np.isin(time[time <= times[-1]], times).all()
+
+
+def _parts_seen(sample: Sample) -> tuple[float, ...]:
+    """Return the part of its last interval during which a censored row was observed, or may have been."""
+    if sample.last_seen in _SEEN:
+        return _SEEN[sample.last_seen]
+    return (1.0, 0.5) if are_coarse(sample.time, sample.event) else (1.0,)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
 
 Labels = npt.NDArray[np.str_]
+LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
+Censoring = Literal["auto", "independent", "covariates"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +29,7 @@ class Sample:
     predictions : ModelPredictions
         Of the same rows.
     horizons : array of shape (h,)
-        Increasing times at which the figures of one time are computed, all within the follow-up.
+        Increasing times at which the values of one time are computed, all within the follow-up.
     thresholds : array of shape (k,)
         Risks at which somebody might act, for the decision curve; increasing, in (0, 1).
     groups : mapping of str to labels of shape (n,)
@@ -41,6 +44,8 @@ class Sample:
         Why there are no covariates; "" if there are.
     clusters : Clusters, optional
         Rows that depend on each other, such as those of one patient; None if all rows are independent.
+    last_seen, censoring : str
+        How coarse times and censoring that depends on covariates are treated; see `xcal.audit`.
     """
 
     time: FloatArray
@@ -55,3 +60,5 @@ class Sample:
     left_out: tuple[tuple[str, str], ...] = ()
     no_covariates: str = "no covariates were given"
     clusters: Clusters | None = None
+    last_seen: LastSeen = "auto"
+    censoring: Censoring = "auto"

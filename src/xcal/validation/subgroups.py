@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xcal._checks import BoolArray
+from xcal.validation.measurements import Skipped
 from xcal.validation.rows import Rows, labels_in_order
 from xcal.validation.sample import Sample
 
@@ -17,28 +18,31 @@ MIN_CLUSTERS = 10
 
 @dataclass(frozen=True, eq=False)
 class Subgroup:
-    """One group: its variable, its name "variable = label", and its rows."""
+    """One group: its variable, its name "variable = label", which rows belong to it, and these rows."""
 
     variable: str
     name: str
+    members: BoolArray
     rows: Rows
 
 
-def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[tuple[str, str]]]:
+def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]]:
     """Find the groups to judge, and the names of those that are too small with what is lacking."""
     judged, skipped = [], []
     for variable, name, own in _members(sample, rows):
         n_events = int(np.count_nonzero(rows.event[own]))
         if n_events < MIN_EVENTS:
             count = f"{n_events} event{'' if n_events == 1 else 's'} in {np.count_nonzero(own):,} rows"
-            skipped.append((name, f"{count}: too few to judge, at least {MIN_EVENTS} are needed"))
+            why = f"{count}: too few to judge, at least {MIN_EVENTS} are needed"
+            skipped.append(Skipped("group", why, group=name))
             continue
         members = rows.take(own)
         if members.clusters is not None and members.clusters.count < MIN_CLUSTERS:
             count = f"{members.clusters.count} clusters of rows"
-            skipped.append((name, f"{count}: too few to judge, at least {MIN_CLUSTERS} are needed"))
+            why = f"{count}: too few to judge, at least {MIN_CLUSTERS} are needed"
+            skipped.append(Skipped("group", why, group=name))
             continue
-        judged.append(Subgroup(variable, name, members))
+        judged.append(Subgroup(variable, name, own, members))
     return judged, skipped
 
 

@@ -1,5 +1,6 @@
 """The rows of an audit at a glance, and what about them limits trust in which values."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +9,14 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.calibration.tied_times import are_coarse
+from xcal.charts.words import p_in_words
 from xcal.metrics.follow_up import follow_up
 from xcal.validation.checks import Outcome
+from xcal.validation.measurements import Measurements
 from xcal.validation.result import Concern, DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import rounded_time
+from xcal.validation.words import listed, rounded_time
 
 # Events below which intervals of calibration are too wide to be of use (Collins, Ogundimu, Altman 2016 ask for 100,
 # better 200), and below which hardly anything can be said.
@@ -23,8 +27,10 @@ HEAVY_CENSORING = 0.8
 ENOUGH_CLUSTERS = 50
 # Rows under observation at a horizon below which the estimate there is of little use.
 FEW_AT_RISK = 20
-# Distinct event times per event below which times are discrete: whole months or years.
-DISCRETE_SHARE = 0.2
+# Share of rows that are equal in all covariates from which they may be several rows of one patient, and rows of one
+# value up to which a column may hold the ids of patients.
+REPEATED, MOST_ROWS_PER_ID = 0.05, 100
+_ID = re.compile(r"(^|[_.\s])(id|ids|pid|mrn|patient|subject|person|participant)($|[_.\s]|id$|nr$|no$)", re.IGNORECASE)
 # Level of the tests that compare the rows with the training rows, divided by their number.
 DIFFERENT = 0.01
 # Share of rows past the end of the curves from which D-calibration is much affected.
@@ -40,16 +46,18 @@ class Training:
     outcome: Outcome | None = None
 
 
-def summarise_data(sample: Sample, training: Training) -> DataSummary:
+def summarise_data(sample: Sample, training: Training, measured: Measurements) -> DataSummary:
     """Count rows, events, ties and rows past the curves, and say what is of concern."""
     time, event = sample.time, sample.event
-    distinct, counts = np.unique(time, return_counts=True)
+    _, counts = np.unique(time, return_counts=True)
     end = np.inf if sample.predictions.times is None else float(sample.predictions.times[-1])
     beyond = int(np.count_nonzero(time > end))
     concerns = [
         *_of_events(time, event),
         *_of_clusters(sample),
-        *_of_discrete_times(time, event, distinct),
+        *_of_repeated_rows(sample, training.X),
+        *_of_coarse_times(sample, measured),
+        *_of_censoring(measured),
         *_of_curves(beyond, end, time.size),
         *_of_horizons(sample),
         *_of_training(sample, training),
@@ -105,14 +113,108 @@ def _of_clusters(sample: Sample) -> Iterator[Concern]:
     yield Concern(f"Rows that depend on each other: {sample.time.size:,} rows in {count:,} clusters", effect, few)
 
 
-def _of_discrete_times(time: FloatArray, event: BoolArray, distinct: FloatArray) -> Iterator[Concern]:
-    events = np.unique(time[event]).size
-    if events < DISCRETE_SHARE * np.count_nonzero(event):
+def _of_repeated_rows(sample: Sample, X: Any) -> Iterator[Concern]:
+    """Look for several rows of one patient where nobody said so."""
+    if sample.clusters is not None:
+        return
+    what = _named_ids(X) or _equal_covariates(sample)
+    if what:
         effect = (
-            "D-calibration, its p-value and the P-P curve take F at the end of an interval as exact and can call a "
-            "true model wrong; concordance counts tied rows. Values at horizons on these times are not affected."
+            "Rows of one patient depend on each other: intervals that count them as independent are too narrow, tests "
+            "too sure, and two equal models seem to differ. If these are such rows, give clusters=."
         )
-        yield Concern(f"Discrete times: {distinct.size:,} different ones in {time.size:,} rows", effect, True)
+        yield Concern(f"Perhaps several rows per patient: {what}", effect, serious=True)
+
+
+def _named_ids(X: Any) -> str:
+    """Name a column that is called an id and has values that occur several times; "" if there is none."""
+    if not hasattr(X, "columns"):
+        return ""
+    for name in X.columns:
+        if not _ID.search(str(name)):
+            continue
+        values = np.asarray(X[name]).astype(str)
+        different = np.unique(values).size
+        if 1 < different < 0.95 * values.size and values.size <= MOST_ROWS_PER_ID * different:
+            return f"column {str(name)!r} has {different:,} different values in {values.size:,} rows"
+    return ""
+
+
+def _equal_covariates(sample: Sample) -> str:
+    """Say how many rows share all covariates with another row, where that is no chance; "" if it may be."""
+    numeric = [column.values for column in sample.covariates if column.labels is None]
+    # Two columns of many values each: equal in both, and in all others, is hardly chance.
+    if sum(np.unique(values).size > sample.time.size / 10 for values in numeric) < 2:
+        return ""
+    _, place, counts = np.unique(
+        np.column_stack([column.values for column in sample.covariates]),
+        axis=0,
+        return_inverse=True,
+        return_counts=True,
+    )
+    shared = int(np.count_nonzero(counts[place.ravel()] > 1))
+    return f"{shared:,} rows share all covariates with another row" if shared > REPEATED * sample.time.size else ""
+
+
+def _of_coarse_times(sample: Sample, measured: Measurements) -> Iterator[Concern]:
+    if sample.last_seen == "exact" or not are_coarse(sample.time, sample.event):
+        return
+    what = f"Times in whole units: {np.unique(sample.time).size:,} different ones in {sample.time.size:,} rows"
+    if sample.predictions.survival is None:
+        effect = (
+            "Without whole curves F at the start of a unit is not known: D-calibration, its p-value and the P-P curve "
+            "take F at its end as exact, and can call a true model wrong."
+        )
+        yield Concern(what, effect, serious=True)
+        return
+    effect = "The F of an event is drawn evenly from the unit that its time stands for. "
+    if not measured.seen:
+        yield Concern(what, f"{effect}Concordance counts tied rows.", serious=False)
+        return
+    effect += (
+        "A row censored in a unit may have been observed through all of it or only half: intervals at horizons hold "
+        "both cases, and tests give the larger p-value. "
+    )
+    horizon, low, high = furthest_apart(measured)
+    effect += f"For this reason alone O/E at {horizon:g} is {low:.2f} or {high:.2f}. last_seen= settles it."
+    yield Concern(what, effect, serious=False)
+
+
+def furthest_apart(measured: Measurements) -> tuple[float, float, float]:
+    """Return the horizon at which O/E differs most between the two ways to read coarse times, and both values."""
+    apart = {h: (min(ratios), max(ratios)) for h, ratios in measured.seen.items()}
+    horizon, (low, high) = max(apart.items(), key=lambda one: one[1][1] - one[1][0])
+    return horizon, low, high
+
+
+def _of_censoring(measured: Measurements) -> Iterator[Concern]:
+    found = measured.censoring
+    if found is None or not (found.on or found.corrected):
+        return
+    on = listed(list(found.on)) if found.on else "covariates, as was asked"
+    what = f"Censoring depends on {on}" + (f" ({p_in_words(found.p_value)})" if found.on else "")
+    if not found.corrected:
+        effect = (
+            "Kaplan-Meier and weights by a marginal censoring curve take the rows still observed to stand for the "
+            "others: O/E, slope, ICI, AUC, Brier scores and net benefit are biased. The tests are not."
+        )
+        yield Concern(what, effect, serious=True)
+        return
+    values = {(value.metric, value.horizon): value.value for value in measured.values if value.group is None}
+    changes = [
+        f"{label} at {one.horizon:g} would be {one.value:.3g} in place of {values[one.metric, one.horizon]:.3g}"
+        for one in found.uncorrected
+        for label in _UNCORRECTED.get(one.metric, ())
+        if (one.metric, one.horizon) in values and one.horizon == found.uncorrected[-1].horizon
+    ]
+    effect = (
+        "Everything at horizons is corrected by a model of the censoring (doubly robust pseudo-values). Without that, "
+        f"{', '.join(changes)}. Concordance and the integrated Brier score are not corrected."
+    )
+    yield Concern(what, effect, serious=False)
+
+
+_UNCORRECTED = {"oe": ("O/E",), "auc": ("AUC",), "brier": ("the Brier score",)}
 
 
 def _of_curves(beyond: int, end: float, n: int) -> Iterator[Concern]:

@@ -1,116 +1,392 @@
 """The answer in plain words: can the probabilities be trusted, where not, how sure, on how many events.
 
-It follows from the findings (`xcal.validation.findings`). Below a number of events the answer is never "trust", and it
-is "distrust" only if one thing is clearly wrong or two different ones are: one interval of several that just misses the
-good range is not enough.
+Four questions are asked of all rows, and of each group: are the risks right on average (O/E), for each level of risk
+(ICI, slope), over all times (D-calibration), and for all covariates (conditional calibration)? Each value is judged by
+its interval against a range that is good enough, and by its test:
+
+- "right": the interval lies in the range;
+- "small": it does, and the test shows that the error is real;
+- "off": the test shows an error, and the interval reaches beyond the range;
+- "wrong": the test shows it beyond doubt, and the whole interval lies outside the range;
+- "unsure": anything else: with these events an error that matters cannot be told from none.
+
+An error is shown if its p-value is below .05, and beyond doubt below .01, *corrected for all tests of the audit*. The
+tests at horizons of all rows, of groups and of parts of covariates (`own_world`), D-calibration of all rows and of
+groups, and the test given the covariates are families: p-values are corrected within each, and multiplied by the number
+of families. So a model that is right is called off in at most 5 of 100 audits, however many horizons and groups there
+are, and distrusted in at most 1 (docs/audit.md has the rates that were measured).
+
+A calibration slope whose interval is wide says that the risks differ little between rows. It can show that something is
+off, and its width alone does not keep a model from being trusted: the ICI bounds what the error can be.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from xcal.validation.findings import Finding, faintly_given_covariates, given_covariates, has_interval, judged
-from xcal.validation.measurements import AuditValue, Measurements
-from xcal.validation.result import DataSummary, Verdict
-from xcal.validation.summary import ENOUGH_EVENTS
-from xcal.validation.words import interval_in_words, listed, times_in_words
+from xcal.charts.words import p_in_words, time_in_words
+from xcal.validation.measurements import AuditKey, AuditValue, ForWhom, Measurements
+from xcal.validation.result import DataSummary, Sentence, Verdict
+from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
+from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 
+# Ranges that are good enough: ratios of observed to expected events, slopes, average errors of a risk, which may not
+# exceed a share of the mean risk either, and the error of the bins of D-calibration (root mean square of their
+# deviations, as a share of what a bin should hold).
+GOOD_RATIO = (0.8, 1.25)
+GOOD_SLOPE = (0.8, 1.25)
+GOOD_ICI, GOOD_ICI_SHARE = 0.05, 0.25
+GOOD_BINS = 0.15
+OFF_LEVEL, WRONG_LEVEL = 0.05, 0.01
+# Share of the good range of O/E that coarse times may use up before they, and not the events, are what is lacking.
+_COARSE = 0.5
+# Bins of D-calibration where the histogram is not at hand.
+BINS = 10
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
 
+State = Literal["right", "small", "unsure", "off", "wrong"]
+_GOOD: tuple[State, ...] = ("right", "small")
+_BAD: tuple[State, ...] = ("off", "wrong")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One value, judged.
+
+    Attributes
+    ----------
+    value : AuditValue
+    state : str
+    brief : str
+        What would be the matter, in a few words.
+    words : str
+        The same with the numbers.
+    short : str
+        A phrase for what is good or uncertain, where the value and its interval do not say it.
+    lacks : float
+        How many times as many events would tell; 1 where these do.
+    """
+
+    value: AuditValue
+    state: State
+    brief: str
+    words: str
+    short: str = ""
+    lacks: float = 1.0
+
+    @property
+    def group(self) -> str | None:
+        """Group of the value."""
+        return self.value.group
+
 
 def judge(model: str, measured: Measurements, data: DataSummary, *, level: float, time_unit: str) -> Verdict:
-    """Say whether the probabilities can be trusted."""
+    """Return whether the probabilities can be trusted, in words."""
     findings = list(judged(measured, level=level, time_unit=time_unit))
     whole = [finding for finding in findings if finding.group is None]
-    in_groups = [finding for finding in findings if finding.group is not None and _counts_in_group(finding)]
+    in_groups = [finding for finding in findings if finding.group is not None and finding.state in _BAD]
+    in_groups += [finding for finding in in_parts(measured, level, time_unit) if finding.state in _BAD]
     for_whom, faint = given_covariates(measured), faintly_given_covariates(measured)
     partly = in_groups if for_whom is None else [*in_groups, for_whom]
     kind = _level(whole, partly, data)
-    sentences = list(_where(whole, in_groups, kind))
-    sentences += [f"For whom: {faint if for_whom is None else for_whom.words}."] if for_whom or faint else []
-    sentences += list(_not_wrong(whole, time_unit))
-    sentences += [*_order(measured, level), _how_sure(data, whole), *_small_groups(measured), *_worries(data)]
-    return Verdict(_headline(model, kind, whole, partly, data, faint), kind, tuple(sentences))
+    coarse = _too_coarse(measured, time_unit) if kind == "unknown" else ""
+    needed = None if coarse else events_needed(whole, data)
+    sentences = [
+        *_where(whole, in_groups, kind),
+        *([Sentence(f"For whom: {faint if for_whom is None else for_whom.words}.")] if for_whom or faint else []),
+        *_small(whole),
+        *_not_wrong(whole, needed, time_unit),
+        *_order(measured, level),
+        _how_sure(data),
+        *_small_groups(measured),
+        *(Sentence(f"{one.what}. {one.effect}") for one in data.concerns if one.serious),
+    ]
+    headline = _headline(model, kind, whole, partly, data, needed)
+    if coarse:
+        headline = f"These times are too coarse to say whether the probabilities of {model} can be trusted: {coarse}."
+    return Verdict(headline, kind, tuple(sentences), needed if kind == "unknown" else None)
 
 
-def _counts_in_group(finding: Finding) -> bool:
-    """Whether a finding within a group is more than what chance brings when many groups are looked at.
+def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[Finding]:
+    """Judge every value of calibration, for all rows and for each group."""
+    values: _Values = {(value.metric, value.horizon, value.group): value for value in measured.values}
+    families = measured.n_families
+    for value in values.values():
+        when = "" if value.horizon is None else f" by {time_in_words(value.horizon, time_unit)}"
+        if value.metric == "oe":
+            yield _of_ratio(value, values, families, when, level)
+        elif value.metric == "slope":
+            yield _of_slope(value, values, families, when, level)
+        elif value.metric == "ici":
+            yield _of_error(value, values, families, when, level)
+        elif value.metric == "d_calibration":
+            finding = _of_d_calibration(value, values, measured, families)
+            if finding is not None:
+                yield finding
 
-    Of many intervals some miss the ideal by chance; few lie outside of the good range as a whole. The p-values of
-    D-calibration are corrected for the number of groups.
+
+_Values = dict[AuditKey, AuditValue]
+
+
+def _corrected(values: _Values, metric: str, value: AuditValue, families: int) -> float:
+    """Return the p-value of a value's test, corrected for all tests of the audit; NaN where it has none."""
+    found = values.get((f"{metric}_p_corrected", value.horizon, value.group))
+    if found is None:
+        found = values.get((f"{metric}_p", value.horizon, value.group))
+    return math.nan if found is None else min(1.0, found.value * families)
+
+
+def state_of(value: AuditValue, perfect: float, good: tuple[float, float], p_value: float) -> State:
+    """Judge an interval and a corrected p-value.
+
+    Examples
+    --------
+    >>> state_of(AuditValue("oe", 1.0, None, 1.0, 0.9, 1.1), 1.0, (0.8, 1.25), 0.7)
+    'right'
+    >>> state_of(AuditValue("oe", 1.0, None, 0.9, 0.86, 0.94), 1.0, (0.8, 1.25), 0.001)
+    'small'
+    >>> state_of(AuditValue("oe", 1.0, None, 1.0, 0.6, 1.7), 1.0, (0.8, 1.25), 0.7)
+    'unsure'
+    >>> state_of(AuditValue("oe", 1.0, None, 0.6, 0.5, 0.7), 1.0, (0.8, 1.25), 0.001)
+    'wrong'
     """
-    return finding.state == "wrong" or (finding.state == "off" and finding.corrected)
+    low, high = good
+    known = math.isfinite(value.lower) and math.isfinite(value.upper)
+    inside = known and low <= value.lower and value.upper <= high
+    if p_value < OFF_LEVEL and known and not value.lower <= perfect <= value.upper:
+        if inside:
+            return "small"
+        outside = value.upper < low or value.lower > high
+        return "wrong" if outside and p_value < WRONG_LEVEL else "off"
+    return "right" if inside else "unsure"
 
 
-def _level(whole: list[Finding], in_groups: list[Finding], data: DataSummary) -> str:
-    """Give the level: with few events nothing is trusted, and only what is clearly wrong is distrusted."""
+def _of_ratio(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
+    predicted, observed = (values.get((name, value.horizon, value.group)) for name in ("mean_risk", "observed_risk"))
+    ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
+    brief = f"risks{when} are too {'low' if value.value > 1 else 'high'} on average"
+    words = f"{brief} ({ratio})"
+    if predicted is not None and observed is not None:
+        both = f"{percent(predicted.value)} predicted, {percent(observed.value)} observed"
+        words = f"{brief}, {both} ({ratio})"
+    state = state_of(value, 1.0, GOOD_RATIO, _corrected(values, "oe", value, families))
+    lacks = math.nan
+    if 0 < value.lower < value.upper < math.inf:
+        lacks = (math.log(value.upper / value.lower) / 2 / math.log(GOOD_RATIO[1])) ** 2
+    return Finding(value, state, brief, words, lacks=lacks)
+
+
+def _of_slope(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
+    brief = f"risks{when} are too extreme" if value.value < 1 else f"risks{when} are not spread widely enough"
+    if value.value < 0 and value.upper < 0:
+        brief = f"higher risks{when} come with later events (are they probabilities of survival?)"
+    words = f"{brief} (calibration slope {value.value:.2f}{interval_in_words(value, level)})"
+    state = state_of(value, 1.0, GOOD_SLOPE, _corrected(values, "slope", value, families))
+    return Finding(value, state, brief, words)
+
+
+def _of_error(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
+    floor = values.get(("ici_floor", value.horizon, value.group))
+    observed = values.get(("observed_risk", value.horizon, value.group))
+    most = GOOD_ICI if observed is None else min(GOOD_ICI, GOOD_ICI_SHARE * max(observed.value, 0.0))
+    perfect = "" if floor is None else f"; a perfect model would show {100 * floor.value:.1f}"
+    brief = f"risks{when} are off by {100 * value.value:.1f} points on average"
+    words = f"{brief} (ICI{interval_in_words(value, level, factor=100, digits=1)} points{perfect})"
+    state = state_of(value, 0.0, (0.0, most), _corrected(values, "ici", value, families))
+    return Finding(value, state, brief, words, lacks=(value.upper / most) ** 2 if most > 0 else math.nan)
+
+
+def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements, families: int) -> Finding | None:
+    """Judge D-calibration by its test, and by how much of it noise does not explain."""
+    excess = values.get(("d_calibration_excess", None, value.group))
+    floor = values.get(("d_calibration_floor", None, value.group))
+    tested = values.get(("d_calibration_p", None, value.group))
+    if tested is None or floor is None or excess is None:
+        return None
+    bins = next((histogram.mass.size for histogram in measured.pit), BINS)
+    error, lower, upper = (math.sqrt(max(0.0, x) * bins) for x in (excess.value, excess.lower, excess.upper))
+    judged = AuditValue("bin_error", None, value.group, error, lower, upper)
+    state = state_of(judged, 0.0, (0.0, GOOD_BINS), _corrected(values, "d_calibration", value, families))
+    brief = f"bins of F over all times hold {100 * error:.0f} % too many or too few events"
+    scale = f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}"
+    lacks = (upper / GOOD_BINS) ** 2
+    return Finding(value, state, brief, f"{brief} ({scale}, {p_in_words(tested.value)})", scale, lacks)
+
+
+def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[Finding]:
+    """Judge the risks on average in parts of covariates, such as the oldest quarter: the worst horizon of each."""
+    families, seen = measured.n_families, set()
+    for part in measured.parts:
+        if part.name in seen:
+            continue
+        seen.add(part.name)
+        value = AuditValue("oe", part.horizon, part.name, part.value, part.lower, part.upper)
+        state = state_of(value, 1.0, GOOD_RATIO, min(1.0, part.p_value * families))
+        when = "" if part.horizon is None else f" by {time_in_words(part.horizon, time_unit)}"
+        brief = f"risks{when} are too {'low' if part.value > 1 else 'high'}"
+        events = f"{part.n_events:,} events in {part.n:,} rows"
+        words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {events})"
+        yield Finding(value, state, brief, words)
+
+
+def given_covariates(measured: Measurements) -> Finding | None:
+    """Judge calibration given the covariates; None if nothing is off, or not by enough to matter.
+
+    The subgroup that is most off is judged by the error of its bins and by its test. Without one that counts, the test
+    of all smooth subgroups at once may show that there is something. As these are two tests, each p-value is doubled.
+    """
+    found, families = measured.for_whom, measured.n_families
+    if found is None:
+        return None
+    worst = found.subgroup
+    if worst is not None:
+        width = worst.edges[1:] - worst.edges[:-1]
+        value, floor = (float((part**2).sum()) for part in (worst.mass - width, worst.mass_error))
+        error = math.sqrt(max(0.0, value - floor) * width.size)
+        if error > GOOD_BINS and 2 * families * worst.p_value < OFF_LEVEL:
+            tested = f"{worst.n_tested:,} rows that were not searched, {p_in_words(worst.p_value)}"
+            words = f"rows with {worst.rule}: {worst.finding} ({tested})"
+            own = AuditValue("subgroup_p", None, f"rows with {worst.rule}", worst.p_value, math.nan, math.nan)
+            return Finding(own, "off", worst.finding, words)
+    bins = next((histogram.mass.size for histogram in measured.pit), BINS)
+    if differs_with_covariates(measured) and math.sqrt(max(0.0, found.value) * bins) > GOOD_BINS:
+        words = f"{_DIFFERS}, and no one subgroup tells where ({conditional_in_words(found)})"
+        own = AuditValue("conditional_calibration_p", None, "some rows", found.p_value, math.nan, math.nan)
+        return Finding(own, "off", _DIFFERS, words)
+    return None
+
+
+def differs_with_covariates(measured: Measurements) -> bool:
+    """Return whether the test shows, corrected for all tests, that calibration differs with the covariates."""
+    found = measured.for_whom
+    return found is not None and 2 * measured.n_families * found.p_value < OFF_LEVEL
+
+
+def faintly_given_covariates(measured: Measurements) -> str:
+    """Return that calibration surely differs with the covariates, by too little to matter; "" if that is not so."""
+    found = measured.for_whom
+    if found is None or not differs_with_covariates(measured) or given_covariates(measured) is not None:
+        return ""
+    return f"{_DIFFERS}, on the whole by less than what counts as wrong ({conditional_in_words(found)})"
+
+
+_DIFFERS = "calibration differs with the covariates"
+
+
+def conditional_in_words(found: ForWhom) -> str:
+    """Write conditional calibration beside what a right model scores, and the p-value of its test."""
+    return (
+        f"conditional calibration {found.value:.2g}, of a right model 0 ± {found.noise:.1g}, "
+        f"{p_in_words(found.p_value)}"
+    )
+
+
+def _level(whole: Sequence[Finding], partly: Sequence[Finding], data: DataSummary) -> str:
+    """Return the level of the answer."""
     states = {finding.state for finding in whole}
-    few = data.n_events < ENOUGH_EVENTS
-    wrong = [finding for finding in whole if finding.state == "wrong"]
-    shown = any(finding.clear for finding in wrong) or len({finding.value.metric for finding in wrong}) > 1
-    if wrong and (shown or not few):
+    if "wrong" in states:
         return "distrust"
-    if not whole or few:
+    if "off" in states:
+        return "caution"
+    if not whole or _unsure(whole) or data.n_events < ENOUGH_EVENTS:
         return "unknown"
-    if states != {"right"} or in_groups or any(concern.serious for concern in data.concerns):
+    if partly or any(concern.serious for concern in data.concerns):
         return "caution"
     return "trust"
 
 
+def _too_coarse(measured: Measurements, time_unit: str) -> str:
+    """Return how far apart O/E is between the two ways to read times in whole units; "" if that does not matter."""
+    if not measured.seen:
+        return ""
+    horizon, low, high = furthest_apart(measured)
+    if not low > 0 or math.log(high / low) < _COARSE * math.log(GOOD_RATIO[1]):
+        return ""
+    when = time_in_words(horizon, time_unit)
+    return f"O/E by {when} is {low:.2f} or {high:.2f}, depending on how long censored rows were seen"
+
+
+def _unsure(whole: Sequence[Finding]) -> list[Finding]:
+    """Return what is too uncertain to say; a slope whose interval is wide only says that risks differ little."""
+    return [finding for finding in whole if finding.state == "unsure" and finding.value.metric != "slope"]
+
+
+def events_needed(whole: Sequence[Finding], data: DataSummary) -> int:
+    """Return how many events like these would tell, from how wide the intervals are; a round number.
+
+    Intervals shrink with the root of the number of events.
+    """
+    factors = [finding.lacks for finding in _unsure(whole) if math.isfinite(finding.lacks)]
+    needed = max(ENOUGH_EVENTS, data.n_events * max([1.1, *factors]))
+    digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    return int(math.ceil(needed / digits) * digits)
+
+
 def _headline(
-    model: str, level: str, whole: list[Finding], in_groups: list[Finding], data: DataSummary, faint: str
+    model: str, level: str, whole: Sequence[Finding], partly: Sequence[Finding], data: DataSummary, needed: int | None
 ) -> str:
     if level == "distrust":
         why = listed([finding.brief for finding in _worst(whole, "wrong")[:2]])
         return f"The probabilities of {model} cannot be trusted as they are: {why}."
+    if level == "trust":
+        return f"The probabilities of {model} can be trusted on rows like these."
     if level == "unknown":
         if not whole:
             return f"Nothing could be computed that says whether the probabilities of {model} can be trusted."
-        off = any(finding.state in ("off", "wrong") for finding in whole)
-        end = "; what there is speaks against it" if off else ""
         events = "1 event is" if data.n_events == 1 else f"{data.n_events:,} events are"
-        return f"{events} too few to say whether the probabilities of {model} can be trusted{end}."
-    if level == "trust":
-        return f"The probabilities of {model} can be trusted on rows like these."
-    states = {finding.state for finding in whole}
-    if "off" in states:
+        against = f"; {_partly(partly)}" if partly else ""
+        few = f"{events} too few to say whether the probabilities of {model} can be trusted"
+        enough = f": about {needed:,} would be enough" if needed else ""
+        return f"{few}{enough}{against}."
+    if any(finding.state == "off" for finding in whole):
         why = listed([finding.brief for finding in _worst(whole, "off")[:2]])
-    elif in_groups:
-        names = sorted({str(finding.group) for finding in in_groups})
-        why = f"they hold over all rows, but not in {listed(_few(names, _MOST_GROUPS, 'group'))}"
-    elif faint:
-        why = "nothing speaks against them over all rows together, but they seem to be off for some"
-    elif "unsure" in states and not any(has_interval(f.value) for f in whole if f.state == "unsure"):
-        why = "nothing speaks against them, but some values have no interval to judge by, as nothing was resampled"
-    elif "unsure" in states:
-        why = "nothing speaks against them, but the evidence is too weak to trust them"
+    elif partly:
+        why = _partly(partly)
     else:
         why = "the values are good, but the data limit what they can show"
     return f"Use the probabilities of {model} with caution: {why}."
 
 
-def _where(whole: list[Finding], in_groups: list[Finding], kind: str) -> Iterator[str]:
+def _partly(partly: Sequence[Finding]) -> str:
+    names = list(dict.fromkeys(str(finding.group) for finding in partly))
+    return f"they do not hold in {listed(_few(names, _MOST_GROUPS, 'group'))}"
+
+
+def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str) -> Iterator[Sentence]:
     """Say the worst of what is wrong and off in full, over all rows and in groups."""
-    wrong = "Wrong" if kind == "distrust" else "Wrong, if it is not chance"
-    for state, title in (("wrong", wrong), ("off", "Somewhat off")):
+    for state, title in (("wrong", "Wrong"), ("off", "Off")):
         found = _worst(whole, state)
         if found:
             most = 1 if state == "off" and kind == "distrust" else _MOST_WORDS
-            yield f"{title}: {_and_more(found, most, sum(finding.state == state for finding in whole))}."
-    for group in dict.fromkeys(str(finding.group) for finding in in_groups):
+            yield Sentence(f"{title}: {_and_more(found, most, sum(finding.state == state for finding in whole))}.")
+    for group in dict.fromkeys(finding.group for finding in in_groups):
         own = [finding for finding in in_groups if finding.group == group]
-        yield f"Where {group}: {_and_more([*_worst(own, 'wrong'), *_worst(own, 'off')], 1, len(own))}."
+        told = _and_more([*_worst(own, "wrong"), *_worst(own, "off")], 1, len(own))
+        yield Sentence(f"Where {group}: {told}.", group)
 
 
-def _not_wrong(whole: list[Finding], time_unit: str) -> Iterator[str]:
-    """Say in short what is uncertain and what is good."""
-    for state, title in (("unsure", "Too uncertain to say"), ("right", "Good")):
-        short = in_short([finding for finding in whole if finding.state == state], time_unit)
-        if short:
-            yield f"{title}: {'; '.join(short)}."
+def _small(whole: Sequence[Finding]) -> Iterator[Sentence]:
+    """Say which errors are real and too small to matter."""
+    small = _worst(whole, "small")
+    if small:
+        total = sum(finding.state == "small" for finding in whole)
+        yield Sentence(f"Small, but no chance: {_and_more(small, _MOST_WORDS, total)}.")
 
 
-def _worst(findings: list[Finding], state: str) -> list[Finding]:
+def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> Iterator[Sentence]:
+    """Say in short what is uncertain and what is good enough."""
+    unsure = in_short(_unsure(whole), time_unit)
+    if unsure:
+        enough = f" About {needed:,} events would tell." if needed else ""
+        yield Sentence(f"Too uncertain to say: {'; '.join(unsure)}.{enough}")
+    good = in_short([finding for finding in whole if finding.state == "right"], time_unit)
+    if good:
+        yield Sentence(f"Good enough: {'; '.join(good)}.")
+
+
+def _worst(findings: Iterable[Finding], state: str) -> list[Finding]:
     """Of each metric with this state the value that is furthest off, in the order of the table."""
     found: dict[str, Finding] = {}
     for finding in findings:
@@ -125,7 +401,7 @@ def _distance(finding: Finding) -> float:
     value = finding.value
     if value.metric == "oe":
         return abs(math.log(value.value)) if value.value > 0 else math.inf
-    return abs(value.value - 1) if value.metric == "cox_slope" else value.value
+    return abs(value.value - 1) if value.metric == "slope" else value.value
 
 
 def _and_more(found: list[Finding], most: int, total: int) -> str:
@@ -134,12 +410,20 @@ def _and_more(found: list[Finding], most: int, total: int) -> str:
 
 
 def _few(words: list[str], most: int, what: str, total: int | None = None) -> list[str]:
-    """Give the first words, and how many more there are."""
+    """Return the first words, and how many more there are."""
     shown, more = words[:most], (len(words) if total is None else total) - min(most, len(words))
     return [*shown, f"{more} more {what}{'' if more == 1 else 's'}"] if more else shown
 
 
-def in_short(findings: list[Finding], time_unit: str) -> list[str]:
+# Name, factor and digits of a value in a short phrase.
+_SHORT = {
+    "oe": ("O/E", 1, 2),
+    "slope": ("calibration slope", 1, 2),
+    "ici": ("average error in points", 100, 1),
+}
+
+
+def in_short(findings: Sequence[Finding], time_unit: str) -> list[str]:
     """One phrase per metric, over all its horizons, with how far the intervals reach."""
     found: dict[str, list[AuditValue]] = {}
     for finding in findings:
@@ -157,13 +441,6 @@ def in_short(findings: list[Finding], time_unit: str) -> list[str]:
     return phrases + [finding.short for finding in findings if finding.short]
 
 
-# Name, factor and digits of a value in a short phrase.
-_SHORT = {
-    "oe": ("O/E", 1, 2),
-    "ici": ("average error in points", 100, 1),
-}
-
-
 def span(numbers: list[float], digits: int) -> str:
     """Write the smallest and the largest of some numbers, or the one that they are.
 
@@ -176,38 +453,27 @@ def span(numbers: list[float], digits: int) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _order(measured: Measurements, level: float) -> Iterator[str]:
+def _order(measured: Measurements, level: float) -> Iterator[Sentence]:
     """Say how well the rows are ordered, which is no question of trust in a probability."""
-    for name, words in (("harrell", "Harrell's concordance"), ("antolini", "Antolini's concordance")):
-        found = _first(measured.values, name)
-        if found is not None:
+    for name, words in (("harrell", "Harrell's C"), ("antolini", "Antolini's C")):
+        found = next((v for v in measured.values if v.metric == name and v.group is None), None)
+        if found is not None and math.isfinite(found.value):
             interval = interval_in_words(found, level, digits=3)
-            yield f"Rows are put in order with {words} {found.value:.3f}{interval}."
+            yield Sentence(f"Discrimination: {words} {found.value:.3f}{interval}.")
             return
 
 
-def _first(values: Iterable[AuditValue], metric: str) -> AuditValue | None:
-    return next((v for v in values if v.metric == metric and v.group is None and math.isfinite(v.value)), None)
-
-
-def _how_sure(data: DataSummary, whole: list[Finding]) -> str:
+def _how_sure(data: DataSummary) -> Sentence:
     events = "1 event" if data.n_events == 1 else f"{data.n_events:,} events"
     together = "" if data.n_clusters is None else f" of {data.n_clusters:,} clusters"
-    evidence = f"This rests on {events} in {data.n:,} rows{together}"
+    few = ""
     if data.n_events < ENOUGH_EVENTS:
-        return f"{evidence}, fewer than the {ENOUGH_EVENTS} events advised: good values may be chance."
-    unsure = any(finding.state == "unsure" for finding in whole)
-    return f"{evidence}{': some intervals are too wide to judge by.' if unsure else ', enough to judge by.'}"
+        few = f", fewer than the {ENOUGH_EVENTS} events advised: good values may be chance"
+    return Sentence(f"This rests on {events} in {data.n:,} rows{together}{few}.")
 
 
-def _small_groups(measured: Measurements) -> Iterator[str]:
-    """Name the groups that were not judged: their names are the ones that hold an equals sign."""
-    small = [name for name, _ in measured.skipped if " = " in name and " in " not in name]
+def _small_groups(measured: Measurements) -> Iterator[Sentence]:
+    """Name the groups that were not judged."""
+    small = [one.group for one in measured.skipped if one.what == "group" and one.group is not None]
     if small:
-        yield f"Too few events to judge: {listed(_few(small, _MOST_GROUPS, 'group'))}."
-
-
-def _worries(data: DataSummary) -> Iterator[str]:
-    for concern in data.concerns:
-        if concern.serious:
-            yield f"{concern.what}. {concern.effect}"
+        yield Sentence(f"Too few events to judge: {listed(_few(small, _MOST_GROUPS, 'group'))}.")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xcal.metrics import integrated_calibration_index
-from xcal.metrics.ici import fitted_curve
+from xcal.metrics import cox_ici
+from xcal.metrics.cox_ici import fitted_curve
 from xcal.metrics.streaming import StreamingQuantiles
 from xcal.metrics.streaming.ici_range import index_range, knot_range
 from xcal.metrics.streaming.risk_set_sums import Place, StreamingRiskSets
@@ -71,7 +71,7 @@ def test_the_index_of_the_rows_is_within(seed, n, slope, censored, digits, cells
     time = np.round(time, digits)  # ties
     at = float(np.quantile(time, 0.4))
     within = found_range(p, time, event, at, cells=cells, limit=limit, off=off)
-    exact = integrated_calibration_index(p, at=at, time=time, event=event)
+    exact = cox_ici(p, at=at, time=time, event=event)
     if within is None or not exact.converged:
         return
     for name in NAMES:
@@ -81,7 +81,7 @@ def test_the_index_of_the_rows_is_within(seed, n, slope, censored, digits, cells
 
 def test_the_range_is_narrow_and_grows_with_what_is_not_known():
     p, time, event = rows(1, 20_000)
-    exact = integrated_calibration_index(p, at=0.5, time=time, event=event)
+    exact = cox_ici(p, at=0.5, time=time, event=event)
     widths = []
     known = {"cells": 20_000, "limit": 1 << 16, "off": 0.0}
     for less in ({}, {"cells": 4000}, {"limit": 1 << 14}, {"off": 0.01}):

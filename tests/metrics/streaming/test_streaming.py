@@ -14,8 +14,8 @@ from tests.metrics.simulate import survival_data
 from xcal.metrics import (
     brier_score,
     concordance_index,
+    cox_ici,
     integrated_brier_score,
-    integrated_calibration_index,
     kaplan_meier,
     mean_nll,
     observed_expected,
@@ -24,7 +24,7 @@ from xcal.metrics import (
 from xcal.metrics.streaming import (
     StreamingBrier,
     StreamingConcordance,
-    StreamingICI,
+    StreamingCoxICI,
     StreamingKaplanMeier,
     StreamingMeanNLL,
     StreamingObservedExpected,
@@ -97,9 +97,9 @@ METERS = {
         lambda: StreamingConcordance(grids=(GRID, RISKS)),
         lambda m, r: m.update(**r.outcome, risk=r.risk),
     ),
-    "ici": (lambda: StreamingICI(at=0.5, limit=500), lambda m, r: m.update(risk_of(r), **r.outcome)),
+    "ici": (lambda: StreamingCoxICI(at=0.5, limit=500), lambda m, r: m.update(risk_of(r), **r.outcome)),
     "ici grid": (
-        lambda: StreamingICI(at=0.5, grids=(GRID, np.linspace(0.01, 1, 100))),
+        lambda: StreamingCoxICI(at=0.5, grids=(GRID, np.linspace(0.01, 1, 100))),
         lambda m, r: m.update(risk_of(r), **r.outcome),
     ),
 }
@@ -220,7 +220,7 @@ def test_the_range_of_a_coarse_curve_holds_that_of_the_rows(seed, n, of, limit, 
 def test_observed_expected_equals_that_of_the_rows(rows):
     found = StreamingObservedExpected(TIMES).update(1 - rows.survival, **rows.outcome).compute()
     for k, t in enumerate(TIMES):
-        expected = observed_expected(1 - rows.survival[:, k], at=t, **rows.outcome)
+        expected = observed_expected(1 - rows.survival[:, k], at=t, **rows.outcome, interval="greenwood")
         for name in ("value", "lower", "upper", "observed", "expected", "n_events"):
             assert getattr(found.results[k], name) == pytest.approx(getattr(expected, name), rel=1e-12), name
     assert (found.error_bound == 0).all()
@@ -368,9 +368,9 @@ def test_quantile_grids_give_a_narrow_range():
 @pytest.mark.parametrize("rows", [ROWS, TIED], ids=["continuous", "tied"])
 def test_ici_equals_that_of_the_rows(rows):
     p = risk_of(rows)
-    found = StreamingICI(at=0.5).update(p[:500], time=rows.time[:500], event=rows.event[:500])
+    found = StreamingCoxICI(at=0.5).update(p[:500], time=rows.time[:500], event=rows.event[:500])
     found = found.update(p[500:], time=rows.time[500:], event=rows.event[500:]).compute()
-    expected = integrated_calibration_index(p, at=0.5, **rows.outcome)
+    expected = cox_ici(p, at=0.5, **rows.outcome)
     assert found.exact
     assert found.resolution == 0
     for name in ("value", "e50", "e90", "emax"):
@@ -382,29 +382,29 @@ def test_ici_equals_that_of_the_rows(rows):
 def test_ici_on_a_grid_is_that_of_rows_moved_to_it():
     rows, grid = TIED, np.linspace(0.02, 1, 50)
     p = risk_of(rows)
-    meter = StreamingICI(at=0.5, grids=(GRID, grid)).update(p, **rows.outcome)
+    meter = StreamingCoxICI(at=0.5, grids=(GRID, grid)).update(p, **rows.outcome)
     found = meter.compute()
     moved = grid[np.searchsorted(grid, p)] - 0.01
-    expected = integrated_calibration_index(moved, at=0.5, **rows.outcome)
+    expected = cox_ici(moved, at=0.5, **rows.outcome)
     assert not found.exact
     assert found.resolution == pytest.approx(0.01)
     assert found.index.value == pytest.approx(expected.value, rel=1e-9)
     assert found.index.e90 == pytest.approx(expected.e90, rel=1e-9)
-    assert found.index.value == pytest.approx(integrated_calibration_index(p, at=0.5, **rows.outcome).value, rel=0.05)
+    assert found.index.value == pytest.approx(cox_ici(p, at=0.5, **rows.outcome).value, rel=0.05)
 
 
 def test_a_part_of_many_deaths_of_one_time_stands_for_all(monkeypatch):
     rows = Rows(n=4000, seed=4, grid=1 / 4)
     p = np.round(risk_of(rows), 2)
-    exact = StreamingICI(at=0.5).update(p, **rows.outcome).compute().index.value
+    exact = StreamingCoxICI(at=0.5).update(p, **rows.outcome).compute().index.value
     monkeypatch.setattr("xcal.metrics.cox._MANY_DEATHS", 0)
-    shown = StreamingICI(at=0.5).update(p, **rows.outcome).compute().index.value
+    shown = StreamingCoxICI(at=0.5).update(p, **rows.outcome).compute().index.value
     assert 0 < abs(shown / exact - 1) < 1e-6  # the midpoint rule with 256 points
 
 
 def test_constant_predictions():
-    found = StreamingICI(at=0.5).update(np.full(TIED.n, 0.5), **TIED.outcome).compute()
-    expected = integrated_calibration_index(np.full(TIED.n, 0.5), at=0.5, **TIED.outcome)
+    found = StreamingCoxICI(at=0.5).update(np.full(TIED.n, 0.5), **TIED.outcome).compute()
+    expected = cox_ici(np.full(TIED.n, 0.5), at=0.5, **TIED.outcome)
     assert found.index.value == pytest.approx(expected.value, rel=1e-12)
     assert found.index.smoother == "constant"
 
@@ -436,7 +436,7 @@ def test_every_setting_is_compared():
         (StreamingKaplanMeier(), {"time": [1.0, 2.0], "event": [1, 2]}, "event: expected True/False or 0/1"),
         (StreamingConcordance(), {"time": [1.0], "event": [1], "risk": [np.nan]}, "risk: expected numbers"),
         (StreamingConcordance(), {"time": [1.0], "event": [1], "risk": [1.0, 2.0]}, "risk: expected 1 rows"),
-        (StreamingICI(at=1.0), {"probability": [1.5], "time": [1.0], "event": [1]}, "probability: expected values"),
+        (StreamingCoxICI(at=1.0), {"probability": [1.5], "time": [1.0], "event": [1]}, "probability: expected values"),
         (StreamingMeanNLL(), {"nll": [np.nan]}, "nll: expected numbers"),
         (StreamingBrier(TIMES, CURVE), {"survival": [[0.5]], "time": [1.0], "event": [1]}, "survival: expected shape"),
         (

@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,13 @@ from xcal.cli.workflow.training import (
     name_of,
     train,
 )
+from xcal.estimators import load
+from xcal.training.across import launched
 from xcal.training.progress import Progress
 
 Say = Callable[[str], None]
+# Says of what the models in the folder of an unfinished run are.
+_TRAINING = "training.json"
 
 
 def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, progress: Progress) -> dict[str, Any]:
@@ -36,20 +41,84 @@ def fit_run(settings: FitSettings, out: Path, *, say: Say, overwrite: bool, prog
 
 
 def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) -> dict[str, Any]:
-    parts = read_parts(settings)
-    say(words.understood(parts, settings))
-    say(words.about_to_train(settings))
-    checkpoint = run_folder.checkpoint(out, settings)
-    trained = train(parts, settings, progress, checkpoint)
-    say(words.trained(trained))
-    judged = judge(trained, parts, settings, False if progress is False else None)
-    summary = _summary(settings, parts, trained, judged)
-    _write(out, settings, parts.test, trained, judged, summary)
-    say(words.judged(judged, trained, name_of))
+    checkpoint = None
+    try:
+        parts = read_parts(settings)
+        say(words.understood(parts, settings))
+        asked, checkpoint = write_config(settings), run_folder.checkpoint(out, settings)
+        # Processes that train together resume from the checkpoint: all of them ask for it.
+        trained = None if launched() else _kept(out, asked)
+        if trained is None:
+            say(words.about_to_train(settings))
+            trained = train(parts, settings, progress, checkpoint)
+            _keep(out, asked, trained)
+        else:
+            say(words.found_trained(out))
+    except KeyboardInterrupt as interrupt:
+        resumes = "" if checkpoint is None else " and resumes from its last checkpoint"
+        raise KeyboardInterrupt(
+            f"there is no model yet, and nothing was written. The same command starts again{resumes}"
+        ) from interrupt
+    with _told(out, trained, say):
+        say(words.trained(trained))
+        say(words.about_to_judge())
+        judged = judge(trained, parts, settings, False if progress is False else None)
+        summary = _summary(settings, parts, trained, judged)
+        # What the rows said of their dates, new rows are read by.
+        _write(out, replace(settings, dates=parts.understanding.dates), parts.test, trained, judged, summary)
     if checkpoint is not None:
         shutil.rmtree(checkpoint, ignore_errors=True)
+    _forget(out)
+    say(words.judged(judged, trained, name_of))
     say(words.written(out))
     return summary
+
+
+def _keep(out: Path, asked: str, trained: Trained) -> None:
+    """Keep what was trained until the run is written: an interrupt or a full disk must not cost the training."""
+    folder = out / run_folder.UNFINISHED
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / _TRAINING).unlink(missing_ok=True)
+        trained.model.save(folder / run_folder.MODEL)
+        trained.path.save(folder / run_folder.PATH)
+        known = {"config": asked, "interrupted": trained.interrupted, "notes": trained.notes}
+        write_whole(folder / _TRAINING, json.dumps(known).encode())
+    except OSError:  # said when the run is written, if the disk is still full then
+        _forget(out)
+
+
+def _forget(out: Path) -> None:
+    """Remove what `_keep` has written, and nothing else that may stand there."""
+    folder = out / run_folder.UNFINISHED
+    with suppress(OSError):
+        for name in (_TRAINING, run_folder.MODEL, run_folder.PATH):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _kept(out: Path, asked: str) -> Trained | None:
+    """Read what the same command has trained to the end before; None if there is nothing."""
+    folder = out / run_folder.UNFINISHED
+    try:
+        known = json.loads((folder / _TRAINING).read_text(encoding="utf-8"))
+        if known["config"] != asked or known["interrupted"]:
+            return None
+        path = load(folder / run_folder.PATH)
+        return Trained(path, path.select(), False, tuple(known["notes"]))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # not there, or damaged: it is trained again
+        return None
+
+
+@contextmanager
+def _told(out: Path, trained: Trained, say: Say) -> Iterator[None]:
+    """Say what is kept if the reports are not made."""
+    try:
+        yield
+    except BaseException:
+        if (out / run_folder.UNFINISHED / _TRAINING).is_file():
+            say(words.kept(out, trained))
+        raise
 
 
 def take_part(settings: FitSettings, out: Path) -> None:

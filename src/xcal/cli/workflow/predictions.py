@@ -8,13 +8,15 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import new_file
-from xcal.cli.table_file import PARQUET, TableFile, is_parquet
-from xcal.cli.workflow.columns import read_features
+from xcal.cli.table_file import PARQUET, TableFile, is_number, is_parquet
+from xcal.cli.workflow.parts import read_new
 from xcal.cli.workflow.settings import FitSettings
 from xcal.estimators import SurvivalModel
 
 # Names of the columns, with the time or the share after the last two.
 RANKED, OWN_CDF, SURVIVAL, QUANTILE = ("risk", "median"), "cdf", "s_", "q_"
+# How a text begins that a spreadsheet takes for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Ends of names of tables that can be written.
 _FORMS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *PARQUET)
 
@@ -37,7 +39,7 @@ def predicted(
     """
     import pandas as pd
 
-    X = read_features(table, {column.name: column.kind for column in model.encoding_.columns})
+    X = read_new(table, model, settings)
     found: dict[str, Any] = {name: table.column(name, "--copy").to_numpy() for name in copied}
     for name in settings.outcome:
         if name in table.names:
@@ -84,7 +86,10 @@ def check_target(path: Path, source: Path, *, overwrite: bool) -> None:
 
 
 def write_table(frame: Any, path: Path) -> None:
-    """Write a CSV file (packed, if its name ends in .gz) or a parquet file, whole or not at all."""
+    """Write a CSV file (packed, if its name ends in .gz) or a parquet file, whole or not at all.
+
+    Texts of a CSV file that a spreadsheet would take for a formula get a quote before them.
+    """
     with new_file(path) as part:
         if is_parquet(path):
             try:
@@ -95,7 +100,25 @@ def write_table(frame: Any, path: Path) -> None:
             # A packed file without a date inside: the same numbers give the same bytes.
             packed = {"method": "gzip", "mtime": 0} if path.suffix.lower() == ".gz" else None
             separator = "\t" if ".tsv" in path.suffixes else ","
-            frame.to_csv(part, index=False, sep=separator, compression=packed)
+            without_formulas(frame).to_csv(part, index=False, sep=separator, compression=packed)
+
+
+def without_formulas(frame: Any) -> Any:
+    """Put a quote before texts, and names of columns, that a spreadsheet would run; numbers stay as they are.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> without_formulas(pd.DataFrame({"id": ["=1+2", "-7", "A-7"]}))["id"].tolist()
+    ["'=1+2", '-7', 'A-7']
+    """
+
+    def quoted(cell: Any) -> Any:
+        formula = isinstance(cell, str) and cell.startswith(_FORMULA) and not is_number(cell)
+        return f"'{cell}" if formula else cell
+
+    changed = {name: column.map(quoted) for name, column in frame.items() if column.dtype.kind == "O"}
+    return frame.assign(**changed).rename(columns=quoted)
 
 
 def default_times(summary: dict[str, Any]) -> list[float]:

@@ -14,10 +14,11 @@ from xcal._files import check_writable
 from xcal._locks import sole_user
 from xcal.cli.workflow.settings import FitSettings, read_config, write_config
 from xcal.estimators import SurvivalModel
+from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.training.across import launched
 from xcal.training.fingerprint import digest
 
-MODEL, PATH, CONFIG = "model.safetensors", "path.safetensors", "config.toml"
+MODEL, PATH, CONFIG = MODEL_IN_FOLDER, "path.safetensors", "config.toml"
 FRONTIER_PAGE, FRONTIER_TABLE = "frontier.html", "frontier.csv"
 AUDIT_PAGE, AUDIT_NUMBERS, SUMMARY = "audit.html", "audit.json", "summary.json"
 # All of them are written by every run. The config file comes last.
@@ -31,6 +32,8 @@ FILES = (
     SUMMARY,
     CONFIG,
 )
+# Where models are kept until the whole run is written.
+UNFINISHED = "unfinished"
 # Files on their way: while they are written, and when all of them are there.
 _PART, _READY = ".part-", ".ready"
 
@@ -97,6 +100,8 @@ def read_run(folder: Path) -> tuple[SurvivalModel, FitSettings]:
     settle(folder)
     if not (folder / CONFIG).is_file():
         got = "no folder by that name" if not folder.is_dir() else f"one without {CONFIG}"
+        if (folder / UNFINISHED).is_dir():
+            got = "a run that was not finished: the same xcal fit finishes it"
         raise FileNotFoundError(f"{folder}: expected the folder of a run (xcal fit ... --out {folder}), got {got}")
     config = {key: value for key, value in read_config(folder / CONFIG).items() if key in _SETTINGS}
     model = load(folder / MODEL)

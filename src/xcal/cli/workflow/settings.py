@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from xcal import __version__
-from xcal._checks import as_choice, as_count, as_number, fail
+from xcal._checks import as_choice, as_count, as_flag, as_number, fail
 from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
 
 # Kinds of value in the file; a key without a kind here is a text.
 _NUMBERS = ("test_fraction",)
 _COUNTS = ("seeds", "epochs", "resamples", "seed")
-_TEXTS = ("drop", "keep", "by")
+_TEXTS = ("drop", "keep", "by", "covariates")
+_FLAGS = ("drop_duplicates",)
 _LISTS_OF_NUMBERS = ("lambdas", "horizons")
+# Which of day and month comes first in dates whose year is last.
+DATES = ("day-first", "month-first")
 # Written beside the settings: of which version, and of which bytes.
 _FACTS = ("xcal", "data_sha256", "test_sha256")
 
@@ -28,14 +31,16 @@ class FitSettings:
 
     Attributes
     ----------
-    data, separator, time, event, event_value
-        The file, and the columns of the outcome.
+    data, separator, decimal, dates, time, event, event_value
+        The file, how it is written (None: told by the file), and the columns of the outcome.
     test, split, group, test_fraction
         Where the rows come from that no model sees: another file, a column, or chance; `group` keeps rows together.
+    drop_duplicates
+        Whether rows that repeat another one are left out.
     drop, keep
         Columns that are no features, and columns that are even if they look like an id or like the outcome.
-    by
-        Columns whose groups the report judges apart.
+    by, covariates
+        Columns whose groups the report judges apart, and columns that it asks "for whom?" about.
     distribution, lambdas, seeds, epochs
         Of the path.
     horizons, time_unit, resamples
@@ -48,14 +53,18 @@ class FitSettings:
     time: str
     event: str
     event_value: str | None = None
-    separator: str = ","
+    separator: str | None = None
+    decimal: str = "."
+    dates: str | None = None
     test: str | None = None
     split: str | None = None
     group: str | None = None
     test_fraction: float = 0.25
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    drop_duplicates: bool = False
     by: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
     distribution: str = DEFAULTS.distribution
     lambdas: tuple[float, ...] = LAMBDAS
     seeds: int = 3
@@ -68,6 +77,7 @@ class FitSettings:
     def __post_init__(self) -> None:
         as_number("--test-fraction", self.test_fraction, above=0, below=1)
         as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
+        as_choice("--dates", self.dates, DATES, or_none=True)
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)
@@ -151,6 +161,8 @@ def _checked(path: Path, key: str, value: Any) -> Any:
     name = f"{path}, {key}"
     if key in _NUMBERS:
         return as_number(name, value)
+    if key in _FLAGS:
+        return as_flag(name, value)
     if key in _COUNTS:
         return as_count(name, value, at_least=0)
     if key in _LISTS_OF_NUMBERS or key in _TEXTS:
@@ -172,4 +184,4 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
+    return repr(value).lower() if isinstance(value, bool) else repr(value)

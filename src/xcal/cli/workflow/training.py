@@ -94,14 +94,15 @@ def known_clusters(part: Part) -> Any:
 def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool | None) -> Judged:
     """Audit the chosen model on the held-out rows, and measure lambda 0 beside it."""
     with collected_warnings() as notes:
-        result = audit_of(trained.model, parts.test, settings, progress, training=parts.train)
+        test = parts.test
+        result = audit_of(trained.model, test, settings, progress, training=parts.train)
         plain = trained.path.model(min(trained.path.frontier_["lambda"]))
         others = None
         if name_of(plain) != trained.name:
             # The horizons do not matter to these figures; those of the report are known to be good. Clusters and
             # training rows do: floor, test and censoring weights of two models side by side are the same.
             at = replace(settings, horizons=result.horizons, resamples=0, by=())
-            others = figures(audit_of(plain, replace(parts.test, labels=None), at, False, training=parts.train))
+            others = figures(audit_of(plain, replace(test, labels=None), at, False, training=parts.train))
     return Judged(result, others, (*notes, *_too_good(result)))
 
 
@@ -137,6 +138,7 @@ def audit_of(
         part.y,
         horizons=settings.horizons,
         groups=part.labels,
+        covariates=part.covariates,
         clusters=clusters,
         training=None if training is None else (training.X, training.y),
         n_bootstrap="auto" if settings.resamples is None else settings.resamples,

@@ -7,8 +7,8 @@ import numpy as np
 
 from xcal._checks import BoolArray, fail
 from xcal.cli.table_file import Floats, TableFile, is_date
-from xcal.cli.workflow.columns import kind_of, read_features
-from xcal.cli.workflow.settings import FitSettings
+from xcal.cli.workflow.columns import dates_of, kind_of, read_features
+from xcal.cli.workflow.settings import DATES, FitSettings
 from xcal.cli.workflow.time_between import as_numbers, rank_correlation, time_between
 from xcal.estimators.encoding import MOST_CATEGORIES, Kind
 
@@ -46,10 +46,13 @@ class Understanding:
         In the order of the file.
     notes : tuple of str
         What a person should look at, a sentence each.
+    dates : {"day-first", "month-first"} or None
+        How dates with the year last are read; None where there are none, or nobody can tell.
     """
 
     columns: tuple[Column, ...]
     notes: tuple[str, ...]
+    dates: str | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -88,8 +91,9 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
 
     columns, features = [], {}
     suspicions: dict[str, str] = {}
+    dates, told = _date_order(table, settings)
     for name in table.names:
-        column, values = _column(table, name, outcome, rows, settings)
+        column, values = _column(table, name, outcome, rows, settings, dates)
         columns.append(column)
         if values is not None:
             features[name] = values
@@ -98,7 +102,7 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
     columns = [replace(column, left_out=reasons.get(column.name, column.left_out)) for column in columns]
     features = {name: values for name, values in features.items() if name not in reasons}
     suspicions = {name: why for name, why in (of_pairs | suspicions).items() if name in features}
-    notes = [*_of_outcome(outcome, rows), *suspicions.values()]
+    notes = [*table.notes, *told, *_of_outcome(outcome, rows), *suspicions.values()]
     if not features:
         fail(str(table.path), "at least one column to learn from", "none beside time, event and what was left out")
     notes += [
@@ -106,7 +110,33 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
         for column in columns
         if column.left_out and column.name not in {*settings.drop, *_roles(settings)}
     ]
-    return Understanding(tuple(columns), tuple(notes)), pd.DataFrame(features)
+    return Understanding(tuple(columns), tuple(notes), dates), pd.DataFrame(features)
+
+
+def _date_order(table: TableFile, settings: FitSettings) -> tuple[str | None, list[str]]:
+    """Tell how dates with the year last are read: as asked, or in the one way in which some column can be read.
+
+    A file has one form of dates: the column that shows it speaks for those that could be read either way.
+    """
+    found = dates_of(table, [name for name in table.names if name not in {*settings.drop, *_roles(settings)}])
+    shown = {next(iter(ways)): name for name, ways in found.items() if len(ways) == 1}
+    dates = settings.dates
+    for way, name in shown.items():
+        if dates not in (None, way):
+            fail("--dates", f"{way}, the one way in which column {name!r} can be read (or --drop {name})", dates)
+    if len(shown) > 1:
+        got = ", ".join(f"{way} in column {name!r}" for way, name in sorted(shown.items()))
+        fail(str(table.path), "dates of one form (or leave one of the columns out: --drop)", got)
+    if dates is None and shown:
+        dates = next(iter(shown))
+    read = [repr(name) for name, ways in found.items() if dates in ways]
+    if not read:
+        return dates, []
+    other = next(way for way in DATES if way != dates)
+    first = str(dates).removesuffix("-first")
+    return dates, [
+        f"dates are read with the {first} first: {', '.join(read)} (to read them otherwise: --dates {other})"
+    ]
 
 
 def _of_pairs(
@@ -160,7 +190,9 @@ def _of_outcome(outcome: Outcome, rows: Any) -> list[str]:
     return notes
 
 
-def _column(table: TableFile, name: str, outcome: Outcome, rows: Any, settings: FitSettings) -> tuple[Column, Any]:
+def _column(
+    table: TableFile, name: str, outcome: Outcome, rows: Any, settings: FitSettings, dates: str | None
+) -> tuple[Column, Any]:
     """Judge one column, and give the values of all rows if it is a feature, else None."""
     missing = int(table.frame[name].iloc[rows].isna().sum())
     role = _roles(settings).get(name) or ("as asked (--drop)" if name in settings.drop else None)
@@ -168,8 +200,8 @@ def _column(table: TableFile, name: str, outcome: Outcome, rows: Any, settings: 
         return Column(name, NO_KIND, missing, "", role), None
     if missing == len(rows):
         return Column(name, "empty", missing, "", "it is empty"), None
-    kind = kind_of(table, name)
-    values = read_features(table, {name: kind})[name]
+    kind = kind_of(table, name, dates)
+    values = read_features(table, {name: kind}, dates)[name]
     cells = values.iloc[rows]
     reason = "" if name in settings.keep else _reason(kind, cells, outcome, rows)
     column = Column(name, _kind_in_words(kind, cells.dropna()), missing, _values(kind, cells.dropna()), reason)
@@ -184,7 +216,8 @@ def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> str:
         return "all its values are the same"
     if kind == "category" and (distinct > MOST_CATEGORIES or (distinct > 2 and 2 * distinct > len(seen))):
         if all(is_date(str(cell)) for cell in seen):
-            return "its dates cannot be read in one way only (write them as 2024-12-31)"
+            ways = "--dates day-first or --dates month-first says how, or write them as 2024-12-31"
+            return f"its dates can be read in two ways, or in none ({ways})"
         reason = f"its {distinct:,} different texts in {len(seen):,} rows name rows, as an id does, or are free text"
         repeated = "some stand in several rows: if they name patients, --group keeps the rows of each together"
         return f"{reason} ({repeated})" if 2 * distinct > len(seen) > distinct else reason

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xcal.cli.workflow.settings import FitSettings
 from xcal.cli.workflow.training import Judged, Trained, figures
 from xcal.cli.workflow.understanding import NO_KIND, Column
 from xcal.metrics.pit_histogram import N_BINS
+from xcal.training import EpochReport
 from xcal.validation.labels import LABELS, shown
 from xcal.validation.measurements import AuditValue
 from xcal.validation.words import broken
@@ -91,9 +93,43 @@ def about_to_train(settings: FitSettings) -> str:
     )
 
 
+def now_and_then(say: Callable[[str], None], seconds: float = 10.0) -> Callable[[EpochReport], None]:
+    """Return a function of an epoch that says how far training is, not more often than so many seconds."""
+    said = monotonic()
+
+    def show(report: EpochReport) -> None:
+        nonlocal said
+        if monotonic() - said >= seconds:
+            said = monotonic()
+            say(f"epoch {report.epoch} of at most {report.epochs}: {np.count_nonzero(report.stopped)} of "
+                f"{report.stopped.size} models have stopped")  # fmt: skip
+
+    return show
+
+
+def found_trained(folder: Path) -> str:
+    """Say that training is not done again."""
+    return f"\nThe same command has trained these models before: they are read from {folder / run_folder.UNFINISHED}."
+
+
+def about_to_judge() -> str:
+    """Say what takes time after training."""
+    return "\nMeasuring the chosen model on the held-out rows, and making the reports."
+
+
+def kept(folder: Path, result: Trained) -> str:
+    """Say what is left of a run whose reports were not made."""
+    where = folder / run_folder.UNFINISHED
+    told = f"The trained models are kept in {where}: xcal.load({str(where)!r}) reads the chosen one."
+    again = (
+        "trains again, as the training was interrupted" if result.interrupted else "finishes it without training again"
+    )
+    return "\n".join(["", *wrapped(f"The run was not finished. {told} The same command {again}.")])
+
+
 def trained(result: Trained) -> str:
     """Say what came out of training, on the validation rows."""
-    lines = [] if not result.interrupted else ["Interrupted: what follows is from the best epochs so far.", ""]
+    lines = [] if not result.interrupted else ["Interrupted: what follows is from what was trained until then.", ""]
     found = result.path.candidates_
     rows = []
     for line in found.itertuples(index=False):

@@ -214,15 +214,14 @@ def _numbers(report: FrontierReport) -> Section:
     notes = Notes(
         (
             "The rows of this page were given to path.report. Judge by rows that no model was trained on.",
-            f"D-calibration in {report.frontier.rows.n_bins} bins, as in training (an audit has 10), censored rows "
-            "spread evenly (uniform); p by Akritas' test of a perfect model.",
+            f"D-calibration in {report.frontier.rows.n_bins} bins, as in an audit, censored rows spread evenly "
+            "(uniform); p by Akritas' test of a perfect model. On the validation rows it has the bins of the training.",
             "Conditional is conditional calibration: whether F is right given the covariates, less what noise gives.",
             "Concordance is Harrell's. NLL is the mean negative log-likelihood; under a discrete distribution an event "
-            "counts the mass of its time bin. IBS is the Brier score averaged over all times seen, weighted for "
-            "censoring.",
+            "counts the mass of its time bin over its width, on the validation rows the mass alone, as in training. "
+            "IBS is the Brier score averaged over all times seen, weighted for censoring.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",
-            "No band is drawn around the calibration curves: it would take resamples of every model. "
-            "xcal.audit(path.model(...), X, y) reports one model with all intervals.",
+            "xcal.audit(path.model(...), X, y) reports one model with all intervals, and the same values.",
         ),
         "How this was measured",
     )

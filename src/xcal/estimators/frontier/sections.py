@@ -20,9 +20,8 @@ from xcal.estimators.frontier.values import AtHorizon, Candidate, Frontier
 from xcal.pages import Block, Chart, Figure, Figures, Key, Row, Section, Selector, Stack, Text, Varying
 from xcal.pages.theme import colour
 
-# Colours of the example patients, from low to high risk.
+# Colours of the examples, from low to high risk.
 _INKS = ("without_event", "model", "second")
-_RISKS = {1: ("middle risk",), 2: ("low risk", "high risk"), 3: ("low risk", "middle risk", "high risk")}
 
 
 def known(value: float) -> float | None:
@@ -133,32 +132,40 @@ def _horizon_tiles(one: AtHorizon) -> Figures:
 
 
 def patients(shown: Frontier, unit: str) -> Section:
-    """Draw the survival curves of the example patients."""
+    """Draw survival curves: means over rows of a level of risk, or those of the rows that were asked for."""
     examples = shown.examples
-    risks = _RISKS[len(examples)]
-    keys = tuple(Key(f"row {row}, {risk}", ink) for row, risk, ink in zip(examples, risks, _INKS, strict=False))
+    if not examples:
+        few = Text("These are too few rows for mean curves by level of risk, and single rows are not shown.", "note")
+        return Section("What does it tell patients?", (few,), "Patients")
+    if examples[0].outcome is None:
+        reading = (
+            f"Each line is the mean over {len(examples[0].x)} rows, the same for every model: those next to a tenth, "
+            f"half or nine tenths of the order of risk by {shown.names[0]}. No single row is shown."
+        )
+    else:
+        reading = (
+            "Rows that were asked for. A filled point is where a row had its event, a hollow one where it was censored."
+        )
     picture = _following(
         shown,
         lambda one: _survival_curves(one, shown, unit),
-        "Predicted survival over time of example patients by",
-        keys,
-        reading="The same rows for every model: a tenth, half and nine tenths of all rows have a lower risk by "
-        f"{shown.names[0]}. A filled point is where a row had its event, a hollow one where it was censored.",
+        "Predicted survival over time by",
+        tuple(Key(one.name, ink) for one, ink in zip(examples, _INKS, strict=False)),
+        reading=reading,
     )
-    return Section("What does it tell single patients?", (picture,), "Patients")
+    return Section("What does it tell patients?", (picture,), "Patients")
 
 
 def _survival_curves(one: Candidate, measured: Frontier, unit: str) -> Spec:
     x = x_axis(time_title(unit), domain=[0, float(measured.times[-1])])
     y = y_axis("Probability of no event", domain=[0, 1], form=PERCENT)
     layers: list[Spec] = []
-    for row, survival, ink in zip(measured.examples, one.survival, _INKS, strict=False):
-        points = table(x=measured.times, y=survival, row=[f"row {row}"] * measured.times.size)
+    for example, survival, ink in zip(measured.examples, one.survival, _INKS, strict=False):
+        points = table(x=measured.times, y=survival, row=[example.name] * measured.times.size)
         tips = [tip("row", "", ""), tip("x", "time", ".3~g"), tip("y", "no event until then", ".1%")]
         layers += [line(points, x, y, ink), hover(points, x, y, tips, ink)]
-        own = float(measured.rows.time[row])
-        if own <= measured.times[-1]:
-            happened = bool(measured.rows.event[row])
+        if example.outcome is not None and example.outcome[0] <= measured.times[-1]:
+            own, happened = example.outcome
             layers.append(_outcome(own, float(np.interp(own, measured.times, survival)), happened, x, y, ink))
     return chart(layers, height=300)
 

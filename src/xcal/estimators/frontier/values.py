@@ -1,14 +1,15 @@
 """Every candidate of a path on rows that the user gives: the numbers and curves of the frontier page."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from xcal._checks import BoolArray, fail
 from xcal.calibration.results import DCalibrationResult
+from xcal.data._arguments import row_numbers
 from xcal.data.columns import read_labels
 from xcal.estimators.conditional import conditional_values
 from xcal.estimators.features import Floats
@@ -19,20 +20,22 @@ from xcal.interop.rows import Rows
 from xcal.metrics import concordance_index, integrated_brier_score
 from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve
 from xcal.metrics.horizons import default_horizons, read_horizons
-from xcal.metrics.ici import integrated_calibration_index
+from xcal.metrics.ici import smooth_calibration
 from xcal.metrics.observed_expected import ObservedExpected, observed_expected
 from xcal.metrics.pit_histogram import PitHistogram, bin_shares, perfect_range, uniform_variance
 from xcal.metrics.pp_curve import PPCurve, pp_curve
-from xcal.objectives import nll
+from xcal.metrics.pseudo_values import jackknife
 from xcal.recalibration import KaplanMeierRecalibration
 
-# Shares of the rows that have a lower risk than the example patients.
-_EXAMPLES = (0.1, 0.5, 0.9)
+# Levels of risk whose mean curve is drawn, as shares of the rows that have a lower risk.
+_LEVELS = {"low risk": 0.1, "middle risk": 0.5, "high risk": 0.9}
+# Rows that a mean curve is made of: so large a share of all, and so many at least, that no row can be told from it.
+_AVERAGED_SHARE, FEWEST_AVERAGED = 0.05, 5
+# Rows whose curves are drawn one by one, if they are asked for; there are colours for so many.
+MOST_PATIENTS = 3
 _CURVE_POINTS = 81
-# Share of the rows whose times the curves of the example patients cover.
+# Share of the rows whose times the curves cover.
 _SHOWN_SHARE = 0.98
-# Rows whose distributions are held at once.
-_ROWS_AT_ONCE = 50_000
 
 # Every network of a path reads all rows of its page. With so many, noise is smaller than what a picture can show.
 MOST_ROWS = 10_000
@@ -85,6 +88,15 @@ class Values:
 
 
 @dataclass(frozen=True, eq=False)
+class Example:
+    """Rows whose mean survival curve is drawn; `outcome` is the time and the event of a single row, or None."""
+
+    name: str
+    x: Any
+    outcome: tuple[float, bool] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class AtHorizon:
     """One model at one time: its calibration curve, ICI, and the risk observed and expected on average."""
 
@@ -109,7 +121,7 @@ class Candidate:
         Histogram and distribution of F at the own times.
     horizons : tuple of AtHorizon
     survival : array of shape (examples, points)
-        Curves of the example patients.
+        Curves of the examples.
     """
 
     lam: float
@@ -135,15 +147,15 @@ class Frontier:
     ----------
     candidates : tuple of Candidate
     rows : GivenRows
-    examples : tuple of int
-        Rows of the example patients, from low to high risk by the first candidate.
+    examples : tuple of Example
+        Levels of risk by the first candidate, or the rows that were asked for.
     times : array of shape (points,)
-        Of the curves of the example patients.
+        Of the curves of the examples.
     """
 
     candidates: tuple[Candidate, ...]
     rows: GivenRows
-    examples: tuple[int, ...]
+    examples: tuple[Example, ...]
     times: Floats
 
     @property
@@ -182,7 +194,10 @@ def given_rows(
 
 
 def measure_frontier(
-    lines: Sequence[Line], networks: Mapping[float, Sequence[FittedModel]], rows: GivenRows
+    lines: Sequence[Line],
+    networks: Mapping[float, Sequence[FittedModel]],
+    rows: GivenRows,
+    patients: tuple[Example, ...] | None = None,
 ) -> Frontier:
     """Measure candidates on rows.
 
@@ -192,13 +207,12 @@ def measure_frontier(
         Weight, members and map of each candidate.
     networks
         All networks of each weight, for the spread over seeds.
+    patients
+        Rows whose curves are drawn; by default means over rows of low, middle and high risk.
     """
-    first = combined(*lines[0][1:])
-    examples = _examples(first.risk(rows.x))
-    # A row at a time: features in a file are read by slices.
-    shown = np.concatenate([np.asarray(rows.x[row : row + 1]) for row in examples])
+    examples = _levels_of_risk(combined(*lines[0][1:]), rows) if patients is None else patients
     # Not to the very last time: a few rows with long times would press all that is to be seen to the left.
-    end = min(float(np.quantile(rows.time, _SHOWN_SHARE)), rows.end)
+    end = _two_digits(min(float(np.quantile(rows.time, _SHOWN_SHARE)), rows.end))
     times = np.linspace(0.0, end, _CURVE_POINTS)
     found = []
     for lam, members, recalibration in lines:
@@ -215,7 +229,7 @@ def measure_frontier(
                 pit=_pit(values.dcal, cdf, rows),
                 pp=pp_curve(cdf, event=rows.event),
                 horizons=tuple(_at_horizon(risk, float(t), rows) for t, risk in zip(rows.horizons, risks, strict=True)),
-                survival=model.survival(shown, times),
+                survival=np.array([model.survival(one.x, times).mean(axis=0) for one in examples]),
             )
         )
     return Frontier(tuple(found), rows, examples, times)
@@ -229,25 +243,16 @@ def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Fl
     assert read.survival is not None
     assert read.times is not None
     assert read.cdf is not None
+    assert read.nll is not None
     values = Values(
         dcal=d_calibration_of(model, rows.x, rows.time, rows.event, n_bins=rows.n_bins, clusters=rows.clusters),
         conditional=float(conditional_values(read.cdf[None], rows.x, rows.event, None, rows.n_bins)[0]),
         concordance=concordance_index(**given, risk=model.risk(rows.x)).value,
-        nll=_mean_nll(model, rows),
+        nll=float(read.nll.mean()),
         ibs=integrated_brier_score(read.survival, read.times, **given).value,
     )
     columns = np.searchsorted(read.times, rows.horizons)
     return values, read.cdf, np.clip(1.0 - read.survival[:, columns].T, 0.0, 1.0)
-
-
-def _mean_nll(model: PredictingModel, rows: GivenRows) -> float:
-    """Mean over rows, as in `frontier_`: under a discrete distribution an event counts the mass of its time bin."""
-    total = 0.0
-    for start in range(0, rows.n, _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
-        time, event = (torch.from_numpy(np.ascontiguousarray(values[part])) for values in (rows.time, rows.event))
-        total += float(nll(model.distribution(rows.x[part]), time, event).sum())
-    return total / rows.n
 
 
 def _pit(dcal: DCalibrationResult, cdf: Floats, rows: GivenRows) -> PitHistogram:
@@ -259,14 +264,44 @@ def _pit(dcal: DCalibrationResult, cdf: Floats, rows: GivenRows) -> PitHistogram
 
 def _at_horizon(risk: Floats, at: float, rows: GivenRows) -> AtHorizon:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
-    index = integrated_calibration_index(risk, at=at, **given)
-    unknown = np.full(index.predicted.size, np.nan)  # no band: it would take resamples of every candidate
-    curve = drawn_curve(risk, rows.time, rows.event, at, index.predicted, index.observed, (unknown, unknown))
-    return AtHorizon(curve, index.value, observed_expected(risk, at=at, **given))
+    smooth = smooth_calibration(risk, jackknife(rows.time, rows.event, at))
+    curve = drawn_curve(risk, rows.time, rows.event, at, smooth)
+    index = float(np.abs(smooth.lines.at_rows(smooth.deviations)).mean())
+    return AtHorizon(curve, index, observed_expected(risk, at=at, **given))
 
 
-def _examples(risk: Floats) -> tuple[int, ...]:
-    """Rows at the tenth, half and nine tenths of the order of risk, each once."""
-    order = np.argsort(risk, kind="stable")
-    places = [int(order[round(share * (risk.size - 1))]) for share in _EXAMPLES]
-    return tuple(dict.fromkeys(places))
+def _levels_of_risk(model: PredictingModel, rows: GivenRows) -> tuple[Example, ...]:
+    """Give the rows around each level of risk; of few rows fewer levels, so that no two share a row."""
+    found = {1: ("middle risk",), 2: ("low risk", "high risk"), 3: tuple(_LEVELS)}
+    names = found.get(min(rows.n // FEWEST_AVERAGED, len(_LEVELS)), ())
+    order = np.argsort(model.risk(rows.x), kind="stable")
+    size = max(FEWEST_AVERAGED, round(_AVERAGED_SHARE * rows.n))
+    examples = []
+    for name in names:
+        first = min(max(round(_LEVELS[name] * (rows.n - 1)) - size // 2, 0), rows.n - size)
+        own = np.sort(order[first : first + size])
+        # A row at a time: features in a file are read by slices.
+        examples.append(Example(name, np.concatenate([np.asarray(rows.x[row : row + 1]) for row in own])))
+    return tuple(examples)
+
+
+def read_patients(patients: Any, x: Any, time: Floats, event: BoolArray) -> tuple[Example, ...] | None:
+    """Check the rows whose own curves and outcomes are asked for."""
+    if patients is None:
+        return None
+    chosen = row_numbers(patients, time.size)
+    rows = np.arange(time.size)[chosen]
+    if rows.size > MOST_PATIENTS:
+        fail("patients", f"at most {MOST_PATIENTS} row numbers", rows.size)
+    return tuple(
+        Example(f"row {row}", np.asarray(x[row : row + 1]), (float(time[row]), bool(event[row])))
+        for row in rows.tolist()
+    )
+
+
+def _two_digits(t: float) -> float:
+    """Round down to two digits: the time of a single row is not to be read off the end of an axis."""
+    if t <= 0:
+        return t
+    step = 10.0 ** (math.floor(math.log10(t)) - 1)
+    return float(f"{math.floor(t / step) * step:.12g}")

@@ -7,7 +7,7 @@ not depend on the order of rows and merges. `xcal.DCalibration` is the same for 
 from xcal.metrics.streaming.accumulator import Accumulator
 from xcal.metrics.streaming.brier import BoundedBrier, StreamingBrier
 from xcal.metrics.streaming.concordance import BoundedConcordance, StreamingConcordance
-from xcal.metrics.streaming.ici import GriddedICI, StreamingICI
+from xcal.metrics.streaming.ici import GriddedCoxICI, StreamingCoxICI
 from xcal.metrics.streaming.kaplan_meier import BoundedCurve, StreamingKaplanMeier
 from xcal.metrics.streaming.likelihood import StreamingMeanNLL
 from xcal.metrics.streaming.observed_expected import ObservedExpectedAt, StreamingObservedExpected
@@ -20,11 +20,11 @@ __all__ = [
     "BoundedConcordance",
     "BoundedCurve",
     "BoundedOneCalibration",
-    "GriddedICI",
+    "GriddedCoxICI",
     "ObservedExpectedAt",
     "StreamingBrier",
     "StreamingConcordance",
-    "StreamingICI",
+    "StreamingCoxICI",
     "StreamingKaplanMeier",
     "StreamingMeanNLL",
     "StreamingObservedExpected",

@@ -64,7 +64,7 @@ class StreamingBrier(Accumulator):
     array([0.02, 0.15])
     """
 
-    def __init__(self, times: Any, censoring: BoundedCurve | KaplanMeier, *, left_limit: bool = False) -> None:
+    def __init__(self, times: Any, censoring: BoundedCurve | KaplanMeier, *, left_limit: bool = True) -> None:
         super().__init__()
         self.times, self.left_limit = as_time_grid("times", times), left_limit
         self.bounds = censoring if isinstance(censoring, BoundedCurve) else None

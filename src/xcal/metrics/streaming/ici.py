@@ -1,4 +1,7 @@
-"""Integrated calibration index over chunks, processes or files."""
+"""The calibration index by a Cox model (`cox_ici`) over chunks, processes or files.
+
+Its sums can be formed without holding the rows; pseudo-values, behind `integrated_calibration_index`, need all of them.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -7,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal.metrics.ici import IntegratedCalibrationIndex, SmoothCurve, fitted_curve, index_of_curve
+from xcal.metrics.cox_ici import CoxICI, SmoothCurve, fitted_curve, index_of_curve
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
 from xcal.metrics.streaming.cells import PairCellCounts
 from xcal.metrics.streaming.pair_table import PairAccumulator
@@ -17,29 +20,29 @@ LIMIT = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class GriddedICI:
+class GriddedCoxICI:
     """ICI of rows whose times and predictions were moved to their cells.
 
     Attributes
     ----------
-    index : IntegratedCalibrationIndex
+    index : CoxICI
         That of the moved rows, exactly: of a model that gives its probabilities in steps.
     resolution : float
         Farthest that a prediction was moved; zero where none was.
     exact : bool
-        Whether no prediction and no time was moved. Then `index` is that of `integrated_calibration_index`.
+        Whether no prediction and no time was moved. Then `index` is that of `cox_ici`.
     curve : SmoothCurve
         What was fitted to the moved rows.
     """
 
-    index: IntegratedCalibrationIndex
+    index: CoxICI
     resolution: float
     exact: bool
     curve: SmoothCurve = field(repr=False)
 
 
-class StreamingICI(PairAccumulator):
-    """Accumulate the integrated calibration index on a grid; see `integrated_calibration_index`.
+class StreamingCoxICI(PairAccumulator):
+    """Accumulate the calibration index by a Cox model on a grid; see `cox_ici`.
 
     Rows are counted by time and prediction, exactly up to `limit` different rows. Beyond that predictions and times are
     moved to the middles of cells, and the smooth curve is fitted to the counts.
@@ -61,7 +64,7 @@ class StreamingICI(PairAccumulator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> rate = rng.uniform(0.5, 2, size=2000)
-    >>> meter = StreamingICI(at=1.0).update(1 - np.exp(-rate), time=rng.exponential(1 / rate), event=np.ones(2000))
+    >>> meter = StreamingCoxICI(at=1.0).update(1 - np.exp(-rate), time=rng.exponential(1 / rate), event=np.ones(2000))
     >>> meter.compute().exact, meter.compute().index.value < 0.03
     (True, True)
     """
@@ -103,7 +106,7 @@ class StreamingICI(PairAccumulator):
         self._sums["followed"] += np.count_nonzero(time >= self.at)
         self._count(time, probability, event, place)
 
-    def compute(self) -> GriddedICI:
+    def compute(self) -> GriddedCoxICI:
         """Return the index of all rows seen so far; NaN where no row was followed until `at`."""
         self._need_rows()
         cells = self._pair_cells()
@@ -115,7 +118,7 @@ class StreamingICI(PairAccumulator):
         low, high = _within_unit(cells)
         used = np.unique(cells.place[1])
         resolution = float(np.max((high - low)[used] / 2, initial=0.0))
-        return GriddedICI(index, resolution, not any(axis.any() for axis in cells.mixed), curve)
+        return GriddedCoxICI(index, resolution, not any(axis.any() for axis in cells.mixed), curve)
 
 
 def _within_unit(cells: PairCellCounts) -> tuple[Vector, Vector]:

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from xcal.metrics.counted_quantiles import counted_quantiles
 from xcal.metrics.cox import log_hazard
-from xcal.metrics.ici import knot_levels, spline_piece
+from xcal.metrics.cox_ici import knot_levels, spline_piece
 from xcal.metrics.inputs import Vector
 from xcal.metrics.streaming.cells import CellCounts
 from xcal.metrics.streaming.risk_set_sums import Place, RiskSetSums

@@ -32,6 +32,8 @@ class ObservedExpectedAt:
 class StreamingObservedExpected(Accumulator):
     """Accumulate O/E at fixed times without holding the rows; see `observed_expected`.
 
+    Its interval is the one called "greenwood" there: that of pseudo-values needs the rows.
+
     Parameters
     ----------
     at : array-like, shape (m,)
@@ -92,8 +94,9 @@ class StreamingObservedExpected(Accumulator):
         curve = self.curves.compute()
         expected = as_floats(self._sums["expected"]) / self.n
         observed = np.where(self._sums["followed"] > 0, 1 - curve.curve.at(self.at), np.nan)
-        counted = zip(self.at, observed, expected, self._sums["events"], strict=True)
-        results = tuple(ratio(float(o), float(e), float(t), int(d), self.level) for t, o, e, d in counted)
+        error = np.sqrt(curve.curve.variance(self.at))
+        counted = zip(observed, expected, error, self.at, self._sums["events"], strict=True)
+        results = tuple(ratio(float(o), float(e), float(s), float(t), int(d), self.level) for o, e, s, t, d in counted)
         return ObservedExpectedAt(results, _error_bound(curve, self.at, expected))
 
 

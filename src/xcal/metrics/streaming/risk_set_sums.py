@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
 from xcal.metrics.cox import log_hazard
-from xcal.metrics.ici import curve_basis
+from xcal.metrics.cox_ici import curve_basis
 from xcal.metrics.inputs import Vector
 from xcal.metrics.streaming.accumulator import Accumulator
 from xcal.metrics.streaming.grid_cells import GridAxis

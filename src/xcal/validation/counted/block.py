@@ -28,9 +28,9 @@ class Timeline:
     censoring: KaplanMeier | None
 
     @cached_property
-    def last_of_tie(self) -> Indices:
-        """Last row with the same time, for each row."""
-        return np.asarray(np.searchsorted(self.time, self.time, side="right") - 1)
+    def first_of_tie(self) -> Indices:
+        """First row with the same time, for each row."""
+        return np.asarray(np.searchsorted(self.time, self.time, side="left"))
 
     def passed(self, t: float) -> int:
         """Rows whose time is at or before t."""
@@ -86,11 +86,11 @@ class Block:
 
     @cached_property
     def row_weights(self) -> tuple[Matrix, BoolArray]:
-        """G at each row's own time, and where it is known, as `metrics.censoring.censoring_survival` has them."""
+        """G just before each row's time, and where it is known, as `metrics.censoring.censoring_survival` has them."""
         if self.line.censoring is not None:
-            g, known = censoring_survival(self.line.censoring, self.line.time, left_limit=False)
+            g, known = censoring_survival(self.line.censoring, self.line.time, left_limit=True)
             return g[None, :], known[None, :]
-        at_own = self.uncensored[:, self.line.last_of_tie + 1]
+        at_own = self.uncensored[:, self.line.first_of_tie]
         positive = at_own > 0
         least = np.where(positive, at_own, np.inf).min(axis=1)
         least = np.where(np.isfinite(least), least, 1.0)

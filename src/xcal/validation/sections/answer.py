@@ -24,12 +24,12 @@ def verdicts(results: Results) -> Block:
 
 
 def _sorted_sentences(result: AuditResult) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give the sentences on all rows, and those on single groups if there are more than a few."""
-    sentences = result.verdict.sentences
-    on_groups = tuple(one for one in sentences if any(group in one for group in result.groups))
+    """Return the sentences on all rows, and those on single groups if there are more than a few."""
+    said = result.verdict.said
+    on_groups = tuple(one.text for one in said if one.group is not None)
     if len(on_groups) <= _FEW:
-        return sentences, ()
-    return tuple(one for one in sentences if one not in on_groups), on_groups
+        return result.verdict.sentences, ()
+    return tuple(one.text for one in said if one.group is None), on_groups
 
 
 def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:

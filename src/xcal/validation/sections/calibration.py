@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from xcal.charts.words import time_in_words
-from xcal.pages import Block, Chart, Key, Row, Section, Selector, Stack, Table, Text
+from xcal.pages import Block, Chart, Key, Row, Section, Selector, Stack, Table
 from xcal.pages.blocks import Cell
 from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
-from xcal.validation.findings import until_in_words
 from xcal.validation.labels import ESTIMATORS, find, names
 from xcal.validation.sections.parts import (
     Results,
@@ -49,17 +48,9 @@ def each_level(results: Results, horizons: Sequence[float]) -> Section:
     if not any(charts.same(result.measured.calibration, t) for result in results for t in horizons):
         return Section(heading, tuple(nothing(results, "horizon", "ici", "calibration")), short)
     pictures = calibration_pictures(results, horizons)
-    metrics = ("ici", "e50", "e90", "emax", "one_calibration_p")
+    metrics = ("ici", "ici_floor", "ici_p", "slope", "intercept", "e50", "e90", "emax")
     beside = [for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))]
-    if any(find(result, "cox_slope") for result in results):
-        until = until_in_words(results[0].measured, results[0].time_unit)
-        beside += [Text(f"Of the risks{until}, whichever horizon is chosen above", "note")]
-        beside += [numbers(results, [("cox_slope", None), ("cox_intercept", None)])]
-    return Section(
-        heading,
-        (beside_picture(results, pictures, beside), *reasons(results, "ici", "cox_slope", "one_calibration_p")),
-        short,
-    )
+    return Section(heading, (beside_picture(results, pictures, beside), *reasons(results, "ici", "slope")), short)
 
 
 def calibration_pictures(results: Results, horizons: Sequence[float]) -> Block:
@@ -95,7 +86,7 @@ def all_times(results: Results) -> Section:
         tuple(spec for spec, _ in made),
         tuple(alt for _, alt in made),
         follows=("estimator",),
-        title="F at the own times",
+        title="F at the observed times",
         keys=(*keys(results, "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
         reading="The bars of a perfect model are equally high, up to chance: each ends within its two dotted lines 95 "
         "of 100 times. High on the left: events come earlier than predicted; on the right: later; at both ends: the "

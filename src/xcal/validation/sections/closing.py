@@ -72,7 +72,9 @@ def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Sec
         caption = f"{name}: {len(result.values):,} numbers with {result.level:.0%} intervals{source}"
         blocks.append(_value_table(result.values, caption, result.time_unit, filterable=True))
     blocks.append(Download("Save as CSV", "audit.csv", as_csv(results)))
-    skipped = [f"{skipped_title(what)}: {why}" for result in results for what, why in result.measured.skipped]
+    skipped = [
+        f"{skipped_title(one, result.time_unit)}: {one.why}" for result in results for one in result.measured.skipped
+    ]
     if skipped:
         blocks.append(Notes(tuple(dict.fromkeys(skipped)), "Not computed"))
     return Section("All numbers", tuple(blocks), "All numbers")

@@ -5,10 +5,11 @@ from xcal.pages import Block, Chart, Key, Notes, Row, Section, Table, Text
 from xcal.validation import charts
 from xcal.validation.charts import keys
 from xcal.validation.covariates import MOST_MISSING
-from xcal.validation.findings import conditional_in_words
 from xcal.validation.labels import names
 from xcal.validation.measurements import ForWhom
+from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import Results, nothing, numbers
+from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
 
 _METRICS = ("conditional_calibration", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p")
 
@@ -20,7 +21,7 @@ def for_whom(results: Results) -> Section:
     known = [one for one in found if one is not None]
     if not known:
         return Section(heading, tuple(nothing(results, "conditional_calibration")), short)
-    blocks: list[Block] = [Text(_answer(name, one)) for name, one in _named(results)]
+    blocks: list[Block] = [Text(_answer(name, result)) for name, result in _named(results)]
     spec, alt = charts.covariate_parts(results)
     parts = Chart(
         (spec,),
@@ -40,7 +41,7 @@ def for_whom(results: Results) -> Section:
         histogram = Chart(
             (spec,),
             (alt,),
-            title=f"F at the own times where {worst.rule}",
+            title=f"F at the observed times where {worst.rule}",
             keys=(Key("rows that were not searched", "model", "box"), Key("right", "reference", "dashed")),
             reading="The bars of a model that is right for these rows are equally high, up to chance: the upright "
             "lines are 95 % intervals.",
@@ -49,15 +50,17 @@ def for_whom(results: Results) -> Section:
     return Section(heading, (*blocks, *_columns(known[0])), short)
 
 
-def _named(results: Results) -> list[tuple[str, ForWhom]]:
-    """Give what was found with the name of the model, which is not said of one model alone."""
-    named = zip(names(results), (result.measured.for_whom for result in results), strict=True)
-    return [(f"{name}: " if len(results) > 1 else "", one) for name, one in named if one is not None]
+def _named(results: Results) -> list[tuple[str, AuditResult]]:
+    """Return the results that ask "for whom?" with the name of the model, which is not said of one model alone."""
+    named = [(n, result) for n, result in zip(names(results), results, strict=True) if result.measured.for_whom]
+    return [(f"{name}: " if len(results) > 1 else "", result) for name, result in named]
 
 
-def _answer(name: str, one: ForWhom) -> str:
-    """Say in words what the test and the search found."""
-    differs = one.p_value < 0.05
+def _answer(name: str, result: AuditResult) -> str:
+    """Say in words what the test and the search found, with the levels that the verdict has."""
+    one = result.measured.for_whom
+    assert one is not None
+    differs = differs_with_covariates(result.measured)
     shown = "differs" if differs else "does not visibly differ"
     words = f"{name}Calibration {shown} with the covariates ({conditional_in_words(one)})."
     worst = one.subgroup
@@ -65,7 +68,7 @@ def _answer(name: str, one: ForWhom) -> str:
         return f"{words} There are too few rows to search for a subgroup."
     where = f"rows with {worst.rule}: {worst.finding}"
     tested = f"{worst.n:,} rows; {p_in_words(worst.p_value)} on {worst.n_tested:,} that were not searched"
-    if worst.p_value < 0.05:
+    if 2 * result.measured.n_families * worst.p_value < OFF_LEVEL:
         return f"{words} Most off are {where} ({tested})."
     return f"{words} The search named {where}, which the other half of the rows does not confirm ({tested})."
 

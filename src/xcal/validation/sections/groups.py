@@ -62,7 +62,7 @@ def _table(results: Results, horizons: Sequence[float], shared: Sequence[str]) -
             cells += [cell(find(result, "oe", t, group)) for t in horizons]
             metrics = ("d_calibration", "d_calibration_floor", "d_calibration_p_corrected")
             rows.append((*cells, *(cell(find(result, metric, None, group)) for metric in metrics)))
-    caption = "Groups; p-values are corrected for the number of groups of one variable"
+    caption = "Groups; p-values are corrected for the number of groups"
     return _without_empty_columns(Table(caption, tuple(header), tuple(rows), tuple(range(1, len(header)))))
 
 
@@ -88,7 +88,7 @@ def _within(results: Results, horizons: Sequence[float], shared: Sequence[str]) 
     if method:
         made = [charts.pit(results, method, group) for group in shared]
         perfect = Key("a perfect model, 95 of 100 times", "ink", "dashed")
-        title, reading = "F at the own times in the group", f"Flat is right. Censored rows: {ESTIMATORS[method]}."
+        title, reading = "F at the observed times in the group", f"Flat is right. Censored rows: {ESTIMATORS[method]}."
         pictures.append(_follower(made, ("group",), title, (*keys(results, "box"), perfect), reading))
     if not pictures:
         return []
@@ -117,5 +117,5 @@ def _group_method(results: Results, shared: Sequence[str]) -> str | None:
 
 def _not_judged(results: Results) -> list[Block]:
     """Name the groups that are too small to be judged."""
-    lines = [f"{what}: {why}" for result in results for what, why in not_judged(result)]
+    lines = [f"{one.group}: {one.why}" for result in results for one in not_judged(result)]
     return [Notes(tuple(dict.fromkeys(lines)), "Groups that were not judged")] if lines else []
