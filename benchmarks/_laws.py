@@ -67,6 +67,12 @@ def _scale(law: str, censored: float, depends: bool) -> tuple[float, float]:
     return middle, end
 
 
+@cache
+def share_of_events(law: str, censored: float, depends: bool) -> float:
+    """Share of rows with an event; of the cured law it is less than the share not censored, as many never have one."""
+    return float(draw(law, 50_000, censored, depends, [98])[2].mean())
+
+
 def draw(
     law: str, n: int, censored: float, depends: bool, seed: list[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ models with 1.5 times the hazards, or too sure of themselves, are trusted in at 
 95 %; models that are wrong in a fifth of the rows, and Cox models of crossing hazards, are trusted in at most 20 %.
 
 Every audit has the verdict's values only (no resamples), three covariates, and 2, 6 or 20 groups in turn. Results are
-added to a file of JSON lines; the same command goes on where it was stopped.
+added to a file of JSON lines; run the same command again to resume.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks._laws import CENSORED, LAWS, draw, grid, survival
+from benchmarks._laws import CENSORED, LAWS, draw, grid, share_of_events, survival
 from xcal import audit
 from xcal.validation.verdict import faintly_given_covariates, given_covariates, in_parts, judged
 
@@ -41,13 +41,10 @@ def cells(kind: str) -> list[tuple]:
         else:
             for j, share in enumerate(CENSORED):
                 depends = bool((i + j) % 2)
-                if kind == "many":
-                    found.append((law, round(3000 / (1 - share)), share, depends, "true", 50))
-                else:
-                    n = round(1000 / (1 - share))
-                    models = ["hazards x 1.5", "over-confident", "wrong in a fifth"]
-                    models += ["Cox model"] if law == "varying shape" else []
-                    found += [(law, n, share, depends, model, 50) for model in models]
+                n = round((3000 if kind == "many" else 1000) / share_of_events(law, share, depends))
+                models = ["hazards x 1.5", "over-confident", "wrong in a fifth"]
+                models += ["Cox model"] if law in ("varying shape", "heavy tails") else []
+                found += [(law, n, share, depends, model, 50) for model in (["true"] if kind == "many" else models)]
     return found
 
 

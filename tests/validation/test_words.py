@@ -241,7 +241,12 @@ def test_parts_of_covariates_count_as_groups_do():
         found = replace(measurements(*GOOD), parts=(part,))
         return judge("M", found, data(), level=0.95, time_unit="years")
 
-    assert with_part(0.04).level == "trust"  # two families
+    doubt = with_part(0.04)  # two families: no error is shown, and no trust given before more events
+    assert doubt.level == "unknown"
+    assert "may not hold in age > 70" in doubt.headline
+    assert "In doubt where age > 70: risks by 5 years are too low on average (O/E 1.60" in " ".join(doubt.sentences)
+    assert doubt.events_needed == 550  # a tenth more than the 500 at hand
+    assert with_part(0.04, (1.2, 1.1, 1.3)).level == "trust"  # as it looks, not by enough to matter
     found = with_part(1e-3)
     assert found.level == "caution"
     assert "not hold in age > 70" in found.headline

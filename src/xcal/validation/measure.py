@@ -49,8 +49,9 @@ _CALIBRATION = (
 )
 _OVERALL = ("brier", "ipa", "ibs", "nll")
 _BY_COX = ("cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox")
-# Corrected p-value below which the error of a part of a covariate is kept, for the verdict to judge.
-PART_LEVEL = 0.05
+# P-value, corrected within the family of parts, below which what was found in a part of a covariate is kept for the
+# verdict: it tells what is off from what is in doubt.
+PART_LEVEL = 0.2
 # Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
 _FEWEST_ROWS = 2000
 ORDER: tuple[str, ...] = (*_DISCRIMINATION, *_CALIBRATION, *_OVERALL, *_BY_COX)

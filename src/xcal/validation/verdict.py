@@ -16,6 +16,10 @@ groups, and the test given the covariates are families: p-values are corrected w
 of families. So a model that is right is called off in at most 5 of 100 audits, however many horizons and groups there
 are, and distrusted in at most 1 (docs/audit.md has the rates that were measured).
 
+Parts of covariates, such as the oldest quarter, are judged by their average alone (O/E). Where it lies outside the good
+range and its test, corrected for the number of parts but not for the families, has a p-value below .2, the part is *in
+doubt*: it is not called off, and keeps the model from being trusted until there are more events.
+
 A calibration slope whose interval is wide says that the risks differ little between rows. It can show that something is
 off, and its width alone does not keep a model from being trusted: the ICI bounds what the error can be.
 """
@@ -87,23 +91,26 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     findings = list(judged(measured, level=level, time_unit=time_unit))
     whole = [finding for finding in findings if finding.group is None]
     in_groups = [finding for finding in findings if finding.group is not None and finding.state in _BAD]
-    in_groups += [finding for finding in in_parts(measured, level, time_unit) if finding.state in _BAD]
+    of_parts = list(in_parts(measured, level, time_unit))
+    in_groups += [finding for finding in of_parts if finding.state in _BAD]
+    doubts = [finding for finding in of_parts if finding.state == "unsure" and not _is_good_ratio(finding.value.value)]
     for_whom, faint = given_covariates(measured), faintly_given_covariates(measured)
     partly = in_groups if for_whom is None else [*in_groups, for_whom]
-    kind = _level(whole, partly, data)
+    kind = _level(whole, partly, doubts, data)
     coarse = _too_coarse(measured, time_unit) if kind == "unknown" else ""
-    needed = None if coarse else events_needed(whole, data)
+    needed = None if coarse else events_needed([*whole, *doubts], data)
     sentences = [
         *_where(whole, in_groups, kind),
         *([Sentence(f"For whom: {faint if for_whom is None else for_whom.words}.")] if for_whom or faint else []),
         *_small(whole),
+        *(Sentence(f"In doubt where {finding.group}: {finding.words}.", finding.group) for finding in doubts),
         *_not_wrong(whole, needed, time_unit),
         *_order(measured, level),
         _how_sure(data),
         *_small_groups(measured),
         *(Sentence(f"{one.what}. {one.effect}") for one in data.concerns if one.serious),
     ]
-    headline = _headline(model, kind, whole, partly, data, needed)
+    headline = _headline(model, kind, whole, partly, doubts, data, needed)
     if coarse:
         headline = f"These times are too coarse to say whether the probabilities of {model} can be trusted: {coarse}."
     return Verdict(headline, kind, tuple(sentences), needed if kind == "unknown" else None)
@@ -172,10 +179,18 @@ def _of_ratio(value: AuditValue, values: _Values, families: int, when: str, leve
         both = f"{percent(predicted.value)} predicted, {percent(observed.value)} observed"
         words = f"{brief}, {both} ({ratio})"
     state = state_of(value, 1.0, GOOD_RATIO, _corrected(values, "oe", value, families))
-    lacks = math.nan
-    if 0 < value.lower < value.upper < math.inf:
-        lacks = (math.log(value.upper / value.lower) / 2 / math.log(GOOD_RATIO[1])) ** 2
-    return Finding(value, state, brief, words, lacks=lacks)
+    return Finding(value, state, brief, words, lacks=_lacking(value))
+
+
+def _is_good_ratio(ratio: float) -> bool:
+    return GOOD_RATIO[0] <= ratio <= GOOD_RATIO[1]
+
+
+def _lacking(ratio: AuditValue) -> float:
+    """Return how many times as many events make the interval of a ratio as long as the good range to one side."""
+    if not 0 < ratio.lower < ratio.upper < math.inf:
+        return math.nan
+    return (math.log(ratio.upper / ratio.lower) / 2 / math.log(GOOD_RATIO[1])) ** 2
 
 
 def _of_slope(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
@@ -228,7 +243,7 @@ def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[F
         brief = f"risks{when} are too {'low' if part.value > 1 else 'high'}"
         events = f"{part.n_events:,} events in {part.n:,} rows"
         words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {events})"
-        yield Finding(value, state, brief, words)
+        yield Finding(value, state, brief, words, lacks=_lacking(value))
 
 
 def given_covariates(measured: Measurements) -> Finding | None:
@@ -283,7 +298,9 @@ def conditional_in_words(found: ForWhom) -> str:
     )
 
 
-def _level(whole: Sequence[Finding], partly: Sequence[Finding], data: DataSummary) -> str:
+def _level(
+    whole: Sequence[Finding], partly: Sequence[Finding], doubts: Sequence[Finding], data: DataSummary
+) -> str:
     """Return the level of the answer."""
     states = {finding.state for finding in whole}
     if "wrong" in states:
@@ -294,7 +311,7 @@ def _level(whole: Sequence[Finding], partly: Sequence[Finding], data: DataSummar
         return "unknown"
     if partly or any(concern.serious for concern in data.concerns):
         return "caution"
-    return "trust"
+    return "unknown" if doubts else "trust"
 
 
 def _too_coarse(measured: Measurements, time_unit: str) -> str:
@@ -325,7 +342,13 @@ def events_needed(whole: Sequence[Finding], data: DataSummary) -> int:
 
 
 def _headline(
-    model: str, level: str, whole: Sequence[Finding], partly: Sequence[Finding], data: DataSummary, needed: int | None
+    model: str,
+    level: str,
+    whole: Sequence[Finding],
+    partly: Sequence[Finding],
+    doubts: Sequence[Finding],
+    data: DataSummary,
+    needed: int | None,
 ) -> str:
     if level == "distrust":
         why = listed([finding.brief for finding in _worst(whole, "wrong")[:2]])
@@ -336,22 +359,23 @@ def _headline(
         if not whole:
             return f"Nothing could be computed that says whether the probabilities of {model} can be trusted."
         events = "1 event is" if data.n_events == 1 else f"{data.n_events:,} events are"
-        against = f"; {_partly(partly)}" if partly else ""
+        against = f"; they {_partly('do not hold', partly)}" if partly else ""
+        against = against or (f"; they {_partly('may not hold', doubts)}" if doubts else "")
         few = f"{events} too few to say whether the probabilities of {model} can be trusted"
         enough = f": about {needed:,} would be enough" if needed else ""
         return f"{few}{enough}{against}."
     if any(finding.state == "off" for finding in whole):
         why = listed([finding.brief for finding in _worst(whole, "off")[:2]])
     elif partly:
-        why = _partly(partly)
+        why = f"they {_partly('do not hold', partly)}"
     else:
         why = "the values are good, but the data limit what they can show"
     return f"Use the probabilities of {model} with caution: {why}."
 
 
-def _partly(partly: Sequence[Finding]) -> str:
+def _partly(what: str, partly: Sequence[Finding]) -> str:
     names = list(dict.fromkeys(str(finding.group) for finding in partly))
-    return f"they do not hold in {listed(_few(names, _MOST_GROUPS, 'group'))}"
+    return f"{what} in {listed(_few(names, _MOST_GROUPS, 'group'))}"
 
 
 def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str) -> Iterator[Sentence]:
