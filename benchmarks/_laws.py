@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 LAWS = ("proportional", "log-logistic", "varying shape", "heavy tails", "cured", "months", "visits")
 CENSORED = (0.2, 0.6, 0.85)
@@ -74,21 +74,61 @@ def share_of_events(law: str, censored: float, depends: bool) -> float:
 
 
 def draw(
-    law: str, n: int, censored: float, depends: bool, seed: list[int]
+    law: str, n: int, censored: float, depends: bool, seed: list[int], *, together: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw covariates, observed times and events.
 
-    "months" are continuous times, rounded up; in "visits" all happens at whole months, the event first.
+    "months" are continuous times, rounded up; in "visits" all happens at whole months, the event first. So many rows
+    `together` share their covariates, and their times are alike (a normal copula with correlation 0.5).
     """
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 3))
-    happens, leaves = event_time(law, x, rng.random(n)), _leaving(rng, x, depends)
+    if together == 1:
+        u = rng.random(n)
+    else:
+        cluster = np.arange(n) // together
+        x, u = x[cluster], ndtr((rng.normal(size=n)[cluster] + rng.normal(size=n)) / 2**0.5)
+    happens, leaves = event_time(law, x, u), _leaving(rng, x, depends)
     scale, end = _scale(law, censored, depends)
     leaves = np.minimum(scale * leaves, end)
     if law == "visits":
         happens, leaves = np.ceil(happens), np.ceil(leaves)
     time, event = np.minimum(happens, leaves), happens <= leaves
     return x, np.ceil(time) if law == "months" else time, event
+
+
+def predicted(law: str, model: str, x: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return the curves of the true model, or of one that is wrong in a known way, on a grid of times."""
+    true = survival(law, x, times)
+    if model == "hazards x 1.5":
+        return true**1.5
+    if model == "over-confident":
+        inside = np.clip(true, 1e-12, 1 - 1e-12)
+        return 1 / (1 + ((1 - inside) / inside) ** 1.5)  # log-odds half as far again from even
+    if model == "wrong in a fifth":
+        # Hazards too low by the factor in a fifth of the rows, and too high in the others: right on average.
+        return true ** np.where(x[:, 1:2] > FIFTH, 1 / FACTOR, _balance(law))
+    assert model == "true"
+    return true
+
+
+# The fifth of the rows with the largest second covariate, and the factor on its hazards.
+FIFTH, FACTOR = 0.8416, 1.6
+
+
+@cache
+def _balance(law: str) -> float:
+    """Factor on the hazards of the other rows that makes the average risk right at the median time."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(20_000, 3))
+    at = np.array([1.0 if law not in ("months", "visits") else _UNIT])
+    true, fifth = survival(law, x, at)[:, 0], x[:, 1] > FIFTH
+    low, high = 0.5, 3.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        mean = np.where(fifth, true ** (1 / FACTOR), true**middle).mean()
+        low, high = (middle, high) if mean > true.mean() else (low, middle)
+    return middle
 
 
 def grid(law: str, time: np.ndarray) -> np.ndarray:

@@ -20,14 +20,13 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks._laws import CENSORED, LAWS, draw, grid, share_of_events, survival
+from benchmarks._laws import CENSORED, FIFTH, LAWS, draw, grid, predicted, share_of_events
 from xcal import audit
 from xcal.validation.verdict import faintly_given_covariates, given_covariates, in_parts, judged
 
 ROWS = (100, 300, 1000, 5000)
 GROUPS = (2, 6, 20)
 RECORD = Path(__file__).with_suffix(".jsonl")
-FIFTH, FACTOR = 0.8416, 1.6  # the fifth of the rows with the largest second covariate, and the factor on its hazards
 LEVELS = ("trust", "unknown", "caution", "distrust")
 
 
@@ -48,34 +47,9 @@ def cells(kind: str) -> list[tuple]:
     return found
 
 
-def predicted(law: str, model: str, x: np.ndarray, times: np.ndarray, censoring: tuple, seed: list[int]) -> np.ndarray:
+def curves_of(law: str, model: str, x: np.ndarray, times: np.ndarray, censoring: tuple, seed: list[int]) -> np.ndarray:
     """Curves of the model on a grid of times."""
-    if model == "Cox model":
-        return _cox(law, x, times, censoring, seed)
-    true = survival(law, x, times)
-    if model == "hazards x 1.5":
-        return true**1.5
-    if model == "over-confident":
-        inside = np.clip(true, 1e-12, 1 - 1e-12)
-        return 1 / (1 + ((1 - inside) / inside) ** 1.5)  # log-odds half as far again from even
-    if model == "wrong in a fifth":
-        # Hazards too low by the factor in a fifth of the rows, and too high in the others: right on average.
-        return true ** np.where(x[:, 1:2] > FIFTH, 1 / FACTOR, _balance(law))
-    return true
-
-
-def _balance(law: str) -> float:
-    """Factor on the hazards of the other rows that makes the average risk right at the median time."""
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=(20_000, 3))
-    at = np.array([1.0 if law not in ("months", "visits") else 20.0])
-    true, fifth = survival(law, x, at)[:, 0], x[:, 1] > FIFTH
-    low, high = 0.5, 3.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        mean = np.where(fifth, true ** (1 / FACTOR), true**middle).mean()
-        low, high = (middle, high) if mean > true.mean() else (low, middle)
-    return middle
+    return _cox(law, x, times, censoring, seed) if model == "Cox model" else predicted(law, model, x, times)
 
 
 def _cox(law: str, x: np.ndarray, times: np.ndarray, censoring: tuple, seed: list[int]) -> np.ndarray:
@@ -95,7 +69,7 @@ def answer(task: tuple) -> dict:
     numbers = [LAWS.index(law), n, round(100 * share), int(depends), seed]
     x, time, event = draw(law, n, share, depends, numbers)
     times = grid(law, time)
-    curves = predicted(law, model, x, times, (share, depends), numbers)
+    curves = curves_of(law, model, x, times, (share, depends), numbers)
     groups = np.random.default_rng([*numbers, 2]).integers(0, GROUPS[seed % 3], n).astype(str)
     result = audit(
         survival=np.clip(curves, 0, 1),

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import logit
+from scipy.stats import norm
 
 from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
 from xcal import _threads
@@ -65,12 +67,13 @@ def test_every_value_has_draws_but_those_by_formula_alone_and_p_values(draws):
     }
 
 
-def test_intervals_are_percentiles_or_those_of_a_distance(given, draws):
+def test_intervals_are_standard_errors_on_a_scale_or_those_of_a_distance(given, draws):
     _, found, drawn = draws
     values = {(v.metric, v.horizon): v for v in measure(given, level=LEVEL, n_bootstrap=70, seed=5).values}
     harrell = values["harrell", None]
-    expected = np.quantile(drawn.values["harrell", None], [0.05, 0.95])
-    np.testing.assert_allclose([harrell.lower, harrell.upper], expected, rtol=1e-12)
+    error = logit(drawn.values["harrell", None]).std(ddof=1)
+    expected = norm(logit(harrell.value), error).interval(LEVEL)
+    np.testing.assert_allclose(logit([harrell.lower, harrell.upper]), expected, rtol=1e-12)
     for name in ("d_calibration_km", "km_calibration"):
         known = true_square(found.values[name, None], drawn.along[name, None], drawn.squares[name, None], LEVEL)
         shown, excess = values[name, None], values[f"{name}_excess", None]

@@ -13,7 +13,7 @@ from xcal.calibration.results import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.evaluation_result import Evaluation, Score
 from xcal.metrics.inputs import as_choice
-from xcal.metrics.intervals import check_bootstrap, percentile_interval, resampled_rows, true_square, unit
+from xcal.metrics.intervals import check_bootstrap, resampled_interval, resampled_rows, true_square, unit
 from xcal.metrics.predictions import Predictions, read_predictions
 from xcal.metrics.registry import ENTRIES, NAMES, Entry, compute
 
@@ -72,7 +72,7 @@ def evaluate(
         20 % of censored rows on it hides miscalibration, and "km" does not. The floor beside it is what a perfect
         model scores on average.
     n_bootstrap : int
-        Resamples of the rows for intervals; 0 for none. Percentiles for most metrics. D-calibration and KM calibration
+        Resamples of the rows for standard errors, and so for intervals; 0 for none. D-calibration and KM calibration
         are distances, zero at best, and grow under resampling; theirs are intervals of the true distance, which reach
         zero where the rows do not exclude a perfect model (see "Intervals" in the documentation). O/E, slope,
         intercept and ICI have intervals by formula, with or without resamples. E50, E90, Emax, p-values and the ICI by
@@ -205,7 +205,8 @@ def _intervals(
     """Interval of every value of one entry, from resamples."""
     if entry.deviations is None:
         draws = [entry.compute(resample) for resample in resamples]
-        return {name: percentile_interval([draw[name] for draw in draws], level) for name in entry.ideal}
+        drawn = {name: [one[name] for one in draws] for name in entry.ideal}
+        return {name: resampled_interval(name, values[name], drawn[name], level) for name in entry.ideal}
     own = entry.deviations(predictions, predictions)
     noise = np.array([entry.deviations(predictions, resample) - own for resample in resamples])
     (name,) = entry.ideal

@@ -1,11 +1,12 @@
-"""Intervals: percentiles of resamples, and for distances from a perfect model what the noise allows."""
+"""Intervals: from the spread of resamples, and for distances from a perfect model what the noise allows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, logit, ndtri
 
 from xcal._checks import MANY, as_count, as_number, fail
 from xcal.calibration.clusters import Clusters
@@ -13,6 +14,18 @@ from xcal.metrics.inputs import Vector
 
 _DRAWS = 2000
 _STEPS = 25  # halvings of an interval: to 3e-8 of its length
+
+Scale = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+_SHARE: Scale = (logit, expit)
+_POSITIVE: Scale = (np.log, np.exp)
+_GAIN: Scale = (lambda gain: np.log1p(-gain), lambda lost: -np.expm1(lost))
+# Scales on which a metric has no bounds, and is closer to normal; there and back. Others stay as they are.
+_SCALES: Mapping[str, Scale] = {
+    **dict.fromkeys(("harrell", "uno", "antolini", "auc"), _SHARE),
+    **dict.fromkeys(("concordance_harrell", "concordance_uno", "concordance_antolini"), _SHARE),
+    **dict.fromkeys(("brier", "ibs", "integrated_brier"), _POSITIVE),
+    "ipa": _GAIN,
+}
 
 
 @dataclass(frozen=True)
@@ -144,7 +157,27 @@ def check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
 
 
-def percentile_interval(draws: Sequence[float], level: float) -> tuple[float, float]:
+def resampled_interval(metric: str, value: float, draws: Sequence[float] | Vector, level: float) -> tuple[float, float]:
+    """Return the interval of a metric: so many standard errors around its value, these from resamples.
+
+    AUC and concordances on the log-odds scale, Brier scores on the log scale, the scaled Brier score on that of what is
+    left of the error. Percentiles of 100 resamples hold the truth in .88 to .95 of small samples where these hold it in
+    .92 to .97 (docs/metrics.md). Where the scale has no value, as for an AUC of 1, percentiles.
+    """
+    drawn = np.asarray(draws, dtype=np.float64)
+    drawn = drawn[np.isfinite(drawn)]
+    if drawn.size < 2 or not np.isfinite(value):
+        return percentile_interval(drawn, level)
+    there, back = _SCALES.get(metric, (np.asarray, np.asarray))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centre, spread = there(value), np.std(there(drawn), ddof=1)
+    if not (np.isfinite(centre) and np.isfinite(spread)):
+        return percentile_interval(drawn, level)
+    ends = back(centre + float(ndtri((1 + level) / 2)) * spread * np.array([-1.0, 1.0]))
+    return float(min(ends)), float(max(ends))
+
+
+def percentile_interval(draws: Sequence[float] | Vector, level: float) -> tuple[float, float]:
     """Percentile interval over the resamples in which the metric was defined."""
     defined = [value for value in draws if np.isfinite(value)]
     if not defined:

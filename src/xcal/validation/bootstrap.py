@@ -21,7 +21,7 @@ from xcal._checks import BoolArray
 from xcal._threads import Workers
 from xcal.metrics.ici import smooth_calibration
 from xcal.metrics.inputs import Vector
-from xcal.metrics.intervals import Distance, percentile_interval, true_square
+from xcal.metrics.intervals import Distance, resampled_interval, true_square
 from xcal.metrics.net_benefit import decision_curve
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.pairs import antolini_indices
@@ -69,11 +69,11 @@ class Draws:
     skipped: tuple[Skipped, ...] = ()
 
     def interval(self, key: Key, value: float, level: float) -> Interval:
-        """Percentiles, or for a distance its interval; NaN where nothing was drawn."""
+        """Return the interval by the spread of the draws, or that of a distance; NaN where nothing was drawn."""
         if key in self.squares:
             found = self.distance(key, value, level)
             return found.lower, found.upper
-        return percentile_interval(self.values[key].tolist() if key in self.values else [], level)
+        return resampled_interval(key[0], value, self.values.get(key, np.empty(0)), level)
 
     def distance(self, key: Key, value: float, level: float) -> Distance:
         """Return what is known of a squared distance."""

@@ -12,7 +12,7 @@ from xcal._checks import fail
 from xcal._files import write_whole
 from xcal.charts.words import time_in_words
 from xcal.interop.plain import is_plain
-from xcal.metrics.intervals import percentile_interval
+from xcal.metrics.intervals import resampled_interval
 from xcal.validation.audit import audit
 from xcal.validation.export import COLUMNS, FORMAT, as_plain, wrapped
 from xcal.validation.labels import label
@@ -206,17 +206,17 @@ def differences(first: AuditResult, second: AuditResult) -> tuple[AuditValue, ..
         key = (value.metric, value.horizon, value.group)
         if key not in base or value.metric.endswith(_NOT_COMPARED):
             continue
-        lower, upper = _paired_interval(first, second, key)
-        found.append(AuditValue(*key, value.value - base[key].value, lower, upper))
+        difference = value.value - base[key].value
+        found.append(AuditValue(*key, difference, *_paired_interval(first, second, key, difference)))
     return tuple(found)
 
 
-def _paired_interval(first: AuditResult, second: AuditResult, key: AuditKey) -> tuple[float, float]:
-    """Percentiles of the differences over resamples, the k-th of which is of the same rows for both models."""
+def _paired_interval(first: AuditResult, second: AuditResult, key: AuditKey, value: float) -> tuple[float, float]:
+    """Return the interval of a difference: the k-th resample is of the same rows for both models."""
     before, after = first.measured.draws.get(key), second.measured.draws.get(key)
     if before is None or after is None or before.size != after.size or before.size == 0:
         return float("nan"), float("nan")
-    return percentile_interval(list(after - before), second.level)
+    return resampled_interval("difference", value, after - before, second.level)
 
 
 def _clear(first: AuditResult, second: AuditResult, found: tuple[AuditValue, ...]) -> frozenset[AuditKey]:

@@ -75,9 +75,9 @@ def measure(
     level : float
         Coverage of the intervals.
     n_bootstrap : int
-        Resamples of the rows; 0 for none. The model is never fitted again. Percentiles for most metrics; D-calibration
-        and KM calibration by the rule of `xcal.metrics.intervals.true_square`; what is said of one horizon's
-        calibration has intervals by formula. Resamples of a group are of its own rows.
+        Resamples of the rows, whose spread is the standard error of a value; 0 for none. The model is never fitted
+        again. D-calibration and KM calibration by the rule of `xcal.metrics.intervals.true_square`; what is said of one
+        horizon's calibration has intervals by formula. Resamples of a group are of its own rows.
     most_rows : int, optional
         Of more rows than these a random part of this size is resampled, and the intervals are scaled to all rows; of
         each group, its share of them.

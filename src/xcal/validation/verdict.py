@@ -298,9 +298,7 @@ def conditional_in_words(found: ForWhom) -> str:
     )
 
 
-def _level(
-    whole: Sequence[Finding], partly: Sequence[Finding], doubts: Sequence[Finding], data: DataSummary
-) -> str:
+def _level(whole: Sequence[Finding], partly: Sequence[Finding], doubts: Sequence[Finding], data: DataSummary) -> str:
     """Return the level of the answer."""
     states = {finding.state for finding in whole}
     if "wrong" in states:
