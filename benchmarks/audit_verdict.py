@@ -79,12 +79,15 @@ def answer(task: tuple) -> dict:
         groups={"g": groups},
         thresholds=[0.5],
         n_bootstrap=0,
+        seed=seed,
         progress=False,
     )
     verdict, measured = result.verdict, result.measured
-    bad = [f for f in judged(measured, level=0.95, time_unit="") if f.state in ("off", "wrong", "small")]
-    off = [f"{f.value.metric} {f.state}{'' if f.group is None else ' in a group'}" for f in bad]
-    off += [f"part {f.state}" for f in in_parts(measured, 0.95, "") if f.state in ("off", "wrong", "small")]
+    findings = list(judged(measured, level=0.95, time_unit=""))
+    # What a sentence of the verdict tells: of all rows also an error that is small.
+    off = [f"{f.value.metric} {f.state}" for f in findings if f.group is None and f.state in ("off", "wrong", "small")]
+    in_groups = [*(f for f in findings if f.group is not None), *in_parts(measured, 0.95, "")]
+    off += [f"{f.value.metric} {f.state} in a group" for f in in_groups if f.state in ("off", "wrong")]
     off += ["for whom"] if given_covariates(measured) or faintly_given_covariates(measured) else []
     return {
         **dict(zip(("law", "rows", "censored", "depends", "model", "seed"), task, strict=True)),

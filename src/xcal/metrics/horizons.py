@@ -12,6 +12,8 @@ from xcal.metrics.inputs import Vector
 
 # A share of the rows, and a number of them, that must still be under observation at a horizon that is chosen here.
 SUPPORTED_SHARE, SUPPORTED_ROWS = 0.05, 10
+# Events by a horizon that is chosen here: the time of the fifth event out of twenty is an accident of these rows.
+SUPPORTED_EVENTS = 20
 # First digits of numbers that are easy to read.
 _READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 
@@ -25,6 +27,8 @@ def supported_until(time: FloatArray, event: BoolArray) -> float:
 
 def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, points: Vector | None = None) -> Vector:
     """Quartiles of the event times within the follow-up that enough rows support, as readable numbers.
+
+    Of few events not all three: those by which 20 events have happened, or the last.
 
     `end` is where the model's curves end. Of times in whole units the horizons are such times. `points`, if there are
     any, are the few times for which risks were predicted: those within the follow-up that rows support.
@@ -41,7 +45,8 @@ def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, po
     seen = time[event & (time <= limit)]
     if seen.size == 0:
         seen = np.array([limit])
-    quartiles = np.quantile(seen, [0.25, 0.5, 0.75])
+    levels = [level for level in (0.25, 0.5, 0.75) if level * seen.size >= SUPPORTED_EVENTS] or [0.75]
+    quartiles = np.quantile(seen, levels)
     if are_coarse(time, event):
         recorded = np.unique(time[(time > 0) & (time <= limit)])
         if recorded.size:

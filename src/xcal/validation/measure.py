@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from xcal._checks import MANY, as_count, as_number
+from xcal._checks import MANY, BoolArray, as_count, as_number
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.covariates import Column
 from xcal.calibration.histogram import cumulative_hazard
@@ -28,7 +28,7 @@ from xcal.validation.over_time import over_time
 from xcal.validation.own_world import horizon_tests
 from xcal.validation.rows import Rows, read_rows
 from xcal.validation.sample import Sample
-from xcal.validation.subgroups import Subgroup, subgroups
+from xcal.validation.subgroups import rows_of_groups, subgroups
 
 Progress = Callable[[int, int], None]
 
@@ -108,7 +108,8 @@ def measure(
         _measure_rows(group.rows, group.name, level, resamples, None, steps)
         for group, resamples in zip(judged, drawn[1:], strict=True)
     ]
-    found_parts, families = _put_tests(rows, columns, judged, [whole, *parts], level, seed)
+    groups = {name: own for _, name, own in rows_of_groups(sample, rows)}
+    found_parts, families = _put_tests(rows, columns, groups, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
     skipped = [*unreached, *too_small]
@@ -269,33 +270,36 @@ def _pp(rows: Rows, level: float) -> PPCurve | None:
 def _put_tests(
     rows: Rows,
     columns: tuple[Column, ...],
-    judged: list[Subgroup],
+    groups: dict[str, BoolArray],
     measured: list[_Measured],
     level: float,
     seed: int,
 ) -> tuple[tuple[PartFound, ...], int]:
     """Add the p-values of every test at a horizon, and of D-calibration in groups corrected for their number.
 
+    `groups` are all of them: those with too few events to be judged count as tests, as nobody knew before which ones
+    these would be. Groups chosen by what happened favour what happened.
+
     Returns the parts of covariates in which a test shows an error, and the number of families of tests: at horizons of
     all rows, of groups and of parts, and D-calibration of all rows and of groups.
     """
     of_group = {part.group: part.estimates for part in measured}
-    masks = {group.name: group.members for group in judged}
-    parts = {name: mask for name, mask in covariate_parts(columns) if name not in masks}
-    found, tests = [], horizon_tests(rows, masks, parts, seed=seed)
+    parts = {name: mask for name, mask in covariate_parts(columns) if name not in groups}
+    found, tests = [], horizon_tests(rows, groups, parts, seed=seed)
     for (metric, horizon, name), tested in tests.items():
         if name in parts:
             if tested.corrected < PART_LEVEL:
                 found.append(_part(rows.take(parts[name]), name, horizon, level, tested.corrected))
-        elif name in of_group:
+        elif name in of_group and (metric.removesuffix("_p"), horizon) in of_group[name].values:
             of_group[name].put(metric, horizon, tested.p_value)
             of_group[name].put(f"{metric}_corrected", horizon, tested.corrected)
     key = ("d_calibration_p", None)
-    groups = {name: part for name, part in of_group.items() if name is not None and key in part.values}
-    for name, p_value in holm({name: part.values[key] for name, part in groups.items()}).items():
-        groups[name].put("d_calibration_p_corrected", None, p_value)
+    with_p = {name: part for name, part in of_group.items() if name is not None and key in part.values}
+    corrected = holm(dict.fromkeys(groups, 1.0) | {name: part.values[key] for name, part in with_p.items()})
+    for name, part in with_p.items():
+        part.put("d_calibration_p_corrected", None, corrected[name])
     families = {None if name is None else name in parts for _, _, name in tests}
-    of_d_calibration = (key in of_group[None].values) + bool(groups)
+    of_d_calibration = (key in of_group[None].values) + bool(with_p)
     return tuple(sorted(found, key=lambda one: one.p_value)), len(families) + of_d_calibration
 
 

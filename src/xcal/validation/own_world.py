@@ -20,7 +20,7 @@ normal, and the correction is Bonferroni's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,9 @@ from xcal.validation.rows import Rows
 
 Matrix = npt.NDArray[np.float64]
 
-_DRAWS = 1000
-_BLOCK = 1 << 21  # numbers of a block of draws
+# Draws at least, and at most where rows are few; a verdict asks whether p-values of 0.0017 are as small as they seem.
+_FEWEST_DRAWS, _MOST_DRAWS = 1000, 4000
+_BLOCK = 1 << 21  # numbers of a block of draws, and of all draws where there may be more than the fewest
 # Events from which sums over them are normal far into the tails, so that nothing needs to be drawn.
 _MANY_EVENTS = 5000
 # Events by the horizon below which one level of risk cannot be told from another: over all rows, and in a group.
@@ -70,6 +71,12 @@ class _Statistic:
         """Return the statistic of draws of D, shape (draws, n)."""
         own = deviations if self.members.size == deviations.shape[1] else deviations.take(self.members, axis=1)
         return np.asarray(np.abs(own @ self.weights) @ self.share)
+
+    def of_draws(self, sizes: Vector) -> "_Statistic":
+        """Return the statistic with the law that draws of it have."""
+        if self.share.size == 1:
+            return replace(self, variance=max(float(np.square(sizes).mean()), _LEAST))
+        return replace(self, mean=max(float(sizes.mean()), _LEAST), variance=max(float(sizes.var()), _LEAST))
 
     def tail(self, sizes: Vector) -> Vector:
         """Return the chance of so large a statistic, or a larger one, under the normal law."""
@@ -132,23 +139,27 @@ def _tested(
     everything = [one for own in statistics for one in own]
     observed = [d.deviation[None] for d, own in zip(deviations, statistics, strict=True) for _ in own]
     sizes = np.array([float(one.size(d)[0]) for one, d in zip(everything, observed, strict=True)])
-    tails = np.array([one.tail(size[None])[0] for one, size in zip(everything, sizes, strict=True)])
     family = np.array([0 if one.key[2] is None else 1 if one.key[2] in groups else 2 for one in everything])
     if np.count_nonzero(rows.event) >= _MANY_EVENTS:
+        tails = np.array([one.tail(size[None])[0] for one, size in zip(everything, sizes, strict=True)])
         corrected = np.minimum(1.0, tails * np.bincount(family)[family])
         return {one.key: Tested(float(p), float(c)) for one, p, c in zip(everything, tails, corrected, strict=True)}
-    exceeded, smallest = np.zeros(sizes.size), []
-    plain = [_Plain(kept, rows.n) for kept in statistics]
+    plain, blocks = [_Plain(kept, rows.n) for kept in statistics], []
     for drawn in _draws(rows, deviations, cdf, seed):
-        own = [size for draw, sums in zip(drawn, plain, strict=True) for size in sums.sizes(draw)]
-        exceeded += [np.count_nonzero(draw >= size) for draw, size in zip(own, sizes, strict=True)]
-        drawn_tails = np.array([one.tail(draw) for one, draw in zip(everything, own, strict=True)])
-        # Of each family the smallest tail of each draw; a family without a test has none.
-        smallest.append([drawn_tails[family == k].min(axis=0, initial=1.0) for k in range(3)])
-    least = np.concatenate(smallest, axis=1)[family]
+        blocks.append([size for draw, sums in zip(drawn, plain, strict=True) for size in sums.sizes(draw)])
+    draws = np.concatenate(blocks, axis=1)
+    # The scale on which tests are compared is that of the draws: one that follows from what happened would make tests
+    # with many events look surer than they are.
+    scaled = [one.of_draws(own) for one, own in zip(everything, draws, strict=True)]
+    tails = np.array([one.tail(size[None])[0] for one, size in zip(scaled, sizes, strict=True)])
+    drawn_tails = np.array([one.tail(own) for one, own in zip(scaled, draws, strict=True)])
+    # Of each family the smallest tail of each draw; a family without a test has none.
+    least = np.array([drawn_tails[family == k].min(axis=0, initial=1.0) for k in range(3)])[family]
     # The observed one is one more draw: a p-value is never zero.
-    as_small = (1 + (least <= tails[:, None]).sum(axis=1)) / (_DRAWS + 1)
-    p_values = (1 + exceeded) / (_DRAWS + 1)
+    p_values, as_small = (
+        (1 + np.count_nonzero(as_far, axis=1)) / (draws.shape[1] + 1)
+        for as_far in (draws >= sizes[:, None], least <= tails[:, None])
+    )
     return {
         one.key: Tested(float(p), float(max(p, c))) for one, p, c in zip(everything, p_values, as_small, strict=True)
     }
@@ -182,7 +193,7 @@ class _Deviations:
         None for the whole follow-up.
     risk, survival : arrays, shape (n,)
         1 - S(h) and S(h); not used for the whole follow-up.
-    lived : array, shape (n,)
+    lived : array, shape (n,), or None
         Cumulative hazard until the row's last time or, if that is later, until h.
     deviation : array, shape (n,)
         D.
@@ -193,10 +204,12 @@ class _Deviations:
 
     def __init__(self, rows: Rows, horizon: float | None, cdf: FloatArray | None) -> None:
         self.rows, self.horizon = rows, horizon
+        self.lived: Vector | None = None
         if horizon is None:
             assert cdf is not None
-            self.happened, self.lived = rows.cdf_event, cumulative_hazard(cdf)
-            self.deviation, self.variance = self.happened - self.lived, self.lived
+            lived = self.lived = cumulative_hazard(cdf)
+            self.happened = rows.cdf_event
+            self.deviation, self.variance = self.happened - lived, lived
         else:
             self.risk = rows.risk[horizon]
             self.survival, self.happened = 1 - self.risk, _events(rows, horizon)
@@ -206,8 +219,8 @@ class _Deviations:
                 return
             # An F of a row's last time above that of the horizon, which comes later, is a matter of reading the curves.
             own = np.minimum(cdf.astype(np.float64, copy=False), self.risk)
-            self.lived = cumulative_hazard(np.where(rows.time > horizon, self.risk, own))
-            reached = np.minimum(1.0, self.survival * np.exp(self.lived))
+            lived = self.lived = cumulative_hazard(np.where(rows.time > horizon, self.risk, own))
+            reached = np.minimum(1.0, self.survival * np.exp(lived))
             self.deviation = np.where(self.happened, self.survival, self.survival - reached)
             self.variance = np.maximum(reached**2 - self.survival**2, 0.0) / 2
         if rows.clusters is not None:
@@ -232,15 +245,21 @@ class _Deviations:
             yield from self._of_rows(name, np.flatnonzero(mask), None)
 
     def _of_rows(self, group: str | None, members: npt.NDArray[np.int64], fewest: int | None) -> Iterator[_Statistic]:
-        events = int(np.count_nonzero(self.happened[members]))
-        if not events:
-            return
         yield from self._statistic("oe_p", group, members, np.ones((members.size, 1)), np.ones(1))
-        if fewest is None or events < fewest or np.ptp(self.risk[members]) == 0:
+        if fewest is None or self._expected(members) < fewest or np.ptp(self.risk[members]) == 0:
             return
         yield from self._statistic("slope_p", group, members, self._slope(members)[:, None], np.ones(1))
         lines = LocalLines(self.risk[members], n_places=_PLACES)
         yield from self._statistic("ici_p", group, members, lines.row_weights(), lines.share)
+
+    def _expected(self, members: npt.NDArray[np.int64]) -> float:
+        """Return the events that the model expects of some rows while they were observed.
+
+        Not those that happened: tests that are made where many events happened favour an error. Without F at the
+        observed times nothing else is at hand.
+        """
+        known = self.happened if self.lived is None else self.lived
+        return float(known[members].sum())
 
     def _slope(self, members: npt.NDArray[np.int64]) -> Vector:
         """Weights of the score of a slope on log(-log(1 - p)), freed of that of an intercept."""
@@ -278,6 +297,11 @@ def _normal_law(covariance: Matrix, share: Vector) -> tuple[float, float]:
     return float(np.sqrt(2 / np.pi) * spread @ share), float(share @ absolute @ share)
 
 
+def n_draws(n: int) -> int:
+    """Return the number of draws for so many rows."""
+    return max(_FEWEST_DRAWS, min(_MOST_DRAWS, _BLOCK // n))
+
+
 def _draws(rows: Rows, deviations: Sequence[_Deviations], cdf: FloatArray | None, seed: int) -> Iterator[list[Matrix]]:
     """Draw D of every horizon, a block at a time: one matrix (draws, n) for each horizon.
 
@@ -287,8 +311,8 @@ def _draws(rows: Rows, deviations: Sequence[_Deviations], cdf: FloatArray | None
     signs = rows.clusters is not None or cdf is None or rows.survival is None
     world = None if signs or cdf is None else _World(rows, cdf)
     done = 0
-    while done < _DRAWS:
-        number = min(max(1, _BLOCK // rows.n), _DRAWS - done)
+    while done < n_draws(rows.n):
+        number = min(max(1, _BLOCK // rows.n), n_draws(rows.n) - done)
         done += number
         if world is not None:
             yield world.draw(deviations, number, rng)

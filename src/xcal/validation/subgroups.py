@@ -29,7 +29,7 @@ class Subgroup:
 def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]]:
     """Find the groups to judge, and the names of those that are too small with what is lacking."""
     judged, skipped = [], []
-    for variable, name, own in _members(sample, rows):
+    for variable, name, own in rows_of_groups(sample, rows):
         n_events = int(np.count_nonzero(rows.event[own]))
         if n_events < MIN_EVENTS:
             count = f"{n_events} event{'' if n_events == 1 else 's'} in {np.count_nonzero(own):,} rows"
@@ -46,7 +46,8 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
     return judged, skipped
 
 
-def _members(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, BoolArray]]:
+def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, BoolArray]]:
+    """Return variable, name and rows of every group, whatever its size."""
     for variable, labels in sample.groups.items():
         of_row = labels_in_order(rows, labels)
         for label in np.unique(of_row):
