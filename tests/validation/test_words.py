@@ -85,10 +85,10 @@ def verdict(*values, n_families=2, **options):
     [
         (0.9, 1.1, 0.5, "right"),
         (0.9, 1.1, 1e-3, "right"),  # a test that the interval does not confirm
-        (1.02, 1.1, 0.04, "small"),
+        (1.02, 1.1, 0.015, "small"),
         (1.3, 1.6, 1e-3, "wrong"),
         (0.5, 0.7, 1e-3, "wrong"),
-        (0.5, 0.7, 0.03, "off"),  # outside of the range, and not beyond doubt
+        (0.5, 0.7, 0.015, "off"),  # outside of the range, and not beyond doubt
         (1.1, 1.4, 1e-3, "off"),
         (1.1, 1.4, 0.2, "unsure"),  # chance, among so many tests
         (0.7, 1.4, 0.5, "unsure"),
@@ -139,10 +139,10 @@ def test_what_is_wrong_is_said(name, bad, words):
 
 def test_p_values_are_multiplied_by_the_families_of_tests():
     """Of two families: .03 is .06, and says nothing."""
-    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.03))).level == "unknown"
-    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.02))).level == "caution"
+    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.012))).level == "unknown"
+    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.008))).level == "caution"
     assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.004))).level == "distrust"
-    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.02)), n_families=3).level == "unknown"
+    assert verdict(*good_but("oe", *of_ratio(0.6, 0.5, 0.7, 0.008)), n_families=3).level == "unknown"
 
 
 def test_an_error_that_is_real_and_small_does_not_cost_trust_and_is_said():
@@ -232,7 +232,7 @@ def test_groups_count_when_they_are_more_than_chance():
     assert said.text.startswith("Where sex = f: risks by 5 years are too low on average")
     off = calibrated(1e-3, (0.01, 0.005, 0.02), group="sex = m")
     assert verdict(*GOOD, *off, value("d_calibration_p_corrected", 0.2, group="sex = m")).level == "trust"
-    assert verdict(*GOOD, *off, value("d_calibration_p_corrected", 0.01, group="sex = m")).level == "caution"
+    assert verdict(*GOOD, *off, value("d_calibration_p_corrected", 0.005, group="sex = m")).level == "caution"
 
 
 def test_parts_of_covariates_count_as_groups_do():

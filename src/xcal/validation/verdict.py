@@ -10,10 +10,10 @@ its interval against a range that is good enough, and by its test:
 - "wrong": the test shows it beyond doubt, and the whole interval lies outside the range;
 - "unsure": anything else: with these events an error that matters cannot be told from none.
 
-An error is shown if its p-value is below .05, and beyond doubt below .01, *corrected for all tests of the audit*. The
+An error is shown if its p-value is below .02, and beyond doubt below .01, *corrected for all tests of the audit*. The
 tests at horizons of all rows, of groups and of parts of covariates (`own_world`), D-calibration of all rows and of
 groups, and the test given the covariates are families: p-values are corrected within each, and multiplied by the number
-of families. So a model that is right is called off in at most 5 of 100 audits, however many horizons and groups there
+of families. So a model that is right is called off in about 2 of 100 audits, however many horizons and groups there
 are, and distrusted in at most 1 (docs/audit.md has the rates that were measured).
 
 Parts of covariates, such as the oldest quarter, are judged by their average alone (O/E). Where it lies outside the good
@@ -42,7 +42,7 @@ GOOD_RATIO = (0.8, 1.25)
 GOOD_SLOPE = (0.8, 1.25)
 GOOD_ICI, GOOD_ICI_SHARE = 0.05, 0.25
 GOOD_BINS = 0.15
-OFF_LEVEL, WRONG_LEVEL = 0.05, 0.01
+OFF_LEVEL, WRONG_LEVEL = 0.02, 0.01
 # Share of the good range of O/E that coarse times may use up before they, and not the events, are what is lacking.
 _COARSE = 0.5
 # Bins of D-calibration where the histogram is not at hand.
