@@ -11,7 +11,7 @@ DEMO   ?=
 .PHONY: demo test test-floats lint format docs bench environment clean help
 
 help:
-	@echo "make demo    an over-confident model and what corrects it, pages under runs/ (DEMO=\"--dataset metabric\" for options)"
+	@echo "make demo    a model that cannot be trusted and what corrects it, pages under runs/ (DEMO=\"--dataset metabric\" for options)"
 	@echo "make test    the whole test suite, doctests included"
 	@echo "make test-floats  the tests most sensitive to rounding, without vector instructions and with four threads"
 	@echo "make lint    ruff, mypy and the import contracts"

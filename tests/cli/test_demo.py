@@ -1,15 +1,17 @@
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from xcal import load
+from xcal import audit, load
+from xcal import metrics as metrics_of
 from xcal.cli.app import app
 from xcal.cli.demo import _rows, _story
 
-NAMES = ["over-fitted", "penalty", "recalibrated", "penalty, recalibrated"]
+NAMES = ["the model as trained", "the model with lambda 100"]
 
 
 def run(*words):
@@ -18,8 +20,8 @@ def run(*words):
 
 def few_rows(dataset):
     """A part of the rows: enough for every page."""
-    x, y, new_x, new_y = _rows(dataset)
-    return x[:600], y[:600], new_x[:900], new_y[:900]
+    x, y, new_x, new_y, truth = _rows(dataset)
+    return x[:600], y[:600], new_x[:900], new_y[:900], lambda t: truth(t)[:900]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_everything_is_saved(finished):
     expected = {"comparison.html", "frontier.csv", "frontier.html", "frontier.png", "metrics.json"}
     assert names == expected | {"model.safetensors", "path.safetensors"}
     assert (folder / "frontier.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert "over-fitted" in (folder / "comparison.html").read_text()
+    assert "the model as trained" in (folder / "comparison.html").read_text()
     assert "comparison.html and" in " ".join(result.stdout.split())
 
 
@@ -54,48 +56,41 @@ def test_the_chosen_model_is_the_one_that_is_shown_and_saved(finished, metrics):
     lowest = path.candidates_.loc[path.candidates_["dcal"].idxmin()]
     assert model.xcal_lambda == lowest["lambda"]
     assert (model.fitted_.recalibration is not None) == lowest["recalibrated"]
-    name = f"path: lambda {model.xcal_lambda:g}" + ", recalibrated" * bool(lowest["recalibrated"])
+    name = f"the chosen model (lambda {model.xcal_lambda:g}{', recalibrated' * bool(lowest['recalibrated'])})"
     assert list(metrics) == [*NAMES, name]
-    _, _, x, y = few_rows("simulated")
-    assert metrics[name]["concordance"] == pytest.approx(model.score(x, y))
-    assert metrics[name]["D-cal"] == pytest.approx(model.d_calibration(x, y).value)
+    _, _, x, y, _ = few_rows("simulated")
+    audited = audit(model, x, y, n_bootstrap=0)
+    assert metrics[name]["verdict"] == audited.verdict.level
+    assert metrics[name]["concordance"] == pytest.approx(audited.value("harrell").value)
+    assert metrics[name]["D-cal"] == pytest.approx(model.d_calibration(x, y, n_bins=10).value)
     assert f"{metrics[name]['D-cal']:.5f}" in result.stdout
 
 
-def test_a_map_of_the_probabilities_hardly_changes_the_order(metrics):
-    assert metrics["recalibrated"]["concordance"] == pytest.approx(metrics["over-fitted"]["concordance"], abs=0.01)
-
-
-def values(dcal, ibs, outer):
-    return {
-        "concordance": 0.8,
-        "integrated Brier score": ibs,
-        "D-cal": dcal,
-        "D-cal of a perfect model": 0.001,
-        "p-value of D-calibration": 0.5,
-        "rows in the outer tenths": outer,
-    }
-
-
 def test_the_words_follow_the_numbers():
-    remedies = {
-        "penalty": values(0.002, 0.13, 0.2),
-        "recalibrated": values(0.001, 0.11, 0.2),
-        "path": values(0.001, 0.1, 0.2),
-    }
-    first, penalty, recalibrated, path = _story({"over-fitted": values(0.03, 0.12, 0.35), **remedies}, 400)
-    assert "is over-confident: 35% of the new rows" in first
-    assert "30 times that of a perfect model" in first
-    assert "from 30 to 2.0 times" in penalty
-    assert "+0.0100 (worse)" in penalty
-    assert "400 rows" in recalibrated
-    assert "-0.0100 (better)" in recalibrated
-    assert "-0.0200 (better)" in path
-    assert "not over-confident here" in _story({"over-fitted": values(0.03, 0.12, 0.15), **remedies}, 400)[0]
+    def headline(text):
+        return SimpleNamespace(verdict=SimpleNamespace(headline=text))
+
+    def values(concordance, ibs, error):
+        return {"concordance": concordance, "integrated Brier score": ibs, "error of the risks": error}
+
+    audits = {"a": headline("It is wrong."), "b": headline("Still wrong."), "c": headline("It is right.")}
+    metrics = {"a": values(0.8, 0.1, 0.038), "b": values(0.7, 0.3, 0.09), "c": values(0.795, 0.098, 0.022)}
+    first, second = _story(audits, metrics)
+    assert first == "It is wrong."
+    assert second.startswith("It is right. Concordance -0.005, integrated Brier score -0.0020.")
+    assert second.endswith("risks are off by 2.2 points in place of 3.8.")
+
+
+def test_the_truth_is_that_of_the_simulated_rows():
+    _, _, _, y, truth = _rows("simulated")
+    # Kaplan-Meier of the new rows is the mean of their true probabilities.
+    for t in (0.3, 1.0, 2.0):
+        observed = 1 - float(metrics_of.kaplan_meier(time=y["time"], event=y["event"]).at(t))
+        assert truth(t).mean() == pytest.approx(observed, abs=0.03)
 
 
 def test_the_simulated_rows_are_always_the_same():
     one, other = _rows("simulated"), _rows("simulated")
-    assert (len(one[1]), len(one[3])) == (2000, 6000)
+    assert (len(one[1]), len(one[3])) == (4000, 3000)
     np.testing.assert_array_equal(one[0], other[0])
     assert 0.3 < 1 - one[1]["event"].mean() < 0.5
