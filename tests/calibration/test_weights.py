@@ -184,9 +184,9 @@ def test_bad_weights_are_refused_with_the_row(bad):
     u, event = rows(20, 13)
     weights = np.ones(20)
     weights[7] = bad
-    with pytest.raises(ValueError, match="weights: expected finite weights above zero.*at row 7"):
+    with pytest.raises(ValueError, match=r"weights: expected finite weights above zero.*at row 7"):
         d_calibration(u, event, weights=weights)
-    with pytest.raises(ValueError, match="weights: expected finite weights above zero.*at row 7"):
+    with pytest.raises(ValueError, match=r"weights: expected finite weights above zero.*at row 7"):
         DCalibration().update(u, event, weights=weights)
     with pytest.raises(ValueError, match="weights: expected 20 rows"):
         d_calibration(u, event, weights=weights[:19])

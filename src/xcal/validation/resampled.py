@@ -9,12 +9,13 @@ from xcal.metrics.calibration_slope import slope_and_intercept
 from xcal.metrics.ici import SmoothCalibration
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import unit
+from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit_histogram import bin_shares
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
-from xcal.validation.counted.pairs import CountedPairs, uno_weights
+from xcal.validation.counted.pairs import uno_weights
 from xcal.validation.counted.values import CountedValues
 from xcal.validation.estimates import Estimates, Key
 from xcal.validation.rows import Rows
@@ -98,7 +99,7 @@ class ResampledMetrics:
 
     def _draw_pairs(self, block: Block, drawn: Drawn) -> None:
         if self._pairs is not None:
-            harrell, uno = self._pairs.indices(block, [np.ones((1, self._rows.n)), uno_weights(block)])
+            harrell, uno = self._pairs.indices(block.counts, [np.ones((1, self._rows.n)), uno_weights(block)])
             drawn["value", ("harrell", None)], drawn["value", ("uno", None)] = harrell, uno
 
     def _draw_calibration(
