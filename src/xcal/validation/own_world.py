@@ -89,8 +89,9 @@ def horizon_tests(
     Parameters
     ----------
     rows : Rows
-        All rows. Without F at the observed times, or with clusters, the law comes from random signs of D, and D from
-        the pseudo-values where there is no F.
+        All rows. Without F at the observed times, or with clusters or weights, the law comes from random signs of D,
+        and D from the pseudo-values where there is no F. Sums are weighted where rows are; how rows were sampled may
+        depend on what happened, of which the model's own world knows nothing.
     groups, parts : mapping of str to mask
         Rows of each group, and of each part of a covariate, in the order of `rows`.
     seed : int
@@ -210,7 +211,7 @@ class _Deviations:
             reached = np.minimum(1.0, self.survival * np.exp(self.lived))
             self.deviation = np.where(self.happened, self.survival, self.survival - reached)
             self.variance = np.maximum(reached**2 - self.survival**2, 0.0) / 2
-        if rows.clusters is not None:
+        if rows.clusters is not None or rows.weights is not None:
             self.variance = np.square(self.deviation)
 
     def of_world(self, left: Matrix, reached: Matrix) -> Matrix:
@@ -235,16 +236,21 @@ class _Deviations:
         events = int(np.count_nonzero(self.happened[members]))
         if not events:
             return
-        yield from self._statistic("oe_p", group, members, np.ones((members.size, 1)), np.ones(1))
+        own = None if self.rows.weights is None else self.rows.weights[members]
+        one = np.ones(members.size) if own is None else own
+        yield from self._statistic("oe_p", group, members, one[:, None], np.ones(1))
         if fewest is None or events < fewest or np.ptp(self.risk[members]) == 0:
             return
-        yield from self._statistic("slope_p", group, members, self._slope(members)[:, None], np.ones(1))
-        lines = LocalLines(self.risk[members], n_places=_PLACES)
+        yield from self._statistic("slope_p", group, members, (one * self._slope(members, one))[:, None], np.ones(1))
+        lines = LocalLines(self.risk[members], n_places=_PLACES, weights=own)
         yield from self._statistic("ici_p", group, members, lines.row_weights(), lines.share)
 
-    def _slope(self, members: npt.NDArray[np.int64]) -> Vector:
-        """Weights of the score of a slope on log(-log(1 - p)), freed of that of an intercept."""
-        inside, variance = np.clip(self.risk[members], 1e-10, 1 - 1e-10), self.variance[members]
+    def _slope(self, members: npt.NDArray[np.int64], one: Vector) -> Vector:
+        """Weights of the score of a slope on log(-log(1 - p)), freed of that of an intercept.
+
+        `one` are the weights of the rows, which come on top.
+        """
+        inside, variance = np.clip(self.risk[members], 1e-10, 1 - 1e-10), one**2 * self.variance[members]
         hazard = -np.log1p(-inside)
         level = hazard / inside
         slope = level * np.log(hazard)
@@ -281,10 +287,10 @@ def _normal_law(covariance: Matrix, share: Vector) -> tuple[float, float]:
 def _draws(rows: Rows, deviations: Sequence[_Deviations], cdf: FloatArray | None, seed: int) -> Iterator[list[Matrix]]:
     """Draw D of every horizon, a block at a time: one matrix (draws, n) for each horizon.
 
-    In the model's own world; without F or curves, or with clusters, by random signs.
+    In the model's own world; without F or curves, or with clusters or weights, by random signs.
     """
     rng = np.random.default_rng([seed, 2])
-    signs = rows.clusters is not None or cdf is None or rows.survival is None
+    signs = rows.clusters is not None or rows.weights is not None or cdf is None or rows.survival is None
     world = None if signs or cdf is None else _World(rows, cdf)
     done = 0
     while done < _DRAWS:

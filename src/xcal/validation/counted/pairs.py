@@ -26,13 +26,13 @@ def antolini_indices(
     survival: FloatArray,
     times: Vector,
     interpolation: Interpolation,
-    counts: npt.NDArray[np.float32],
+    counts: npt.NDArray[np.float32] | npt.NDArray[np.float64],
 ) -> Vector:
     """Antolini's concordance of every resample, rows in time order, counts of shape (b, n).
 
     Which row of a pair the curves put first is the same in every resample: a matrix of events and later rows, worked
     out a few events at a time, and multiplied with the counts of all resamples. The entries are 0, 1/2 and 1 and the
-    sums below 2^24, so that single precision is exact.
+    sums below 2^24, so that single precision is exact; counts that are weights come in double precision.
     """
     keys = sortable_time(time, event)
     ends = np.append(np.flatnonzero(starts_run(keys))[1:], keys.size)
@@ -52,7 +52,7 @@ def antolini_indices(
             part, s = own[start : start + step], share[start : start + step, None]
             score = (1 - s) * base + s * following if s.any() else np.broadcast_to(base, (part.size, base.size))
             mine = score[np.arange(part.size), part - first][:, None]
-            order = (score > mine).astype(np.float32) + 0.5 * (score == mine).astype(np.float32)
+            order = (score > mine).astype(counts.dtype) + 0.5 * (score == mine).astype(counts.dtype)
             order[np.arange(first, keys.size) < outlasting[part][:, None]] = 0.0
             weight = counts[:, part].astype(np.float64)
             agreed += np.einsum("bi,bi->b", product(counts[:, first:], order.T), weight)
