@@ -180,11 +180,13 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
         yield f"Its test allows for censoring{cite('akritas')}; where rows were few, its p-value is simulated."
     if measured.for_whom is not None:
         columns = len(measured.for_whom.columns)
+        search = "; the subgroup that is most off was searched on one half of the rows and tested on the other"
+        if sample.weights is not None:  # no subgroup is searched
+            search = ""
         yield (
             f"Calibration given {'one covariate' if columns == 1 else f'{columns} covariates'} was tested with random "
             f"Fourier features{cite('rahimi')} of the covariates, which are multiplied by each row's residual of "
-            "D-calibration, and random signs of the rows; the subgroup that is most off was searched on one half of "
-            "the rows and tested on the other."
+            f"D-calibration, and random signs of the rows{search}."
         )
     if "km_calibration" in names:
         yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
