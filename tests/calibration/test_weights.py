@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.calibration.test_clusters import arguments, shares
-from xcal import DCalibration, d_calibration
+from xcal import DCalibration, conditional_calibration, d_calibration
 from xcal._checks import effective_units
 from xcal.calibration.significance import chi_squared_mixture
 
@@ -223,6 +223,31 @@ def test_an_accumulator_refuses_what_it_cannot_add_up():
         DCalibration().update(u, event, weights=weights).update(u, event)
     with pytest.raises(ValueError, match="weights: expected weights in every chunk"):
         DCalibration().update(u, event).merge(DCalibration().update(u, event, weights=weights))
+
+
+def test_conditional_calibration_is_the_weighted_mean_of_features_times_residuals():
+    u, event, weights = case_cohort(400, 18, rate=0.5)
+    h = np.random.default_rng(19).normal(size=(u.size, 3))
+    found = conditional_calibration(u, event, h, features=h, n_bins=10, weights=weights, n_draws=0)
+    terms = weights[:, None, None] * h[:, :, None] * (shares(u, event, EDGES) - 0.1)[:, None, :]
+    pairs = weights.sum() ** 2 - np.square(weights).sum()
+    expected = (np.square(terms.sum(axis=0)).sum() - np.square(terms).sum()) / pairs
+    assert found.value == pytest.approx(expected, rel=1e-9)
+    assert found.where is None
+    plain, same = (conditional_calibration(u, event, h, n_draws=19, weights=w) for w in (None, np.full(u.size, 2)))
+    assert (plain.value, plain.p_value) == (same.value, same.p_value)
+
+
+def test_the_test_given_covariates_holds_its_size_in_case_cohort_samples():
+    weighted, plain = [], []
+    for seed in range(100):
+        u, event, weights = case_cohort(2000, seed, rate=0.3)
+        x = np.random.default_rng(seed).normal(size=(u.size, 2))
+        given = {"n_bins": 10, "n_features": 16, "n_draws": 99, "where": False}
+        weighted.append(conditional_calibration(u, event, x, weights=weights, **given).p_value <= 0.05)
+        plain.append(conditional_calibration(u, event, x, **given).p_value <= 0.05)
+    assert np.mean(weighted) <= 0.11
+    assert np.mean(plain) > 0.9
 
 
 def test_units_of_weights():
