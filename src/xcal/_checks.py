@@ -17,6 +17,8 @@ FloatArray = npt.NDArray[np.floating[Any]]
 Choice = TypeVar("Choice", bound=str)
 # More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
 MANY = 10**6
+# Sampling weights that can be squared and summed, and the largest over the smallest of them.
+_WEIGHTS, _RATIO = (1e-100, 1e100), 1e12
 _SHOWN = 400  # characters of a value that a message shows
 
 
@@ -299,6 +301,11 @@ def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt
     if bad.any():
         row = first_row(bad)
         fail(name, "finite weights above zero (leave rows of weight zero out)", array[row], row)
+    # Beyond this, squares leave the range of floats, and sums forget the smallest rows.
+    if not (array.min() >= _WEIGHTS[0] and array.max() <= min(_WEIGHTS[1], _RATIO * array.min())):
+        row = int(np.argmax(np.abs(np.log(array / np.median(array)))))
+        limits = f"weights from {_WEIGHTS[0]:g} to {_WEIGHTS[1]:g}, within a factor of {_RATIO:g} of each other"
+        fail(name, limits, array[row], row)
     return array
 
 
