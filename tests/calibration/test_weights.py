@@ -189,9 +189,7 @@ def test_bad_weights_are_refused_with_the_row(bad):
     with pytest.raises(ValueError, match=r"weights: expected finite weights above zero.*at row 7"):
         DCalibration().update(u, event, weights=weights)
     weights[7] = 1e-13
-    with pytest.raises(
-        ValueError, match=r"within a factor of 1e\+12 of each other, got 1e-13 at row 7"
-    ):
+    with pytest.raises(ValueError, match=r"within a factor of 1e\+12 of each other, got 1e-13 at row 7"):
         d_calibration(u, event, weights=weights)
     with pytest.raises(ValueError, match="weights: expected 20 rows"):
         d_calibration(u, event, weights=weights[:19])
