@@ -33,7 +33,8 @@ NAN = {
     "cox_calibration": "slope slope_lower slope_upper intercept intercept_lower intercept_upper",
     "decision_curve": "lower upper model treat_all",
     "net_benefit": "observed value treat_all",
-    "integrated_calibration_index": "value e50 e90 emax observed predicted",
+    "integrated_calibration_index": "value e50 e90 emax observed predicted floor excess lower upper error",
+    "calibration_slope": "slope slope_lower slope_upper intercept intercept_lower intercept_upper",
     "observed_expected": "value lower upper observed",
     "one_calibration": "p_value statistic observed predicted",
     "quantile_slope": "slope intercept slope_through_origin observed",
@@ -120,11 +121,18 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
     torch_some = {"cdf": cdf, "event": event}
     weights = {"weights": torch.from_numpy(r["weights"]), "groups": None, "n_groups": None, "features": None}
     conditional = {"X": r["X"], "n_bins": 5, "n_features": 4, "n_draws": 19, "where": True, "seed": 0}
-    conditional |= {"bandwidth": None, "edges": None, "features": None}
+    conditional |= {"bandwidth": None, "edges": None, "features": None, "weights": r["weights"]}
     return [
         ("xcal.d_calibration", xcal.d_calibration, some | options),
         ("xcal.d_calibration (km)", xcal.d_calibration, some | options | {"method": "km"}),
         ("xcal.d_calibration (ipcw)", xcal.d_calibration, some | options | {"method": "ipcw", "time": r["time"]}),
+        ("xcal.d_calibration (weights)", xcal.d_calibration, some | options | {"weights": r["weights"]}),
+        (
+            "xcal.d_calibration (km, weights)",
+            xcal.d_calibration,
+            some | options | {"method": "km", "weights": r["weights"]},
+        ),
+        ("xcal.DCalibration (weights)", stream, some | {"n_bins": 5, "p_value": "akritas", "weights": r["weights"]}),
         ("xcal.DCalibration", stream, some | {"n_bins": 5, "method": "km", "p_value": "akritas", "grid_cells": 50}),
         ("xcal.conditional_calibration", xcal.conditional_calibration, some | conditional),
         ("xcal.xcal_penalty", xcal.xcal_penalty, torch_some | {"n_bins": 5, "edges": None} | soft | weights),
@@ -143,6 +151,7 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
     more = {"censoring": None, "left_limit": False, "outside": "clip"}
     everything = curves | {"cdf": r["cdf"], "predicted_time": 1 - r["risk"], "at": 1.0, "metrics": None, "n_bins": 5}
     everything |= {"n_bootstrap": 0, "level": 0.9, "clusters": None, "groups": None, "interpolation": "linear"}
+    weights = {"weights": r["weights"]}
     harrell = outcome | {"risk": r["risk"], "method": "harrell", "tau": None, "outside": "drop"}
     antolini = curves | {"method": "antolini", "interpolation": "linear", "tau": None}
     curve = {"n_risk_groups": 3, "n_bins": 5, "n_knots": 3, "n_bootstrap": 0, "level": 0.9}
@@ -166,6 +175,16 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("quantile_slope", {"cdf": r["cdf"], "event": r["event"], "levels": None}),
         ("risk_distribution", at | {"n_bins": 5}),
         ("kaplan_meier", outcome | {"of": "event"}),
+        ("kaplan_meier (weights)", outcome | weights),
+        ("brier_score (weights)", curves | weights),
+        ("concordance_index (weights)", harrell | weights),
+        ("concordance_index (antolini, weights)", antolini | weights),
+        ("cumulative_dynamic_auc (weights)", {"risk": r["risk"], "times": r["times"]} | outcome | weights),
+        ("calibration_slope", at | {"level": 0.9, "outside": "nan"} | weights),
+        ("integrated_calibration_index (weights)", at | weights),
+        ("observed_expected (weights)", at | weights),
+        ("mean_nll (weights)", {"nll": r["risk"]} | weights),
+        ("evaluate (weights)", everything | weights),
         ("follow_up", outcome),
         ("mean_nll", {"nll": r["risk"]}),
         ("evaluate", everything),

@@ -17,6 +17,8 @@ FloatArray = npt.NDArray[np.floating[Any]]
 Choice = TypeVar("Choice", bound=str)
 # More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
 MANY = 10**6
+# Sampling weights that can be squared and summed, and the largest over the smallest of them.
+_WEIGHTS, _RATIO = (1e-100, 1e100), 1e12
 _SHOWN = 400  # characters of a value that a message shows
 
 
@@ -289,3 +291,38 @@ def as_time(time: Any, n: int | None = None, *, reference: str = "event", name: 
         row = first_row(bad)
         fail(name, "finite times, zero or larger", array[row], row)
     return array
+
+
+def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[np.float64]:
+    """Check sampling weights: one finite number above zero per row."""
+    array = as_floats(name, values).astype(np.float64)
+    check_same_length(name, array, reference, n)
+    bad = ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        row = first_row(bad)
+        fail(name, "finite weights above zero (leave rows of weight zero out)", array[row], row)
+    # Beyond this, squares leave the range of floats, and sums forget the smallest rows.
+    if not (array.min() >= _WEIGHTS[0] and array.max() <= min(_WEIGHTS[1], _RATIO * array.min())):
+        row = int(np.argmax(np.abs(np.log(array / np.median(array)))))
+        limits = f"weights from {_WEIGHTS[0]:g} to {_WEIGHTS[1]:g}, within a factor of {_RATIO:g} of each other"
+        fail(name, limits, array[row], row)
+    return array
+
+
+def effective_units(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+    """Return weights in units in which their sum is the effective number of rows; None where all are equal.
+
+    Only ratios of weights matter, and equal ones say nothing. In these units the sum of the weights is also the sum of
+    their squares, Kish's effective number of rows: the variance of a weighted mean is that of the plain mean of so
+    many.
+
+    Examples
+    --------
+    >>> effective_units(np.array([1.0, 1.0, 2.0]))
+    array([0.66666667, 0.66666667, 1.33333333])
+    """
+    largest = weights.max()
+    if weights.min() == largest:
+        return None
+    shares = weights / largest  # whose squares stay within the range of floats, however large the weights
+    return np.asarray(shares * (shares.sum() / np.square(shares).sum()))

@@ -6,7 +6,7 @@ curve of single rows or of cells of a grid, and writes the product again in ``hi
 holds those three to this one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,9 +31,12 @@ class KaplanMeier:
     survival : array, shape (m,)
         Probability of lasting beyond each of them.
     at_risk, counts : arrays, shape (m,)
-        Rows at risk at each time, and how many of them had the event (`of` "event") or were censored ("censoring").
+        Rows at risk at each time, and how many of them had the event (`of` "event") or were censored ("censoring"); of
+        weighted rows, their weights.
     of : str
         Whether the curve is that of the event times or that of the censoring times.
+    log_variance : array, shape (m,), or None
+        Of weighted rows, the design-based variance of the log of the curve at each time; None for Greenwood's.
     """
 
     times: Vector = field(repr=False)
@@ -41,6 +44,7 @@ class KaplanMeier:
     at_risk: Vector = field(repr=False)
     counts: Vector = field(repr=False)
     of: Of
+    log_variance: Vector | None = field(default=None, repr=False)
 
     def at(self, t: FloatArray | float) -> Vector:
         """Probability of lasting beyond t; beyond the last observed time, the last value."""
@@ -51,15 +55,16 @@ class KaplanMeier:
         return self._step(t, "left")
 
     def variance(self, t: FloatArray | float) -> Vector:
-        """Greenwood's variance of the curve at t; zero where the curve is zero."""
-        left = self.at_risk - self.counts
-        terms = np.divide(self.counts, self.at_risk * left, out=np.zeros_like(left), where=left > 0)
-        total = np.concatenate([[0.0], np.cumsum(terms)])
+        """Greenwood's variance of the curve at t, of weighted rows the design-based one; zero where the curve is."""
+        if self.log_variance is None:
+            total = np.concatenate([[0.0], np.cumsum(_greenwood(self.counts, self.at_risk))])
+        else:
+            total = np.concatenate([[0.0], self.log_variance])
         index = np.searchsorted(self.times, np.asarray(t, dtype=np.float64), side="right")
         return np.asarray(self.at(t) ** 2 * total[index])
 
     def interval(self, t: FloatArray | float, level: float) -> tuple[Vector, Vector]:
-        """Interval of the curve at t, Greenwood's on the log(-log) scale; NaN where the curve is 0 or 1."""
+        """Interval of the curve at t by its variance, on the log(-log) scale; NaN where the curve is 0 or 1."""
         value = self.at(t)
         inside = (value > 0) & (value < 1)
         log = np.log(np.where(inside, value, 0.5))
@@ -73,18 +78,53 @@ class KaplanMeier:
         return np.asarray(np.where(passed > 0, self.survival[passed - 1], 1.0))
 
 
-def fit_kaplan_meier(time: FloatArray, event: BoolArray, of: Of = "event") -> KaplanMeier:
+def fit_kaplan_meier(
+    time: FloatArray, event: BoolArray, of: Of = "event", weights: Vector | None = None
+) -> KaplanMeier:
     """Kaplan-Meier curve of checked data: times zero or larger, without NaN.
 
     At one time the events come first: rows censored at t are at risk of the events at t, and rows with an event at t
     are no longer at risk of being censored there. With F in place of the time, the curve is on the scale of F.
+
+    With `weights` a row counts as often as its weight says in the curve, and as one observation in its variance.
     """
     keys, order = stable_sort(sortable_time(time, event))
     sorted_time = time[order].astype(np.float64, copy=False)
     starts = np.flatnonzero(starts_run(sorted_time))
-    events = np.add.reduceat(is_event_key(keys).astype(np.float64), starts)
-    censored = np.diff(np.append(starts, time.size)) - events
-    return curve_of_counts(sorted_time[starts], events, censored, of)
+    happened = is_event_key(keys)
+    if weights is None:
+        events = np.add.reduceat(happened.astype(np.float64), starts)
+        censored = np.diff(np.append(starts, time.size)) - events
+        return curve_of_counts(sorted_time[starts], events, censored, of)
+    own = weights[order]
+    events, censored = (np.add.reduceat(np.where(kind, own, 0.0), starts) for kind in (happened, ~happened))
+    curve = curve_of_counts(sorted_time[starts], events, censored, of)
+    return replace(curve, log_variance=_design_variance(curve, happened, own, starts))
+
+
+def _greenwood(counts: Vector, at_risk: Vector) -> Vector:
+    """Terms d / (r (r - d)) of Greenwood's sum; zero where nobody is left."""
+    left = at_risk - counts
+    return np.divide(counts, at_risk * left, out=np.zeros_like(left), where=left > 0)
+
+
+def _design_variance(curve: KaplanMeier, happened: BoolArray, weights: Vector, starts: npt.NDArray[np.int64]) -> Vector:
+    """Variance of the log of a weighted curve after each time: the sum of squares of the rows' influences.
+
+    A row of weight w changes the log of the curve by w times the sum, over the times up to its own, of d / (r (r - d)),
+    less w / (r - d) at the time of its event. What it does until t is settled at its own time or at t.
+    """
+    counted = happened if curve.of == "event" else ~happened
+    place = np.repeat(np.arange(curve.times.size), np.diff(np.append(starts, weights.size)))
+    passed = np.cumsum(_greenwood(curve.counts, curve.at_risk))
+    left = curve.at_risk - curve.counts
+    step = np.divide(1.0, left, out=np.zeros_like(left), where=left > 0)
+    # With an event at t a row is no longer at risk of being censored at t.
+    known = passed if curve.of == "event" else np.append(0.0, passed[:-1])
+    settled = np.where(counted, passed[place] - step[place], known[place])
+    squares = np.add.reduceat(np.square(weights * settled), starts)
+    later = np.add.reduceat(np.square(weights), starts)[::-1].cumsum()[::-1]
+    return np.asarray(np.cumsum(squares) + np.square(passed) * (np.append(later[1:], 0.0)))
 
 
 def curve_of_counts(

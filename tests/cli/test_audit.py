@@ -117,6 +117,18 @@ def test_rows_of_one_patient_are_a_cluster(table, tmp_path):
     assert json.loads(out.read_text())["data"]["n_clusters"] == 20
 
 
+def test_rows_have_sampling_weights(table, tmp_path):
+    weights = np.linspace(1, 5, 60)
+    out = tmp_path / "out.json"
+    done = run(written(tmp_path, table.assign(w=weights)), "--curves", "s_*", "--weights", "w", "--json", str(out))
+    assert done.exit_code == 0, done.exception
+    found = json.loads(out.read_text())["data"]["n_effective"]
+    assert found == pytest.approx(weights.sum() ** 2 / np.square(weights).sum())
+    weights[3] = 0
+    told = error(run(written(tmp_path, table.assign(w=weights)), "--curves", "s_*", "--weights", "w"))
+    assert "column 'w', line 5: expected a weight, a number above zero, got 0" in told
+
+
 @pytest.mark.parametrize("kind", ["gz", "parquet", "bom", "tsv", "semicolon", "quoted"])
 def test_forms_of_a_file(table, tmp_path, kind):
     words = []

@@ -347,13 +347,6 @@ def test_a_copy_through_pickle(kind):
     assert_same(pickle.loads(pickle.dumps(made(kind))), made(kind))
 
 
-def test_the_design_effect_of_weights():
-    w = np.arange(N) + 1.0
-    assert made().design_effect == pytest.approx(N * (w**2).sum() / w.sum() ** 2)
-    assert made("tensor").design_effect == pytest.approx(made().design_effect)
-    assert SurvivalData(X, TIME, EVENT).design_effect == 1.0
-
-
 def test_features_in_a_file_are_not_read_to_pick_split_or_move(tmp_path, monkeypatch):
     data = made("map", tmp_path)
     monkeypatch.setattr("xcal.data.features.MappedFeatures._read", lambda *_: pytest.fail("the file was read"))

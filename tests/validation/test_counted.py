@@ -16,12 +16,13 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
+from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit_histogram import bin_shares
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
-from xcal.validation.counted.pairs import CountedPairs, antolini_indices, uno_weights
+from xcal.validation.counted.pairs import antolini_indices, uno_weights
 from xcal.validation.counted.values import CountedValues
 from xcal.validation.rows import read_rows
 
@@ -75,7 +76,7 @@ def held(ours, theirs):
 def test_harrell_and_uno(case, digits):
     score = case.rows.score if digits is None else np.round(case.rows.score, digits)
     pairs = CountedPairs(case.rows.time, case.rows.event, score)
-    harrell, uno = pairs.indices(case.block, [np.ones((1, N)), uno_weights(case.block)])
+    harrell, uno = pairs.indices(case.block.counts, [np.ones((1, N)), uno_weights(case.block)])
     given = [{**case.outcome(rows), "predicted_time": score[rows]} for rows in case.repeated()]
     held(harrell, [concordance_index(**g).value for g in given])
     held(uno, [concordance_index(**g, method="uno", censoring=case.censoring).value for g in given])

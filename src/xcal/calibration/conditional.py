@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, as_count, as_event, as_flag, as_numpy, as_probability, fail, first_row
+from xcal._checks import (
+    MANY,
+    as_count,
+    as_event,
+    as_flag,
+    as_numpy,
+    as_probability,
+    as_weights,
+    effective_units,
+    fail,
+    first_row,
+)
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.conditional_sums import BLOCKS, ConditionalCalibration
 from xcal.calibration.covariates import Column, as_columns
@@ -84,6 +95,7 @@ def conditional_calibration(
     n_draws: int = 999,
     where: bool = True,
     seed: int = 0,
+    weights: Any = None,
 ) -> ConditionalCalibrationResult:
     r"""Measure and test whether a model is calibrated for every x, not only on average.
 
@@ -118,6 +130,10 @@ def conditional_calibration(
         Also search for the subgroup that is most off.
     seed : int
         Of the features, the signs and the halves of the search.
+    weights : array-like of shape (n,), optional
+        Sampling weights, one positive number per row: the means are weighted, and the test takes weight times residual
+        of a row, which has mean zero however rows were sampled. No subgroup is searched then, as the search counts
+        rows. Equal weights change nothing.
 
     Returns
     -------
@@ -158,9 +174,10 @@ def conditional_calibration(
         drawn = maker.draw(columns)
     else:
         _check_size("features", own.shape[1], edge)
-    meter = _accumulated(u, happened, columns, edge, drawn, own, rng)
+    w = None if weights is None else effective_units(as_weights("weights", weights, u.size))
+    meter = _accumulated(u, happened, columns, edge, drawn, own, rng, w)
     value, noise, floor, p_value = meter.compute(n_draws, rng)
-    subgroup = _most_off(columns, u, happened, edge, rng) if as_flag("where", where) else None
+    subgroup = _most_off(columns, u, happened, edge, rng) if as_flag("where", where) and w is None else None
     return ConditionalCalibrationResult(
         value=value,
         noise=noise,
@@ -203,6 +220,7 @@ def _accumulated(
     drawn: RandomFeatures | None,
     own: Floats | None,
     rng: np.random.Generator,
+    weights: Floats | None,
 ) -> ConditionalCalibration:
     """All rows, a chunk at a time.
 
@@ -214,7 +232,7 @@ def _accumulated(
     for start in range(0, u.size, _CHUNK):
         rows = order[start : start + _CHUNK]
         given = own[rows] if own is not None else [column.take(rows) for column in columns]
-        meter.update(u[rows], event[rows], given)
+        meter.update(u[rows], event[rows], given, None if weights is None else weights[rows])
     return meter
 
 

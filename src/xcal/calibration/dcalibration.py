@@ -14,11 +14,13 @@ from xcal._checks import (
     as_event,
     as_probability,
     as_time,
+    as_weights,
+    effective_units,
     fail,
 )
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.clusters import Clusters, as_clusters, sum_of_squares
-from xcal.calibration.histogram import Array
+from xcal.calibration.histogram import Array, Floats
 from xcal.calibration.inverse_weights import (
     as_censoring_survival,
     lost_mass_caution,
@@ -43,6 +45,7 @@ def d_calibration(
     cdf_before: Any = ...,
     groups: None = ...,
     clusters: Any = ...,
+    weights: Any = ...,
     n_simulations: int = ...,
     seed: int = ...,
 ) -> DCalibrationResult: ...
@@ -62,6 +65,7 @@ def d_calibration(
     cdf_before: Any = ...,
     groups: Any,
     clusters: Any = ...,
+    weights: Any = ...,
     n_simulations: int = ...,
     seed: int = ...,
 ) -> GroupedDCalibration: ...
@@ -80,6 +84,7 @@ def d_calibration(
     cdf_before: Any = None,
     groups: Any = None,
     clusters: Any = None,
+    weights: Any = None,
     n_simulations: int = 999,
     seed: int = 0,
 ) -> DCalibrationResult | GroupedDCalibration:
@@ -122,6 +127,13 @@ def d_calibration(
         must not). The floor is then that of cluster sums, and "akritas" compares its statistic with draws in which
         whole clusters change their sign: both hold for any dependence within clusters. The other tests suppose
         independent rows and are refused. For an interval by drawing whole clusters see `xcal.evaluate`.
+    weights : array-like of shape (n,), optional
+        Sampling weights, one positive number per row: the inverse of the probability that the row was sampled, which
+        may depend on its outcome (case-cohort studies, surveys). Only their ratios matter. The histogram is that of
+        rows repeated as often as their weights say. Floor and "akritas" are not: they are design-based, from the
+        squares of weight times residual of each row, as a row of weight 10 is one observation and not ten. How far a
+        censored row's mass is handed on ("km", and "ipcw" with `time`) depends on the effective number of rows, too.
+        The other tests have no meaning here and are refused. Equal weights change nothing.
     n_simulations, seed : int
         For "simulated", and for "akritas" with `clusters`; the seed also for `cdf_before`.
 
@@ -156,17 +168,20 @@ def d_calibration(
     labels = None if groups is None else as_labels("groups", groups, u.size)
     chosen = None if clusters is None else as_clusters(clusters, u.size)
     check_clusters(p_value, chosen)
+    w = None if weights is None else as_weights("weights", weights, u.size)
+    units = None if w is None else effective_units(w)
+    check_weights(p_value, units)
     if cdf_before is not None:
         u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
     elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
         warnings.warn(caution, stacklevel=2)
-    rows = Rows(u, happened, t, g, chosen)
+    rows = Rows(u, happened, t, g, chosen, w)
     measure = partial(measured, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(rows)
     if g is not None and t is None:
-        inverse = 1 / g[happened]
+        inverse = (1.0 if units is None else units[happened]) / g[happened]
         squares = sum_of_squares(inverse, None if chosen is None else chosen.of_rows(happened))
-        if caution := lost_mass_caution(inverse.sum(), squares, u.size):
+        if caution := lost_mass_caution(inverse.sum(), squares, float(u.size if units is None else units.sum())):
             warnings.warn(caution, stacklevel=2)
     if p_value == "pearson" and (caution := pearson_caution(whole.n, whole.n_censored)):
         warnings.warn(caution, stacklevel=2)
@@ -208,6 +223,13 @@ def check_clusters(p_value: PValue | None, clusters: Clusters | None) -> None:
     if clusters is not None and p_value in {"pearson", "simulated"}:
         expected = "'akritas' or None with clusters, whose rows are not independent"
         fail("p_value", expected, f"{p_value!r}, which would count {clusters.codes.size} rows as so many observations")
+
+
+def check_weights(p_value: PValue | None, weights: Floats | None) -> None:
+    """Refuse tests that take every row for one observation of the same kind."""
+    if weights is not None and p_value in {"pearson", "simulated"}:
+        expected = "'akritas' or None with weights: how rows were sampled is not known to a count or a simulation"
+        fail("p_value", expected, repr(p_value))
 
 
 def pearson_caution(n: int, n_censored: int) -> str | None:

@@ -106,23 +106,31 @@ class BinSums:
         for name in SUMS:
             setattr(self, name, np.zeros(self.edges.size - 1))
 
-    def add(self, cdf: Array, event: npt.NDArray[np.bool_], *, hazard: bool) -> None:
-        """Add rows. `hazard` asks for the sums that only Akritas' test uses."""
+    def add(self, cdf: Array, event: npt.NDArray[np.bool_], *, hazard: bool, weights: Floats | None = None) -> None:
+        """Add rows, or with weights so many of each. `hazard` asks for the sums that only Akritas' test uses."""
         edges, n_bins = edges_like(self.edges, cdf), self.edges.size - 1
         for start in range(0, cdf.size, _BLOCK):
             u = cdf[start : start + _BLOCK].astype(np.float64, copy=False)
+            weight = None if weights is None else weights[start : start + _BLOCK]
             bins = locate(u, edges)
-            all_rows = np.bincount(bins, minlength=n_bins)
             later = np.flatnonzero(~event[start : start + _BLOCK])
             own = bins.take(later)
-            censored = np.bincount(own, minlength=n_bins)
-            self.censored += censored
-            self.happened += all_rows - censored
             inverse = 1 / rest(u.take(later), edges)
-            self.inverse += bin_sums(own, inverse, n_bins)
-            self.inverse_square += bin_sums(own, inverse * inverse, n_bins)
+            if weight is None:
+                all_rows, censored = (np.bincount(place, minlength=n_bins) for place in (bins, own))
+                self.censored += censored
+                self.happened += all_rows - censored
+                weighted = inverse
+            else:
+                # Each kind by itself: the rounding of a difference must not fill a bin without events.
+                self.censored += bin_sums(own, weight.take(later), n_bins)
+                self.happened += bin_sums(bins, weight * event[start : start + _BLOCK], n_bins)
+                weighted = inverse * weight.take(later)
+            self.inverse += bin_sums(own, weighted, n_bins)
+            self.inverse_square += bin_sums(own, weighted * inverse, n_bins)
             if hazard:
-                self.hazard += bin_sums(bins, cumulative_hazard(cdf[start : start + _BLOCK]), n_bins)
+                passed = cumulative_hazard(cdf[start : start + _BLOCK])
+                self.hazard += bin_sums(bins, passed if weight is None else passed * weight, n_bins)
 
     def merge(self, other: "BinSums") -> None:
         """Add another set of rows, given as sums."""
@@ -145,18 +153,109 @@ class BinSums:
         What it leaves in each bin (`censored`) is linear in 1 / (1 - F), so the sums of that by bin are all that is
         needed. In torch, for many models: `histogram_torch`.
         """
-        width, above = np.diff(self.edges), 1 - self.edges[1:]
-        earlier = np.concatenate([[0.0], np.cumsum(self.inverse)[:-1]])
-        mass = mass_of_bins(self.happened, self.censored, self.inverse, earlier, self.edges)
+        width, mass = np.diff(self.edges), self._mass()
         # A perfect model's mass in bin j has variance E (r_j - |I_j|)^2 / n with r_j a row's share of the bin. Equal to
         # (E r_j^2 - |I_j|^2) / n, which could be negative in a sample whose mean of r_j is not |I_j|.
-        squares = width**2
-        later = np.concatenate([np.cumsum(squares[::-1])[::-1][1:], [0.0]])
-        own = self.censored - 2 * above * self.inverse + (above**2 + later) * self.inverse_square
-        square = (self.happened.sum() + own.sum()) / self.n
-        floor = (square - squares.sum() - 2 * width @ (mass / self.n - width)) / self.n
+        square = self._squared_shares() / self.n
+        floor = (square - np.square(width).sum() - 2 * width @ (mass / self.n - width)) / self.n
         # A sum of squares in exact arithmetic: below zero is rounding.
         return Masses(mass / self.n, max(0.0, float(floor)))
+
+    def _mass(self) -> Floats:
+        """Sum of the rows' shares of each bin."""
+        earlier = np.concatenate([[0.0], np.cumsum(self.inverse)[:-1]])
+        return mass_of_bins(self.happened, self.censored, self.inverse, earlier, self.edges)
+
+    def _squared_shares(self) -> float:
+        """Sum over rows and bins of the square of a row's share."""
+        above, squares = 1 - self.edges[1:], np.diff(self.edges) ** 2
+        later = np.concatenate([np.cumsum(squares[::-1])[::-1][1:], [0.0]])
+        own = self.censored - 2 * above * self.inverse + (above**2 + later) * self.inverse_square
+        return float(self.happened.sum() + own.sum())
+
+
+@dataclass
+class WeightedSums:
+    """What `BinSums` holds, of rows with sampling weights.
+
+    Whether a row was sampled, and so its weight, may depend on its outcome, as in a case-cohort study. Nothing is then
+    known of a row's noise given its weight, but what a row adds still has mean zero, weight times residual, and rows
+    are independent: the variance of a sum is the sum of squares.
+
+    Attributes
+    ----------
+    sums, squares : BinSums
+        With the weights, and with their squares.
+    excess, excess_square : arrays of shape (bins,)
+        Sums of squared weights times e and e^2, with e the events of a row less those expected of it in its own bin.
+    """
+
+    edges: Edges
+    sums: BinSums = field(init=False)
+    squares: BinSums = field(init=False)
+    excess: Floats = field(init=False)
+    excess_square: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sums, self.squares = BinSums(self.edges), BinSums(self.edges)
+        self.excess, self.excess_square = np.zeros((2, self.edges.size - 1))
+
+    def add(self, cdf: Array, event: npt.NDArray[np.bool_], weights: Floats, *, hazard: bool) -> None:
+        """Add rows."""
+        square = np.square(weights)
+        self.sums.add(cdf, event, hazard=hazard, weights=weights)
+        self.squares.add(cdf, event, hazard=hazard, weights=square)
+        if hazard:
+            bins = locate(cdf.astype(np.float64, copy=False), edges_like(self.edges, cdf))
+            excess = event - (cumulative_hazard(cdf) + np.log1p(-self.edges[:-1])[bins])
+            self.excess += bin_sums(bins, square * excess, self.edges.size - 1)
+            self.excess_square += bin_sums(bins, square * excess**2, self.edges.size - 1)
+
+    @property
+    def numbers(self) -> Floats:
+        """All sums in one array, (12, bins), which can be added to that of other rows."""
+        both = [getattr(sums, name) for sums in (self.sums, self.squares) for name in SUMS]
+        return np.array([*both, self.excess, self.excess_square])
+
+    @numbers.setter
+    def numbers(self, values: Floats) -> None:
+        for sums, part in ((self.sums, values[: len(SUMS)]), (self.squares, values[len(SUMS) : -2])):
+            for name, one in zip(SUMS, part, strict=True):
+                setattr(sums, name, one.copy())
+        self.excess, self.excess_square = values[-2:].copy()
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.sums.happened.sum() + self.sums.censored.sum())
+
+    @property
+    def effective(self) -> float:
+        """Kish's effective number of rows: the squared sum of the weights over the sum of their squares."""
+        return self.total**2 / float(self.squares.happened.sum() + self.squares.censored.sum())
+
+    def uniform(self) -> Masses:
+        """Haider's estimator, as `BinSums.uniform`.
+
+        The floor is the sum over bins and rows of (weight times (share less width) over all weights)^2.
+        """
+        width, total = np.diff(self.edges), self.total
+        squared = self.squares._squared_shares() - 2 * width @ self.squares._mass()
+        floor = (squared + np.square(width).sum() * total**2 / self.effective) / total**2
+        return Masses(self.sums._mass() / total, max(0.0, float(floor)))
+
+    def covariance(self) -> Floats:
+        """Covariance of the weighted events less expected ones of the bins, (bins, bins).
+
+        A row whose F lies in bin k has e there; in each bin before it no event, and the whole hazard of the bin.
+        """
+        whole = np.append(np.diff(-np.log1p(-self.edges[:-1])), 0.0)
+        rows = self.squares.happened + self.squares.censored
+        later = rows[::-1].cumsum()[::-1] - rows
+        # Of two bins, the later one decides which rows have something in both.
+        found = np.triu(np.outer(whole, whole * later - self.excess), 1)
+        found += found.T + np.diag(whole**2 * later + self.excess_square)
+        return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +265,7 @@ class ClusterSums:
     Attributes
     ----------
     happened, censored
-        Number of events, and of censored rows.
+        Number, or weight, of events, and of censored rows.
     inverse
         Sum of 1 / (1 - F) over censored rows.
     hazard
@@ -180,19 +279,22 @@ class ClusterSums:
     hazard: Floats
 
     @classmethod
-    def of(cls, cdf: Array, event: npt.NDArray[np.bool_], clusters: Clusters, edges: Edges) -> "ClusterSums":
-        """Add up these rows."""
+    def of(
+        cls,
+        cdf: Array,
+        event: npt.NDArray[np.bool_],
+        clusters: Clusters,
+        edges: Edges,
+        weights: Floats | None = None,
+    ) -> "ClusterSums":
+        """Add up these rows, each times its weight."""
         own_edges, n_bins = edges_like(edges, cdf), edges.size - 1
         u = cdf.astype(np.float64, copy=False)
         bins = locate(u, own_edges)
         inverse = np.where(event, 0.0, 1 / rest(u, own_edges))
-        return cls(
-            edges,
-            clusters.bin_sums(bins, event, n_bins),
-            clusters.bin_sums(bins, ~event, n_bins),
-            clusters.bin_sums(bins, inverse, n_bins),
-            clusters.bin_sums(bins, cumulative_hazard(cdf), n_bins),
-        )
+        one = np.ones(1) if weights is None else weights
+        parts = (event * one, ~event * one, inverse * one, cumulative_hazard(cdf) * one)
+        return cls(edges, *(clusters.bin_sums(bins, part, n_bins) for part in parts))
 
     def uniform_floor(self) -> float:
         """Return the expected D-calibration of a perfect model by the uniform estimator.
@@ -217,7 +319,7 @@ def weighted(sums: Floats, squares: Floats, edges: Edges) -> Masses:
     return Masses(sums / total, float(residual.sum() / total**2))
 
 
-def heaviest(n: int) -> float:
+def heaviest(n: float) -> float:
     """Largest weight of one of n rows at which redistribution continues; see `horizon`.
 
     Weights are products of many rounded factors, and often equal to the limit (a third of few rows censored before all
@@ -226,16 +328,92 @@ def heaviest(n: int) -> float:
     return max(MAX_SHARE, 1.5 / n) * (1 + 1e-9)
 
 
-def horizon(happened: npt.NDArray[np.bool_], weight: Floats) -> int:
-    """First row, in order, at which redistribution stops.
+def horizon(happened: npt.NDArray[np.bool_], carried: Floats, n: float) -> int:
+    """First row, in order, at which redistribution stops, from what a row of weight one carries, of n in all.
 
     A censored row hands its mass to the rows after it, so that under heavy censoring the last few carry almost
     everything and the value is noise. It stops where one row would carry more than `heaviest`, and at the latest
     after the last event. Without censoring no row ever carries more than 1 / n, and it never stops early.
     """
-    too_heavy = np.flatnonzero(weight > heaviest(weight.size))
+    too_heavy = np.flatnonzero(carried > heaviest(n))
     after_last_event = int(np.flatnonzero(happened)[-1]) + 1 if happened.any() else 0
-    return min(int(too_heavy[0]) if too_heavy.size else weight.size, after_last_event)
+    return min(int(too_heavy[0]) if too_heavy.size else carried.size, after_last_event)
+
+
+@dataclass(frozen=True, eq=False)
+class Redistribution:
+    """Rows in an order in which each censored one hands its mass evenly to those after it.
+
+    Attributes
+    ----------
+    order : array of shape (n,)
+        The order; everything else is in it.
+    weight : array of shape (n,)
+        What each row carries in the end: 1 / (n G) for an event, zero for a row that has handed on what it had.
+    leaves : array of shape (n,)
+        Rows that hand on what they have.
+    at_risk : array of shape (n,)
+        Rows at each place and after it.
+    units : array of shape (n,), or None
+        Weights of the rows; None if they are one.
+    clusters : Clusters or None
+        Of the rows, in this order.
+    """
+
+    order: npt.NDArray[np.intp]
+    weight: Floats
+    leaves: npt.NDArray[np.bool_]
+    at_risk: Floats
+    units: Floats | None
+    clusters: Clusters | None
+
+    def influence(self, share: Floats, width: float) -> Floats:
+        """Return the influence of each row on the mass of a bin of this width, from what it carries in the bin.
+
+        A censoring scales up every later row: what follows it, per row at risk, is its part of the error of G.
+        """
+        follows = share[::-1].cumsum()[::-1] - share
+        jump = np.where(self.leaves, follows / self.at_risk, 0.0)
+        if self.units is None:
+            return np.asarray(share - width / share.size + jump - np.cumsum(jump / self.at_risk))
+        jump *= self.units
+        return np.asarray(share - self.units * (width / self.units.sum() + np.cumsum(jump / self.at_risk)) + jump)
+
+    def noise(self, share: Floats, width: float) -> float:
+        """Return the variance of the mass of a bin: rows are independent, or clusters are."""
+        return sum_of_squares(self.influence(share, width), self.clusters)
+
+
+def redistribution(
+    event: npt.NDArray[np.bool_], scale: Array, weights: Floats | None = None, clusters: Clusters | None = None
+) -> Redistribution:
+    """Put rows in the order of `scale` and let the censored ones hand on their mass; see `redistributed`.
+
+    Weights are in the units of `xcal._checks.as_weights`: their sum is the effective number of rows.
+    """
+    n = event.size
+    order = np.lexsort((~event, scale))
+    ordered = None if clusters is None else Clusters(clusters.codes[order], clusters.count)
+    happened, scale = event[order], scale[order]
+    units, total = None, float(n)
+    at_risk = n - np.arange(n, dtype=np.float64)
+    lost: Any = 1 / at_risk
+    if weights is not None:
+        units, total = weights[order], float(weights.sum())
+        at_risk = units[::-1].cumsum()[::-1]
+        lost = units / at_risk
+    # Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(scale, event, "censoring")`, its twin; held together
+    # by tests/contracts/test_kaplan_meier.py.
+    uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - lost))[:-1])
+    # Tied rows see the G from before their common time; it may be zero only past the last event.
+    carried = 1 / (total * uncensored[np.searchsorted(scale, scale, side="left")])
+    stop = horizon(happened, carried, total)
+    carried[stop:] = carried[stop] if stop < n else 0.0
+    leaves = ~happened
+    leaves[stop:] = False
+    carried[leaves] = 0.0
+    weight = carried if units is None else carried * units
+    return Redistribution(order, weight, leaves, at_risk, units, ordered)
 
 
 def redistributed(
@@ -246,6 +424,7 @@ def redistributed(
     *,
     floor: bool = True,
     clusters: Clusters | None = None,
+    weights: Floats | None = None,
 ) -> Masses:
     """Kaplan-Meier masses: in the order of `scale` each censored row hands its mass evenly to the rows after it.
 
@@ -255,36 +434,16 @@ def redistributed(
     ones spread over [F, 1] as in the uniform estimator. Masses sum to one.
 
     The noise is the variance of the influence function, the part due to estimating G included; with `clusters`, that of
-    its sums over clusters.
+    its sums over clusters. With `weights` (`redistribution`) a row counts as often as its weight says.
     """
-    n = cdf.size
-    order = np.lexsort((~event, scale))
-    ordered = None if clusters is None else Clusters(clusters.codes[order], clusters.count)
-    u, happened, scale = cdf[order].astype(np.float64), event[order], scale[order]
-    at_risk = n - np.arange(n, dtype=np.float64)
-    # Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(scale, event, "censoring")`, its twin; held together
-    # by tests/contracts/test_kaplan_meier.py.
-    uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - 1 / at_risk))[:-1])
-    # Tied rows see the G from before their common time; it may be zero only past the last event.
-    weight = 1 / (n * uncensored[np.searchsorted(scale, scale, side="left")])
-    stop = horizon(happened, weight)
-    weight[stop:] = weight[stop] if stop < n else 0.0
-    counts = happened.copy()
-    counts[stop:] = True
-    weight[~counts] = 0.0
-
+    rows = redistribution(event, scale, weights, clusters)
+    u, happened = cdf[rows.order].astype(np.float64), event[rows.order]
     edge = edges_like(edges, cdf)
     bins, left = locate(u, edge), rest(u, edge)
     histogram, noise = np.empty(edges.size - 1), 0.0
-    leaves = ~counts
     for j, (a, b) in enumerate(pairwise(edge)):
-        spread = share_of_bin(j, bins, left, edge)
-        share = weight * np.where(happened, bins == j, spread)
+        share = rows.weight * np.where(happened, bins == j, share_of_bin(j, bins, left, edge))
         histogram[j] = share.sum()
         if floor:
-            # A censoring scales up every later row: what follows it, per row at risk, is its part of the error of G.
-            follows = share[::-1].cumsum()[::-1] - share
-            jump = np.where(leaves, follows / at_risk, 0.0)
-            influence = share - (b - a) / n + jump - np.cumsum(jump / at_risk)
-            noise += sum_of_squares(influence, ordered)
+            noise += rows.noise(share, b - a)
     return Masses(histogram, noise)

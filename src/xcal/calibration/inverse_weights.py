@@ -29,7 +29,7 @@ def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_ro
 
 @dataclass(frozen=True, eq=False)
 class _Weighted:
-    """Rows that count, with their weights 1 / G."""
+    """Rows that count, with their weights 1 / G, times those of the rows where these have some."""
 
     counted: npt.NDArray[np.bool_]  # which of all rows
     event: npt.NDArray[np.bool_]  # of the rows that count, as the others
@@ -37,10 +37,15 @@ class _Weighted:
     inverse: Floats
 
     @classmethod
-    def of(cls, u: Array, event: npt.NDArray[np.bool_], g: Array, time: Array | None) -> "_Weighted":
+    def of(
+        cls, u: Array, event: npt.NDArray[np.bool_], g: Array, time: Array | None, weights: Floats | None
+    ) -> "_Weighted":
         """Events; and with `time` rows that outlast the last event, which spread over [F, 1]."""
         counted = event if time is None else event | (time >= time[event].max())
-        return cls(counted, event[counted], u[counted].astype(np.float64), 1 / g[counted].astype(np.float64))
+        inverse = 1 / g[counted].astype(np.float64)
+        if weights is not None:
+            inverse *= weights[counted]
+        return cls(counted, event[counted], u[counted].astype(np.float64), inverse)
 
     def shares(self, edges: Edges) -> Iterator[Floats]:
         """Weight of every row in one bin after the other."""
@@ -50,36 +55,50 @@ class _Weighted:
 
 
 def inverse_weights(
-    u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges, time: Array | None = None
+    u: Array,
+    event: npt.NDArray[np.bool_],
+    g: Array,
+    edges: Edges,
+    time: Array | None = None,
+    weights: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Sum 1 / G over the events of each bin, and its square.
+    """Sum 1 / G over the events of each bin, and its square; with `weights` those of weight / G.
 
     With `time`, rows that outlast the last event count 1 / G as well and spread over [F, 1]: what happens after the end
     of the follow-up would otherwise be missing.
     """
     sums, squares = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-    for j, share in enumerate(_Weighted.of(u, event, g, time).shares(edges_like(edges, u))):
+    for j, share in enumerate(_Weighted.of(u, event, g, time, weights).shares(edges_like(edges, u))):
         sums[j], squares[j] = share.sum(), np.square(share).sum()
     return sums, squares
 
 
 def clustered_floor(
-    u: Array, event: npt.NDArray[np.bool_], g: Array, edges: Edges, time: Array | None, clusters: Clusters
+    u: Array,
+    event: npt.NDArray[np.bool_],
+    g: Array,
+    edges: Edges,
+    time: Array | None,
+    weights: Floats | None,
+    clusters: Clusters,
 ) -> float:
     """Return the expected D-calibration of a perfect model whose rows come in clusters, with G taken as known.
 
     A mass is the ratio of a bin's weights to all weights. What a row adds to its deviation from the bin's width w is
     its weight in the bin less w times its whole weight, over the sum of all.
     """
-    rows = _Weighted.of(u, event, g, time)
+    rows = _Weighted.of(u, event, g, time, weights)
     own = clusters.of_rows(rows.counted)
     widths, total = np.diff(edges), rows.inverse.sum()
     parts = zip(rows.shares(edges_like(edges, u)), widths, strict=True)
     return sum(sum_of_squares((share - width * rows.inverse) / total, own) for share, width in parts)
 
 
-def lost_mass_caution(total: float, squares: float, n: int) -> str | None:
-    """Return what to tell a user whose events do not stand for everybody, given the sums of 1 / G and its square."""
+def lost_mass_caution(total: float, squares: float, n: float) -> str | None:
+    """Return what to tell a user whose events do not stand for everybody, given the sums of 1 / G and its square.
+
+    `n` is the number of rows, or the sum of their weights.
+    """
     seen = total / n
     # Three standard errors below all rows, and by enough to matter.
     if seen + 3 * squares**0.5 / n > 0.97:

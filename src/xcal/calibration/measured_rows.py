@@ -6,29 +6,49 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xcal._checks import effective_units
 from xcal.calibration.bins import Edges
 from xcal.calibration.clusters import Clusters
-from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses, redistributed, weighted
+from xcal.calibration.histogram import (
+    Array,
+    BinSums,
+    ClusterSums,
+    Floats,
+    Masses,
+    WeightedSums,
+    redistributed,
+    weighted,
+)
 from xcal.calibration.inverse_weights import clustered_floor, inverse_weights
 from xcal.calibration.results import DCalibrationResult, Method, PValue
-from xcal.calibration.significance import Test, akritas, akritas_of_clusters, pearson, simulated
+from xcal.calibration.significance import (
+    Test,
+    akritas,
+    akritas_of_clusters,
+    akritas_of_weights,
+    pearson,
+    simulated,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Checked rows, and what was given beside them."""
+    """Checked rows, and what was given beside them; weights in any units."""
 
     cdf: Array
     event: npt.NDArray[np.bool_]
     time: Array | None
     censoring_survival: Array | None
     clusters: Clusters | None
+    weights: Floats | None = None
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> "Rows":
         """Rows of a mask."""
-        t, g = (None if values is None else values[chosen] for values in (self.time, self.censoring_survival))
+        t, g, w = (
+            None if values is None else values[chosen] for values in (self.time, self.censoring_survival, self.weights)
+        )
         clusters = None if self.clusters is None else self.clusters.of_rows(chosen)
-        return Rows(self.cdf[chosen], self.event[chosen], t, g, clusters)
+        return Rows(self.cdf[chosen], self.event[chosen], t, g, clusters, w)
 
 
 def measured(
@@ -36,41 +56,67 @@ def measured(
 ) -> DCalibrationResult:
     """Masses and test of one set of rows."""
     u, event, clusters = rows.cdf, rows.event, rows.clusters
+    units = None if rows.weights is None else effective_units(rows.weights)
     sums, by_cluster = None, None
     if method == "uniform" or p_value == "akritas":
-        sums = BinSums(edges)
-        sums.add(u, event, hazard=p_value == "akritas")
-        by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges)
-    masses = _masses(rows, edges, method, sums, by_cluster)
+        sums = _summed(u, event, edges, units, hazard=p_value == "akritas")
+        by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges, units)
+    masses = _masses(replace(rows, weights=units), edges, method, sums, by_cluster)
 
     n, n_censored = u.size, int(u.size - np.count_nonzero(event))
     test: Test | None = None
     rng = np.random.default_rng(seed)
     if p_value == "akritas":
         assert sums is not None
-        test = akritas(sums) if by_cluster is None else akritas_of_clusters(by_cluster, n_simulations, rng)
+        if by_cluster is not None:
+            test = akritas_of_clusters(by_cluster, n_simulations, rng)
+        else:
+            test = akritas(sums) if isinstance(sums, BinSums) else akritas_of_weights(sums)
     elif p_value == "pearson":
         test = pearson(masses.histogram, n, edges)
     elif p_value == "simulated":
         estimate, scale_free = _estimator(method, edges), method == "uniform"
         test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
-    measured = result(masses, edges, test, n, n_censored, method, p_value)
-    return measured if clusters is None else replace(measured, n_clusters=clusters.count)
+    found = result(masses, edges, test, n, n_censored, method, p_value)
+    if clusters is not None:
+        found = replace(found, n_clusters=clusters.count)
+    if rows.weights is not None:
+        effective = float(n if units is None else units.sum())
+        found = replace(found, weight=float(rows.weights.sum()), n_effective=effective)
+    return found
 
 
-def _masses(rows: Rows, edges: Edges, method: Method, sums: BinSums | None, by_cluster: ClusterSums | None) -> Masses:
+def _summed(
+    u: Array, event: npt.NDArray[np.bool_], edges: Edges, units: Floats | None, *, hazard: bool
+) -> BinSums | WeightedSums:
+    if units is None:
+        plain = BinSums(edges)
+        plain.add(u, event, hazard=hazard)
+        return plain
+    sums = WeightedSums(edges)
+    sums.add(u, event, units, hazard=hazard)
+    return sums
+
+
+def _masses(
+    rows: Rows,
+    edges: Edges,
+    method: Method,
+    sums: BinSums | WeightedSums | None,
+    by_cluster: ClusterSums | None,
+) -> Masses:
     """Masses by a method, with the floor of rows or of clusters."""
-    u, event, time, clusters = rows.cdf, rows.event, rows.time, rows.clusters
+    u, event, time, clusters, weights = rows.cdf, rows.event, rows.time, rows.clusters, rows.weights
     if method == "uniform":
         assert sums is not None
         masses = sums.uniform()
         return masses if by_cluster is None else replace(masses, floor=by_cluster.uniform_floor())
     if method == "km":
-        return redistributed(u, event, u, edges, clusters=clusters)
+        return redistributed(u, event, u, edges, clusters=clusters, weights=weights)
     if rows.censoring_survival is None:
         assert time is not None
-        return redistributed(u, event, time, edges, clusters=clusters)
-    given = (u, event, rows.censoring_survival, edges, time)
+        return redistributed(u, event, time, edges, clusters=clusters, weights=weights)
+    given = (u, event, rows.censoring_survival, edges, time, weights)
     masses = weighted(*inverse_weights(*given), edges)
     return masses if clusters is None else replace(masses, floor=clustered_floor(*given, clusters))
 

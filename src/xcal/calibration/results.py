@@ -40,6 +40,9 @@ class DCalibrationResult:
         fine grid stood in for them (`DCalibration` with ``method="km"`` and many rows).
     n_clusters : int or None
         Number of clusters, where `clusters` were given: `floor` and `p_value` are then those of dependent rows.
+    weight, n_effective : float or None
+        Sum of the weights, where `weights` were given, and the effective number of rows: rows of equal weight whose
+        mean would be as noisy (Kish), the squared sum of the weights over the sum of their squares.
     """
 
     value: float
@@ -55,12 +58,15 @@ class DCalibrationResult:
     test: PValue | None
     error_bound: float = 0.0
     n_clusters: int | None = None
+    weight: float | None = None
+    n_effective: float | None = None
 
     def __repr__(self) -> str:
         head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
         censored = f"{self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
         within = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
-        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}{within}, {censored}"
+        weighted = "" if self.n_effective is None else f" with weights (effectively {self.n_effective:,.0f})"
+        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}{within}{weighted}, {censored}"
         tested = ""
         if self.p_value is not None:
             # Smaller than the smallest number there is: not zero.
@@ -116,8 +122,9 @@ class GroupedDCalibration:
 
     @property
     def value(self) -> float:
-        """D-calibration within groups, summed with the groups' shares of the rows."""
-        return sum(r.value * r.n for r in self.groups.values()) / self.whole.n
+        """D-calibration within groups, summed with the groups' shares of the rows, or of their weights."""
+        shares = [(r.value, r.n if r.weight is None else r.weight) for r in self.groups.values()]
+        return sum(value * share for value, share in shares) / sum(share for _, share in shares)
 
     @property
     def adjusted_p_values(self) -> Mapping[Any, float] | None:

@@ -10,7 +10,8 @@ simulated  the same, against draws from a perfect model with the     right
 akritas    events minus the events a perfect model expects, a bin    right, and it keeps its power
 ========== ========================================================= ========================================
 
-All three suppose independent rows. `akritas_of_clusters` is Akritas' statistic for rows in clusters.
+All three suppose independent rows of equal weight. `akritas_of_clusters` is Akritas' statistic for rows in clusters,
+`akritas_of_weights` for rows with sampling weights.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc  # the chi-squared survival function, without importing all of scipy.stats
 
 from xcal.calibration.bins import Edges
-from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses
+from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses, WeightedSums
 
 # With the uniform estimator n x D-calibration is a sum of means; its distribution has stopped changing by this many
 # rows. Redistribution goes deeper into the tail the more rows there are, so there a draw has as many rows as the data.
@@ -79,9 +80,10 @@ def akritas_of_clusters(sums: ClusterSums, n_simulations: int, rng: np.random.Ge
     """Akritas' statistic for rows in clusters, against the same statistic with the signs of clusters drawn at random.
 
     Observed minus expected events of a row have mean zero with a perfect model, whatever the other rows do. So have
-    their sums over a cluster, and these are independent of each other. A sum of them with random signs (Rademacher
-    multipliers, the wild bootstrap of clusters) has the same mean and the same covariances, however the rows of a
-    cluster depend on each other. No number of rows enters, and no model of their dependence.
+    their sums over a cluster, with the weights of sampled rows or without, and these are independent of each other. A
+    sum of them with random signs (Rademacher multipliers, the wild bootstrap of clusters) has the same mean and the
+    same covariances, however the rows of a cluster depend on each other. No number of rows enters, and no model of
+    their dependence.
 
     With k clusters there are 2^(k - 1) different draws, and no p-value is smaller than one over that.
     """
@@ -99,6 +101,41 @@ def akritas_of_clusters(sums: ClusterSums, n_simulations: int, rng: np.random.Ge
         signs = rng.choice(np.array([-1.0, 1.0]), size=(draws, len(excess)))
         as_large += int(np.count_nonzero(_distance(signs @ excess, variance) >= limit))
     return Test(statistic, (1 + as_large) / (1 + n_simulations), None)
+
+
+def akritas_of_weights(sums: WeightedSums) -> Test:
+    """Akritas' statistic for rows with sampling weights, with a design-based law.
+
+    Weight times observed minus expected events of a row has mean zero with a perfect model, also where the outcome
+    decided whether the row was sampled. It is no martingale then: cells are correlated, and the expected events are not
+    the variance. So the covariance is that of the rows, the sum of their outer products, and with it the statistic is a
+    weighted sum of chi-squared numbers, one for each eigenvalue. The statistic divides by expected events, which have
+    far less noise than estimated variances. Cells are joined by effective events, in the units in which the sum of the
+    weights is the effective number of rows.
+    """
+    expected = expected_events(sums.sums)
+    starts = _cell_starts(expected * (sums.effective / sums.total))
+    excess, variance = (np.add.reduceat(one, starts) for one in (sums.sums.happened - expected, expected))
+    statistic = float(_distance(excess, variance))
+    if not np.isfinite(statistic):
+        return Test(statistic, 0.0, None)
+    covariance = np.add.reduceat(np.add.reduceat(sums.covariance(), starts, axis=0), starts, axis=1)
+    scale = np.sqrt(variance)
+    eigenvalues = np.linalg.eigvalsh(covariance / np.outer(scale, scale)) if (scale > 0).all() else np.zeros(1)
+    return Test(statistic, chi_squared_mixture(np.maximum(eigenvalues, 0.0), statistic), None)
+
+
+def chi_squared_mixture(weights: Floats, statistic: float) -> float:
+    """Probability that a weighted sum of independent chi-squared numbers with one degree of freedom is larger.
+
+    A scaled and shifted chi-squared number with the same mean, variance and skewness (Pearson 1959; Liu, Tang and Zhang
+    2009): exact for equal weights.
+    """
+    mean, square, cube = (float((weights**k).sum()) for k in (1, 2, 3))
+    if not square > 0:
+        return 1.0 if statistic <= 0 else 0.0
+    df = square**3 / cube**2
+    return float(chdtrc(df, max(0.0, df + (statistic - mean) * np.sqrt(df / square))))
 
 
 def expected_events(sums: BinSums | ClusterSums) -> Floats:

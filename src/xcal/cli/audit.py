@@ -31,6 +31,13 @@ Clusters = Annotated[
         help="Column that says which rows depend on each other: the patient's number, with several rows each."
     ),
 ]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of sampling weights, numbers above zero: how many each row stands for, such as 10 in a subcohort "
+        "of 10 % and 1 for a case that was sampled for sure."
+    ),
+]
 Covariates = Annotated[
     str | None,
     typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
@@ -75,6 +82,7 @@ def audit(
     by: By = None,
     group: Group = None,
     clusters: Clusters = None,
+    weights: Weights = None,
     covariates: Covariates = None,
     horizons: Horizons = None,
     steps: Steps = False,
@@ -110,6 +118,9 @@ def audit(
     Several rows per patient, which depend on each other:
       xcal audit predictions.csv --time t --event e --curves "s_*" --clusters patient
 
+    Rows with sampling weights, as in a case-cohort study:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --weights w
+
     Whether the predictions are right for all, or for some only, is asked of
     the columns that have no other use. Name them if some of these were not
     known at the start, such as the cause of death:
@@ -136,9 +147,10 @@ def audit(
         "y": _outcome(table, time, event, event_value),
         "groups": {column: table.column(column, "--by") for column in _groups(by, group)} or None,
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
+        "weights": None if weights is None else table.weights(weights, "--weights"),
         "horizons": horizon if risk is not None else asked,
         **_predictions(table, curves, risk, cdf, steps),
-        **_covariates(table, covariates, (time, event, risk, cdf, clusters), curves),
+        **_covariates(table, covariates, (time, event, risk, cdf, clusters, weights), curves),
     }
     if training is not None:
         given["training"] = _outcome(read_table_file(training, **written), time, event, event_value)

@@ -113,6 +113,14 @@ class TableFile:
             self.fail(name, "a time, a number of zero or more", values[row], row)
         return values
 
+    def weights(self, name: str, option: str) -> Floats:
+        """Read sampling weights: numbers above zero."""
+        values = self.numbers(name, option, what="a weight, a number above zero")
+        if (values <= 0).any():
+            row = int(np.argmax(values <= 0))
+            self.fail(name, "a weight, a number above zero", f"{values[row]:g}", row)
+        return values
+
     def shares(self, name: str, option: str) -> Floats:
         """Read probabilities, and ask for those that look like per cent."""
         values = self.numbers(name, option, what="a probability, a number from 0 to 1")

@@ -141,14 +141,6 @@ class SurvivalData:
         return self.time.device if isinstance(self.time, Tensor) else torch.device("cpu")
 
     @property
-    def design_effect(self) -> float:
-        """Variance of a weighted mean over that of a plain one, ``n sum(w^2) / sum(w)^2``; 1 without weights."""
-        if self.weights is None:
-            return 1.0
-        w = as_numpy("weights", self.weights)
-        return float(w.size * np.square(w).sum() / np.square(w.sum()))
-
-    @property
     def label(self) -> Any:
         """Deprecated: `groups`."""
         return self._renamed("label", "groups", self.groups)

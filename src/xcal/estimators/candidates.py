@@ -14,7 +14,7 @@ from xcal.data import SurvivalData
 from xcal.estimators.conditional import conditional_values, judge_conditional
 from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.influence import dcal_influence, deviations, gap_error
+from xcal.estimators.influence import dcal_influence, gap_error, weighted_mean
 from xcal.metrics import concordance_index
 from xcal.objectives import nll
 from xcal.recalibration import KaplanMeierRecalibration
@@ -71,7 +71,7 @@ def candidates(
         plain = measured(lam, model, rows)
         lines.append(plain)
         if recalibrate:
-            maps[lam] = KaplanMeierRecalibration.fit(plain.cdf, rows.event)
+            maps[lam] = KaplanMeierRecalibration.fit(plain.cdf, rows.event, weights=rows.weights)
             lines.append(_cross_fitted(plain, model, rows))
     return Candidates(measured_table(lines, rows, n_bins, conditional=conditional), own, maps)
 
@@ -94,25 +94,19 @@ def measured_table(
 
 
 def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
-    result = d_calibration(one.cdf, rows.event, n_bins=n_bins, clusters=rows.groups)
-    losses, before = (_weighted(line.losses, rows) for line in (one, first))
-    value = result.value if rows.weights is None else _weighted_dcal(one.cdf, rows, n_bins)
+    result = d_calibration(one.cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
+    outcome = {"time": rows.time, "event": rows.event, "weights": rows.weights}
     return {
         "lambda": one.lam,
         "recalibrated": one.recalibrated,
-        "nll": float(losses.mean()),
-        "nll_gap_se": gap_error(losses, before, rows.groups),
-        "dcal": value,
+        "nll": weighted_mean(one.losses, rows),
+        "nll_gap_se": gap_error(one.losses, first.losses, rows.groups, rows.weights),
+        "dcal": result.value,
         "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base, rows.groups),
-        "dcal_floor": result.floor * rows.design_effect,
+        "dcal_floor": result.floor,
         "dcal_p": result.p_value,
-        "concordance": concordance_index(time=rows.time, event=rows.event, risk=one.risk).value,
+        "concordance": concordance_index(**outcome, risk=one.risk).value,
     }
-
-
-def _weighted_dcal(cdf: Floats, rows: SurvivalData, n_bins: int) -> float:
-    """D-calibration of weighted rows, as training measures it."""
-    return float(np.square(np.average(deviations(cdf, rows, n_bins), axis=0, weights=rows.weights)).sum())
 
 
 def measured(lam: float, model: PredictingModel, rows: SurvivalData) -> Measured:
@@ -137,7 +131,7 @@ def _cross_fitted(plain: Measured, model: PredictingModel, rows: SurvivalData) -
     """Values of the recalibrated model, each row's by a map of the other rows."""
     parts = []
     for train, test in _folds(rows):
-        fitted = KaplanMeierRecalibration.fit(plain.cdf[train], rows.event[train])
+        fitted = fitted_map(plain, rows, train)
         parts.append((test, measured(plain.lam, combined(model.members, fitted), rows[test])))
     return joined(parts)
 
@@ -149,6 +143,7 @@ def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:
     return ((fold.train, fold.test) for fold in rows.folds(parts, seed=0, whole_groups=together))
 
 
-def _weighted(losses: Floats, rows: SurvivalData) -> Floats:
-    """Losses times the weights of the rows, if they have any (of mean one)."""
-    return losses if rows.weights is None else np.asarray(losses * rows.weights / rows.weights.mean())
+def fitted_map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp]) -> KaplanMeierRecalibration:
+    """Fit a map of F to some of the rows, with their weights if they have some."""
+    weights = None if rows.weights is None else rows.weights[which]
+    return KaplanMeierRecalibration.fit(plain.cdf[which], rows.event[which], weights=weights)

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from xcal.data import SurvivalData
-from xcal.estimators.candidates import Measured, joined, measured, measured_table
+from xcal.estimators.candidates import fitted_map, joined, measured, measured_table
 from xcal.estimators.fitted import FittedModel, combined
 from xcal.estimators.fitting import train_on, trained
 from xcal.estimators.settings import Settings
@@ -50,16 +49,12 @@ def cross_fitted(rows: SurvivalData, members: Sequence[FittedModel], settings: S
     # Each row's map, too, is one of the other folds.
     mapped = joined(
         [
-            (fold.test, measured(lam, combined(models, _map(plain, rows, fold.train)), rows[fold.test]))
+            (fold.test, measured(lam, combined(models, fitted_map(plain, rows, fold.train)), rows[fold.test]))
             for fold, models in trained_folds
         ]
     )
     table = measured_table([plain, mapped], rows, settings.calibration_bins, conditional=settings.conditional)
-    return CrossFitted(table, KaplanMeierRecalibration.fit(plain.cdf, rows.event), rows.n)
-
-
-def _map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp]) -> KaplanMeierRecalibration:
-    return KaplanMeierRecalibration.fit(plain.cdf[which], rows.event[which])
+    return CrossFitted(table, fitted_map(plain, rows, np.arange(rows.n)), rows.n)
 
 
 def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Settings) -> tuple[FittedModel, ...]:

@@ -157,9 +157,10 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
     degrees of freedom, scaled to have the floor as its mean. Two standard deviations are added: the lowest of many
     epochs would otherwise be one that the noise of these rows happens to favour. Unequal weights make it larger.
     """
-    curve = kaplan_meier(time=validation.time, event=validation.event)
+    weights = validation.weights
+    curve = kaplan_meier(time=validation.time, event=validation.event, weights=weights)
     cdf = np.clip(1.0 - curve.at(validation.time), 0.0, 1.0)
-    measured = d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None)
+    measured = d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None, weights=weights)
     if penalised and measured.value > _MOST_BY_TIES * measured.floor:
         warnings.warn(
             f"the times take few distinct values ({np.unique(validation.time).size} among {validation.n} validation "
@@ -169,7 +170,7 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
             UserWarning,
             stacklevel=4,
         )
-    mean = measured.floor * validation.design_effect
+    mean = measured.floor
     return _Floor(mean, mean * (1 + 2 * math.sqrt(2 / (n_bins - 1))))
 
 

@@ -33,15 +33,24 @@ def dcal_influence(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
     return np.asarray(2 * weights * ((deviation - mean) @ mean))
 
 
-def gap_error(values: Floats, base: Floats, groups: Any = None) -> float:
+def weighted_mean(values: Floats, rows: SurvivalData) -> float:
+    """Mean of one value per row, by the weights of the rows if they have some."""
+    return float(values.mean() if rows.weights is None else np.average(values, weights=rows.weights))
+
+
+def gap_error(values: Floats, base: Floats, groups: Any = None, weights: Floats | None = None) -> float:
     """Estimate the error, over the rows, of the difference between two means; 0 for a model and itself.
 
-    Rows with the same label in `groups` may depend on each other; without it all are independent.
+    Rows with the same label in `groups` may depend on each other; without it all are independent. With `weights` the
+    means are weighted, and the error is that of their ratio of sums: design-based.
 
     All models see the same rows, and most of what makes a row's value large or small is common to all of them. The
     error of the difference is therefore far smaller than that of either value.
     """
     gap = values - base
+    if weights is not None:
+        own = weights * (gap - np.average(gap, weights=weights)) / weights.sum()
+        return float(np.sqrt(sum_of_squares(own, None if groups is None else as_clusters(groups, gap.size))))
     if groups is None:
         return float(np.std(gap) / np.sqrt(base.size))
     return float(np.sqrt(sum_of_squares(gap - gap.mean(), as_clusters(groups, gap.size))) / gap.size)

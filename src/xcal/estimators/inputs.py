@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_same_length, check_same_rows, fail, first_row
+from xcal._checks import (
+    BoolArray,
+    as_floats,
+    as_numpy,
+    as_row,
+    as_weights,
+    check_same_length,
+    check_same_rows,
+    fail,
+    first_row,
+)
 from xcal.data import SurvivalData, time_and_event
 from xcal.data._arguments import check_nothing_beside
 from xcal.data.columns import read_labels, read_weights
@@ -90,6 +100,15 @@ def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:
         return read_target(X, y, n)
     check_nothing_beside({"y": y})
     return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
+
+
+def read_judged_weights(X: Any, weights: Any, n: int) -> Floats | None:
+    """Read the sampling weights of the `n` rows of X, from `sample_weight` or from the `SurvivalData` that X is."""
+    if isinstance(X, SurvivalData):
+        check_nothing_beside({"sample_weight": weights})
+        return None if X.weights is None else as_weights("weights", X.weights, n, reference="X")
+    check_same_rows("sample_weight", weights, "X", X)
+    return None if weights is None else as_weights("sample_weight", weights, n, reference="X")
 
 
 def _as_table(estimator: Any, data: SurvivalData, *, reset: bool) -> SurvivalData:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, trained
-from xcal.estimators.inputs import read_outcome
+from xcal.estimators.inputs import read_judged_weights, read_outcome
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.prediction import SurvivalPredictor
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds
@@ -177,7 +177,8 @@ class SurvivalModel(SurvivalPredictor):
             columns ``time`` and ``event``, or ``(time, event)``. Rows are taken by position; pandas objects whose
             indexes say otherwise are refused.
         sample_weight : array-like of shape (n,), optional
-            Weights of the rows in objective and penalty. Time edges are placed without them.
+            Weights of the rows in objective and penalty, and in everything that judges on validation rows (floor, test,
+            map of F), where they count as sampling weights. Time edges are placed without them.
         validation_data : tuple or SurvivalData, optional
             ``(X, y)``, ``(X, y, sample_weight)`` or `SurvivalData` to choose the epoch by. Without it a share of the
             rows is held out.
@@ -197,7 +198,7 @@ class SurvivalModel(SurvivalPredictor):
         path.pass_interrupt_on()
         return self
 
-    def recalibrate(self, X: Any, y: Any = None, *, n_pieces: int | None = None) -> Self:
+    def recalibrate(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_pieces: int | None = None) -> Self:
         """Correct F after training by one increasing map for all rows, fitted to rows that did not train the model.
 
         The map is the Kaplan-Meier curve of F at the rows' own times (`xcal.recalibration`). It calibrates the model
@@ -208,6 +209,8 @@ class SurvivalModel(SurvivalPredictor):
         ----------
         X, y
             As in `fit`: rows that the model has not seen, some hundred events or more.
+        sample_weight : array-like of shape (n,), optional
+            Sampling weights of these rows, as in `d_calibration`.
         n_pieces : int, optional
             Straight lines that the map is made of, at most; by default by the number of events.
 
@@ -219,8 +222,10 @@ class SurvivalModel(SurvivalPredictor):
         _, x = self._read(X)
         time, event = read_outcome(X, y, len(x))
         members = self.fitted_.members
+        weights = read_judged_weights(X, sample_weight, len(x))
         cdf = combined(members).cdf_at_own(x, time)
-        return self._adopt(combined(members, KaplanMeierRecalibration.fit(cdf, event, n_pieces=n_pieces)))
+        fitted = KaplanMeierRecalibration.fit(cdf, event, n_pieces=n_pieces, weights=weights)
+        return self._adopt(combined(members, fitted))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to one file, from which `xcal.load` makes it again, to the same bits.

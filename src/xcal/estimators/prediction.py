@@ -16,7 +16,7 @@ from xcal.distributions import SurvivalDistribution
 from xcal.estimators.curves import SurvivalCurve
 from xcal.estimators.features import Floats, read_rows
 from xcal.estimators.fitted import PredictingModel
-from xcal.estimators.inputs import read_outcome, read_times
+from xcal.estimators.inputs import read_judged_weights, read_outcome, read_times
 from xcal.estimators.past_the_end import unseen_as_inf, unseen_as_nan
 from xcal.estimators.ties import Ties, interval_starts
 from xcal.metrics import concordance_index
@@ -139,14 +139,22 @@ class SurvivalPredictor(BaseEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order.
 
-        `X` and `y` are as in `fit`.
+        `X` and `y` are as in `fit`. The weights of `SurvivalData` count.
         """
         model, x = self._read(X)
         time, event = read_outcome(X, y, len(x))
-        return concordance_index(time=time, event=event, risk=model.risk(x)).value
+        weights = read_judged_weights(X, None, len(x))
+        return concordance_index(time=time, event=event, risk=model.risk(x), weights=weights).value
 
     def d_calibration(
-        self, X: Any, y: Any = None, *, n_bins: int | None = None, method: Method = "uniform", ties: Ties = "auto"
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        n_bins: int | None = None,
+        method: Method = "uniform",
+        ties: Ties = "auto",
     ) -> DCalibrationResult:
         """D-calibration on rows that were not trained on, with its noise floor and a p-value.
 
@@ -154,6 +162,9 @@ class SurvivalPredictor(BaseEstimator):
         ----------
         X, y
             As in `fit`.
+        sample_weight : array-like of shape (n,), optional
+            Sampling weights of these rows, all above zero: `weights` of `xcal.d_calibration`. `SurvivalData` brings its
+            own.
         n_bins : int, optional
             By default the number of bins that was trained with, ``calibration_bins``, 20 unless set.
             `xcal.d_calibration` and `xcal.evaluate` take 10, the number with which others report: give ``n_bins=10``
@@ -167,8 +178,9 @@ class SurvivalPredictor(BaseEstimator):
         """
         model, x = self._read(X)
         time, event = read_outcome(X, y, len(x))
+        weights = read_judged_weights(X, sample_weight, len(x))
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
-        return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties)
+        return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties, weights=weights)
 
     def _seen(self, values: Floats, times: Floats, model: PredictingModel, extrapolate: bool) -> Floats:
         return (
@@ -192,9 +204,19 @@ def d_calibration_of(
     method: Method = "uniform",
     ties: Ties = "auto",
     clusters: Any = None,
+    weights: Floats | None = None,
 ) -> DCalibrationResult:
     """D-calibration of a model on rows that were read; see `SurvivalPredictor.d_calibration`."""
     starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, n_bins)
     own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
     seen = time if method == "ipcw" else None
-    return d_calibration(own, event, n_bins=n_bins, method=method, time=seen, cdf_before=before, clusters=clusters)
+    return d_calibration(
+        own,
+        event,
+        n_bins=n_bins,
+        method=method,
+        time=seen,
+        cdf_before=before,
+        clusters=clusters,
+        weights=weights,
+    )

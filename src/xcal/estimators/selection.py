@@ -15,7 +15,7 @@ from xcal.data import SurvivalData
 from xcal.estimators.conditional import conditional_values
 from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.influence import dcal_influence, gap_error
+from xcal.estimators.influence import dcal_influence, gap_error, weighted_mean
 from xcal.estimators.judged_by import judged_by
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll
@@ -69,8 +69,8 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
     groups = np.zeros(len(frame)) if one_group else frame["lambda"].to_numpy()
     trained = np.isfinite(frame["nll"].to_numpy())
     by_row = _means_by_group(losses, groups, trained)
-    lowest = min(by_row, key=lambda group: float(by_row[group].mean()))
-    frame["nll_gap_se"] = _gap_errors(by_row, groups, lowest, rows)
+    lowest = min(by_row, key=lambda group: weighted_mean(by_row[group], rows))
+    frame["nll_gap_se"] = _gap_errors(by_row, groups, lowest, rows, rows.weights)
     influence = _means_by_group(np.stack([dcal_influence(u, rows, n_bins) for u in cdf]), groups, trained)
     frame["dcal_gap_se"] = _gap_errors(influence, groups, min(influence), rows)
     for name in _MEASURES:
@@ -95,9 +95,9 @@ def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows"
         return f"{events} events among {rows.n} {judge} are too few to judge calibration by"
     # Without covariates the Kaplan-Meier curve is a perfect model. If the test finds it off, that is the work of ties,
     # and no model can be judged by it. The factor is that of plotting positions: the last event is not at F = 1.
-    curve = kaplan_meier(time=rows.time, event=rows.event)
+    curve = kaplan_meier(time=rows.time, event=rows.event, weights=rows.weights)
     cdf = np.clip(1.0 - curve.at(rows.time), 0.0, 1.0) * rows.n / (rows.n + 1)
-    p_value = d_calibration(cdf, rows.event, n_bins=n_bins).p_value
+    p_value = d_calibration(cdf, rows.event, n_bins=n_bins, weights=rows.weights).p_value
     if p_value is not None and p_value < _LEVEL:
         distinct = np.unique(rows.time).size
         return f"{distinct} distinct times among {rows.n} {judge} are too few to judge calibration by"
@@ -228,13 +228,12 @@ def _common_p_value(values: "pd.Series[float]") -> float:
 
 
 def _losses(model: FittedModel, rows: SurvivalData) -> Floats:
-    """Negative log-likelihood of each row, times its weight if there are weights (of mean one)."""
+    """Negative log-likelihood of each row."""
     # Rows in a file are not read all at once.
     parts = rows.batches(rows.n if isinstance(rows.x, np.ndarray) else max(1, _NUMBERS // rows.x.shape[1]))
-    values = np.concatenate(
+    return np.concatenate(
         [nll(model.distribution(p.x), torch.from_numpy(p.time), torch.from_numpy(p.event)).numpy() for p in parts]
     )
-    return values if rows.weights is None else np.asarray(values * rows.weights / rows.weights.mean())
 
 
 def _means_by_group(values: Floats, groups: Floats, trained: npt.NDArray[np.bool_]) -> dict[float, Floats]:
@@ -243,23 +242,30 @@ def _means_by_group(values: Floats, groups: Floats, trained: npt.NDArray[np.bool
     return {float(group): values[(groups == group) & trained].mean(0) for group in known}
 
 
-def _gap_errors(by_row: dict[float, Floats], groups: Floats, reference: float, rows: SurvivalData) -> Floats:
+def _gap_errors(
+    by_row: dict[float, Floats],
+    groups: Floats,
+    reference: float,
+    rows: SurvivalData,
+    weights: Floats | None = None,
+) -> Floats:
     """Estimate the error, over the rows, of how far each line's group is from the reference; 0 for the reference."""
-    errors = {group: gap_error(values, by_row[reference], rows.groups) for group, values in by_row.items()}
+    errors = {group: gap_error(values, by_row[reference], rows.groups, weights) for group, values in by_row.items()}
     return np.array([errors.get(float(group), np.nan) for group in groups])
 
 
 def _line(model: FittedModel, losses: Floats, cdf: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
     trained = model.best_epoch >= 0
-    measured = d_calibration(cdf, rows.event, n_bins=n_bins, clusters=rows.groups)
+    measured = d_calibration(cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
+    outcome = {"time": rows.time, "event": rows.event, "weights": rows.weights}
     return {
         "lambda": model.lam,
         "seed": model.seed,
-        "nll": float(losses.mean()) if trained else np.nan,
+        "nll": weighted_mean(losses, rows) if trained else np.nan,
         "dcal": float(model.history.dcal[model.best_epoch, 0]) if trained else np.nan,
-        "dcal_floor": measured.floor * rows.design_effect,
+        "dcal_floor": measured.floor,
         "dcal_p": measured.p_value,
-        "concordance": concordance_index(time=rows.time, event=rows.event, risk=model.risk(rows.x)).value,
+        "concordance": concordance_index(**outcome, risk=model.risk(rows.x)).value,
         "total": float(model.history.total[model.best_epoch, 0]) if trained else np.nan,
         "best_epoch": model.best_epoch,
     }

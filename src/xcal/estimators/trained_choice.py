@@ -12,13 +12,13 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import fail
+from xcal._checks import effective_units, fail
 from xcal.estimators.choices import Choices, Chosen
 from xcal.estimators.crossfit import trained_as
 from xcal.estimators.decision import Decision
 from xcal.estimators.features import read_rows
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.inputs import read_outcome, read_table
+from xcal.estimators.inputs import read_judged_weights, read_outcome, read_table
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import write_estimator
 from xcal.estimators.plotting import plot_frontier
@@ -180,6 +180,9 @@ class TrainedChoice(SurvivalPredictor):
 
         x = read_rows(self, X, reset=False)
         time, event = read_outcome(X, y, len(x))
+        weights = read_judged_weights(X, None, len(x))
+        if weights is not None and effective_units(weights) is not None:
+            fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])
         rows = given_rows(x, time, event, horizons, n_bins=N_BINS, end=end, clusters=clusters)
         shown = read_patients(patients, x, time, event)

@@ -8,7 +8,7 @@ import numpy as np
 from xcal._checks import BoolArray, FloatArray, as_floats, as_numpy, check_same_length, fail, first_row
 from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.censoring import as_censoring, censoring_survival
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_time_grid
+from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_weights, as_time_grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,7 @@ def cumulative_dynamic_auc(
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise"] = "nan",
+    weights: Any = None,
 ) -> CumulativeDynamicAUC:
     r"""Area under the ROC curve at each time, with inverse probability of censoring weights (Uno and others).
 
@@ -70,6 +71,8 @@ def cumulative_dynamic_auc(
         does. They differ only where an event and a censoring share a time.
     outside : {"nan", "raise"}
         For times without a case, without a control, or with a case whose weight is not known: give NaN or refuse.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row; a pair counts the product of two, and G is that of weighted rows.
 
     Returns
     -------
@@ -89,8 +92,10 @@ def cumulative_dynamic_auc(
     grid = as_time_grid("times", times)
     scores = _as_scores(risk, times_seen.size, grid.size)
     as_choice("outside", outside, ("nan", "raise"))
-    curve = as_censoring(censoring, times_seen, happened)
+    w = as_row_weights(weights, times_seen.size)
+    curve = as_censoring(censoring, times_seen, happened, w)
     g, known = censoring_survival(curve, times_seen, left_limit=left_limit)
+    inverse = 1 / g if w is None else w / g
     cases, controls = np.zeros(grid.size), np.zeros(grid.size)
     values, estimable = np.full(grid.size, np.nan), np.zeros(grid.size, dtype=np.bool_)
     for k, t in enumerate(grid):
@@ -99,7 +104,7 @@ def cumulative_dynamic_auc(
         estimable[k] = cases[k] > 0 and controls[k] > 0 and bool(known[case].all())
         if estimable[k]:
             score = scores[:, k if scores.shape[1] > 1 else 0]
-            values[k] = _area(score[case], score[control], 1 / g[case])
+            values[k] = _area(score[case], score[control], inverse[case], None if w is None else w[control])
     if outside == "raise" and not estimable.all():
         row = first_row(~estimable)
         fail("times", "times with events before, rows under observation after, and known weights", grid[row], row)
@@ -121,9 +126,12 @@ def _as_scores(risk: Any, n: int, m: int) -> FloatArray:
     return array
 
 
-def _area(case: FloatArray, control: FloatArray, weight: Vector) -> float:
+def _area(case: FloatArray, control: FloatArray, weight: Vector, of_control: Vector | None) -> float:
     """Weighted share of controls below each case, equal ones counted one half."""
     ordered = np.sort(control)
     below = np.searchsorted(ordered, case, side="left")
     up_to = np.searchsorted(ordered, case, side="right")
-    return float(weight @ (below + up_to) / 2 / (weight.sum() * control.size))
+    if of_control is None:
+        return float(weight @ (below + up_to) / 2 / (weight.sum() * control.size))
+    running = np.append(0.0, np.cumsum(of_control[np.argsort(control, kind="stable")]))
+    return float(weight @ (running[below] + running[up_to]) / 2 / (weight.sum() * running[-1]))

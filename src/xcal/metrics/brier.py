@@ -8,7 +8,7 @@ import numpy as np
 from xcal._checks import BoolArray, FloatArray, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.censoring import as_censoring, censoring_survival
-from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome
+from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome, as_row_weights
 
 _BLOCK = 1 << 15  # predictions worked on at a time: a few arrays of that size fit the processor's cache
 
@@ -62,6 +62,7 @@ def brier_score(
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise", "clip"] = "nan",
+    weights: Any = None,
 ) -> BrierScore:
     r"""Brier score with inverse probability of censoring weights (Graf and others).
 
@@ -90,6 +91,8 @@ def brier_score(
     outside : {"nan", "raise", "clip"}
         For times at or beyond the largest of `time`, after the last time behind `censoring`, or with G zero: give NaN,
         refuse, or keep the last positive G. Times before the first observation are no problem.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row; every sum over rows is weighted, that behind G too.
 
     Returns
     -------
@@ -108,8 +111,9 @@ def brier_score(
     times_seen, happened = as_outcome(time, event)
     curves, grid = as_curves("survival", survival, times, times_seen.size)
     as_choice("outside", outside, ("nan", "raise", "clip"))
-    curve = as_censoring(censoring, times_seen, happened)
-    return _brier(curves, grid, times_seen, happened, curve, left_limit, outside)
+    w = as_row_weights(weights, times_seen.size)
+    curve = as_censoring(censoring, times_seen, happened, w)
+    return _brier(curves, grid, times_seen, happened, curve, left_limit, outside, w)
 
 
 def integrated_brier_score(
@@ -121,6 +125,7 @@ def integrated_brier_score(
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["drop", "raise", "clip"] = "drop",
+    weights: Any = None,
 ) -> IntegratedBrierScore:
     r"""Brier score averaged over time, :math:`\frac{1}{t_m - t_1}\int_{t_1}^{t_m} BS(t)\,dt` by the trapezoidal rule.
 
@@ -128,7 +133,7 @@ def integrated_brier_score(
 
     Parameters
     ----------
-    survival, times, time, event, censoring, left_limit
+    survival, times, time, event, censoring, left_limit, weights
         As for :func:`brier_score`; at least two times.
     outside : {"drop", "raise", "clip"}
         Times at which the score cannot be estimated are left out, so that the interval ends before them; or they are
@@ -150,8 +155,9 @@ def integrated_brier_score(
     if grid.size < 2:
         fail("times", "at least two times to integrate over", grid.size)
     as_choice("outside", outside, ("drop", "raise", "clip"))
-    censoring = as_censoring(censoring, times_seen, happened)
-    curve = _brier(curves, grid, times_seen, happened, censoring, left_limit, outside)
+    w = as_row_weights(weights, times_seen.size)
+    censoring = as_censoring(censoring, times_seen, happened, w)
+    curve = _brier(curves, grid, times_seen, happened, censoring, left_limit, outside, w)
     return integrated(curve)
 
 
@@ -173,6 +179,7 @@ def _brier(
     censoring: KaplanMeier,
     left_limit: bool,
     outside: str,
+    weights: Vector | None,
 ) -> BrierScore:
     g_time, known = censoring_survival(censoring, times, left_limit=False)
     estimable = known & (times < time.max())
@@ -180,25 +187,32 @@ def _brier(
         row = int(np.argmin(estimable))
         fail("times", f"times below {time.max()} at which the censoring curve is known", times[row], row)
     g_row, _ = censoring_survival(censoring, time, left_limit=left_limit)
-    values = _mean_errors(survival, times, time, event / g_row, 1.0 / g_time)
+    values = _mean_errors(survival, times, time, event / g_row, 1.0 / g_time, weights)
     if outside != "clip":
         values[~estimable] = np.nan
     return BrierScore(times, values, estimable, time.size)
 
 
 def _mean_errors(
-    survival: FloatArray, times: Vector, time: FloatArray, event_weight: Vector, alive_weight: Vector
+    survival: FloatArray,
+    times: Vector,
+    time: FloatArray,
+    event_weight: Vector,
+    alive_weight: Vector,
+    weights: Vector | None,
 ) -> Vector:
     """Weighted mean squared error at each time, a block of rows at a time."""
     n, m = survival.shape
     dead, alive = np.zeros(m), np.zeros(m)
+    if weights is not None:
+        event_weight = event_weight * weights
     step = max(1, _BLOCK // m)
     for start in range(0, n, step):
         rows = slice(start, start + step)
         outlasting, passed = squared_errors(survival[rows], times, time[rows])
-        alive += outlasting.sum(axis=0)
+        alive += outlasting.sum(axis=0) if weights is None else weights[rows] @ outlasting
         dead += event_weight[rows] @ passed
-    return np.asarray((dead + alive * alive_weight) / n)
+    return np.asarray((dead + alive * alive_weight) / (n if weights is None else weights.sum()))
 
 
 def squared_errors(survival: FloatArray, times: Vector, time: FloatArray) -> tuple[Vector, Vector]:

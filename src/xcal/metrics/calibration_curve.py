@@ -107,10 +107,14 @@ def drawn_curve(
     n_risk_groups: int = N_RISK_GROUPS,
     n_bins: int = N_BINS,
     level: float = 0.95,
+    weights: Vector | None = None,
 ) -> CalibrationCurve:
-    """Return the picture of a smooth curve: with its band, points and histogram; NaN where there is no curve."""
+    """Return the picture of a smooth curve: with its band, points and histogram; NaN where there is no curve.
+
+    `weights` are those of the rows behind the smooth curve. The histogram counts rows in any case.
+    """
     edges = np.linspace(0, 1, n_bins + 1)
-    points = _points(p, time, event, at, n_risk_groups, level)
+    points = _points(p, time, event, at, n_risk_groups, level, weights)
     low, high = np.quantile(p, [0.01, 0.99])
     places = np.linspace(float(low), float(high), _POINTS)
     curve = error = np.full(_POINTS, np.nan)
@@ -136,16 +140,25 @@ def drawn_curve(
 
 
 def _points(
-    p: Vector, time: FloatArray, event: BoolArray, at: float, n_risk_groups: int, level: float
+    p: Vector,
+    time: FloatArray,
+    event: BoolArray,
+    at: float,
+    n_risk_groups: int,
+    level: float,
+    weights: Vector | None,
 ) -> tuple[Vector, Vector, Vector, Vector, Counts]:
     """Mean risk, observed risk, its interval and the rows of each risk group."""
     label = group_labels(p, n_risk_groups)
     rows = np.bincount(label)
     predicted = np.bincount(label, weights=p) / rows
+    if weights is not None:
+        predicted = np.bincount(label, weights=weights * p) / np.bincount(label, weights=weights)
     seen = np.full((3, rows.size), np.nan)
     for k in range(rows.size):
         if at <= time.max():
-            own = fit_kaplan_meier(time[label == k], event[label == k])
+            here = label == k
+            own = fit_kaplan_meier(time[here], event[here], weights=None if weights is None else weights[here])
             low, high = own.interval(at, level)
             seen[:, k] = 1 - float(own.at(at)), 1 - float(high), 1 - float(low)
     return predicted, seen[0], seen[1], seen[2], rows.astype(np.int64)

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from xcal._checks import as_number, fail
 from xcal.calibration.clusters import Clusters, sum_of_squares
 from xcal.metrics.cox import log_hazard
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_probability, as_row_weights, as_time_point
 from xcal.metrics.pseudo_values import jackknife
 
 Matrix = npt.NDArray[np.float64]
@@ -57,6 +57,7 @@ def calibration_slope(
     event: Any,
     level: float = 0.95,
     outside: Literal["nan", "raise", "clip"] = "nan",
+    weights: Any = None,
 ) -> CalibrationSlope:
     r"""Return calibration slope and intercept at one time.
 
@@ -83,6 +84,9 @@ def calibration_slope(
         Coverage of the intervals.
     outside : {"nan", "raise", "clip"}
         When `at` is after the largest of `time`: give NaN, refuse, or take what was observed by then.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row; the errors are then design-based (sandwich). Equal weights change
+        nothing.
 
     Returns
     -------
@@ -110,42 +114,55 @@ def calibration_slope(
         fail("at", f"a time within the follow-up, at most {last}", moment)
     events = int(np.count_nonzero(happened & (times_seen <= moment)))
     known = events > 0 and not (moment > last and outside == "nan")
-    return slope_of(p, jackknife(times_seen, happened, moment) if known else None, moment, events, level)
+    w = as_row_weights(weights, times_seen.size)
+    observed = jackknife(times_seen, happened, moment, weights=w) if known else None
+    return slope_of(p, observed, moment, events, level, weights=w)
 
 
 def slope_of(
-    p: Vector, observed: Vector | None, at: float, n_events: int, level: float, clusters: Clusters | None = None
+    p: Vector,
+    observed: Vector | None,
+    at: float,
+    n_events: int,
+    level: float,
+    clusters: Clusters | None = None,
+    weights: Vector | None = None,
 ) -> CalibrationSlope:
     """Return slope and intercept of checked predictions and pseudo-values; NaN where these are None."""
     z = float(ndtri((1 + level) / 2))
     ends = [
         (value, value - z * error, value + z * error)
-        for value, error in ((v, sum_of_squares(i, clusters) ** 0.5) for v, i in slope_and_intercept(p, observed))
+        for value, error in (
+            (v, sum_of_squares(i, clusters) ** 0.5) for v, i in slope_and_intercept(p, observed, weights)
+        )
     ]
     return CalibrationSlope(*ends[0], *ends[1], at, n_events)
 
 
-def slope_and_intercept(p: Vector, observed: Vector | None) -> tuple[tuple[float, Vector], tuple[float, Vector]]:
+def slope_and_intercept(
+    p: Vector, observed: Vector | None, weights: Vector | None = None
+) -> tuple[tuple[float, Vector], tuple[float, Vector]]:
     """Return slope and intercept, each with the influence of every row on it; NaN where they are not determined."""
     unknown = (float("nan"), np.full(p.size, np.nan))
     if observed is None:
         return unknown, unknown
     x = log_hazard(p)
-    found = _regression(observed, x, np.ones((p.size, 1)))
+    found = _regression(observed, x, np.ones((p.size, 1)), weights)
     intercept = unknown if found is None else (float(found[0][0]), found[1][:, 0])
     # Centred, so that Gauss and Newton's method starts in a well-conditioned place.
     with_slope = np.column_stack([np.ones(p.size), x - x.mean()])
-    found = _regression(observed, x, with_slope) if np.ptp(x) > 0 else None
+    found = _regression(observed, x, with_slope, weights) if np.ptp(x) > 0 else None
     return (unknown if found is None else (1 + float(found[0][1]), found[1][:, 1])), intercept
 
 
-def _regression(observed: Vector, offset: Vector, x: Matrix) -> tuple[Vector, Matrix] | None:
+def _regression(observed: Vector, offset: Vector, x: Matrix, weights: Vector | None) -> tuple[Vector, Matrix] | None:
     """Return the coefficients beside an offset and every row's influence on them, by least squares; None without any.
 
     Gauss and Newton's method with halved steps.
     """
+    root = np.ones(observed.size) if weights is None else np.sqrt(weights)
     coefficients = np.zeros(x.shape[1])
-    left, slope = _left(observed, offset)
+    left, slope = _left(observed, offset, root)
     for _ in range(_STEPS):
         design = slope[:, None] * x
         try:
@@ -155,7 +172,7 @@ def _regression(observed: Vector, offset: Vector, x: Matrix) -> tuple[Vector, Ma
         step, loss = bread @ (design.T @ left), float(left @ left)
         for halving in range(_HALVINGS):
             trial = coefficients + step / 2**halving
-            left, slope = _left(observed, offset + x @ trial)
+            left, slope = _left(observed, offset + x @ trial, root)
             if float(left @ left) <= loss * (1 + _ROUNDING):
                 break
         coefficients = trial
@@ -164,7 +181,10 @@ def _regression(observed: Vector, offset: Vector, x: Matrix) -> tuple[Vector, Ma
     return None
 
 
-def _left(observed: Vector, eta: Vector) -> tuple[Vector, Vector]:
-    """Return what the mean 1 - exp(-exp(eta)) leaves of the pseudo-values, and the slope of the mean."""
+def _left(observed: Vector, eta: Vector, root: Vector) -> tuple[Vector, Vector]:
+    """Return what the mean 1 - exp(-exp(eta)) leaves of the pseudo-values, and the slope of the mean.
+
+    Both times the roots of the weights, with which weighted least squares are plain ones.
+    """
     hazard = np.exp(np.minimum(eta, 50.0))
-    return observed + np.expm1(-hazard), hazard * np.exp(-hazard)
+    return root * (observed + np.expm1(-hazard)), root * (hazard * np.exp(-hazard))

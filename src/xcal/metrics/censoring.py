@@ -7,10 +7,12 @@ from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal.metrics.inputs import Vector
 
 
-def as_censoring(censoring: KaplanMeier | None, time: FloatArray, event: BoolArray) -> KaplanMeier:
+def as_censoring(
+    censoring: KaplanMeier | None, time: FloatArray, event: BoolArray, weights: Vector | None = None
+) -> KaplanMeier:
     """Use the given censoring curve, or estimate one from the data at hand."""
     if censoring is None:
-        return fit_kaplan_meier(time, event, "censoring")
+        return fit_kaplan_meier(time, event, "censoring", weights)
     if not isinstance(censoring, KaplanMeier) or censoring.of != "censoring":
         got = f"a curve of {censoring.of!r}" if isinstance(censoring, KaplanMeier) else type(censoring).__name__
         fail("censoring", 'None or kaplan_meier(time=..., event=..., of="censoring")', got)

@@ -12,8 +12,8 @@ from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.antolini import antolini_weights
 from xcal.metrics.censoring import as_censoring, censoring_survival
 from xcal.metrics.curves import Interpolation, as_interpolation
-from xcal.metrics.inputs import as_choice, as_curves, as_outcome, as_score, as_time_point
-from xcal.metrics.pairs import PairWeights, pair_weights
+from xcal.metrics.inputs import as_choice, as_curves, as_outcome, as_row_weights, as_score, as_time_point
+from xcal.metrics.pairs import PairWeights, pair_weights, weighted_pairs
 
 Method = Literal["harrell", "uno", "antolini"]
 
@@ -28,7 +28,8 @@ class Concordance:
         ``(concordant + tied / 2) / comparable``; 0.5 for a prediction without information, 1 for a perfect order.
         NaN when no two rows can be compared.
     concordant, discordant, tied, comparable : float
-        Number of pairs, for Uno's method the sum of their weights. A tie is a pair with equal predictions.
+        Number of pairs; for Uno's method, and of weighted rows, the sum of their weights. A tie is a pair with equal
+        predictions.
     method : str
         "harrell", "uno" or "antolini".
     tau : float
@@ -66,6 +67,7 @@ def concordance_index(
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["drop", "raise", "clip"] = "drop",
+    weights: Any = None,
 ) -> Concordance:
     r"""Concordance index of Harrell, of Uno or, for whole curves, of Antolini.
 
@@ -103,6 +105,9 @@ def concordance_index(
     outside : {"drop", "raise", "clip"}
         For "uno", what to do with events at which G is not known or zero, usually those after the last training time:
         leave them out as if `tau` lay before them, refuse, or keep the last positive G.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row. A pair counts the product of two, and Uno's G is that of weighted
+        rows. Equal weights change nothing. "antolini" takes O(n) for each event then.
 
     Returns
     -------
@@ -132,18 +137,20 @@ def concordance_index(
     default: Method = "antolini" if survival is not None or cdf is not None else "harrell"
     method = as_choice("method", default if method is None else method, ("harrell", "uno", "antolini"))
     n_dropped = 0
+    rows = as_row_weights(weights, times_seen.size)
     if method == "antolini":
-        pairs = _antolini(times_seen, happened, survival, cdf, times, interpolation, limit)
+        pairs = _antolini(times_seen, happened, survival, cdf, times, interpolation, limit, rows)
     else:
         score = _one_score(predicted_time, risk, times_seen.size)
         weight = None
         if method == "uno":
             as_choice("outside", outside, ("drop", "raise", "clip"))
-            curve = as_censoring(censoring, times_seen, happened)
+            curve = as_censoring(censoring, times_seen, happened, rows)
             weight, n_dropped = _uno_weight(times_seen, happened, limit, curve, left_limit, outside)
         elif limit < np.inf:
             weight = (times_seen < limit).astype(np.float64)
-        pairs = pair_weights(times_seen, happened, score, weight)
+        given = (times_seen, happened, score)
+        pairs = pair_weights(*given, weight) if rows is None else weighted_pairs(*given, rows, weight)
     return summary(pairs, method, limit, happened.size, int(np.count_nonzero(happened)), n_dropped)
 
 
@@ -185,6 +192,7 @@ def _antolini(
     times: Any,
     interpolation: Interpolation | None,
     tau: float,
+    rows: npt.NDArray[np.float64] | None,
 ) -> PairWeights:
     """Check the curves and compare them."""
     if (survival is None) == (cdf is None):
@@ -198,7 +206,8 @@ def _antolini(
     increasing = survival is None
     name, given = ("cdf", cdf) if increasing else ("survival", survival)
     curves, grid = as_curves(name, given, times, time.size)
-    return antolini_weights(time, event, curves, grid, increasing=increasing, interpolation=interpolation, tau=tau)
+    given = (time, event, curves, grid)
+    return antolini_weights(*given, increasing=increasing, interpolation=interpolation, tau=tau, rows=rows)
 
 
 def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: int, n_dropped: int = 0) -> Concordance:

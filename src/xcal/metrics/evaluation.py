@@ -36,6 +36,7 @@ def evaluate(
     level: float = 0.95,
     generator: np.random.Generator | None = None,
     clusters: Any = None,
+    weights: Any = None,
     groups: Any = None,
 ) -> Evaluation:
     """Compute every metric that the given predictions allow.
@@ -85,6 +86,12 @@ def evaluate(
         One label per row, such as a subject's number, where the rows of one subject depend on each other. Resamples
         are then of whole clusters. The floor of D-calibration and its p-value are those of dependent rows (see
         `xcal.d_calibration`), and a p-value that counts rows as independent (one-calibration) is refused.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row: the inverse of the probability that the row was sampled, which
+        may depend on its outcome, as in case-cohort studies. Only their ratios matter, and equal ones change nothing.
+        Values are those of rows repeated as often as their weights say. Errors, floors and tests are design-based: a
+        row is one observation whatever its weight, and resamples draw rows with their weights. One-calibration and the
+        metrics by Cox models have no weights and are left out.
     groups : array-like, shape (n,), optional
         One label per row: everything also within each group, with the censoring curve of its own rows unless
         `censoring` is given, and at the same time `at`.
@@ -118,6 +125,7 @@ def evaluate(
         n_bins=n_bins,
         d_calibration_method=d_calibration_method,
         clusters=clusters,
+        weights=weights,
     )
     chosen = _chosen(metrics)
     check_bootstrap(n_bootstrap, level, generator)
@@ -130,7 +138,9 @@ def evaluate(
         scores = _scores(computed, rows, _resamples(rows, n_bootstrap, generator), level)
         n_events = int(np.count_nonzero(rows.event))
         n_clusters = None if rows.clusters is None else rows.clusters.count
-        return Evaluation(scores, skipped, rows.time.size, n_events, rows.at, level, n_bootstrap, n_clusters)
+        effective = None if weights is None else float(rows.time.size if rows.weights is None else rows.weights.sum())
+        counts = (rows.time.size, n_events, rows.at, level, n_bootstrap, n_clusters, effective)
+        return Evaluation(scores, skipped, *counts)
 
     whole = measured(predictions)
     if labels is None:
@@ -165,12 +175,15 @@ def _chosen(metrics: Any) -> tuple[str, ...]:
 
 
 def _naive(names: Sequence[str], predictions: Predictions, *, asked: bool) -> dict[str, str]:
-    """Metrics that would take the rows of a cluster for independent ones; an error if they were asked for by name."""
+    """Metrics that would take rows for independent ones of equal weight; an error if they were asked for by name."""
     naive = [] if predictions.clusters is None else [name for name in names if not ENTRIES[name].clustered]
     if naive and asked:
         expected = "metrics that hold for rows in clusters"
         fail("metrics", expected, f"{naive[0]!r}, whose p-value counts every row as an independent observation")
-    return dict.fromkeys(naive, "independent rows")
+    unweighted = [] if predictions.weights is None else [name for name in names if not ENTRIES[name].weighted]
+    if unweighted and asked:
+        fail("metrics", "metrics that take weights", f"{unweighted[0]!r}, which counts every row once")
+    return dict.fromkeys(unweighted, "rows of equal weight") | dict.fromkeys(naive, "independent rows")
 
 
 def _resamples(predictions: Predictions, n_bootstrap: int, generator: np.random.Generator | None) -> list[Predictions]:

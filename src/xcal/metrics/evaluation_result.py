@@ -27,7 +27,7 @@ class Evaluation:
     scores : tuple of Score
         What could be computed; ``evaluation["ici"]`` picks one by name.
     skipped : mapping of str to str
-        What could not, and what it lacked: a prediction, or independent rows.
+        What could not, and what it lacked: a prediction, independent rows, or rows of equal weight.
     n, n_events : int
         Rows, and rows with an event.
     at : float
@@ -38,6 +38,8 @@ class Evaluation:
         Resamples behind those that are not by formula; 0 when there are none.
     n_clusters : int or None
         Clusters, where they were given.
+    n_effective : float or None
+        Where weights were given, the rows of equal weight whose mean would be as noisy (Kish).
     groups : mapping of label to Evaluation
         The same within each group; empty unless groups were given.
     """
@@ -50,6 +52,7 @@ class Evaluation:
     level: float
     n_bootstrap: int
     n_clusters: int | None = None
+    n_effective: float | None = None
     groups: Mapping[Any, "Evaluation"] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
@@ -73,8 +76,9 @@ class Evaluation:
     def __repr__(self) -> str:
         share = self.n_events / self.n
         within = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
+        weighted = "" if self.n_effective is None else f" with weights (effectively {self.n_effective:,.0f})"
         lines = [
-            f"{_count(self.n, 'row')}{within}, {_count(self.n_events, 'event')} ({share:.0%}); "
+            f"{_count(self.n, 'row')}{within}{weighted}, {_count(self.n_events, 'event')} ({share:.0%}); "
             f"single-time metrics at {self.at:.6g}",
             _line("metric", "value", f"{self.level:.0%} interval" if self._has_intervals else "", "ideal"),
         ]

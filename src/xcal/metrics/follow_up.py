@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
-from xcal.metrics.inputs import as_outcome
+from xcal.metrics.inputs import as_outcome, as_row_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class FollowUp:
     curve: KaplanMeier = field(repr=False)
 
 
-def follow_up(*, time: Any, event: Any) -> FollowUp:
+def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
     """Follow-up by reverse Kaplan-Meier: the censoring is the event, and an event ends the observation of it.
 
     The plain median of the times is too short where events end the follow-up of many rows.
@@ -40,6 +40,8 @@ def follow_up(*, time: Any, event: Any) -> FollowUp:
     ----------
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row.
 
     Returns
     -------
@@ -55,7 +57,7 @@ def follow_up(*, time: Any, event: Any) -> FollowUp:
     3.0
     """
     times_seen, happened = as_outcome(time, event)
-    curve = fit_kaplan_meier(times_seen, happened, "censoring")
+    curve = fit_kaplan_meier(times_seen, happened, "censoring", as_row_weights(weights, times_seen.size))
     return FollowUp(
         median=_first_at_or_below(curve, 0.5),
         lower_quartile=_first_at_or_below(curve, 0.75),

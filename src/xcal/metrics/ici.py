@@ -15,7 +15,15 @@ import numpy.typing as npt
 
 from xcal._checks import as_number, fail
 from xcal.calibration.clusters import Clusters
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.inputs import (
+    Vector,
+    as_choice,
+    as_outcome,
+    as_row_probability,
+    as_row_weights,
+    as_time_point,
+    mean_of,
+)
 from xcal.metrics.intervals import Distance, true_distance
 from xcal.metrics.pseudo_values import jackknife
 
@@ -39,27 +47,34 @@ class LocalLines:
         The predictions.
     places : array, shape (k,)
         Predictions at which the curve is computed: quantiles, the smallest and the largest among them.
+    weights : array, shape (n,), or None
+        Of the rows: a line goes through the nearest third of the weight.
     """
 
-    def __init__(self, p: Vector, *, span: float = SPAN, n_places: int = N_PLACES) -> None:
-        self.p = p
+    def __init__(
+        self, p: Vector, *, span: float = SPAN, n_places: int = N_PLACES, weights: Vector | None = None
+    ) -> None:
+        self.p, self.weights = p, weights
         levels, self._level = _levels(p)
-        counts = np.bincount(self._level).astype(np.float64)
+        counts = np.bincount(self._level, weights).astype(np.float64)
+        single = weights is None and levels.size == p.size
         if levels.size <= _FEW_LEVELS:
             self.places, self._weights = levels, np.diag(1 / counts)
         else:
             self.places = np.unique(np.quantile(p, np.linspace(0, 1, n_places)))
-            lines = [_local_line(levels - place, counts, span * p.size) for place in self.places]
+            near = span * (p.size if weights is None else float(weights.sum()))
+            lines = [_local_line(levels - place, counts, near, single=single) for place in self.places]
             self._weights = np.array(lines)
 
     @property
     def share(self) -> Vector:
         """Share of the rows that each place stands for, shape (k,)."""
-        return _shares(self.places, self.p)
+        return _shares(self.places, self.p, self.weights)
 
     def row_weights(self) -> Matrix:
         """Return the weight of each row in the curve, shape (n, k)."""
-        return np.asarray(self._weights.T[self._level])
+        found = self._weights.T[self._level]
+        return np.asarray(found if self.weights is None else self.weights[:, None] * found)
 
     def of(self, values: Vector) -> Vector:
         """Return the curve of one value per row, shape (k,)."""
@@ -74,9 +89,11 @@ class LocalLines:
 
         Rows are independent, or with `clusters` clusters are.
         """
+        own = deviations if self.weights is None else self.weights * deviations
         if clusters is None:
-            return np.asarray((self._weights * self._sums(np.square(deviations))) @ self._weights.T)
-        weighted = self._weights[:, self._level] * deviations
+            squares = np.bincount(self._level, np.square(own), self._weights.shape[1])
+            return np.asarray((self._weights * squares) @ self._weights.T)
+        weighted = self._weights[:, self._level] * own
         sums = np.array([clusters.sums(line) for line in weighted])
         return np.asarray(sums @ sums.T)
 
@@ -89,17 +106,19 @@ class LocalLines:
         return np.asarray(sums @ self._weights.T)
 
     def _sums(self, values: Vector) -> Vector:
-        return np.bincount(self._level, values, self._weights.shape[1]).astype(np.float64, copy=False)
+        own = values if self.weights is None else self.weights * values
+        return np.bincount(self._level, own, self._weights.shape[1]).astype(np.float64, copy=False)
 
 
-def _shares(places: Vector, p: Vector) -> Vector:
+def _shares(places: Vector, p: Vector, weights: Vector | None) -> Vector:
     """Share of the rows that each place stands for, a row between two places in part for both."""
     if places.size == 1:
         return np.ones(1)
     left = np.clip(np.searchsorted(places, p, side="right") - 1, 0, places.size - 2)
     part = (p - places[left]) / (places[left + 1] - places[left])
-    below, above = (np.bincount(left + k, w, places.size) for k, w in ((0, 1 - part), (1, part)))
-    return np.asarray((below + above) / p.size)
+    one = 1.0 if weights is None else weights
+    below, above = (np.bincount(left + k, one * w, places.size) for k, w in ((0, 1 - part), (1, part)))
+    return np.asarray((below + above) / (p.size if weights is None else weights.sum()))
 
 
 def _levels(p: Vector) -> tuple[Vector, npt.NDArray[np.int64]]:
@@ -116,10 +135,13 @@ def _levels(p: Vector) -> tuple[Vector, npt.NDArray[np.int64]]:
     return levels, level
 
 
-def _local_line(distance: Vector, counts: Vector, rows: float) -> Vector:
-    """Weight of a row of each level in the local line at distance 0 through the nearest `rows`."""
+def _local_line(distance: Vector, counts: Vector, rows: float, *, single: bool) -> Vector:
+    """Weight of a row of each level in the local line at distance 0 through the nearest `rows`.
+
+    `single` says that every level is one row.
+    """
     away, needed = np.abs(distance), max(1.0, np.floor(rows))
-    if counts.size == counts.sum():  # every level is one row
+    if single:
         reach = np.partition(away, int(needed) - 1)[int(needed) - 1]
     else:
         order = np.argsort(away, kind="stable")
@@ -163,24 +185,30 @@ class SmoothCalibration:
 
     def distances(self, level: float) -> Mapping[str, Distance]:
         """Return ICI, E50, E90 and Emax with their floors; the ICI with its interval too, see `Distance`."""
-        rows = np.abs(self.lines.at_rows(self.deviations))
+        rows, weights = np.abs(self.lines.at_rows(self.deviations)), self.lines.weights
         # Of so smooth a curve a few places are enough to draw noise at.
         kept = np.unique(np.linspace(0, self.broad.size - 1, _NOISE_PLACES).round().astype(np.int64))
-        share = _shares(self.lines.places[kept], self.lines.p)
+        share = _shares(self.lines.places[kept], self.lines.p, weights)
         normal = np.random.default_rng(0).normal(size=(_DRAWS, kept.size))
         noise, broad = normal @ _root(self.covariance[np.ix_(kept, kept)]).T, self.broad[kept]
         size = float(np.abs(broad) @ share)
         shape = broad / size if size > 0 else np.zeros_like(broad)
-        index = true_distance(float(rows.mean()), lambda m: np.asarray(np.abs(m * shape + noise) @ share), level)
+        index = true_distance(mean_of(rows, weights), lambda m: np.asarray(np.abs(m * shape + noise) @ share), level)
         distances, nan = np.abs(noise), float("nan")
         others = {
-            "e50": (np.median(rows), _weighted_quantile(distances, share, 0.5)),
-            "e90": (np.quantile(rows, 0.9), _weighted_quantile(distances, share, 0.9)),
+            "e50": (_quantile(rows, weights, 0.5), _weighted_quantile(distances, share, 0.5)),
+            "e90": (_quantile(rows, weights, 0.9), _weighted_quantile(distances, share, 0.9)),
             "emax": (rows.max(), distances.max(axis=1)),
         }
         return {"ici": index} | {
             name: Distance(float(value), float(floor.mean()), nan, nan, nan) for name, (value, floor) in others.items()
         }
+
+
+def _quantile(values: Vector, weights: Vector | None, level: float) -> float:
+    if weights is None:
+        return float(np.quantile(values, level))
+    return float(_weighted_quantile(values[None], weights / weights.sum(), level)[0])
 
 
 def _weighted_quantile(values: Matrix, share: Vector, level: float) -> Vector:
@@ -190,12 +218,14 @@ def _weighted_quantile(values: Matrix, share: Vector, level: float) -> Vector:
     return np.asarray(np.take_along_axis(values, order, axis=1)[np.arange(len(values)), np.argmax(reached, axis=1)])
 
 
-def smooth_calibration(p: Vector, observed: Vector, clusters: Clusters | None = None) -> SmoothCalibration:
+def smooth_calibration(
+    p: Vector, observed: Vector, clusters: Clusters | None = None, weights: Vector | None = None
+) -> SmoothCalibration:
     """Smooth pseudo-values less predictions over the predictions."""
-    lines, residual = LocalLines(p), observed - p
+    lines, residual = LocalLines(p, weights=weights), observed - p
     deviations = lines.of(residual)
     around = residual - lines.at_rows(deviations)
-    wide = LocalLines(p, span=1.0)
+    wide = LocalLines(p, span=1.0, weights=weights)
     broad = np.interp(lines.places, wide.places, wide.of(residual))
     return SmoothCalibration(lines, deviations, lines.covariance(around, clusters), broad)
 
@@ -250,6 +280,7 @@ def integrated_calibration_index(
     event: Any,
     level: float = 0.95,
     outside: Literal["nan", "raise", "clip"] = "nan",
+    weights: Any = None,
 ) -> IntegratedCalibrationIndex:
     r"""Return ICI, E50, E90 and Emax at one time, without a model of hazards.
 
@@ -276,6 +307,9 @@ def integrated_calibration_index(
         Coverage of the interval.
     outside : {"nan", "raise", "clip"}
         When `at` is after the largest of `time`: give NaN, refuse, or take what was observed by then.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row. The error of the curve is then design-based (sandwich), and so
+        are floor and interval. Equal weights change nothing.
 
     Returns
     -------
@@ -303,20 +337,26 @@ def integrated_calibration_index(
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
-    observed = jackknife(times_seen, happened, moment)
+    w = as_row_weights(weights, times_seen.size)
+    observed = jackknife(times_seen, happened, moment, weights=w)
     if moment > last and outside == "nan":
         observed = np.full_like(observed, np.nan)
-    return index_of(p, observed, moment, level)
+    return index_of(p, observed, moment, level, weights=w)
 
 
 def index_of(
-    p: Vector, observed: Vector, at: float, level: float, clusters: Clusters | None = None
+    p: Vector,
+    observed: Vector,
+    at: float,
+    level: float,
+    clusters: Clusters | None = None,
+    weights: Vector | None = None,
 ) -> IntegratedCalibrationIndex:
     """Return the index of checked predictions and pseudo-values."""
     if np.isnan(observed).any():
         nothing, nan = np.full(1, np.nan), float("nan")
         return IntegratedCalibrationIndex(nan, nan, nan, nan, nan, nan, nan, nan, at, nothing, nothing, nothing)
-    smooth = smooth_calibration(p, observed, clusters)
+    smooth = smooth_calibration(p, observed, clusters, weights)
     found, places = smooth.distances(level), smooth.lines.places
     index = found["ici"]
     return IntegratedCalibrationIndex(

@@ -15,7 +15,9 @@ from xcal._checks import (
     as_numpy,
     as_probability,
     as_time,
+    as_weights,
     check_same_length,
+    effective_units,
     fail,
     first_row,
 )
@@ -31,9 +33,11 @@ __all__ = [
     "as_curves",
     "as_outcome",
     "as_row_probability",
+    "as_row_weights",
     "as_score",
     "as_time_grid",
     "as_time_point",
+    "mean_of",
 ]
 
 
@@ -59,6 +63,16 @@ def as_row_probability(name: str, values: Any, n: int) -> Vector:
     array: Vector = as_probability(name, values).astype(np.float64, copy=False)
     check_same_length(name, array, "time", n)
     return array
+
+
+def as_row_weights(weights: Any, n: int) -> Vector | None:
+    """Check sampling weights of the n rows, in effective units; None if there are none or all are equal."""
+    return None if weights is None else effective_units(as_weights("weights", weights, n, reference="time"))
+
+
+def mean_of(values: Vector, weights: Vector | None) -> float:
+    """Mean of one value per row, by the weights of the rows if they have some."""
+    return float(values.mean() if weights is None else weights @ values / weights.sum())
 
 
 def as_curves(name: str, curves: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from xcal._kaplan_meier import KaplanMeier, Of, fit_kaplan_meier
-from xcal.metrics.inputs import as_choice, as_outcome
+from xcal.metrics.inputs import as_choice, as_outcome, as_row_weights
 
 
-def kaplan_meier(*, time: Any, event: Any, of: Of = "event") -> KaplanMeier:
+def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None) -> KaplanMeier:
     """Kaplan-Meier estimate from right-censored data.
 
     Parameters
@@ -19,6 +19,10 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event") -> KaplanMeier:
         Estimate P(T > t), the survival curve, or G(t) = P(C > t), the curve that inverse probability of censoring
         weights need. At a time with both, the events count as coming first: the rows with an event at t are no
         longer at risk of being censored at t.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row. The curve is that of rows repeated as often as their weights say;
+        its variance is design-based, the sum of squares of the rows' influences, as a row of weight 10 is one
+        observation. Equal weights change nothing.
 
     Returns
     -------
@@ -34,4 +38,5 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event") -> KaplanMeier:
     array([0.5, 0.5])
     """
     time, event = as_outcome(time, event)
-    return fit_kaplan_meier(time, event, as_choice("of", of, ("event", "censoring")))
+    chosen = as_choice("of", of, ("event", "censoring"))
+    return fit_kaplan_meier(time, event, chosen, as_row_weights(weights, time.size))

@@ -8,7 +8,7 @@ import numpy as np
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.curves import Interpolation, as_interpolation, at_own_time
-from xcal.metrics.inputs import Vector, as_curves, as_outcome
+from xcal.metrics.inputs import Vector, as_curves, as_outcome, as_row_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,13 @@ class KMCalibration:
 
 
 def km_calibration(
-    survival: Any, times: Any, *, time: Any, event: Any, interpolation: Interpolation = "linear"
+    survival: Any,
+    times: Any,
+    *,
+    time: Any,
+    event: Any,
+    interpolation: Interpolation = "linear",
+    weights: Any = None,
 ) -> KMCalibration:
     r"""Integrated squared difference between the mean prediction and Kaplan-Meier.
 
@@ -52,6 +58,8 @@ def km_calibration(
         Observed times; True where the event happened.
     interpolation : {"linear", "previous"}
         How to read the average curve between grid points; see `evaluate`.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row, of both curves.
 
     Returns
     -------
@@ -68,7 +76,8 @@ def km_calibration(
     curves, grid = as_curves("survival", survival, times, times_seen.size)
     interpolation = as_interpolation(interpolation, stacklevel=2)
     points = event_points(times_seen, happened, grid)
-    predicted, observed = both_curves(curves, grid, times_seen, happened, points, interpolation)
+    w = as_row_weights(weights, times_seen.size)
+    predicted, observed = both_curves(curves, grid, times_seen, happened, points, interpolation, w)
     stop = float(points[-1])
     squared = np.square(predicted - observed)
     area = float(np.dot(np.diff(points), (squared[1:] + squared[:-1]) / 2))
@@ -82,8 +91,16 @@ def event_points(time: FloatArray, event: BoolArray, grid: Vector) -> Vector:
 
 
 def both_curves(
-    curves: FloatArray, grid: Vector, time: FloatArray, event: BoolArray, points: Vector, interpolation: Interpolation
+    curves: FloatArray,
+    grid: Vector,
+    time: FloatArray,
+    event: BoolArray,
+    points: Vector,
+    interpolation: Interpolation,
+    weights: Vector | None = None,
 ) -> tuple[Vector, Vector]:
     """Average predicted curve and Kaplan-Meier curve of these rows, at the points."""
-    average = np.broadcast_to(curves.mean(axis=0, dtype=np.float64), (points.size, grid.size))
-    return at_own_time(average, grid, points, interpolation), fit_kaplan_meier(time, event).at(points)
+    mean = curves.mean(axis=0, dtype=np.float64) if weights is None else weights @ curves / weights.sum()
+    average = np.broadcast_to(mean, (points.size, grid.size))
+    observed = fit_kaplan_meier(time, event, weights=weights).at(points)
+    return at_own_time(average, grid, points, interpolation), observed

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_floats, fail, first_row
+from xcal._checks import as_floats, as_weights, effective_units, fail, first_row
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class MeanNLL:
     n: int
 
 
-def mean_nll(nll: Any) -> MeanNLL:
+def mean_nll(nll: Any, *, weights: Any = None) -> MeanNLL:
     """Average the negative log-likelihoods of rows.
 
     Parameters
@@ -37,6 +37,8 @@ def mean_nll(nll: Any) -> MeanNLL:
         Minus the log of the density at an event, minus the log of the survival probability at a censoring: one value
         per row, as `xcal.objectives.nll` gives. Values of two models can be compared only if both are of densities in
         the same unit of time. Positive infinity is an answer (the model held the row to be impossible), NaN is none.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row; the standard error is then design-based.
 
     Returns
     -------
@@ -48,9 +50,13 @@ def mean_nll(nll: Any) -> MeanNLL:
     2.0
     """
     values = as_nll(nll)
-    mean = float(values.mean())
-    determined = values.size > 1 and np.isfinite(mean)
-    error = float(values.std(ddof=1) / values.size**0.5) if determined else float("nan")
+    w = None if weights is None else effective_units(as_weights("weights", weights, values.size, reference="nll"))
+    mean = float(values.mean() if w is None else w @ values / w.sum())
+    error = float("nan")
+    if values.size > 1 and np.isfinite(mean):
+        error = float(values.std(ddof=1) / values.size**0.5)
+        if w is not None:
+            error = float(np.sqrt(np.square(w * (values - mean)).sum()) / w.sum())
     return MeanNLL(mean, error, values.size)
 
 

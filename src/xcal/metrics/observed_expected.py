@@ -9,7 +9,15 @@ from scipy.special import ndtri
 from xcal._checks import as_number, fail
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.clusters import Clusters, sum_of_squares
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.inputs import (
+    Vector,
+    as_choice,
+    as_outcome,
+    as_row_probability,
+    as_row_weights,
+    as_time_point,
+    mean_of,
+)
 from xcal.metrics.pseudo_values import jackknife
 
 Interval = Literal["robust", "greenwood", "poisson"]
@@ -53,6 +61,7 @@ def observed_expected(
     level: float = 0.95,
     interval: Interval = "robust",
     outside: Literal["nan", "raise", "clip"] = "nan",
+    weights: Any = None,
 ) -> ObservedExpected:
     r"""Return O/E at one time, the observed probability by Kaplan-Meier.
 
@@ -79,6 +88,9 @@ def observed_expected(
         is 1.1 to 2.4 times too wide, the more so the more of the rows have their event.
     outside : {"nan", "raise", "clip"}
         When `at` is after the largest of `time`: give NaN, refuse, or take the last value of the Kaplan-Meier curve.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row, of both means. "robust" and "greenwood" are then design-based;
+        "poisson" counts events and is refused.
 
     Returns
     -------
@@ -104,24 +116,33 @@ def observed_expected(
     last = float(times_seen.max())
     if moment > last and outside == "raise":
         fail("at", f"a time within the follow-up, at most {last}", moment)
-    curve = fit_kaplan_meier(times_seen, happened)
+    w = as_row_weights(weights, times_seen.size)
+    if w is not None and interval == "poisson":
+        fail("interval", "'robust' or 'greenwood' with weights, as 'poisson' counts events", repr(interval))
+    curve = fit_kaplan_meier(times_seen, happened, weights=w)
     observed = 1 - float(curve.at(moment))
     if moment > last and outside == "nan":
         observed = float("nan")
-    events, expected = int(np.count_nonzero(happened & (times_seen <= moment))), float(p.mean())
+    events, expected = int(np.count_nonzero(happened & (times_seen <= moment))), mean_of(p, w)
     if interval == "poisson":
         error = observed / max(events, 1) ** 0.5
     elif interval == "greenwood":
         error = float(curve.variance(moment)) ** 0.5
     else:
-        error = error_of_mean(jackknife(times_seen, happened, moment), observed, p)
+        error = error_of_mean(jackknife(times_seen, happened, moment, weights=w), observed, p, weights=w)
     return ratio(observed, expected, error, moment, events, level)
 
 
-def error_of_mean(values: Vector, observed: float, p: Vector, clusters: Clusters | None = None) -> float:
+def error_of_mean(
+    values: Vector, observed: float, p: Vector, clusters: Clusters | None = None, weights: Vector | None = None
+) -> float:
     """Return the standard error of O as a part of O/E: of the mean of pseudo-values less O/E times the predictions."""
-    left = values - observed / p.mean() * p if p.mean() > 0 else values - observed
-    return float(sum_of_squares(left - left.mean(), clusters) ** 0.5) / values.size
+    expected = mean_of(p, weights)
+    left = values - observed / expected * p if expected > 0 else values - observed
+    left = left - mean_of(left, weights)
+    if weights is None:
+        return float(sum_of_squares(left, clusters) ** 0.5) / values.size
+    return float(sum_of_squares(weights * left, clusters) ** 0.5 / weights.sum())
 
 
 def ratio(observed: float, expected: float, error: float, at: float, events: int, level: float) -> ObservedExpected:

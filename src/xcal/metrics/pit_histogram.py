@@ -1,7 +1,6 @@
 """Histogram of F at the own times with the range of a perfect model, bin by bin."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ from xcal._checks import BoolArray, FloatArray
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.censored import rest, share_of_bin
 from xcal.calibration.clusters import Clusters, sum_of_squares
-from xcal.calibration.histogram import edges_like, heaviest, locate
+from xcal.calibration.histogram import edges_like, locate, redistribution
 from xcal.metrics.inputs import Vector
 
 Matrix = npt.NDArray[np.float64]
@@ -55,44 +54,34 @@ def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS) -> BinSh
     return BinShares(edges, shares)
 
 
-def uniform_variance(bins: BinShares, clusters: Clusters | None = None) -> Vector:
+def uniform_variance(bins: BinShares, clusters: Clusters | None = None, weights: Vector | None = None) -> Vector:
     """Variance of each bin's mass for a perfect model, "uniform" estimator; the sum is its floor."""
     residuals, n = bins.shares - bins.widths, bins.shares.shape[0]
+    if weights is not None:
+        residuals *= weights[:, None] / weights.sum()
+        return np.array([sum_of_squares(residual, clusters) for residual in residuals.T])
     if clusters is None:
         return np.asarray(np.square(residuals).mean(axis=0) / n)
     return np.array([sum_of_squares(residual, clusters) / n**2 for residual in residuals.T])
 
 
 def redistributed_variance(
-    bins: BinShares, event: BoolArray, scale: FloatArray, clusters: Clusters | None = None
+    bins: BinShares,
+    event: BoolArray,
+    scale: FloatArray,
+    clusters: Clusters | None = None,
+    weights: Vector | None = None,
 ) -> tuple[Vector, Vector]:
     """Masses of Kaplan-Meier redistribution in the order of `scale`, and the variance of each for a perfect model.
 
-    The influence function of `calibration.histogram.redistributed`, bin by bin where that adds the bins up; a test
-    holds masses and the sum of the variances to it.
+    The same as `calibration.histogram.redistributed`, bin by bin where that adds the bins up; a test holds masses and
+    the sum of the variances to it.
     """
-    n = event.size
-    order = np.lexsort((~event, scale))
-    happened, ordered = event[order], scale[order]
-    together = None if clusters is None else clusters.of_rows(order)
-    at_risk = n - np.arange(n, dtype=np.float64)
-    uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - 1 / at_risk))[:-1])
-    weight = 1 / (n * uncensored[np.searchsorted(ordered, ordered, side="left")])
-    too_heavy = np.flatnonzero(weight > heaviest(n))
-    after_last_event = int(np.flatnonzero(happened)[-1]) + 1 if happened.any() else 0
-    stop = min(int(too_heavy[0]) if too_heavy.size else n, after_last_event)
-    weight[stop:] = weight[stop] if stop < n else 0.0
-    leaves = ~happened
-    leaves[stop:] = False
-    weight[leaves] = 0.0
+    rows = redistribution(event, scale, weights, clusters)
     masses, variance = np.empty(bins.widths.size), np.empty(bins.widths.size)
-    for j, (a, b) in enumerate(pairwise(bins.edges)):
-        share = weight * bins.shares[order, j]
-        masses[j] = share.sum()
-        follows = share[::-1].cumsum()[::-1] - share
-        jump = np.where(leaves, follows / at_risk, 0.0)
-        influence = share - (b - a) / n + jump - np.cumsum(jump / at_risk)
-        variance[j] = sum_of_squares(influence, together)
+    for j, width in enumerate(bins.widths):
+        share = rows.weight * bins.shares[rows.order, j]
+        masses[j], variance[j] = share.sum(), rows.noise(share, float(width))
     return masses, variance
 
 
@@ -103,15 +92,17 @@ def pit_histogram(
     event: BoolArray,
     scale: FloatArray | None,
     clusters: Clusters | None = None,
+    weights: Vector | None = None,
 ) -> PitHistogram:
     """Masses and, per bin, the range of a perfect model in 95 % of samples of this size: normal, cut at 0 and 1.
 
     `scale` is None for "uniform", F for "km" and the time for "ipcw".
     """
     if scale is None:
-        masses, variance = bins.shares.mean(axis=0), uniform_variance(bins, clusters)
+        masses = bins.shares.mean(axis=0) if weights is None else weights @ bins.shares / weights.sum()
+        variance = uniform_variance(bins, clusters, weights)
     else:
-        masses, variance = redistributed_variance(bins, event, scale, clusters)
+        masses, variance = redistributed_variance(bins, event, scale, clusters, weights)
     return PitHistogram(method, group, bins.edges, masses, *perfect_range(bins.widths, variance))
 
 

@@ -6,13 +6,22 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, fail
+from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, effective_units, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.clusters import Clusters, as_clusters
 from xcal.calibration.results import Method as DMethod
 from xcal.metrics.censoring import as_censoring
 from xcal.metrics.curves import Interpolation, as_interpolation, at_own_time, at_point
-from xcal.metrics.inputs import Vector, as_choice, as_count, as_curves, as_outcome, as_score, as_time_point
+from xcal.metrics.inputs import (
+    Vector,
+    as_choice,
+    as_count,
+    as_curves,
+    as_outcome,
+    as_row_weights,
+    as_score,
+    as_time_point,
+)
 
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 _ROUNDING = 1e-6
@@ -35,6 +44,7 @@ class Predictions:
     n_bins: int
     d_calibration_method: DMethod
     clusters: Clusters | None = None
+    weights: Vector | None = None
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Predictions":
         """Keep the chosen rows, repeated where a row is chosen more than once."""
@@ -47,6 +57,7 @@ class Predictions:
             predicted_time=None if self.predicted_time is None else self.predicted_time[rows],
             survival=None if self.survival is None else self.survival[rows],
             clusters=None if self.clusters is None else self.clusters.of_rows(rows),
+            weights=None if self.weights is None else effective_units(self.weights[rows]),
         )
 
     @property
@@ -72,6 +83,7 @@ def read_predictions(
     n_bins: int = 10,
     d_calibration_method: DMethod = "uniform",
     clusters: Any = None,
+    weights: Any = None,
 ) -> Predictions:
     """Check the arguments of `evaluate`, and derive from the survival curves what was not given beside them."""
     as_choice("d_calibration_method", d_calibration_method, get_args(DMethod))
@@ -98,6 +110,7 @@ def read_predictions(
         n_bins=n_bins,
         d_calibration_method=d_calibration_method,
         clusters=None if clusters is None else as_clusters(clusters, seen.size, reference="time"),
+        weights=as_row_weights(weights, seen.size),
     )
     return _completed(given)
 

@@ -7,7 +7,7 @@ or in a regression wherever the outcome itself would. Nothing is assumed about h
 =================  ====================================================================================================
 kind               it estimates without bias if
 =================  ====================================================================================================
-`jackknife`        censoring does not depend on the covariates
+`jackknife`        censoring does not depend on the covariates; of weighted rows it is the infinitesimal jackknife
 `doubly_robust`    the censoring model is right, *or* the curves are: a true model is never called wrong because of how
                    its rows were censored
 =================  ====================================================================================================
@@ -29,14 +29,20 @@ from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
 from xcal.metrics.inputs import Vector
 
+Indices = npt.NDArray[np.int64]
 # A row stands for at most 1 / this many rows in `doubly_robust`: heavier ones would decide the result alone.
 LEAST_UNCENSORED = 0.05
 # Knots between 0 and the time at which curves that are read along lines are integrated, and rows worked on at a time.
 _KNOTS, _BLOCK = 100, 1 << 14
 
 
-def jackknife(time: FloatArray, event: BoolArray, at: float, *, seen: float = 1.0) -> Vector:
+def jackknife(
+    time: FloatArray, event: BoolArray, at: float, *, seen: float = 1.0, weights: Vector | None = None
+) -> Vector:
     """Return n F - (n - 1) F without the row, with F one minus Kaplan-Meier at one time.
+
+    Of weighted rows, F + W dF/dw: what F changes by, per weight of the row, if that is changed a little, with W the sum
+    of all weights (the infinitesimal jackknife). Their weighted mean is F.
 
     Parameters
     ----------
@@ -47,15 +53,19 @@ def jackknife(time: FloatArray, event: BoolArray, at: float, *, seen: float = 1.
     seen : float
         Where rows share a time because times are in whole units: the part of its last unit during which a censored row
         was observed. 1 is Kaplan-Meier, in which it is at risk of every event of its time; 1/2 the actuarial rule.
+    weights : array, shape (n,), optional
+        Of the rows, all above zero.
     """
     n = time.size
     moments, place = np.unique(time, return_inverse=True)
-    events = np.bincount(place, weights=event).astype(np.float64)
-    censored = np.bincount(place, weights=~event).astype(np.float64)
+    one = np.ones(n) if weights is None else weights
+    events, censored = (np.bincount(place, weights=one * kind).astype(np.float64) for kind in (event, ~event))
     at_risk = np.cumsum((events + censored)[::-1])[::-1] - (1 - seen) * censored
     by_then = int(np.searchsorted(moments, at, side="right"))
     d, r = events[:by_then], at_risk[:by_then]
     kept = _share_left(d, r)
+    if weights is not None:
+        return _infinitesimal(d, r, place, event, seen, float(weights.sum()))
     # Leaving out a row that outlasts a moment, one with its event there, and one that is censored there.
     without, without_event, without_censored = (
         _share_left(deaths, rows) for deaths, rows in ((d, r - 1), (d - 1, r - 1), (d, r - seen))
@@ -67,6 +77,22 @@ def jackknife(time: FloatArray, event: BoolArray, at: float, *, seen: float = 1.
     factor = np.where(event, np.append(without_event, 1.0)[own], np.append(without_censored, 1.0)[own])
     left_out = before[own] * np.where(passed, factor * after[np.minimum(own + 1, by_then)], 1.0)
     return np.asarray(1 - (n * after[0] - (n - 1) * left_out))
+
+
+def _infinitesimal(d: Vector, r: Vector, place: Indices, event: BoolArray, seen: float, total: float) -> Vector:
+    """Pseudo-values from the weights of deaths and of those at risk at the times up to one time.
+
+    A row changes the log of the survival by the sum of d / (r (r - d)) while it is at risk, less 1 / (r - d) at its
+    event. Where nobody is left survival is zero, and nothing changes it.
+    """
+    left = r - d
+    survival = float(np.prod(_share_left(d, r)))
+    step = np.divide(1.0, left, out=np.zeros_like(left), where=left > 0)
+    terms = np.divide(d * step, r, out=np.zeros_like(r), where=r > 0)
+    passed = np.append(0.0, np.cumsum(terms))
+    own = np.minimum(place, d.size)
+    at_own = np.where(event, np.append(terms - step, 0.0)[own], np.append(seen * terms, 0.0)[own])
+    return np.asarray(1 - survival - total * survival * (passed[own] + at_own))
 
 
 def _share_left(deaths: Vector, at_risk: Vector) -> Vector:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_event, as_probability, fail, first_row
+from xcal._checks import as_event, as_probability, as_weights, effective_units, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector
 
@@ -42,7 +42,7 @@ class QuantileSlope:
     n_events: int
 
 
-def quantile_slope(cdf: Any, *, event: Any, levels: Any = None) -> QuantileSlope:
+def quantile_slope(cdf: Any, *, event: Any, levels: Any = None, weights: Any = None) -> QuantileSlope:
     r"""Slope of the calibration curve over the model's quantiles, with the curve and its intercept.
 
     The X-CAL paper's appendix calls it calibration slope. It is not the slope of that name in clinical prediction
@@ -66,6 +66,8 @@ def quantile_slope(cdf: Any, *, event: Any, levels: Any = None) -> QuantileSlope
     levels : array-like, shape (m,), optional
         Probabilities, strictly increasing; by default 0.1, 0.2, ..., 0.9. The ends 0 and 1 are left out because every
         curve passes through them.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row, of the curve.
 
     Returns
     -------
@@ -84,7 +86,8 @@ def quantile_slope(cdf: Any, *, event: Any, levels: Any = None) -> QuantileSlope
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     rho = _as_levels(levels)
-    curve = fit_kaplan_meier(u, happened)
+    w = None if weights is None else effective_units(as_weights("weights", weights, u.size))
+    curve = fit_kaplan_meier(u, happened, weights=w)
     observed = 1 - curve.at(rho)
     # Without any event the curve is flat at zero and says nothing.
     observed[((rho > u.max()) & (curve.survival[-1] > 0)) | (not happened.any())] = np.nan

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class Entry:
         of `rows`, at the places that `points` gives, so that two of them can be subtracted.
     clustered : bool
         Whether it holds for rows in clusters; a p-value that counts every row as one observation does not.
+    weighted : bool
+        Whether it holds for rows with sampling weights.
     """
 
     needs: str
@@ -56,39 +59,55 @@ class Entry:
     intervals: Callable[[Predictions, float], Mapping[str, Interval]] | None = None
     deviations: Callable[[Predictions, Predictions], Vector] | None = None
     clustered: bool = True
+    weighted: bool = True
 
 
 def _harrell(p: Predictions) -> Mapping[str, float]:
-    result = concordance_index(time=p.time, event=p.event, predicted_time=p.predicted_time)
+    result = concordance_index(time=p.time, event=p.event, predicted_time=p.predicted_time, weights=p.weights)
     return {"concordance_harrell": result.value}
 
 
 def _uno(p: Predictions) -> Mapping[str, float]:
     result = concordance_index(
-        time=p.time, event=p.event, predicted_time=p.predicted_time, method="uno", censoring=p.censoring
+        time=p.time,
+        event=p.event,
+        predicted_time=p.predicted_time,
+        method="uno",
+        censoring=p.censoring,
+        weights=p.weights,
     )
     return {"concordance_uno": result.value}
 
 
 def _antolini(p: Predictions) -> Mapping[str, float]:
     result = concordance_index(
-        time=p.time, event=p.event, survival=p.survival, times=p.times, interpolation=p.interpolation
+        time=p.time,
+        event=p.event,
+        survival=p.survival,
+        times=p.times,
+        interpolation=p.interpolation,
+        weights=p.weights,
     )
     return {"concordance_antolini": result.value}
 
 
+def _weighing(p: Predictions) -> dict[str, Any]:
+    """Outcomes, the censoring curve and the rows' weights, as the metrics with weights for censoring take them."""
+    return {"time": p.time, "event": p.event, "censoring": p.censoring, "weights": p.weights}
+
+
 def _auc(p: Predictions) -> Mapping[str, float]:
-    result = cumulative_dynamic_auc(p.probability, p.at, time=p.time, event=p.event, censoring=p.censoring)
+    result = cumulative_dynamic_auc(p.probability, p.at, **_weighing(p))
     return {"auc": float(result.values[0])}
 
 
 def _brier(p: Predictions) -> Mapping[str, float]:
-    result = brier_score(1 - p.probability, p.at, time=p.time, event=p.event, censoring=p.censoring)
+    result = brier_score(1 - p.probability, p.at, **_weighing(p))
     return {"brier": float(result.values[0])}
 
 
 def _ipa(p: Predictions) -> Mapping[str, float]:
-    result = scaled_brier_score(1 - p.probability, p.at, time=p.time, event=p.event, censoring=p.censoring)
+    result = scaled_brier_score(1 - p.probability, p.at, **_weighing(p))
     return {"ipa": float(result.values[0])}
 
 
@@ -96,7 +115,7 @@ def _integrated_brier(p: Predictions) -> Mapping[str, float]:
     assert p.times is not None
     if p.times.size < 2:
         return {"integrated_brier": float("nan")}
-    result = integrated_brier_score(p.survival, p.times, time=p.time, event=p.event, censoring=p.censoring)
+    result = integrated_brier_score(p.survival, p.times, **_weighing(p))
     return {"integrated_brier": result.value}
 
 
@@ -113,24 +132,32 @@ def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
 
 def _measured(p: Predictions) -> DCalibrationResult:
     clusters = None if p.clusters is None else p.clusters.codes
-    method = p.d_calibration_method
-    return d_calibration(p.cdf, p.cdf_event, n_bins=p.n_bins, method=method, time=p.time, clusters=clusters)
+    return d_calibration(
+        p.cdf,
+        p.cdf_event,
+        n_bins=p.n_bins,
+        method=p.d_calibration_method,
+        time=p.time,
+        clusters=clusters,
+        weights=p.weights,
+    )
 
 
 def _quantile_slope(p: Predictions) -> Mapping[str, float]:
-    result = quantile_slope(p.cdf, event=p.cdf_event)
+    result = quantile_slope(p.cdf, event=p.cdf_event, weights=p.weights)
     return {"quantile_slope": result.slope, "quantile_intercept": result.intercept}
 
 
 def _observed(p: Predictions) -> Vector:
     """Pseudo-values of the event by `at`; NaN where no row was followed so long."""
     followed = p.at <= p.time.max()
-    return jackknife(p.time, p.event, p.at) if followed else np.full(p.time.size, np.nan)
+    return jackknife(p.time, p.event, p.at, weights=p.weights) if followed else np.full(p.time.size, np.nan)
 
 
 def _ratio(p: Predictions, level: float) -> ObservedExpected:
-    plain = observed_expected(p.probability, at=p.at, time=p.time, event=p.event, level=level, interval="greenwood")
-    error = error_of_mean(_observed(p), plain.observed, p.probability, p.clusters)
+    given: dict[str, Any] = {"at": p.at, "time": p.time, "event": p.event, "level": level, "weights": p.weights}
+    plain = observed_expected(p.probability, interval="greenwood", **given)
+    error = error_of_mean(_observed(p), plain.observed, p.probability, p.clusters, p.weights)
     return ratio(plain.observed, plain.expected, error, p.at, plain.n_events, level)
 
 
@@ -146,7 +173,7 @@ def _oe_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
 def _regression(p: Predictions, level: float) -> CalibrationSlope:
     events = int(np.count_nonzero(p.event & (p.time <= p.at)))
     observed = _observed(p) if events and p.at <= p.time.max() else None
-    return slope_of(p.probability, observed, p.at, events, level, p.clusters)
+    return slope_of(p.probability, observed, p.at, events, level, p.clusters, p.weights)
 
 
 def _slope(p: Predictions) -> Mapping[str, float]:
@@ -176,7 +203,7 @@ def _distances(p: Predictions, level: float) -> Mapping[str, Distance]:
     observed = _observed(p)
     if np.isnan(observed).any():
         return dict.fromkeys(("ici", "e50", "e90", "emax"), UNKNOWN_DISTANCE)
-    return smooth_calibration(p.probability, observed, p.clusters).distances(level)
+    return smooth_calibration(p.probability, observed, p.clusters, p.weights).distances(level)
 
 
 def _ici(p: Predictions) -> Mapping[str, float]:
@@ -195,14 +222,15 @@ def _ici_cox(p: Predictions) -> Mapping[str, float]:
 
 
 def _km_calibration(p: Predictions) -> Mapping[str, float]:
-    result = km_calibration(p.survival, p.times, time=p.time, event=p.event, interpolation=p.interpolation)
+    given: dict[str, Any] = {"time": p.time, "event": p.event, "weights": p.weights}
+    result = km_calibration(p.survival, p.times, interpolation=p.interpolation, **given)
     return {"km_calibration": result.value}
 
 
 def _histogram_deviations(points: Predictions, rows: Predictions) -> Vector:
     """Mass less width of each bin."""
-    method = rows.d_calibration_method
-    result = d_calibration(rows.cdf, rows.cdf_event, n_bins=rows.n_bins, method=method, time=rows.time, p_value=None)
+    given: dict[str, Any] = {"n_bins": rows.n_bins, "method": rows.d_calibration_method, "time": rows.time}
+    result = d_calibration(rows.cdf, rows.cdf_event, p_value=None, weights=rows.weights, **given)
     return np.asarray(result.histogram - np.diff(result.edges))
 
 
@@ -213,7 +241,8 @@ def _curve_deviations(points: Predictions, rows: Predictions) -> Vector:
     where = event_points(points.time, points.event, rows.times)
     if where.size < 2:
         return np.full(1, np.nan)
-    predicted, observed = both_curves(rows.survival, rows.times, rows.time, rows.event, where, rows.interpolation)
+    given = (rows.survival, rows.times, rows.time, rows.event, where, rows.interpolation)
+    predicted, observed = both_curves(*given, rows.weights)
     gaps = np.diff(where)
     share = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / where[-1]
     return np.asarray(np.sqrt(share) * (predicted - observed))
@@ -235,7 +264,12 @@ ENTRIES: Mapping[str, Entry] = {
     "oe": Entry("survival", _oe, {"oe": 1}, intervals=_oe_intervals),
     "slope": Entry("survival", _slope, {"slope": 1, "intercept": 0}, intervals=_slope_intervals),
     "one_calibration": Entry(
-        "survival", _one_calibration, {"one_calibration_p": None}, resampled=False, clustered=False
+        "survival",
+        _one_calibration,
+        {"one_calibration_p": None},
+        resampled=False,
+        clustered=False,
+        weighted=False,
     ),
     "ici": Entry(
         "survival",
@@ -245,8 +279,14 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "km_calibration": Entry("survival", _km_calibration, {"km_calibration": 0}, deviations=_curve_deviations),
     # As in published guidelines; right where hazards are proportional, and only there.
-    "cox_calibration": Entry("survival", _cox_calibration, {"cox_slope": 1, "cox_intercept": 0}),
-    "ici_cox": Entry("survival", _ici_cox, {"ici_cox": 0, "e50_cox": 0, "e90_cox": 0, "emax_cox": 0}, resampled=False),
+    "cox_calibration": Entry("survival", _cox_calibration, {"cox_slope": 1, "cox_intercept": 0}, weighted=False),
+    "ici_cox": Entry(
+        "survival",
+        _ici_cox,
+        {"ici_cox": 0, "e50_cox": 0, "e90_cox": 0, "emax_cox": 0},
+        resampled=False,
+        weighted=False,
+    ),
 }
 
 # Every name under which a metric can be asked for: its own, and those of the values it gives.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import MANY, BoolArray
-from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_row_weights, as_time_point
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,7 +23,9 @@ class RiskDistribution:
     n_censored: int
 
 
-def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_bins: int = 20) -> RiskDistribution:
+def risk_distribution(
+    probability: Any, *, at: float, time: Any, event: Any, n_bins: int = 20, weights: Any = None
+) -> RiskDistribution:
     """Histogram of the predicted risks for each outcome.
 
     Parameters
@@ -36,6 +38,8 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
         Observed times; True where the event happened.
     n_bins : int
         Bins of equal width over [0, 1].
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row, of the shares.
 
     Returns
     -------
@@ -50,7 +54,7 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
     """
     times_seen, happened = as_outcome(time, event)
     p = as_row_probability("probability", probability, times_seen.size)
-    moment = as_time_point("at", at)
+    moment, w = as_time_point("at", at), as_row_weights(weights, times_seen.size)
     edges = np.linspace(0, 1, as_count("n_bins", n_bins, at_least=1, at_most=MANY) + 1)
     case = happened & (times_seen <= moment)
     lost = ~happened & (times_seen < moment)
@@ -58,15 +62,15 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
     return RiskDistribution(
         moment,
         edges,
-        _shares(p, case, edges),
-        _shares(p, free, edges),
-        _shares(p, lost, edges),
+        _shares(p, case, edges, w),
+        _shares(p, free, edges, w),
+        _shares(p, lost, edges, w),
         int(np.count_nonzero(case)),
         int(np.count_nonzero(free)),
         int(np.count_nonzero(lost)),
     )
 
 
-def _shares(p: Vector, rows: BoolArray, edges: Vector) -> Vector:
-    counts = np.histogram(p[rows], edges)[0].astype(np.float64)
-    return np.asarray(counts / max(1.0, float(counts.sum())))
+def _shares(p: Vector, rows: BoolArray, edges: Vector, weights: Vector | None) -> Vector:
+    counts = np.histogram(p[rows], edges, weights=None if weights is None else weights[rows])[0].astype(np.float64)
+    return np.asarray(counts / counts.sum() if rows.any() else counts)

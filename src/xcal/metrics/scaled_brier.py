@@ -8,7 +8,7 @@ import numpy as np
 from xcal._checks import BoolArray
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal.metrics.brier import brier_score
-from xcal.metrics.inputs import Vector, as_outcome, as_time_grid
+from xcal.metrics.inputs import Vector, as_outcome, as_row_weights, as_time_grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,7 @@ def scaled_brier_score(
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise", "clip"] = "nan",
+    weights: Any = None,
 ) -> ScaledBrierScore:
     r"""Scaled Brier score: the share of the null model's error that the predictions explain.
 
@@ -51,7 +52,7 @@ def scaled_brier_score(
 
     Parameters
     ----------
-    survival, times, time, event, censoring, left_limit, outside
+    survival, times, time, event, censoring, left_limit, outside, weights
         As for :func:`brier_score`.
 
     Returns
@@ -68,14 +69,18 @@ def scaled_brier_score(
     >>> result.values.round(3)
     array([0.9])
     """
-    score = brier_score(
-        survival, times, time=time, event=event, censoring=censoring, left_limit=left_limit, outside=outside
-    )
+    given: dict[str, Any] = {
+        "time": time,
+        "event": event,
+        "censoring": censoring,
+        "left_limit": left_limit,
+        "outside": outside,
+        "weights": weights,
+    }
+    score = brier_score(survival, times, **given)
     times_seen, happened = as_outcome(time, event)
     grid = as_time_grid("times", times)
-    average = np.broadcast_to(fit_kaplan_meier(times_seen, happened).at(grid), (times_seen.size, grid.size))
-    null = brier_score(
-        average, grid, time=times_seen, event=happened, censoring=censoring, left_limit=left_limit, outside=outside
-    )
+    curve = fit_kaplan_meier(times_seen, happened, weights=as_row_weights(weights, times_seen.size))
+    null = brier_score(np.broadcast_to(curve.at(grid), (times_seen.size, grid.size)), grid, **given)
     ratio = np.divide(score.values, null.values, out=np.full(grid.size, np.nan), where=null.values > 0)
     return ScaledBrierScore(grid, 1 - ratio, score.values, null.values, score.estimable)

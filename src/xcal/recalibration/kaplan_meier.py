@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, as_count
+from xcal._checks import MANY, as_count, as_weights, effective_units
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.recalibration.base import Floats, held_out_rows
 from xcal.recalibration.piecewise import PiecewiseRecalibration, through_points
@@ -57,7 +57,9 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
     """
 
     @classmethod
-    def fit(cls, cdf: Any, event: Any, *, n_pieces: int | None = None) -> "KaplanMeierRecalibration":
+    def fit(
+        cls, cdf: Any, event: Any, *, n_pieces: int | None = None, weights: Any = None
+    ) -> "KaplanMeierRecalibration":
         """Fit G to F at the rows' own times.
 
         Parameters
@@ -69,11 +71,16 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
         n_pieces : int, optional
             Straight lines of equal mass, at most; by default ``2 n_events^(1/3)``, rounded up, the usual number of
             bins of a histogram.
+        weights : array-like of shape (n,), optional
+            Sampling weights, one positive number per row, of the curve. The number of lines is then by the effective
+            number of events.
         """
         u, happened = held_out_rows(cdf, event)
         n_events = int(happened.sum())
-        pieces = _pieces(n_events, n_pieces)
-        curve_u, curve_g = middle_curve(u, happened)
+        w = None if weights is None else effective_units(as_weights("weights", weights, u.size))
+        own = None if w is None else effective_units(w[happened])
+        pieces = _pieces(n_events if own is None else float(own.sum()), n_pieces)
+        curve_u, curve_g = middle_curve(u, happened, w)
         last = curve_g[-2]
         # Knots at equal steps of G as far as events go, and at the last event if the curve ends early.
         wanted = np.arange(1, pieces) / pieces
@@ -82,20 +89,20 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
         return cls(knots, levels, u.size, n_events)
 
 
-def _pieces(n_events: int, asked: int | None) -> int:
+def _pieces(n_events: float, asked: int | None) -> int:
     if asked is None:
         # The cube root of a cube may come out a hair above it.
         return int(np.ceil(2 * round(n_events ** (1 / 3), 9)))
     return as_count("n_pieces", asked, at_least=1, at_most=MANY)
 
 
-def middle_curve(u: Floats, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def middle_curve(u: Floats, event: npt.NDArray[np.bool_], weights: Floats | None = None) -> tuple[Floats, Floats]:
     """Half-way points of the steps of the Kaplan-Meier curve of F, between (0, 0) and (1, 1).
 
     Half-way, so that one event at u puts as much below u as above it, and tied events likewise. Steps at F = 0 or
     F = 1 have no room for that: their mass goes to the nearest piece.
     """
-    curve = fit_kaplan_meier(u, event)
+    curve = fit_kaplan_meier(u, event, weights=weights)
     after = 1 - curve.survival
     before = np.concatenate([[0.0], after[:-1]])
     inside = (curve.counts > 0) & (curve.times > 0) & (curve.times < 1)

@@ -9,7 +9,7 @@ from xcal._checks import FloatArray
 from xcal._kaplan_meier import curve_of_counts
 from xcal.metrics.calibration_slope import CalibrationSlope, slope_of
 from xcal.metrics.ici import SmoothCalibration, smooth_calibration
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Vector, mean_of
 from xcal.metrics.intervals import Distance
 from xcal.metrics.observed_expected import ObservedExpected, error_of_mean, ratio
 from xcal.metrics.pseudo_values import doubly_robust, jackknife
@@ -86,13 +86,13 @@ def _of_part(rows: Rows, horizon: float, part: float, level: float, fewest: int)
     p, values = rows.risk[horizon], observed_values(rows, horizon, part)
     observed = observed_risk(rows, horizon, part, values)
     events = int(np.count_nonzero(rows.event & (rows.time <= horizon)))
-    error = error_of_mean(values, observed, p, rows.clusters)
-    oe = ratio(observed, float(p.mean()), error, horizon, events, level)
-    smooth = smooth_calibration(p, values, rows.clusters) if events >= fewest else None
+    error = error_of_mean(values, observed, p, rows.clusters, rows.weights)
+    oe = ratio(observed, mean_of(p, rows.weights), error, horizon, events, level)
+    smooth = smooth_calibration(p, values, rows.clusters, rows.weights) if events >= fewest else None
     return CalibrationAt(
         values=values,
         ratio=oe,
-        slope=slope_of(p, None if smooth is None else values, horizon, events, level, rows.clusters),
+        slope=slope_of(p, None if smooth is None else values, horizon, events, level, rows.clusters, rows.weights),
         smooth=smooth,
         distances={} if smooth is None else smooth.distances(level),
         ratios=(oe.value,),
@@ -102,9 +102,10 @@ def _of_part(rows: Rows, horizon: float, part: float, level: float, fewest: int)
 def observed_risk(rows: Rows, horizon: float, part: float, values: Vector) -> float:
     """Return the observed risk: one minus Kaplan-Meier, or the mean of values that are corrected for censoring."""
     if rows.censoring_model is not None:
-        return float(values.mean())
+        return mean_of(values, rows.weights)
     times, place = np.unique(rows.time, return_inverse=True)
-    events, censored = (np.bincount(place, kind).astype(np.float64) for kind in (rows.event, ~rows.event))
+    one = np.ones(rows.n) if rows.weights is None else rows.weights
+    events, censored = (np.bincount(place, one * kind).astype(np.float64) for kind in (rows.event, ~rows.event))
     # Half of the rows that are censored in an interval count as gone before its events (the actuarial rule).
     mixed = None if part == 1 else np.full(times.size, True)
     return 1 - float(curve_of_counts(times.astype(np.float64), events, censored, mixed=mixed).at(horizon))
@@ -113,7 +114,7 @@ def observed_risk(rows: Rows, horizon: float, part: float, values: Vector) -> fl
 def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
     """Return the pseudo-values of the event by a horizon, corrected for censoring where there is a model of it."""
     if rows.censoring_model is None:
-        return jackknife(rows.time, rows.event, horizon, seen=part)
+        return jackknife(rows.time, rows.event, horizon, seen=part, weights=rows.weights)
     if rows.survival is not None and rows.times is not None and rows.cdfs:
         cdf = dict(zip(rows.seen, rows.cdfs, strict=False)).get(part, rows.cdfs[0])
         times, interpolation = rows.times, rows.interpolation

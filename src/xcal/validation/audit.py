@@ -41,6 +41,7 @@ def audit(
     groups: Any = None,
     covariates: Any = None,
     clusters: Any = None,
+    weights: Any = None,
     training: Any = None,
     thresholds: Any = None,
     censoring: Censoring = "auto",
@@ -91,6 +92,12 @@ def audit(
         depend on each other. Resamples then draw whole clusters, floor and test of D-calibration count clusters, and
         values that cannot are left out with the reason: one-calibration and "for whom?". Labels that are all different
         change nothing.
+    weights : optional
+        Name of a column of X, or one positive number per row: sampling weights, the inverse of the probability that the
+        row was sampled, which may depend on its outcome (case-cohort studies, surveys). Only their ratios matter, and
+        equal ones change nothing. Values are those of the whole from which the rows were sampled. Errors, floors and
+        tests are design-based: a row is one observation whatever its weight. What cannot take weights is left out with
+        the reason. `SurvivalData` brings its own.
     training : optional
         The rows the model was trained on: outcomes, or a pair (X, y). The result says where the two sets of rows
         differ. The censoring curve is then theirs, unless the audited rows are censored at other times.
@@ -145,8 +152,13 @@ def audit(
         checks.check_text("name", name)
         found = _renamed(found, name)
     train_x, train_y = checks.read_training(training)
+    own_weights = checks.read_weights(weights, X, y, time.size)
+    if own_weights is not None and censoring == "covariates":
+        fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
     # Patients of another place or time are followed in another way: weights by the training rows would bias the values.
-    weights = train_y if train_y is not None and same_censoring(train_y, (time, event)) else (None, None)
+    # Whether weighted rows are, the test does not tell.
+    alike = train_y is not None and own_weights is None and same_censoring(train_y, (time, event))
+    known = train_y if train_y is not None and alike else (None, None)
     risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
     columns, left_out, no_covariates = read_covariates(covariates, X, (time, event), risk_of_rows)
     sample = Sample(
@@ -156,12 +168,13 @@ def audit(
         at,
         checks.read_thresholds(thresholds),
         checks.read_groups(groups, X, time.size),
-        weights[0],
-        weights[1],
+        known[0],
+        known[1],
         columns,
         left_out,
         no_covariates,
         checks.read_clusters(clusters, X, time.size),
+        own_weights,
         as_choice("last_seen", last_seen, get_args(LastSeen)),
         as_choice("censoring", censoring, get_args(Censoring)),
     )

@@ -23,6 +23,7 @@ from xcal.metrics.ici import smooth_calibration
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import Distance, resampled_interval, true_square
 from xcal.metrics.net_benefit import decision_curve
+from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.pairs import antolini_indices
 from xcal.validation.estimates import Estimates, Interval, Key, n_pairs
@@ -113,7 +114,7 @@ def bootstrap(
     part = rows.take(chosen)
     draws = _resampled(part, found, n_bootstrap, seed, thresholds, progress, chosen)
     own = _resampled(part, found, 1, None, thresholds, lambda rows_done: None, chosen)
-    benefit = {} if thresholds is None else {h: _benefit(rows, h, thresholds) for h in draws.benefit}
+    benefit = {} if thresholds is None else {h: net_benefits(rows, h, thresholds) for h in draws.benefit}
     return _scaled(draws, own, found, benefit, math.sqrt(part.n / rows.n))
 
 
@@ -131,7 +132,7 @@ def _resampled(
     at = {h: (one.values, one.smooth) for h, one in found.at.items()}
     if chosen is not None:
         at = {
-            h: (v[chosen], smooth and smooth_calibration(rows.risk[h], v[chosen], rows.clusters))
+            h: (v[chosen], smooth and smooth_calibration(rows.risk[h], v[chosen], rows.clusters, rows.weights))
             for h, (v, smooth) in at.items()
         }
     metrics = ResampledMetrics(line, rows, found, at, thresholds)
@@ -141,7 +142,9 @@ def _resampled(
     with Workers() as workers:
         for k in range(0, len(blocks), workers.count):
             together = blocks[k : k + workers.count]
-            parts += workers.map(lambda block: metrics.draw(Block(line, _counts(rows, block, seed))), together)
+            parts += workers.map(
+                lambda block: metrics.draw(Block(line, _counts(rows, block, seed), rows.weights)), together
+            )
             progress(rows.n * sum(map(len, together)))
         antolini, skipped = _antolini(rows, found, n_bootstrap, seed, workers)
     drawn = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -170,8 +173,13 @@ def _part(rows: Rows, size: int, seed: Seed) -> BoolArray:
     return chosen[rows.order]
 
 
-def _benefit(rows: Rows, horizon: float, thresholds: Vector) -> Vector:
-    return decision_curve(rows.risk[horizon], thresholds, at=horizon, time=rows.time, event=rows.event).model
+def net_benefits(rows: Rows, horizon: float, thresholds: Vector) -> Vector:
+    """Return the net benefit of all rows at every threshold."""
+    if rows.weights is None:
+        return decision_curve(rows.risk[horizon], thresholds, at=horizon, time=rows.time, event=rows.event).model
+    line = Timeline(rows.time, rows.event, rows.censoring)
+    counted = CountedBenefit(line, rows.risk[horizon], thresholds, horizon)
+    return np.asarray(counted.values(Block(line, np.ones((1, rows.n)), rows.weights))[0])
 
 
 def _scaled(draws: Draws, own: Draws, found: Estimates, benefit: Mapping[float, Vector], scale: float) -> Draws:
@@ -224,7 +232,8 @@ def _antolini(
     blocks = [range(k, min(k + _ANTOLINI_LINES, n_bootstrap)) for k in range(0, n_bootstrap, _ANTOLINI_LINES)]
 
     def draw(block: range) -> Vector:
-        counts = _counts(rows, block, seed).astype(np.float32)
+        counts = _counts(rows, block, seed)
+        counts = counts.astype(np.float32) if rows.weights is None else counts * rows.weights
         return antolini_indices(rows.time, rows.event, survival, times, rows.interpolation, counts)
 
     return {key: np.concatenate(workers.map(draw, blocks))}, ()

@@ -57,7 +57,7 @@ def dependent_censoring(
     if np.count_nonzero(censored) < _FEWEST:
         return None, None
     terms = [
-        _Term(name, values, _score_test(values, time, censored, last), is_risk)
+        _Term(name, values, _score_test(values, time, censored, last, rows.weights), is_risk)
         for name, values, is_risk in _variables(rows, covariates, horizons)
     ]
     if not terms:
@@ -68,7 +68,8 @@ def dependent_censoring(
     p_value = min(1.0, smallest * len(terms))
     names = tuple(dict.fromkeys(term.name for term in sorted(found, key=lambda term: term.p_value)))
     model = None
-    if asked or (found and treatment == "auto"):
+    # Values of weighted rows are not corrected: the test tells, and the result says so.
+    if rows.weights is None and (asked or (found and treatment == "auto")):
         model = _model(terms, found, rows, censored)
     return CensoringTest(p_value, names, model is not None), model
 
@@ -93,17 +94,29 @@ def _scores(values: FloatArray) -> Vector:
     return np.asarray(ndtri((rankdata(values) - 0.5) / values.size))
 
 
-def _score_test(z: Vector, time: FloatArray, censored: BoolArray, last: float) -> float:
-    """P-value of the score test of a Cox model of the censorings on one variable, rows in time order."""
+def _score_test(z: Vector, time: FloatArray, censored: BoolArray, last: float, weights: Vector | None) -> float:
+    """P-value of the score test of a Cox model of the censorings on one variable, rows in time order.
+
+    Of weighted rows with the variance of Lin and Wei, the sum of squares of what each row adds to the score: its
+    residual at its censoring less what was expected of it while it was at risk.
+    """
     followed = np.minimum(time, last)
-    backwards = np.column_stack([np.ones(z.size), z, z * z])[::-1].cumsum(axis=0)[::-1]
+    one = np.ones(z.size) if weights is None else weights
+    backwards = (one[:, None] * np.column_stack([np.ones(z.size), z, z * z]))[::-1].cumsum(axis=0)[::-1]
     first = np.searchsorted(followed, followed[censored], side="left")
     n, total, square = backwards[first].T
     mean = total / n
-    variance = float((square / n - mean**2).sum())
+    if weights is None:
+        score, variance = float((z[censored] - mean).sum()), float((square / n - mean**2).sum())
+    else:
+        hazard, expected = (np.append(0.0, np.cumsum(w)) for w in (one[censored] / n, one[censored] * mean / n))
+        passed = np.searchsorted(followed[censored], followed, side="right")
+        added = expected[passed] - z * hazard[passed]
+        added[censored] += z[censored] - mean
+        score, variance = float(one @ added), float(np.square(one * added).sum())
     if not variance > 0:
         return 1.0
-    return float(chdtrc(1, float((z[censored] - mean).sum()) ** 2 / variance))
+    return float(chdtrc(1, score**2 / variance))
 
 
 def _model(terms: list[_Term], found: list[_Term], rows: Rows, censored: BoolArray) -> CensoringModel | None:

@@ -13,13 +13,16 @@ from xcal._checks import (
     as_floats,
     as_numpy,
     as_row,
+    as_weights,
     check_same_rows,
+    effective_units,
     fail,
     first_row,
     is_missing,
 )
 from xcal.calibration.clusters import Clusters, as_clusters
 from xcal.data import SurvivalData, time_and_event
+from xcal.data._arguments import check_nothing_beside
 from xcal.metrics.inputs import Vector
 from xcal.validation.sample import Labels
 
@@ -113,6 +116,18 @@ def read_clusters(clusters: Any, X: Any, n: int) -> Clusters | None:
     check_same_rows("clusters", labels, "X", X)
     found = as_clusters(labels, n, reference="y")
     return None if found.count == n else found
+
+
+def read_weights(weights: Any, X: Any, y: Any, n: int) -> Vector | None:
+    """Read the sampling weights of the rows, from a column of X, an array, or `SurvivalData`; None if all are equal."""
+    if isinstance(y, SurvivalData) and y.weights is not None:
+        check_nothing_beside({"weights": weights})
+        return effective_units(as_weights("weights", y.weights, n, reference="y"))
+    if weights is None:
+        return None
+    values = column_of(X, weights, "weights") if isinstance(weights, str) else weights
+    check_same_rows("weights", values, "X", X)
+    return effective_units(as_weights("weights", values, n, reference="y"))
 
 
 def are_names(given: Any, most: int = MOST_GROUPS) -> bool:

@@ -15,6 +15,7 @@ from xcal.metrics.brier import integrated_brier_score
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.cox_calibration import cox_calibration
 from xcal.metrics.cox_ici import cox_ici
+from xcal.metrics.inputs import mean_of
 from xcal.metrics.intervals import even_square
 from xcal.metrics.km_calibration import km_calibration
 from xcal.metrics.likelihood import mean_nll
@@ -35,6 +36,7 @@ UNKNOWN: Interval = (float("nan"), float("nan"))
 _ROWS_PER_BIN = 50
 _FEW_AND_MANY_DRAWS, _FAR_FROM_LIMITS = (99, 999), 0.2
 DEPENDENT = "it counts every row as one observation, and the rows of a cluster are not"
+WEIGHTED = "it counts every row once, and these rows have weights"
 # Comparing curves that are read along lines takes one step for each pair of an event and a later row.
 MOST_PAIRS = 5_000_000_000
 METHODS: tuple[tuple[Method, str], ...] = (
@@ -86,7 +88,7 @@ def estimate(rows: Rows, *, level: float, seed: int, calibration_only: bool = Fa
 
 
 def _discrimination(rows: Rows, found: Estimates) -> None:
-    given: dict[str, Any] = {"time": rows.time, "event": rows.event}
+    given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights}
     if rows.score is None:
         for name in ("harrell", "uno", "antolini"):
             found.skip(name, "F at the observed times alone puts no rows in order")
@@ -112,12 +114,17 @@ def _overall(rows: Rows, found: Estimates) -> None:
     if rows.nll is None:
         found.skip("nll", "the model gives no density")
     else:
-        found.put("nll", None, mean_nll(rows.nll).value)
+        found.put("nll", None, mean_nll(rows.nll, weights=rows.weights).value)
     if rows.survival is None or rows.times is None or rows.times.size < 2:
         found.skip("ibs", "it needs survival curves at two times or more")
         return
     score = integrated_brier_score(
-        rows.survival, rows.times, time=rows.time, event=rows.event, censoring=rows.censoring
+        rows.survival,
+        rows.times,
+        time=rows.time,
+        event=rows.event,
+        censoring=rows.censoring,
+        weights=rows.weights,
     )
     found.put("ibs", None, score.value)
     if np.isfinite(score.value):
@@ -134,6 +141,7 @@ def accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
             found.put(name, horizon, float(value[0]))
         return
     given: dict[str, Any] = {"time": rows.time, "event": rows.event, "censoring": rows.censoring}
+    given["weights"] = rows.weights
     found.put("auc", horizon, float(cumulative_dynamic_auc(risk, horizon, **given).values[0]))
     scaled = scaled_brier_score(1 - risk, horizon, **given)
     found.put("brier", horizon, float(scaled.brier[0]))
@@ -143,7 +151,7 @@ def accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
 def _calibration_at(rows: Rows, horizon: float, level: float, found: Estimates, *, in_group: bool) -> None:
     """Calibration at one horizon: on average, by slope, and for each level of risk."""
     risk, events = rows.risk[horizon], int(np.count_nonzero(rows.event & (rows.time <= horizon)))
-    found.put("mean_risk", horizon, float(risk.mean()))
+    found.put("mean_risk", horizon, mean_of(risk, rows.weights))
     if horizon > rows.time[-1]:
         found.skip("oe", "no row was followed so long", horizon)
         return
@@ -182,13 +190,13 @@ def _risk_interval(rows: Rows, horizon: float, at: CalibrationAt, level: float) 
         error = float(at.values.std(ddof=1)) / rows.n**0.5
         reach = float(ndtri((1 + level) / 2)) * error
         return max(0.0, at.ratio.observed - reach), min(1.0, at.ratio.observed + reach)
-    low, high = fit_kaplan_meier(rows.time, rows.event).interval(horizon, level)
+    low, high = fit_kaplan_meier(rows.time, rows.event, weights=rows.weights).interval(horizon, level)
     return 1 - float(high), 1 - float(low)
 
 
 def _one_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
-    if rows.clusters is not None:
-        found.skip("one_calibration_p", DEPENDENT)
+    if rows.clusters is not None or rows.weights is not None:
+        found.skip("one_calibration_p", WEIGHTED if rows.clusters is None else DEPENDENT)
         return
     test = one_calibration(rows.risk[horizon], at=horizon, time=rows.time, event=rows.event, cdf=rows.cdf)
     found.put("one_calibration_p", horizon, test.p_value)
@@ -198,6 +206,10 @@ def _by_cox_models(rows: Rows, level: float, found: Estimates) -> None:
     """Values of published guidelines, which assume proportional hazards: for comparison, and never for the verdict."""
     at = max((horizon for horizon in rows.risk if horizon <= rows.time[-1]), default=None)
     if at is None:
+        return
+    if rows.weights is not None:
+        for name in ("cox_slope", "ici_cox"):
+            found.skip(name, WEIGHTED)
         return
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     for horizon in found.at:
@@ -217,6 +229,7 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
             found.skip(name, rows.no_cdf)
     else:
         given: dict[str, Any] = {"n_bins": N_BINS, "time": rows.time, "clusters": _cluster_labels(rows)}
+        given["weights"] = rows.weights
         for method, name in METHODS:
             result = d_calibration(rows.cdf, rows.cdf_event, method=method, p_value=None, **given)
             found.put(name, None, result.value)
@@ -230,7 +243,12 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
         found.skip("km_calibration", "it needs survival curves")
         return
     curves = km_calibration(
-        rows.survival, rows.times, time=rows.time, event=rows.event, interpolation=rows.interpolation
+        rows.survival,
+        rows.times,
+        time=rows.time,
+        event=rows.event,
+        interpolation=rows.interpolation,
+        weights=rows.weights,
     )
     found.put("km_calibration", None, curves.value)
 
@@ -238,11 +256,14 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
 def _d_calibration_p(rows: Rows, seed: int) -> float:
     """Akritas' p-value, or with few rows per bin a simulated one: both hold their size under censoring.
 
-    With clusters it is always Akritas' statistic, beside draws in which whole clusters change their sign. Where it is
-    not known how long censored rows were seen, the largest p-value of all possibilities.
+    With clusters it is always Akritas' statistic, beside draws in which whole clusters change their sign, and with
+    weights the same with its design-based law. Where it is not known how long censored rows were seen, the largest
+    p-value of all possibilities.
     """
-    many = rows.clusters is not None or rows.n >= _ROWS_PER_BIN * N_BINS
+    simple = rows.clusters is None and rows.weights is None
+    many = not simple or rows.n >= _ROWS_PER_BIN * N_BINS
     given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "clusters": _cluster_labels(rows)}
+    given["weights"] = rows.weights
 
     def tested(cdf: FloatArray) -> float:
         if many:

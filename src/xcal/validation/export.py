@@ -135,6 +135,7 @@ def _cell(value: AuditValue | None) -> str:
 def _intervals(result: AuditResult) -> str:
     part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all"
     whole = "" if result.data.n_clusters is None else f" of {result.data.n_clusters:,} clusters"
+    whole += "" if result.data.n_effective is None else " of rows with their weights"
     how = f"{result.n_bootstrap:,} resamples{whole}{part}, seed {result.seed}" if result.n_bootstrap else "no resamples"
     return f"Intervals: {100 * result.level:g} %, {how}."
 

@@ -1,6 +1,7 @@
 """For whom? Calibration given the covariates, as an audit measures it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -10,9 +11,9 @@ from xcal._checks import BoolArray, FloatArray
 from xcal.calibration import conditional_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.covariates import Column
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Vector, mean_of
 from xcal.metrics.pit_histogram import N_BINS
-from xcal.validation.estimates import DEPENDENT, Estimates
+from xcal.validation.estimates import DEPENDENT, WEIGHTED, Estimates
 from xcal.validation.measurements import CovariatePart, ForWhom, WorstSubgroup
 from xcal.validation.rows import Rows
 from xcal.validation.sample import Sample
@@ -50,7 +51,8 @@ def measure_for_whom(
         found.skip(METRIC, "all covariates follow from F at the observed time")
         return None
     # Where it is not known how long censored rows were seen, an error counts if it shows whichever it was.
-    found_all = [conditional_calibration(cdf, rows.cdf_event, columns, n_bins=N_BINS, seed=seed) for cdf in rows.cdfs]
+    given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "weights": rows.weights}
+    found_all = [conditional_calibration(cdf, rows.cdf_event, columns, **given) for cdf in rows.cdfs]
     result = found_all[0]
     p_value = max(float("nan") if one.p_value is None else one.p_value for one in found_all)
     subgroups = [one.where for one in found_all if one.where is not None]
@@ -59,6 +61,8 @@ def measure_for_whom(
         found.put(f"{METRIC}{name}", None, value)
     if where is not None:
         found.put("subgroup_p", None, where.p_value)
+    elif rows.weights is not None:
+        found.skip("subgroup_p", WEIGHTED)
     return ForWhom(
         value=result.value,
         noise=result.noise,
@@ -66,7 +70,7 @@ def measure_for_whom(
         p_value=p_value,
         columns=tuple(column.name for column in columns),
         left_out=left_out,
-        parts=tuple(_parts(columns, rows.cdf.astype(np.float64, copy=False), rows.cdf_event, level)),
+        parts=tuple(_parts(columns, rows.cdf.astype(np.float64, copy=False), rows.cdf_event, level, rows.weights)),
         subgroup=None
         if where is None
         else WorstSubgroup(
@@ -115,13 +119,15 @@ def _follows(column: Column, cdf: FloatArray, reached: BoolArray) -> bool:
     return bool(abs(spearmanr(values, own).statistic) > _SAME_ORDER)
 
 
-def _parts(columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: float) -> Iterator[CovariatePart]:
+def _parts(
+    columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: float, weights: Vector | None = None
+) -> Iterator[CovariatePart]:
     """Give the mean of F for the parts of every column.
 
     Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above. The
     interval is that of the larger variance: the one that was seen, or the one that a right model expects up to the
     observed times. Without any event the first is near zero, however few were expected
-    (`subgroup_search.expected_squares` has the same for bins).
+    (`subgroup_search.expected_squares` has the same for bins). Of weighted rows it is the design-based one.
     """
     at_event, expected = np.where(event, cdf, (1 + cdf) / 2), (1 - np.square(1 - cdf)) / 8
     reach = float(ndtri((1 + level) / 2))
@@ -130,8 +136,12 @@ def _parts(columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: fl
             n = int(np.count_nonzero(own))
             if n < _FEWEST:
                 continue
-            variance = max(float(at_event[own].var(ddof=1)), float(expected[own].mean()))
-            mean, error = float(at_event[own].mean()), (variance / n) ** 0.5
+            w = None if weights is None else weights[own]
+            mean = mean_of(at_event[own], w)
+            if w is None:
+                error = (max(float(at_event[own].var(ddof=1)), float(expected[own].mean())) / n) ** 0.5
+            else:
+                error = float(np.sqrt(np.square(w * (at_event[own] - mean)).sum()) / w.sum())
             yield CovariatePart(column.name, name, n, mean, mean - reach * error, mean + reach * error)
 
 

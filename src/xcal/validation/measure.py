@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from xcal._checks import MANY, BoolArray, as_count, as_number
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.calibration.clusters import sum_of_squares
 from xcal.calibration.covariates import Column
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.results import holm
@@ -18,7 +20,7 @@ from xcal.metrics.pit_histogram import bin_shares, pit_histogram
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.risk_distribution import risk_distribution
 from xcal.validation.at_horizon import CalibrationAt, calibration_at
-from xcal.validation.bootstrap import Draws, bootstrap
+from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.censoring import dependent_censoring
 from xcal.validation.counted.values import CountedValues
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate
@@ -112,6 +114,7 @@ def measure(
     found_parts, families = _put_tests(rows, columns, groups, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
+    pp = _pp(rows, level, whole.estimates)
     skipped = [*unreached, *too_small]
     for part in everything:
         skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
@@ -122,10 +125,11 @@ def measure(
         calibration=tuple(curve for part in everything for curve in part.calibration),
         decision=whole.decision,
         risks=tuple(
-            risk_distribution(risk, at=horizon, time=rows.time, event=rows.event) for horizon, risk in rows.risk.items()
+            risk_distribution(risk, at=horizon, time=rows.time, event=rows.event, weights=rows.weights)
+            for horizon, risk in rows.risk.items()
         ),
         pit=tuple(histogram for part in everything for histogram in part.pit),
-        pp=_pp(rows, level),
+        pp=pp,
         over_time=over_time(rows, level),
         skipped=tuple(skipped),
         draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
@@ -221,6 +225,7 @@ def _measure_rows(
 ) -> _Measured:
     """Values, resamples and curves of one set of rows; a decision curve where there are thresholds."""
     found = estimate(rows, level=level, seed=resamples.seed[0], calibration_only=group is not None)
+    drawn: dict[str, Any] = {"group": group, "level": level, "weights": rows.weights}
     draws = bootstrap(
         rows,
         found,
@@ -234,7 +239,7 @@ def _measure_rows(
     for horizon, risk in rows.risk.items():
         at = found.at.get(horizon)
         smooth = None if at is None else at.smooth
-        calibration.append(drawn_curve(risk, rows.time, rows.event, horizon, smooth, group=group, level=level))
+        calibration.append(drawn_curve(risk, rows.time, rows.event, horizon, smooth, **drawn))
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:
@@ -247,9 +252,12 @@ def _measure_rows(
 def _decision(rows: Rows, horizon: float, at: CalibrationAt, thresholds: Vector) -> DecisionCurve:
     risk = rows.risk[horizon]
     curve = decision_curve(risk, thresholds, at=horizon, time=rows.time, event=rows.event)
-    if rows.censoring_model is None:
+    if rows.censoring_model is None and rows.weights is None:
         return curve
-    own = CountedValues(risk, at.values).benefit(np.ones((1, rows.n)), thresholds)[0]
+    if rows.censoring_model is None:
+        own = net_benefits(rows, horizon, thresholds)
+    else:
+        own = CountedValues(risk, at.values).benefit(np.ones((1, rows.n)), thresholds)[0]
     return replace(curve, model=own, treat_all=np.asarray(benefit(1.0, at.ratio.observed, thresholds)))
 
 
@@ -259,12 +267,18 @@ def _pit(rows: Rows, group: str | None) -> tuple[PitHistogram, ...]:
     bins = bin_shares(rows.cdf, rows.cdf_event)
     scales = {"uniform": None, "km": rows.cdf, "ipcw": rows.time}
     return tuple(
-        pit_histogram(method, group, bins, rows.cdf_event, scale, rows.clusters) for method, scale in scales.items()
+        pit_histogram(method, group, bins, rows.cdf_event, scale, rows.clusters, rows.weights)
+        for method, scale in scales.items()
     )
 
 
-def _pp(rows: Rows, level: float) -> PPCurve | None:
-    return None if rows.cdf is None else pp_curve(rows.cdf, event=rows.cdf_event, level=level)
+def _pp(rows: Rows, level: float, found: Estimates) -> PPCurve | None:
+    if rows.cdf is None:
+        return None
+    if rows.weights is not None:
+        found.skip("P-P curve", "its band counts every row once, and these rows have weights")
+        return None
+    return pp_curve(rows.cdf, event=rows.cdf_event, level=level)
 
 
 def _put_tests(
@@ -309,7 +323,13 @@ def _part(rows: Rows, name: str, horizon: float | None, level: float, p_value: f
         found = calibration_at(rows, horizon, level, fewest=rows.n + 1).ratio
         return PartFound(name, horizon, rows.n, found.n_events, found.value, found.lower, found.upper, p_value)
     events = int(np.count_nonzero(rows.cdf_event))
-    ratios = [events / float(cumulative_hazard(cdf).sum()) for cdf in rows.cdfs]
-    # Counts of events are about Poisson given the hazards lived through.
-    reach = float(np.exp(ndtri((1 + level) / 2) / max(events, 1) ** 0.5))
+    one = np.ones(rows.n) if rows.weights is None else rows.weights
+    seen = float(one @ rows.cdf_event)
+    ratios = [seen / float(one @ cumulative_hazard(cdf)) for cdf in rows.cdfs]
+    # Counts of events are about Poisson given the hazards lived through; sums of weights are not.
+    error = 1 / max(events, 1) ** 0.5
+    if rows.weights is not None:
+        left = rows.cdf_event - ratios[0] * cumulative_hazard(rows.cdfs[0])
+        error = float(np.sqrt(sum_of_squares(one * left, rows.clusters))) / seen
+    reach = float(np.exp(ndtri((1 + level) / 2) * error))
     return PartFound(name, None, rows.n, events, ratios[0], min(ratios) / reach, max(ratios) * reach, p_value)

@@ -147,10 +147,11 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             f"{cite('austin')}; beside each stands the mean value of a perfect model on as many rows."
         )
     if "oe_p" in names:
+        law = "draws from the model's own curves" if sample.weights is None else "random signs of the rows"
         yield (
             "Calibration at horizons was tested with what is known of a row less what was predicted of it, summed over "
-            "all rows and over neighbours in risk, compared with draws from the model's own curves; p-values are "
-            "corrected for the number of tests."
+            f"all rows and over neighbours in risk, compared with {law}; p-values are corrected for the number of "
+            "tests."
         )
     if measured.seen:
         yield (
@@ -173,15 +174,19 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             f"Its test{cite('akritas')} is compared with draws in which whole clusters of rows change their sign, and "
             "its floor is that of sums over clusters."
         )
+    elif "d_calibration_p" in names and sample.weights is not None:
+        yield f"Its test allows for censoring{cite('akritas')}, with the covariance of weighted rows."
     elif "d_calibration_p" in names:
         yield f"Its test allows for censoring{cite('akritas')}; where rows were few, its p-value is simulated."
     if measured.for_whom is not None:
         columns = len(measured.for_whom.columns)
+        search = "; the subgroup that is most off was searched on one half of the rows and tested on the other"
+        if sample.weights is not None:  # no subgroup is searched
+            search = ""
         yield (
             f"Calibration given {'one covariate' if columns == 1 else f'{columns} covariates'} was tested with random "
             f"Fourier features{cite('rahimi')} of the covariates, which are multiplied by each row's residual of "
-            "D-calibration, and random signs of the rows; the subgroup that is most off was searched on one half of "
-            "the rows and tested on the other."
+            f"D-calibration, and random signs of the rows{search}."
         )
     if "km_calibration" in names:
         yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
@@ -212,6 +217,12 @@ def _range(measured: Measurements, unit: str) -> str:
 
 
 def _weights(sample: Sample, names: set[str]) -> Iterator[str]:
+    if sample.weights is not None:
+        yield (
+            "All values are weighted by the rows' sampling weights; pseudo-values are those of the infinitesimal "
+            "jackknife, and errors, floors and tests are design-based, from the squares of weight times residual of "
+            f"each row (effectively {sample.weights.sum():,.0f} rows)."
+        )
     if sample.training_time is not None and names & {"uno", "auc", "brier"}:
         yield "Weights for censoring come from the Kaplan-Meier curve of the censoring in the training rows."
 
@@ -235,6 +246,8 @@ def _intervals(
         what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"
         if together is not None:
             what += f", in which whole clusters were drawn ({together.count:,} in all),"
+        if sample.weights is not None:
+            what += " with their weights"
         yield (
             f"Intervals ({100 * level:g} %) are from {n_bootstrap:,} bootstrap resamples of {what} without refitting "
             f"the model{by_formula}."

@@ -1,5 +1,7 @@
 """Curves over time: outcomes, mean prediction, rows at risk, censoring, Brier score."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -7,7 +9,7 @@ from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.brier import brier_score
 from xcal.metrics.censoring import as_censoring, censoring_survival
 from xcal.metrics.curves import at_point
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Vector, mean_of
 from xcal.validation.at_horizon import observed_values
 from xcal.validation.measurements import OverTime
 from xcal.validation.rows import Rows
@@ -18,20 +20,20 @@ _POINTS, _CORRECTED_POINTS = 101, 21
 def over_time(rows: Rows, level: float) -> OverTime:
     """Everything at 101 equally spaced times from 0 to the last of the rows; one column of predictions at a time."""
     times = np.linspace(0.0, float(rows.time[-1]), _POINTS)
-    curve = fit_kaplan_meier(rows.time, rows.event)
+    curve = fit_kaplan_meier(rows.time, rows.event, weights=rows.weights)
     survived = curve.at(times)
     low, high = curve.interval(times, level)
     observed = 1 - survived
     if rows.censoring_model is not None and rows.survival is not None:
         observed, low, high = _corrected(rows, times, level)
     predicted, brier = np.full(times.size, np.nan), np.full(times.size, np.nan)
-    censoring = as_censoring(rows.censoring, rows.time, rows.event)
+    censoring = as_censoring(rows.censoring, rows.time, rows.event, rows.weights)
+    given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights, "censoring": censoring}
     if rows.survival is not None and rows.times is not None:
         for k in np.flatnonzero(times <= rows.times[-1]):
             survival = np.clip(at_point(rows.survival, rows.times, float(times[k]), rows.interpolation), 0.0, 1.0)
-            predicted[k] = 1 - survival.mean()
-            score = brier_score(survival, times[k], time=rows.time, event=rows.event, censoring=censoring)
-            brier[k] = score.values[0]
+            predicted[k] = 1 - mean_of(survival, rows.weights)
+            brier[k] = brier_score(survival, times[k], **given).values[0]
     return OverTime(
         times=times,
         observed=observed,
@@ -65,16 +67,18 @@ def _corrected(rows: Rows, times: Vector, level: float) -> tuple[Vector, Vector,
 
 def _own_censoring(rows: Rows, times: Vector) -> Vector:
     """Share of these rows not yet censored, where the weights come from training rows."""
-    return fit_kaplan_meier(rows.time, rows.event, "censoring").at(times)
+    return fit_kaplan_meier(rows.time, rows.event, "censoring", rows.weights).at(times)
 
 
 def _null_brier(rows: Rows, times: Vector, survival: Vector) -> Vector:
     """Brier score of one curve for everybody: the two sums of its formula need no rows times times."""
-    censoring = as_censoring(rows.censoring, rows.time, rows.event)
+    censoring = as_censoring(rows.censoring, rows.time, rows.event, rows.weights)
+    one = np.ones(rows.n) if rows.weights is None else rows.weights
+    total = np.append(0.0, np.cumsum(one))
     g_row, _ = censoring_survival(censoring, rows.time, left_limit=True)
     g_time, known = censoring_survival(censoring, times, left_limit=False)
     passed = np.searchsorted(rows.time, times, side="right")
-    dead = np.append(0.0, np.cumsum(rows.event / g_row))[passed]
-    alive = (rows.n - passed) / g_time
-    score = (dead * survival**2 + alive * (1 - survival) ** 2) / rows.n
+    dead = np.append(0.0, np.cumsum(one * rows.event / g_row))[passed]
+    alive = (total[-1] - total[passed]) / g_time
+    score = (dead * survival**2 + alive * (1 - survival) ** 2) / total[-1]
     return np.where(known & (times < rows.time[-1]), score, np.nan)

@@ -96,8 +96,9 @@ def horizon_tests(
     Parameters
     ----------
     rows : Rows
-        All rows. Without F at the observed times, or with clusters, the law comes from random signs of D, and D from
-        the pseudo-values where there is no F.
+        All rows. Without F at the observed times, or with clusters or weights, the law comes from random signs of D,
+        and D from the pseudo-values where there is no F. Sums are weighted where rows are; how rows were sampled may
+        depend on what happened, of which the model's own world knows nothing.
     groups, parts : mapping of str to mask
         Rows of each group, and of each part of a covariate, in the order of `rows`.
     seed : int
@@ -223,7 +224,7 @@ class _Deviations:
             reached = np.minimum(1.0, self.survival * np.exp(lived))
             self.deviation = np.where(self.happened, self.survival, self.survival - reached)
             self.variance = np.maximum(reached**2 - self.survival**2, 0.0) / 2
-        if rows.clusters is not None:
+        if rows.clusters is not None or rows.weights is not None:
             self.variance = np.square(self.deviation)
 
     def of_world(self, left: Matrix, reached: Matrix) -> Matrix:
@@ -245,25 +246,30 @@ class _Deviations:
             yield from self._of_rows(name, np.flatnonzero(mask), None)
 
     def _of_rows(self, group: str | None, members: npt.NDArray[np.int64], fewest: int | None) -> Iterator[_Statistic]:
-        yield from self._statistic("oe_p", group, members, np.ones((members.size, 1)), np.ones(1))
+        own = None if self.rows.weights is None else self.rows.weights[members]
+        one = np.ones(members.size) if own is None else own
+        yield from self._statistic("oe_p", group, members, one[:, None], np.ones(1))
         if fewest is None or self._expected(members) < fewest or np.ptp(self.risk[members]) == 0:
             return
-        yield from self._statistic("slope_p", group, members, self._slope(members)[:, None], np.ones(1))
-        lines = LocalLines(self.risk[members], n_places=_PLACES)
+        yield from self._statistic("slope_p", group, members, (one * self._slope(members, one))[:, None], np.ones(1))
+        lines = LocalLines(self.risk[members], n_places=_PLACES, weights=own)
         yield from self._statistic("ici_p", group, members, lines.row_weights(), lines.share)
 
     def _expected(self, members: npt.NDArray[np.int64]) -> float:
         """Return the events that the model expects of some rows while they were observed.
 
         Not those that happened: tests that are made where many events happened favour an error. Without F at the
-        observed times nothing else is at hand.
+        observed times nothing else is at hand, nor where rows were sampled by what happened to them (weights).
         """
-        known = self.happened if self.lived is None else self.lived
+        known = self.happened if self.lived is None or self.rows.weights is not None else self.lived
         return float(known[members].sum())
 
-    def _slope(self, members: npt.NDArray[np.int64]) -> Vector:
-        """Weights of the score of a slope on log(-log(1 - p)), freed of that of an intercept."""
-        inside, variance = np.clip(self.risk[members], 1e-10, 1 - 1e-10), self.variance[members]
+    def _slope(self, members: npt.NDArray[np.int64], one: Vector) -> Vector:
+        """Weights of the score of a slope on log(-log(1 - p)), freed of that of an intercept.
+
+        `one` are the weights of the rows, which come on top.
+        """
+        inside, variance = np.clip(self.risk[members], 1e-10, 1 - 1e-10), one**2 * self.variance[members]
         hazard = -np.log1p(-inside)
         level = hazard / inside
         slope = level * np.log(hazard)
@@ -305,10 +311,10 @@ def n_draws(n: int) -> int:
 def _draws(rows: Rows, deviations: Sequence[_Deviations], cdf: FloatArray | None, seed: int) -> Iterator[list[Matrix]]:
     """Draw D of every horizon, a block at a time: one matrix (draws, n) for each horizon.
 
-    In the model's own world; without F or curves, or with clusters, by random signs.
+    In the model's own world; without F or curves, or with clusters or weights, by random signs.
     """
     rng = np.random.default_rng([seed, 2])
-    signs = rows.clusters is not None or cdf is None or rows.survival is None
+    signs = rows.clusters is not None or rows.weights is not None or cdf is None or rows.survival is None
     world = None if signs or cdf is None else _World(rows, cdf)
     done = 0
     while done < n_draws(rows.n):

@@ -9,12 +9,13 @@ from xcal.metrics.calibration_slope import slope_and_intercept
 from xcal.metrics.ici import SmoothCalibration
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import unit
+from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit_histogram import bin_shares
 from xcal.validation.counted.benefit import CountedBenefit
 from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
-from xcal.validation.counted.pairs import CountedPairs, uno_weights
+from xcal.validation.counted.pairs import uno_weights
 from xcal.validation.counted.values import CountedValues
 from xcal.validation.estimates import Estimates, Key
 from xcal.validation.rows import Rows
@@ -61,14 +62,16 @@ class ResampledMetrics:
             h: CountedAUC(line, rows.risk[h], h) for h in at if self._wanted("auc", h) and h not in self._corrected
         }
         # To first order a resample moves a regression by the influence of the rows that were drawn more or less often.
-        self._slope = {h: slope_and_intercept(rows.risk[h], v) for h, (v, smooth) in at.items() if smooth is not None}
+        self._slope = {
+            h: slope_and_intercept(rows.risk[h], v, rows.weights) for h, (v, smooth) in at.items() if smooth is not None
+        }
         self._thresholds = None if thresholds is None or not thresholds.size else thresholds
         self._benefit = {}
         if self._thresholds is not None:
             self._benefit = {h: CountedBenefit(line, rows.risk[h], self._thresholds, h) for h in at}
         self._prepare_masses()
         # The same cores on the rows themselves: what the deviations of a resample are compared with.
-        own = Block(line, np.ones((1, rows.n)))
+        own = Block(line, np.ones((1, rows.n)), rows.weights)
         self._own_masses = {name: masses[0] for name, masses in self._masses(own).items()}
         self._own_curve = None if self._curve is None else self._curve.deviations(own)[0]
 
@@ -98,7 +101,7 @@ class ResampledMetrics:
 
     def _draw_pairs(self, block: Block, drawn: Drawn) -> None:
         if self._pairs is not None:
-            harrell, uno = self._pairs.indices(block, [np.ones((1, self._rows.n)), uno_weights(block)])
+            harrell, uno = self._pairs.indices(block.counts, [np.ones((1, self._rows.n)), uno_weights(block)])
             drawn["value", ("harrell", None)], drawn["value", ("uno", None)] = harrell, uno
 
     def _draw_calibration(
@@ -113,10 +116,10 @@ class ResampledMetrics:
             return
         for name, (value, influence) in zip(("slope", "intercept"), self._slope[horizon], strict=True):
             if self._wanted(name, horizon):
-                drawn["value", (name, horizon)] = value + block.counts @ influence
+                drawn["value", (name, horizon)] = value + block.drawn @ influence
         if self._wanted("ici", horizon):
             around = values - risk - smooth.lines.at_rows(smooth.deviations)
-            curves = smooth.deviations + smooth.lines.resampled(around, block.counts)
+            curves = smooth.deviations + smooth.lines.resampled(around, block.drawn)
             drawn["value", ("ici", horizon)] = np.abs(curves) @ smooth.lines.share
 
     def _draw_accuracy(self, block: Block, horizon: float, drawn: Drawn) -> None:

@@ -30,6 +30,7 @@ class DataSummary:
     concerns: tuple[Concern, ...]
     compared_with_training: bool = False  # whether the training rows were given
     n_clusters: int | None = None  # clusters of rows that depend on each other; None if the rows are independent
+    n_effective: float | None = None  # of weighted rows, how many of equal weight have means as noisy
 
 
 @dataclass(frozen=True)

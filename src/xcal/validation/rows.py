@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import BoolArray, FloatArray, effective_units
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal._ordering import sortable_time, stable_sort
 from xcal.calibration.clusters import Clusters
@@ -60,6 +60,8 @@ class Rows:
         Of these rows, where censoring depends on what is known of them: values at horizons are then corrected by it.
     clusters : Clusters or None
         Rows that depend on each other; None if all rows are independent.
+    weights : array of shape (n,), or None
+        Sampling weights in effective units; None if all are equal.
     """
 
     order: Indices
@@ -75,6 +77,7 @@ class Rows:
     nll: Vector | None
     censoring: KaplanMeier | None
     clusters: Clusters | None = None
+    weights: Vector | None = None
     seen: tuple[float, ...] = (1.0,)
     cdfs: tuple[FloatArray, ...] = ()
     censoring_model: CensoringModel | None = None
@@ -104,6 +107,7 @@ class Rows:
             nll=None if self.nll is None else self.nll[chosen],
             censoring=self.censoring,
             clusters=None if self.clusters is None else self.clusters.of_rows(chosen),
+            weights=None if self.weights is None else effective_units(self.weights[chosen]),
             seen=self.seen,
             cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
             censoring_model=None if self.censoring_model is None else self.censoring_model.take(chosen),
@@ -141,6 +145,7 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
         nll=None if p.nll is None else p.nll[order].astype(np.float64, copy=False),
         censoring=censoring,
         clusters=None if sample.clusters is None else sample.clusters.of_rows(order),
+        weights=None if sample.weights is None else sample.weights[order],
         seen=seen,
         cdfs=cdfs,
     )

@@ -44,6 +44,8 @@ class Sample:
         Why there are no covariates; "" if there are.
     clusters : Clusters, optional
         Rows that depend on each other, such as those of one patient; None if all rows are independent.
+    weights : array of shape (n,), optional
+        Sampling weights of the rows in effective units (`xcal._checks.effective_units`); None if all are equal.
     last_seen, censoring : str
         How coarse times and censoring that depends on covariates are treated; see `xcal.audit`.
     """
@@ -60,5 +62,6 @@ class Sample:
     left_out: tuple[tuple[str, str], ...] = ()
     no_covariates: str = "no covariates were given"
     clusters: Clusters | None = None
+    weights: Vector | None = None
     last_seen: LastSeen = "auto"
     censoring: Censoring = "auto"

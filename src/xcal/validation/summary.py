@@ -55,6 +55,7 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
     concerns = [
         *_of_events(time, event),
         *_of_clusters(sample),
+        *_of_weights(sample, training),
         *_of_repeated_rows(sample, training.X),
         *_of_coarse_times(sample, measured),
         *_of_censoring(measured),
@@ -66,12 +67,13 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
         n=time.size,
         n_events=int(np.count_nonzero(event)),
         last_time=float(time.max()),
-        median_follow_up=follow_up(time=time, event=event).median,
+        median_follow_up=follow_up(time=time, event=event, weights=sample.weights).median,
         n_tied_times=int(counts[counts > 1].sum()),
         n_past_grid=beyond,
         concerns=tuple(concerns),
-        compared_with_training=training.outcome is not None,
+        compared_with_training=training.outcome is not None and sample.weights is None,
         n_clusters=None if sample.clusters is None else sample.clusters.count,
+        n_effective=None if sample.weights is None else float(sample.weights.sum()),
     )
 
 
@@ -111,6 +113,19 @@ def _of_clusters(sample: Sample) -> Iterator[Concern]:
     if few:
         effect += f" With fewer than {ENOUGH_CLUSTERS} clusters the intervals are somewhat too narrow, too."
     yield Concern(f"Rows that depend on each other: {sample.time.size:,} rows in {count:,} clusters", effect, few)
+
+
+def _of_weights(sample: Sample, training: Training) -> Iterator[Concern]:
+    if sample.weights is None:
+        return
+    effective, n = float(sample.weights.sum()), sample.time.size
+    effect = (
+        "All values are weighted, and their errors, floors and tests are design-based. One-calibration, the P-P curve, "
+        "values by Cox models and the search for a subgroup take no weights and are left out."
+    )
+    if training.outcome is not None:
+        effect += " They are not compared with the training rows, whose censoring curve is not used either."
+    yield Concern(f"Weighted rows: {n:,}, whose means are as noisy as those of {effective:,.0f}", effect, False)
 
 
 def _of_repeated_rows(sample: Sample, X: Any) -> Iterator[Concern]:
@@ -237,7 +252,7 @@ def _of_horizons(sample: Sample) -> Iterator[Concern]:
 
 
 def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
-    if training.outcome is None:
+    if training.outcome is None or sample.weights is not None:
         return
     time, event = training.outcome
     if not same_censoring(training.outcome, (sample.time, sample.event)):

@@ -491,7 +491,8 @@ def _how_sure(data: DataSummary) -> Sentence:
     few = ""
     if data.n_events < ENOUGH_EVENTS:
         few = f", fewer than the {ENOUGH_EVENTS} events advised: good values may be chance"
-    return Sentence(f"This rests on {events} in {data.n:,} rows{together}{few}.")
+    weighted = "" if data.n_effective is None else f" with sampling weights (effectively {data.n_effective:,.0f} rows)"
+    return Sentence(f"This rests on {events} in {data.n:,} rows{together}{weighted}{few}.")
 
 
 def _small_groups(measured: Measurements) -> Iterator[Sentence]:

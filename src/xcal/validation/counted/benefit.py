@@ -25,8 +25,8 @@ class CountedBenefit:
                 continue
             counts, events = block.counts.take(rows, axis=1), np.flatnonzero(self._by_then[rows])
             before = running_sums(counts)
-            # Where nobody is left nothing was drawn, and zero over one is zero.
-            at_risk = np.maximum(before[:, -1:] - before.take(events, axis=1), 1.0)
+            # Where nobody is left nothing was drawn, and zero over anything is zero.
+            at_risk = np.maximum(before[:, -1:] - before.take(events, axis=1), block.least)
             observed = 1 - np.prod(1 - counts.take(events, axis=1) / at_risk, axis=1)
             values[:, k] = benefit(before[:, -1] / block.total, observed, threshold)
         return values

@@ -47,17 +47,28 @@ class Block:
     ----------
     line : Timeline
         The rows.
-    counts : array of shape (b, n)
+    drawn : array of shape (b, n)
         How often each row was drawn, in time order.
+    weights : array of shape (n,), optional
+        Of the rows. What a row counts for, `counts`, is then its weight times how often it was drawn.
     """
 
-    def __init__(self, line: Timeline, counts: Matrix) -> None:
-        self.line, self.counts = line, counts
+    def __init__(self, line: Timeline, drawn: Matrix, weights: Vector | None = None) -> None:
+        self.line, self.drawn, self._weights = line, drawn, weights
+        self.counts = drawn if weights is None else drawn * weights
+        self.least = 1.0 if weights is None else float(weights.min())
 
     @cached_property
     def total(self) -> Vector:
-        """Rows of each resample."""
+        """Rows of each resample, or their weights."""
         return np.asarray(self.counts.sum(axis=1))
+
+    @cached_property
+    def effective(self) -> Vector:
+        """Rows of each resample, or their effective number."""
+        if self._weights is None:
+            return self.total
+        return np.asarray(np.square(self.total) / (self.drawn @ np.square(self._weights)))
 
     @cached_property
     def last_time(self) -> Vector:
@@ -68,7 +79,7 @@ class Block:
     @cached_property
     def _lost(self) -> Matrix:
         """Share of those at risk that each row takes with it."""
-        return share_lost(self.counts)
+        return share_lost(self.counts, self.least)
 
     @cached_property
     def survival(self) -> Matrix:
@@ -112,15 +123,18 @@ def product(left: Numbers, right: Numbers) -> Numbers:
 
 
 def at_risk(counts: Matrix) -> Matrix:
-    """Rows drawn at each place and after it. Counts are whole numbers, so that differences are exact."""
+    """Rows drawn at each place and after it. Differences of whole numbers are exact, those of weights to rounding."""
     before = running_sums(counts)
     return np.asarray(before[:, -1:] - before[:, :-1])
 
 
-def share_lost(counts: Matrix) -> Matrix:
-    """Share of those at risk that each row takes with it; zero for a row that was not drawn."""
-    # Where nobody is left nothing was drawn, and zero over one is zero.
-    return np.asarray(counts / np.maximum(at_risk(counts), 1.0))
+def share_lost(counts: Matrix, least: float) -> Matrix:
+    """Share of those at risk that each row takes with it; zero for a row that was not drawn.
+
+    `least` is the smallest count of a row that was.
+    """
+    # Where nobody is left nothing was drawn, and zero over anything is zero.
+    return np.asarray(counts / np.maximum(at_risk(counts), least))
 
 
 def kaplan_meier_product(lost: Matrix) -> Matrix:

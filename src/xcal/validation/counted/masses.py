@@ -30,11 +30,11 @@ class CountedRedistribution:
     def masses(self, block: Block) -> Matrix:
         """Masses of every resample, shape (b, bins)."""
         counts = block.counts.take(self._order, axis=1)
-        uncensored = kaplan_meier_product(np.where(self._event, 0.0, share_lost(counts)))
+        uncensored = kaplan_meier_product(np.where(self._event, 0.0, share_lost(counts, block.least)))
         own = uncensored.take(self._first_of_tie, axis=1) * block.total[:, None]
         # G is zero only after the last row drawn, where nothing counts.
         weight = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0)
-        stop = self._stop(block, counts, weight)
+        stop = self._stop(block, counts, weight * (block.total / block.effective)[:, None])
         after = np.arange(counts.shape[1]) >= stop[:, None]
         at_stop = np.append(weight, np.zeros((stop.size, 1)), axis=1)[np.arange(stop.size), stop]
         weight = np.where(after, at_stop[:, None], np.where(self._event, weight, 0.0))
@@ -43,7 +43,7 @@ class CountedRedistribution:
     def _stop(self, block: Block, counts: Matrix, weight: Matrix) -> Indices:
         """First row at which redistribution stops, as `calibration.histogram.horizon` says."""
         n = counts.shape[1]
-        limit = np.array([heaviest(int(total)) for total in block.total])
+        limit = np.array([heaviest(float(rows)) for rows in block.effective])
         heavy = (weight > limit[:, None]) & (counts > 0)
         first_heavy = np.where(heavy.any(axis=1), np.argmax(heavy, axis=1), n)
         happened = (counts > 0) & self._event

@@ -1,12 +1,4 @@
-"""Concordance of resamples: pairs of rows that count several times.
-
-Ranks of the predictions are read bit by bit, the leading bit first. At each bit the rows stand in buckets by the bits
-before it, in time order within a bucket; a pair is counted at the bit where its two ranks first differ, when the later
-row has a one there and the earlier a zero. Which rows these are does not depend on the counts. So each bit leaves, for
-a resample, one cumulative sum of the counts of its ones and two look-ups per event: O(n log n), nothing sorted.
-"""
-
-from dataclasses import dataclass
+"""Concordance of resamples: weights of Uno's pairs, and Antolini's index. `metrics.pairs.CountedPairs` has the rest."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,73 +10,8 @@ from xcal.metrics.inputs import Vector
 from xcal.metrics.running_sums import running_sums
 from xcal.validation.counted.block import Block, Matrix, product
 
-Places = npt.NDArray[np.int32]
 # Numbers compared at a time, and summed by one matrix product.
 _BLOCK = 1 << 19
-
-
-@dataclass(frozen=True, eq=False)
-class _Comparison:
-    """Events, and for each the stretch of `others` that it is compared with."""
-
-    events: Places
-    others: Places
-    begin: Places
-    end: Places
-
-    def sums(self, counts: Matrix, weights: list[Matrix]) -> list[Vector]:
-        """Sum of weight times the counts of the stretch, over the events."""
-        running = running_sums(counts.take(self.others, axis=1))
-        found = running.take(self.end, axis=1) - running.take(self.begin, axis=1)
-        return [np.einsum("bi,bi->b", weight.take(self.events, axis=1), found) for weight in weights]
-
-
-class CountedPairs:
-    """Pairs of rows in time order, by the order of their scores."""
-
-    def __init__(self, time: FloatArray, event: BoolArray, score: Vector) -> None:
-        keys = sortable_time(time, event)
-        self._tie = np.cumsum(starts_run(keys)) - 1
-        _, rank = np.unique(score, return_inverse=True)
-        self._event = event
-        bits = int(rank.max()).bit_length()
-        self._concordant = [self._level(rank >> (bit + 1), (rank >> bit) & 1) for bit in range(bits)]
-        everybody = np.ones(time.size, dtype=np.int64)
-        self._comparable = self._later(np.zeros(time.size, dtype=np.int64), everybody, event)
-        self._tied = self._later(rank, everybody, event) if np.unique(rank).size < time.size else None
-
-    def _level(self, bucket: npt.NDArray[np.int64], bit: npt.NDArray[np.int64]) -> _Comparison:
-        """Pairs of one bit: events with a zero, and rows after them with a one."""
-        return self._later(bucket, bit, self._event & (bit == 0))
-
-    def _later(self, bucket: npt.NDArray[np.int64], counted: npt.NDArray[np.int64], events: BoolArray) -> _Comparison:
-        """For each of the events, the counted rows of the same bucket that outlast it."""
-        order = np.argsort(bucket, kind="stable")
-        bucket, tie, counted = bucket[order], self._tie[order], counted[order]
-        before = np.append(0, np.cumsum(counted))
-        ends = np.append(np.flatnonzero(starts_run(bucket))[1:], bucket.size)
-        bucket_end = np.repeat(ends, np.diff(np.append(0, ends)))
-        runs = starts_run(bucket) | starts_run(tie)
-        run_ends = np.append(np.flatnonzero(runs)[1:], bucket.size)
-        outlasting = np.repeat(run_ends, np.diff(np.append(0, run_ends)))
-        begin, end = before[outlasting], before[bucket_end]
-        kept = events[order] & (end > begin)
-        small = [order[kept], order[counted > 0], begin[kept], end[kept]]
-        return _Comparison(*(array.astype(np.int32) for array in small))
-
-    def indices(self, block: Block, weights: list[Matrix]) -> list[Vector]:
-        """Concordance of every resample for each weighting of the pairs; NaN without a comparable pair."""
-        opening = [block.counts * weight for weight in weights]
-        agreed = [np.zeros(block.total.size) for _ in weights]
-        for level in self._concordant:
-            agreed = [a + b for a, b in zip(agreed, level.sums(block.counts, opening), strict=True)]
-        if self._tied is not None:
-            tied = self._tied.sums(block.counts, opening)
-            agreed = [a + b / 2 for a, b in zip(agreed, tied, strict=True)]
-        comparable = self._comparable.sums(block.counts, opening)
-        return [
-            np.divide(a, c, out=np.full(a.size, np.nan), where=c > 0) for a, c in zip(agreed, comparable, strict=True)
-        ]
 
 
 def uno_weights(block: Block) -> Matrix:
@@ -99,13 +26,13 @@ def antolini_indices(
     survival: FloatArray,
     times: Vector,
     interpolation: Interpolation,
-    counts: npt.NDArray[np.float32],
+    counts: npt.NDArray[np.float32] | npt.NDArray[np.float64],
 ) -> Vector:
     """Antolini's concordance of every resample, rows in time order, counts of shape (b, n).
 
     Which row of a pair the curves put first is the same in every resample: a matrix of events and later rows, worked
     out a few events at a time, and multiplied with the counts of all resamples. The entries are 0, 1/2 and 1 and the
-    sums below 2^24, so that single precision is exact.
+    sums below 2^24, so that single precision is exact; counts that are weights come in double precision.
     """
     keys = sortable_time(time, event)
     ends = np.append(np.flatnonzero(starts_run(keys))[1:], keys.size)
@@ -125,7 +52,7 @@ def antolini_indices(
             part, s = own[start : start + step], share[start : start + step, None]
             score = (1 - s) * base + s * following if s.any() else np.broadcast_to(base, (part.size, base.size))
             mine = score[np.arange(part.size), part - first][:, None]
-            order = (score > mine).astype(np.float32) + 0.5 * (score == mine).astype(np.float32)
+            order = (score > mine).astype(counts.dtype) + 0.5 * (score == mine).astype(counts.dtype)
             order[np.arange(first, keys.size) < outlasting[part][:, None]] = 0.0
             weight = counts[:, part].astype(np.float64)
             agreed += np.einsum("bi,bi->b", product(counts[:, first:], order.T), weight)
