@@ -231,12 +231,12 @@ def for_whom(rows):
         *(histogram.edges, histogram.mass, half),
     )
     left_out = (("id", "its whole numbers are all different, as those of an id"),)
-    return ForWhom(0.00031, 0.00004, 0.0007, 0.004, ("age", "centre"), left_out, tuple(parts), worst)
+    return ForWhom(0.00031, 0.00004, 0.0007, 0.001, ("age", "centre"), left_out, tuple(parts), worst)
 
 
 def values_for_whom():
     names = ("", "_floor", "_noise", "_p")
-    numbers = (0.00031, 0.0007, 0.00004, 0.004)
+    numbers = (0.00031, 0.0007, 0.0.001, 0.004)
     found = [number(f"conditional_calibration{name}", value) for name, value in zip(names, numbers, strict=True)]
     return [*found, number("subgroup_p", 0.002)]
 

@@ -245,12 +245,12 @@ def test_a_subgroup_counts_if_it_is_large_and_sure():
             replace(measured, for_whom=replace(measured.for_whom, subgroup=subgroup, p_value=p_of_all))
         )
 
-    assert judged(off, 0.012).state == "off"
-    assert judged(off, 0.013) is None
+    assert judged(off, 0.0049).state == "off"
+    assert judged(off, 0.0051) is None
     assert judged(np.full(10, 0.1), 1e-6) is None  # sure, and too small to matter
     large = replace(measured.for_whom, subgroup=None, value=0.01, p_value=0.001)
     assert "no one subgroup" in given_covariates(replace(measured, for_whom=large)).words
-    assert given_covariates(replace(measured, for_whom=replace(large, p_value=0.03))) is None
+    assert given_covariates(replace(measured, for_whom=replace(large, p_value=0.006))) is None
 
 
 def test_a_small_difference_that_is_sure_is_told():
