@@ -236,7 +236,7 @@ def for_whom(rows):
 
 def values_for_whom():
     names = ("", "_floor", "_noise", "_p")
-    numbers = (0.00031, 0.0007, 0.0.001, 0.004)
+    numbers = (0.00031, 0.0007, 0.00004, 0.001)
     found = [number(f"conditional_calibration{name}", value) for name, value in zip(names, numbers, strict=True)]
     return [*found, number("subgroup_p", 0.002)]
 
