@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, as_count, as_event, as_flag, as_numpy, as_probability, fail, first_row
+from xcal._checks import MANY, as_count, as_event, as_flag, as_numpy, as_probability, check_rows, fail, first_row
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.conditional_sums import BLOCKS, ConditionalCalibration
 from xcal.calibration.covariates import Column, as_columns
@@ -143,6 +143,7 @@ def conditional_calibration(
     'x0'
     """
     edge = bin_edges(n_bins, edges)
+    check_rows({"cdf": cdf, "event": event, "X": X, "features": features})
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     if u.size < 2:

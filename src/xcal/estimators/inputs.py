@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_same_length, check_same_rows, fail, first_row
+from xcal._checks import BoolArray, as_floats, as_numpy, as_row, check_rows, check_same_length, fail, first_row
 from xcal.data import SurvivalData, time_and_event
 from xcal.data._arguments import check_nothing_beside
 from xcal.data.columns import read_labels, read_weights
@@ -41,7 +41,7 @@ def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
         return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
     time, event = read_target(X, y, x.shape[0])
-    check_same_rows("sample_weight", weights, "X", X)
+    check_rows({"X": X, "sample_weight": weights})
     return _weighted(x, time, event, _read_weights(weights, x.shape[0], "sample_weight"))
 
 
@@ -72,7 +72,7 @@ def read_validation(estimator: Any, data: Any, clusters: Any = None) -> Survival
         x = read_features(estimator, data[0], reset=False)
         time, event = read_target(data[0], data[1], x.shape[0], name="validation_data y")
         given = data[2] if len(data) == 3 else None
-        check_same_rows("validation_data sample_weight", given, "its X", data[0])
+        check_rows({"its X": data[0], "validation_data sample_weight": given, "validation_clusters": clusters})
         table = _weighted(x, time, event, _read_weights(given, x.shape[0], "validation_data sample_weight"))
     if not table.event.any():
         fail("validation_data", "at least one event", f"{table.n} censored rows")

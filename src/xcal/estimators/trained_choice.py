@@ -12,7 +12,7 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import fail
+from xcal._checks import check_rows, fail
 from xcal.estimators.choices import Choices, Chosen
 from xcal.estimators.crossfit import trained_as
 from xcal.estimators.decision import Decision
@@ -178,6 +178,7 @@ class TrainedChoice(SurvivalPredictor):
         from xcal.estimators.frontier.values import given_rows, measure_frontier, read_patients
         from xcal.metrics.pit_histogram import N_BINS
 
+        check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
         time, event = read_outcome(X, y, len(x))
         end = float(self.fitted_[0].outputs.grid[-1])

@@ -85,7 +85,7 @@ def calibration_curve(
     >>> bool(abs(curve.observed - curve.predicted).max() < 0.1), curve.point_rows.sum()
     (True, np.int64(2000))
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)

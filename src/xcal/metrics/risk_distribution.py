@@ -48,7 +48,7 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
     >>> result.with_event, result.without_event, result.censored
     (array([0., 1.]), array([1., 0.]), array([0., 1.]))
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability)
     p = as_row_probability("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
     edges = np.linspace(0, 1, as_count("n_bins", n_bins, at_least=1, at_most=MANY) + 1)

@@ -136,7 +136,10 @@ def audit(
     True
     """
     X, y = _unpacked(X, y)
-    time, event = checks.read_outcome(y, X=X)
+    beside = checks.of_rows(
+        model=model, survival=survival, cdf=cdf, risk=risk, groups=groups, covariates=covariates, clusters=clusters
+    )
+    time, event = checks.read_outcome(y, X=X, beside=beside)
     checks.check_text("time_unit", time_unit)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
