@@ -277,7 +277,7 @@ class TestSplitting:
         assert [rows[part]["rows"] for part in ("train", "validation", "test")] == [60, 30, 30]
         frame.loc[5, "part"] = "elsewhere"
         told = error(run(written(tmp_path, frame), "--split", "part", out=tmp_path / "other"))
-        assert "column 'part', line 7: expected train, test or validation (--split), got 'elsewhere'" in told
+        assert "column 'part', line 7: expected train, test or validation (--split), got another word" in told
 
     def test_a_patient_stays_on_one_side(self, tmp_path):
         frame = patients(160)
@@ -417,7 +417,7 @@ BAD = {
     "a word among numbers": (
         lambda f: changed(f, "age", 4, "sixty"),
         "column 'age', line 6: expected a number as in most rows, or an empty cell (or leave the column out: --drop "
-        "age), got 'sixty'",
+        "age), got text",
     ),
     "infinite": (lambda f: changed(f, "age", 4, "inf"), "column 'age', line 6: expected a finite number"),
     "nothing to learn from": (lambda f: f[["months", "died", "patient"]], "expected at least one column to learn from"),
@@ -712,14 +712,79 @@ class TestCovariates:
             xcal.audit(survival=np.tile([0.8, 0.5, 0.3], (120, 1)), times=times, y=y, covariates=covariates)
 
 
-def test_no_time_of_a_held_out_row_is_in_the_frontier_page(tmp_path):
-    frame = patients(160).drop(columns="visit_of").assign(months=lambda f: f["months"] * 1000)
-    frame["part"] = ["train", "train", "train", "test"] * 40
-    assert run(written(tmp_path, frame), "--split", "part", out=tmp_path / "run").exit_code == 0
-    page = (tmp_path / "run/frontier.html").read_text()
-    exact = {f"{time:.{digits}g}" for time in frame["months"][frame["part"] == "test"] for digits in (6, 17)}
-    assert not {number for number in exact if "." in number} & set(re.findall(r"\d+\.\d+", page))
-    assert "row 1" not in page
+def of_one_person(frame):
+    """Patients with a marker that no two of them share, and three wards that are named after their one patient."""
+    rng, wards = np.random.default_rng(5), np.array(["north", "south"], dtype=object)
+    frame = frame.drop(columns=["visit_of", "site"]).assign(months=lambda f: f["months"] * 1000)
+    frame["marker"], frame["ward"] = rng.lognormal(size=len(frame)), wards[rng.integers(0, 2, len(frame))]
+    frame.loc[[3, 7, 8], "ward"] = [f"ward of {name} Quux" for name in "JAB"]
+    frame.loc[[5, 9], "seen"] = None
+    frame["part"] = ["train", "train", "train", "test"] * (len(frame) // 4)
+    return frame
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_no_single_row_is_in_what_a_run_says_and_writes(tmp_path, named):
+    frame = of_one_person(patients(160))
+    asked = ["--split", "part", "--by", "ward", "--drop", "patient", *(["--min-cell", "0"] if named else [])]
+    done = run(written(tmp_path, frame), *asked, out=tmp_path / "run")
+    assert done.exit_code == 0, done.exception
+    files = [path for path in (tmp_path / "run").iterdir() if path.suffix != ".safetensors"]
+    told = {"screen": done.output} | {path.name: path.read_text(encoding="utf-8") for path in files}
+    assert {"frontier.html", "audit.html", "audit.json", "summary.json", "frontier.csv"} <= set(told)
+    if named:
+        assert all("Quux" in told[place] for place in ("screen", "audit.html", "audit.json", "summary.json"))
+        assert json.loads(told["audit.json"])["data"]["last_time"] == frame["months"][frame["part"] == "test"].max()
+        assert tomllib.loads(told["config.toml"])["min_cell"] == 0
+        return
+    numbers = {place: set(re.findall(r"\d+\.\d+", text)) for place, text in told.items()}
+    for column in ("months", "marker"):
+        # Six digits of a small number stand on a page by chance.
+        digits = (6, 7, 8, 17) if column == "months" else (8, 17)
+        exact = {f"{value:.{k}g}" for value in frame[column] for k in digits} | set(map(repr, frame[column].tolist()))
+        for place, found in numbers.items():
+            assert not {number for number in exact if "." in number} & found, (place, column)
+    assert not any("Quux" in text for text in told.values())
+    assert not any("row 1" in told[place] for place in ("frontier.html", "audit.html"))
+    (seen,) = [column for column in summary(tmp_path / "run")["columns"] if column["name"] == "seen"]
+    assert seen["missing"] is None
+    assert re.search(r"^seen +date +<5 ", done.stdout, re.MULTILINE)
+
+
+SECRET = "Quux-4711"
+BAD_CELLS = {
+    "time": (lambda f: changed(f, "months", 3, SECRET), []),
+    "a negative time": (lambda f: changed(f, "months", 3, -4711.5), []),
+    "feature": (lambda f: changed(f, "age", 4, SECRET), []),
+    "decimal comma": (lambda f: f.assign(age=[f"{k},4711" for k in range(len(f))]), []),
+    "split": (lambda f: f.assign(part=SECRET), ["--split", "part"]),
+    "event": (lambda f: f.assign(died=[f"{SECRET}-{k}" for k in range(len(f))]), []),
+    "event value": (lambda f: f.assign(died=[f"{SECRET}-{k}" for k in range(len(f))]), ["--event-value", "dead"]),
+    "group": (
+        lambda f: f.assign(patient=SECRET, part=["train", "test"] * (len(f) // 2)),
+        ["--split", "part", "--group", "patient"],
+    ),
+    "date": (lambda f: changed(f, "seen", 4, "2021-02-30").fillna({"seen": "2021-02-01"}), []),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CELLS)
+def test_an_error_names_column_and_line_but_no_cell(tmp_path, case):
+    make, words = BAD_CELLS[case]
+    told = error(run(written(tmp_path, make(patients(60))), *words, out=tmp_path / "run"))
+    assert SECRET not in told
+    assert "4711" not in told
+    assert "2021-02-30" not in told
+    assert re.search(r"column '\w+'|--group patient", told)
+
+
+def test_an_error_names_the_values_that_many_rows_have(tmp_path):
+    frame = patients(60).assign(died=lambda f: np.where(f["died"] == 1, "dead", "alive"))
+    frame.loc[0, "died"] = SECRET
+    told = error(run(written(tmp_path, frame), out=tmp_path / "run"))
+    assert "'dead'" in told
+    assert "'alive' and 1 more" in told or "'dead' and 1 more" in told
+    assert SECRET not in told
 
 
 class TestOddColumns:

@@ -1,6 +1,6 @@
 """Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -193,7 +193,8 @@ def _most_off(
     """Search for a subgroup among rows in random order."""
     some = rng.permutation(u.size)[:SEARCHED_ROWS]
     here = [column.take(some) for column in columns]
-    return find_subgroup(here, u[some], residuals(u[some], event[some], edges), edges)
+    found = find_subgroup(here, u[some], residuals(u[some], event[some], edges), edges)
+    return None if found is None else replace(found, tested=some[found.tested])
 
 
 def _accumulated(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import Decimal, Separator, listed
+from xcal.cli.options import Decimal, MinCell, Separator, listed
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
@@ -86,6 +86,7 @@ def audit(
     resamples: Resamples = None,
     censoring: Censoring = "auto",
     last_seen: LastSeen = "auto",
+    min_cell: MinCell = None,
     level: Level = 0.95,
     seed: Seed = 0,
     separator: Separator = None,
@@ -121,6 +122,7 @@ def audit(
     import xcal
     from xcal.cli.table_file import read_table_file
     from xcal.cli.workflow.predictions import OWN_CDF
+    from xcal.metrics.small_cells import MIN_CELL
 
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
@@ -147,6 +149,7 @@ def audit(
         n_bootstrap="auto" if resamples is None else resamples,
         censoring=censoring,  # type: ignore[arg-type]  # checked by audit
         last_seen=last_seen,  # type: ignore[arg-type]
+        min_cell=MIN_CELL if min_cell is None else min_cell,
         level=level,
         seed=seed,
         time_unit=time_unit,
@@ -276,8 +279,8 @@ def _predictions(
     if rises.any():
         row, before = (int(place) for place in np.argwhere(rises)[0])
         left, right = list(columns.values())[before : before + 2]
-        got = f"{survival[row, before + 1]:g} after {survival[row, before]:g} in {left!r}"
-        table.fail(right, "a survival curve, which never rises (for risks, write 1 - risk)", got, row)
+        expected = "a survival curve, which never rises (for risks, write 1 - risk)"
+        table.fail(right, expected, f"more than in column {left!r}", row)
     return {
         **own,
         "survival": survival,

@@ -1,4 +1,4 @@
-"""Tables in files, CSV or parquet, and errors that name the file, the column and the line.
+"""Tables in files, CSV or parquet, and errors that name the file, the column and the line, but no cell of the data.
 
 A file is read once, as pandas reads it; a column is checked when it is asked for. Lines are counted as an editor counts
 them, the header being line 1; parquet files have rows, counted from 1.
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, as_count, fail, is_missing
+from xcal.metrics.small_cells import MIN_CELL
 
 Floats = npt.NDArray[np.float64]
 
@@ -95,14 +96,14 @@ class TableFile:
         """Read finite numbers, none missing."""
         column = self.column(name, option)
         if column.dtype.kind in "mM":
-            self.fail(name, f"{what} ({_DATES})", f"dates such as {column.iloc[0]}", 0)
+            self.fail(name, f"{what} ({_DATES})", "dates")
         if column.dtype.kind not in "iufb":
             self._refuse_text(name, column, what)
         values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
         bad = ~np.isfinite(values)
         if bad.any():
             row = int(np.argmax(bad))
-            self.fail(name, what, "an empty cell" if np.isnan(values[row]) else values[row], row)
+            self.fail(name, what, "an empty cell" if np.isnan(values[row]) else "an infinite number", row)
         return values
 
     def times(self, name: str, option: str) -> Floats:
@@ -110,7 +111,7 @@ class TableFile:
         values = self.numbers(name, option, what="a time, a number of zero or more")
         if (values < 0).any():
             row = int(np.argmax(values < 0))
-            self.fail(name, "a time, a number of zero or more", values[row], row)
+            self.fail(name, "a time, a number of zero or more", "a negative number", row)
         return values
 
     def shares(self, name: str, option: str) -> Floats:
@@ -121,7 +122,8 @@ class TableFile:
             row = int(np.argmax(bad))
             percent = values.min() >= 0 and values.max() <= 100 and values.max() > 1.5
             hint = "; per cent? divide by 100" if percent else ""
-            self.fail(name, f"a probability, a number from 0 to 1{hint}", f"{values[row]:g}", row)
+            got = "a negative number" if values[row] < 0 else "a number above 1"
+            self.fail(name, f"a probability, a number from 0 to 1{hint}", got, row)
         return values
 
     def labels(self, name: str, option: str) -> npt.NDArray[np.str_]:
@@ -135,7 +137,7 @@ class TableFile:
     def events(self, name: str, option: str, value: str | None = None) -> BoolArray:
         """Read events: 0/1 or true/false, or the rows whose cell is `value`.
 
-        An error shows the values that were found.
+        An error shows the values that many rows have: others may be names, or the numbers of patients.
         """
         column = self.column(name, option)
         missing = column.isna().to_numpy()
@@ -146,12 +148,12 @@ class TableFile:
             # TRUE and true in a file are read as True.
             wanted = value.strip().capitalize() if column.dtype.kind == "b" else _cell(_as_number_if_any(value))
             if wanted not in text:
-                fail(f"--event-value, {self.path}", f"a value of column {name!r}: {listed_names(text)}", repr(value))
+                fail(f"--event-value, {self.path}", f"a value of column {name!r}: {_common(column)}", repr(value))
             return np.asarray(column.map(_cell) == wanted, dtype=np.bool_)
         if column.dtype.kind == "b":
             return np.asarray(column, dtype=np.bool_)
         if not {*text} <= {"0", "1"}:
-            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {listed_names(text)}")
+            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_common(column)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
 
     def _refuse_text(self, name: str, column: Any, what: str) -> None:
@@ -159,9 +161,9 @@ class TableFile:
         for row, cell in enumerate(column):
             if isinstance(cell, str) and not is_number(cell):
                 hint = f" ({_DATES})" if is_date(cell) else f" ({_COMMAS})" if has_decimal_comma(cell) else ""
-                self.fail(name, f"{what}{hint}", repr(cell), row)
+                self.fail(name, f"{what}{hint}", "text", row)
             if not isinstance(cell, str | int | float | np.number) and cell is not None:
-                self.fail(name, what, f"{type(cell).__name__} {cell}", row)
+                self.fail(name, what, f"a cell of type {type(cell).__name__}", row)
 
 
 _DIFFERENT = "columns with different names"
@@ -385,6 +387,16 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     return f"{value:g}" if isinstance(value, int | float | np.number) else str(value).strip()
+
+
+def _common(column: Any) -> str:
+    """Write the values that many rows of a column have, and how many others there are."""
+    counted = column.map(_cell).value_counts()
+    common = counted.index[counted >= MIN_CELL]
+    others = counted.size - min(common.size, _SHOWN)
+    if not common.size:
+        return f"({others:,}, each in fewer than {MIN_CELL} rows)"
+    return ", ".join(map(repr, common[:_SHOWN])) + (f" and {others:,} more" if others else "")
 
 
 def listed_names(names: Any) -> str:

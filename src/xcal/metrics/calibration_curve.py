@@ -13,6 +13,7 @@ from xcal.metrics.ici import SmoothCalibration, smooth_calibration
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
 from xcal.metrics.pseudo_values import jackknife
 from xcal.metrics.risk_group_tests import group_labels
+from xcal.metrics.small_cells import merged, merged_edges, starts_of
 
 Counts = npt.NDArray[np.int64]
 _POINTS = 100  # places of the smooth curve
@@ -107,10 +108,16 @@ def drawn_curve(
     n_risk_groups: int = N_RISK_GROUPS,
     n_bins: int = N_BINS,
     level: float = 0.95,
+    min_cell: int = 0,
 ) -> CalibrationCurve:
-    """Return the picture of a smooth curve: with its band, points and histogram; NaN where there is no curve."""
+    """Return the picture of a smooth curve: with its band, points and histogram; NaN where there is no curve.
+
+    Risk groups and bins of the histogram with fewer rows than `min_cell` are merged with their neighbours.
+    """
     edges = np.linspace(0, 1, n_bins + 1)
-    points = _points(p, time, event, at, n_risk_groups, level)
+    counts = np.histogram(p, edges)[0].astype(np.int64)
+    cells = merged(counts, min_cell)
+    points = _points(p, time, event, at, n_risk_groups, level, min_cell)
     low, high = np.quantile(p, [0.01, 0.99])
     places = np.linspace(float(low), float(high), _POINTS)
     curve = error = np.full(_POINTS, np.nan)
@@ -130,16 +137,17 @@ def drawn_curve(
         point_lower=points[2],
         point_upper=points[3],
         point_rows=points[4],
-        risk_edges=edges,
-        risk_counts=np.histogram(p, edges)[0].astype(np.int64),
+        risk_edges=merged_edges(edges, cells),
+        risk_counts=np.add.reduceat(counts, starts_of(cells)),
     )
 
 
 def _points(
-    p: Vector, time: FloatArray, event: BoolArray, at: float, n_risk_groups: int, level: float
+    p: Vector, time: FloatArray, event: BoolArray, at: float, n_risk_groups: int, level: float, min_cell: int
 ) -> tuple[Vector, Vector, Vector, Vector, Counts]:
     """Mean risk, observed risk, its interval and the rows of each risk group."""
     label = group_labels(p, n_risk_groups)
+    label = merged(np.bincount(label), min_cell)[label]
     rows = np.bincount(label)
     predicted = np.bincount(label, weights=p) / rows
     seen = np.full((3, rows.size), np.nan)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MANY, BoolArray
+from xcal._checks import MANY
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.metrics.small_cells import as_min_cell, merged, merged_edges, starts_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,7 +24,9 @@ class RiskDistribution:
     n_censored: int
 
 
-def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_bins: int = 20) -> RiskDistribution:
+def risk_distribution(
+    probability: Any, *, at: float, time: Any, event: Any, n_bins: int = 20, min_cell: int = 0
+) -> RiskDistribution:
     """Histogram of the predicted risks for each outcome.
 
     Parameters
@@ -36,6 +39,8 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
         Observed times; True where the event happened.
     n_bins : int
         Bins of equal width over [0, 1].
+    min_cell : int
+        Neighbouring bins are merged until each has none or so many rows of every outcome.
 
     Returns
     -------
@@ -55,18 +60,8 @@ def risk_distribution(probability: Any, *, at: float, time: Any, event: Any, n_b
     case = happened & (times_seen <= moment)
     lost = ~happened & (times_seen < moment)
     free = ~case & ~lost
-    return RiskDistribution(
-        moment,
-        edges,
-        _shares(p, case, edges),
-        _shares(p, free, edges),
-        _shares(p, lost, edges),
-        int(np.count_nonzero(case)),
-        int(np.count_nonzero(free)),
-        int(np.count_nonzero(lost)),
-    )
-
-
-def _shares(p: Vector, rows: BoolArray, edges: Vector) -> Vector:
-    counts = np.histogram(p[rows], edges)[0].astype(np.float64)
-    return np.asarray(counts / max(1.0, float(counts.sum())))
+    counts = np.array([np.histogram(p[rows], edges)[0] for rows in (case, free, lost)])
+    cells = merged(counts, as_min_cell(min_cell))
+    totals = counts.sum(axis=1)
+    shares = np.add.reduceat(counts, starts_of(cells), axis=1) / np.maximum(1.0, totals)[:, None]
+    return RiskDistribution(moment, merged_edges(edges, cells), *shares, *(int(total) for total in totals))

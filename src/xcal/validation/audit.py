@@ -15,6 +15,7 @@ from xcal.interop.predictions import check_predictions
 from xcal.metrics import horizons as horizon_times
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
+from xcal.metrics.small_cells import MIN_CELL, as_min_cell
 from xcal.validation import checks
 from xcal.validation.covariates import read_covariates
 from xcal.validation.measurements import Measurements
@@ -45,6 +46,7 @@ def audit(
     thresholds: Any = None,
     censoring: Censoring = "auto",
     last_seen: LastSeen = "auto",
+    min_cell: int = MIN_CELL,
     n_bootstrap: int | str = "auto",
     level: float = 0.95,
     seed: int = 0,
@@ -104,6 +106,10 @@ def audit(
         For times in whole units, such as months: whether a row that was censored in month 7 was observed through all
         of it ("end") or half of it ("middle"). If that is not known ("unknown"), intervals hold both cases, and tests
         give the larger p-value. "auto" takes coarse times for unknown, and others for exact.
+    min_cell : int
+        Rows below which nothing is told of a group, a bin of a histogram or the end of follow-up: so few could be one
+        person. Such cells are merged with their neighbours, groups without their names, on the page, in the JSON and on
+        the screen. Values and verdict are those of all rows. 0 shows everything.
     n_bootstrap : int or "auto"
         Resamples behind the intervals of discrimination and overall error, which the verdict does not read; calibration
         at horizons has intervals by formula. The model is not refitted. "auto" is 1,000 up to 10,000 rows and fewer up
@@ -167,6 +173,7 @@ def audit(
         checks.read_clusters(clusters, X, time.size),
         as_choice("last_seen", last_seen, get_args(LastSeen)),
         as_choice("censoring", censoring, get_args(Censoring)),
+        as_min_cell(min_cell),
     )
     measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
@@ -201,6 +208,7 @@ def finish(
         n_bootstrap=n_bootstrap,
         seed=seed,
         resampled_rows=resampled_rows,
+        min_cell=sample.min_cell,
     )
 
 

@@ -15,6 +15,7 @@ from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector
 from xcal.metrics.predictions import restricted_mean
 from xcal.metrics.pseudo_values import CensoringModel
+from xcal.metrics.small_cells import MIN_CELL
 from xcal.validation.measurements import Skipped
 from xcal.validation.sample import Labels, Sample
 
@@ -60,6 +61,8 @@ class Rows:
         Of these rows, where censoring depends on what is known of them: values at horizons are then corrected by it.
     clusters : Clusters or None
         Rows that depend on each other; None if all rows are independent.
+    min_cell : int
+        Rows of a cell that is shown.
     """
 
     order: Indices
@@ -79,6 +82,7 @@ class Rows:
     cdfs: tuple[FloatArray, ...] = ()
     censoring_model: CensoringModel | None = None
     no_cdf: str = "it needs F at the observed times"
+    min_cell: int = MIN_CELL
 
     @property
     def n(self) -> int:
@@ -108,6 +112,7 @@ class Rows:
             cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
             censoring_model=None if self.censoring_model is None else self.censoring_model.take(chosen),
             no_cdf=self.no_cdf,
+            min_cell=self.min_cell,
         )
 
 
@@ -143,6 +148,7 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
         clusters=None if sample.clusters is None else sample.clusters.of_rows(order),
         seen=seen,
         cdfs=cdfs,
+        min_cell=sample.min_cell,
     )
     if not cdfs and p.times is not None:
         why = f"{rows.no_cdf}, which curves at {p.times.size} times do not tell; give it by cdf="

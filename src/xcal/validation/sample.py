@@ -12,6 +12,7 @@ from xcal.calibration.clusters import Clusters
 from xcal.calibration.covariates import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
+from xcal.metrics.small_cells import MIN_CELL
 
 Labels = npt.NDArray[np.str_]
 LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
@@ -46,6 +47,8 @@ class Sample:
         Rows that depend on each other, such as those of one patient; None if all rows are independent.
     last_seen, censoring : str
         How coarse times and censoring that depends on covariates are treated; see `xcal.audit`.
+    min_cell : int
+        Rows of a cell that is shown (`xcal.metrics.small_cells`).
     """
 
     time: FloatArray
@@ -62,3 +65,4 @@ class Sample:
     clusters: Clusters | None = None
     last_seen: LastSeen = "auto"
     censoring: Censoring = "auto"
+    min_cell: int = MIN_CELL

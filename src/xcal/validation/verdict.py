@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xcal.charts.words import p_in_words, time_in_words
+from xcal.metrics.pit_histogram import N_BINS
 from xcal.validation.measurements import AuditKey, AuditValue, ForWhom, Measurements
 from xcal.validation.result import DataSummary, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
@@ -41,8 +42,6 @@ GOOD_BINS = 0.15
 OFF_LEVEL, WRONG_LEVEL = 0.05, 0.01
 # Share of the good range of O/E that coarse times may use up before they, and not the events, are what is lacking.
 _COARSE = 0.5
-# Bins of D-calibration where the histogram is not at hand.
-BINS = 10
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
 
@@ -122,7 +121,7 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
         elif value.metric == "ici":
             yield _of_error(value, values, families, when, level)
         elif value.metric == "d_calibration":
-            finding = _of_d_calibration(value, values, measured, families)
+            finding = _of_d_calibration(value, values, families)
             if finding is not None:
                 yield finding
 
@@ -198,15 +197,14 @@ def _of_error(value: AuditValue, values: _Values, families: int, when: str, leve
     return Finding(value, state, brief, words, lacks=(value.upper / most) ** 2 if most > 0 else math.nan)
 
 
-def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements, families: int) -> Finding | None:
+def _of_d_calibration(value: AuditValue, values: _Values, families: int) -> Finding | None:
     """Judge D-calibration by its test, and by how much of it noise does not explain."""
     excess = values.get(("d_calibration_excess", None, value.group))
     floor = values.get(("d_calibration_floor", None, value.group))
     tested = values.get(("d_calibration_p", None, value.group))
     if tested is None or floor is None or excess is None:
         return None
-    bins = next((histogram.mass.size for histogram in measured.pit), BINS)
-    error, lower, upper = (math.sqrt(max(0.0, x) * bins) for x in (excess.value, excess.lower, excess.upper))
+    error, lower, upper = (math.sqrt(max(0.0, x) * N_BINS) for x in (excess.value, excess.lower, excess.upper))
     judged = AuditValue("bin_error", None, value.group, error, lower, upper)
     state = state_of(judged, 0.0, (0.0, GOOD_BINS), _corrected(values, "d_calibration", value, families))
     brief = f"bins of F over all times hold {100 * error:.0f} % too many or too few events"
@@ -226,8 +224,8 @@ def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[F
         state = state_of(value, 1.0, GOOD_RATIO, min(1.0, part.p_value * families))
         when = "" if part.horizon is None else f" by {time_in_words(part.horizon, time_unit)}"
         brief = f"risks{when} are too {'low' if part.value > 1 else 'high'}"
-        events = f"{part.n_events:,} events in {part.n:,} rows"
-        words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {events})"
+        counted = f"{part.n:,} rows" if part.n_events is None else f"{part.n_events:,} events in {part.n:,} rows"
+        words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {counted})"
         yield Finding(value, state, brief, words)
 
 
@@ -241,17 +239,12 @@ def given_covariates(measured: Measurements) -> Finding | None:
     if found is None:
         return None
     worst = found.subgroup
-    if worst is not None:
-        width = worst.edges[1:] - worst.edges[:-1]
-        value, floor = (float((part**2).sum()) for part in (worst.mass - width, worst.mass_error))
-        error = math.sqrt(max(0.0, value - floor) * width.size)
-        if error > GOOD_BINS and 2 * families * worst.p_value < OFF_LEVEL:
-            tested = f"{worst.n_tested:,} rows that were not searched, {p_in_words(worst.p_value)}"
-            words = f"rows with {worst.rule}: {worst.finding} ({tested})"
-            own = AuditValue("subgroup_p", None, f"rows with {worst.rule}", worst.p_value, math.nan, math.nan)
-            return Finding(own, "off", worst.finding, words)
-    bins = next((histogram.mass.size for histogram in measured.pit), BINS)
-    if differs_with_covariates(measured) and math.sqrt(max(0.0, found.value) * bins) > GOOD_BINS:
+    if worst is not None and worst.error > GOOD_BINS and 2 * families * worst.p_value < OFF_LEVEL:
+        tested = f"{worst.n_tested:,} rows that were not searched, {p_in_words(worst.p_value)}"
+        words = f"rows with {worst.rule}: {worst.finding} ({tested})"
+        own = AuditValue("subgroup_p", None, f"rows with {worst.rule}", worst.p_value, math.nan, math.nan)
+        return Finding(own, "off", worst.finding, words)
+    if differs_with_covariates(measured) and math.sqrt(max(0.0, found.value) * N_BINS) > GOOD_BINS:
         words = f"{_DIFFERS}, and no one subgroup tells where ({conditional_in_words(found)})"
         own = AuditValue("conditional_calibration_p", None, "some rows", found.p_value, math.nan, math.nan)
         return Finding(own, "off", _DIFFERS, words)

@@ -25,8 +25,10 @@ from xcal.cli.workflow.training import (
     train,
 )
 from xcal.estimators import load
+from xcal.metrics.small_cells import reached
 from xcal.training.across import launched
 from xcal.training.progress import Progress
+from xcal.validation.words import rounded_time
 
 Say = Callable[[str], None]
 # Says of what the models in the folder of an unfinished run are.
@@ -134,9 +136,9 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
     return {
         "data": settings.data,
         "rows": {
-            "train": _counts(parts.train),
-            "validation": None if parts.validation is None else _counts(parts.validation),
-            "test": _counts(parts.test),
+            "train": _counts(parts.train, settings.min_cell),
+            "validation": None if parts.validation is None else _counts(parts.validation, settings.min_cell),
+            "test": _counts(parts.test, settings.min_cell),
         },
         "columns": [asdict(column) for column in parts.understanding.columns],
         "chosen": {
@@ -150,18 +152,19 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
         "test": test,
         "verdict": {"level": verdict.level, "headline": verdict.headline},
         "horizons": list(judged.audit.horizons),
-        "last_time": float(trained.model.fitted_.outputs.grid[-1]),
+        "last_time": rounded_time(float(trained.model.fitted_.outputs.grid[-1])),
         "notes": [*parts.understanding.notes, *trained.notes, *judged.notes],
     }
 
 
-def _counts(part: Part) -> dict[str, Any]:
+def _counts(part: Part, min_cell: int) -> dict[str, Any]:
     time = part.y["time"]
+    median = float(np.median(time))
     return {
         "rows": part.n,
         "events": part.n_events,
-        "median_time": float(np.median(time)),
-        "last_time": float(time.max()),
+        "median_time": median if min_cell < 2 else rounded_time(median),
+        "last_time": reached(time, min_cell),
     }
 
 
@@ -178,6 +181,7 @@ def _write(
                 horizons=judged.audit.horizons,
                 time_unit=settings.time_unit,
                 clusters=known_clusters(test),
+                min_cell=settings.min_cell,
             )
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)

@@ -142,6 +142,7 @@ def audit_of(
         clusters=clusters,
         training=None if training is None else (training.X, training.y),
         n_bootstrap="auto" if settings.resamples is None else settings.resamples,
+        min_cell=settings.min_cell,
         seed=settings.seed,
         time_unit=settings.time_unit,
         name=f"xcal {model.distribution} ({name_of(model)})",

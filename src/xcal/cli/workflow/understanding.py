@@ -11,6 +11,7 @@ from xcal.cli.workflow.columns import dates_of, kind_of, read_features
 from xcal.cli.workflow.settings import DATES, FitSettings
 from xcal.cli.workflow.time_between import as_numbers, rank_correlation, time_between
 from xcal.estimators.encoding import MOST_CATEGORIES, Kind
+from xcal.metrics.small_cells import ends, is_small, told
 
 # Rank correlation with the time from which a column deserves a second look.
 _CLOSE_TO_TIME = 0.95
@@ -27,11 +28,14 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what it is, and why it is no feature (`left_out`, "" for a feature)."""
+    """One column: what it is, and why it is no feature (`left_out`, "" for a feature).
+
+    `missing` is None where a few rows have no value. `values` tells of no value that only a few rows have.
+    """
 
     name: str
     kind: str
-    missing: int
+    missing: int | None
     values: str
     left_out: str = ""
 
@@ -195,16 +199,18 @@ def _column(
 ) -> tuple[Column, Any]:
     """Judge one column, and give the values of all rows if it is a feature, else None."""
     missing = int(table.frame[name].iloc[rows].isna().sum())
+    shown = None if is_small(missing, settings.min_cell) else missing
     role = _roles(settings).get(name) or ("as asked (--drop)" if name in settings.drop else None)
     if role is not None:
-        return Column(name, NO_KIND, missing, "", role), None
+        return Column(name, NO_KIND, shown, "", role), None
     if missing == len(rows):
-        return Column(name, "empty", missing, "", "it is empty"), None
+        return Column(name, "empty", shown, "", "it is empty"), None
     kind = kind_of(table, name, dates)
     values = read_features(table, {name: kind}, dates)[name]
     cells = values.iloc[rows]
     reason = "" if name in settings.keep else _reason(kind, cells, outcome, rows)
-    column = Column(name, _kind_in_words(kind, cells.dropna()), missing, _values(kind, cells.dropna()), reason)
+    seen = cells.dropna()
+    column = Column(name, _kind_in_words(kind, seen), shown, _values(kind, seen, settings.min_cell), reason)
     return column, None if reason else values
 
 
@@ -273,13 +279,22 @@ def _kind_in_words(kind: Kind, seen: Any) -> str:
     return kind
 
 
-def _values(kind: Kind, seen: Any) -> str:
+def _values(kind: Kind, seen: Any, min_cell: int) -> str:
+    """Say what a column holds: labels of many rows, and where most numbers lie."""
     if kind == "category":
         counted = seen.value_counts()
-        more = f" and {counted.size - _SHOWN} more" if counted.size > _SHOWN else ""
-        return ", ".join(f"{label} ({count:,})" for label, count in counted.iloc[:_SHOWN].items()) + more
+        common = counted[counted >= min_cell].iloc[:_SHOWN]
+        if not common.size:
+            return f"{counted.size:,} different"
+        more = f" and {counted.size - common.size} more" if counted.size > common.size else ""
+        return ", ".join(f"{label} ({count:,})" for label, count in common.items()) + more
     if kind == "date":
-        return f"{seen.min():%Y-%m-%d} to {seen.max():%Y-%m-%d}"
+        return f"{seen.min():%Y-%m} to {seen.max():%Y-%m}"
     if set(np.unique(seen)) <= {0.0, 1.0}:
-        return f"{seen.mean():.0%} yes"
-    return f"{seen.min():.4g} to {seen.max():.4g}, median {seen.median():.4g}"
+        yes = int(seen.sum())
+        if told(yes, seen.size, min_cell) is not None:
+            return f"{seen.mean():.0%} yes"
+        return f"fewer than {min_cell} {'yes' if is_small(yes, min_cell) else 'no'}"
+    found = ends(seen, min_cell)
+    middle = f"median {seen.median():.4g}"
+    return middle if found is None else f"{found[0]:.4g} to {found[1]:.4g}, {middle}"

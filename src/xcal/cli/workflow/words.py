@@ -14,6 +14,7 @@ from xcal.cli.workflow.settings import FitSettings
 from xcal.cli.workflow.training import Judged, Trained, figures
 from xcal.cli.workflow.understanding import NO_KIND, Column
 from xcal.metrics.pit_histogram import N_BINS
+from xcal.metrics.small_cells import ends
 from xcal.training import EpochReport
 from xcal.validation.labels import LABELS, shown
 from xcal.validation.measurements import AuditValue
@@ -41,43 +42,46 @@ def understood(parts: Parts, settings: FitSettings) -> str:
     columns = parts.understanding.columns
     listed = columns[:_MOST_COLUMNS]
     lines = [f"{settings.data}: {len(columns)} columns, {len(parts.understanding.features)} to learn from", ""]
-    lines += table(("column", "kind", "missing", "values", ""), [_column(c) for c in listed], left=(0, 1, 3, 4))
+    shown = [_column(column, settings.min_cell) for column in listed]
+    lines += table(("column", "kind", "missing", "values", ""), shown, left=(0, 1, 3, 4))
     if len(columns) > len(listed):
         lines.append(f"and {len(columns) - len(listed)} more")
     unit = f" {settings.time_unit}" if settings.time_unit else ""
-    lines += ["", *table(("rows", "number", "events", "censored", f"times{unit}", "median"), list(_rows(parts)))]
+    head = ("rows", "number", "events", "censored", f"times{unit}", "median")
+    lines += ["", *table(head, list(_rows(parts, settings.min_cell)))]
     return "\n".join([*lines, *notes(parts.understanding.notes)])
 
 
-def _column(column: Column) -> tuple[str, ...]:
+def _column(column: Column, min_cell: int) -> tuple[str, ...]:
     """One line of the table; why a column is left out stands in the notes, unless it has a role."""
     values = textwrap.shorten(column.values, _MOST_VALUES, placeholder=" ...")
     reason = column.left_out if column.kind == NO_KIND else "left out"
     return (
         column.name,
         column.kind,
-        f"{column.missing:,}" if column.missing else "",
+        f"<{min_cell}" if column.missing is None else f"{column.missing:,}" if column.missing else "",
         values,
         reason if column.left_out else "",
     )
 
 
-def _rows(parts: Parts) -> Iterable[tuple[str, ...]]:
+def _rows(parts: Parts, min_cell: int) -> Iterable[tuple[str, ...]]:
     named = {"to train on": parts.train, "to validate on": parts.validation, "held out": parts.test}
     if parts.validation is None:
         named = {"to train and validate on": parts.train, "held out": parts.test}
     for name, part in named.items():
         if part is not None:
-            yield name, *_counts(part)
+            yield name, *_counts(part, min_cell)
 
 
-def _counts(part: Part) -> tuple[str, ...]:
+def _counts(part: Part, min_cell: int) -> tuple[str, ...]:
     time, event = part.y["time"], part.y["event"]
+    found = ends(time, min_cell)
     return (
         f"{part.n:,}",
         f"{part.n_events:,}",
         f"{1 - event.mean():.0%}",
-        f"{time.min():.4g} to {time.max():.4g}",
+        "" if found is None else f"{found[0]:.4g} to {found[1]:.4g}",
         f"{np.median(time):.4g}",
     )
 

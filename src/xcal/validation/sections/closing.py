@@ -38,9 +38,9 @@ def data(result: AuditResult) -> Section:
         Figure("Rows", f"{summary.n:,}", float(summary.n)),
         Figure("Events", f"{summary.n_events:,}", float(summary.n_events), note=f"{share:.0%} of the rows"),
         _time("Median follow-up", summary.median_follow_up, f"{result.time_unit} by reverse Kaplan-Meier"),
-        _time("Last time", summary.last_time, result.time_unit),
-        Figure("Rows with tied times", f"{summary.n_tied_times:,}", float(summary.n_tied_times)),
-        Figure("Rows past the model's last time", f"{summary.n_past_grid:,}", float(summary.n_past_grid)),
+        _time("Last time", summary.last_time, f"{result.time_unit}{_reached_by(result.min_cell)}"),
+        _count("Rows with tied times", summary.n_tied_times, result.min_cell),
+        _count("Rows past the model's last time", summary.n_past_grid, result.min_cell),
     )
     pictures = (performance_charts.followed(result), performance_charts.uncensored(result))
     titles = ("Rows still followed", "Share not yet censored")
@@ -51,6 +51,16 @@ def data(result: AuditResult) -> Section:
     if lines:
         notes = Table("What limits trust, and in what", ("About the rows", "What it does", "How much"), lines)
     return Section("What data is this based on?", (Figures(tiles), row, notes), "Data")
+
+
+def _reached_by(min_cell: int) -> str:
+    return f", reached by {min_cell} rows or more" if min_cell > 1 else ""
+
+
+def _count(name: str, count: int | None, min_cell: int) -> Figure:
+    if count is None:
+        return Figure(name, "–", note=f"fewer than {min_cell}")
+    return Figure(name, f"{count:,}", float(count))
 
 
 def _time(name: str, t: float, note: str) -> Figure:
