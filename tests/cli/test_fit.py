@@ -229,6 +229,43 @@ class TestInterrupt:
             assert file.read_bytes() == (tmp_path / "run" / file.name).read_bytes(), file.name
         assert {file.name for file in (tmp_path / "run").iterdir()} == set(FILES)
 
+    def test_where_not_all_models_fit_the_chosen_one_is_kept(self, tmp_path, monkeypatch):
+        path = written(tmp_path, patients(80))
+        full = OSError(errno.ENOSPC, "No space left on device")
+
+        def no_room(*_, **__):
+            raise full
+
+        monkeypatch.setattr("xcal.SurvivalPath.save", no_room)
+        done = run(path, out=tmp_path / "run")
+        assert done.exit_code == 1
+        assert done.exception is full
+        told = " ".join(done.stdout.split())
+        assert "No space left on device: all models but the chosen one could not be written" in told
+        assert told.index("Make room now") < told.index("Measuring the chosen model")
+        assert "The same command trains again" in told
+        assert [file.name for file in (tmp_path / "run" / "unfinished").iterdir()] == ["model.safetensors"]
+        assert xcal.load(tmp_path / "run/unfinished").xcal_lambda in (0, 10)
+        monkeypatch.undo()
+        again = run(path, out=tmp_path / "run")
+        assert again.exit_code == 0, again.exception
+        assert {file.name for file in (tmp_path / "run").iterdir()} == set(FILES)
+
+    def test_an_interrupt_while_models_are_kept_does_not_lose_them(self, tmp_path, monkeypatch):
+        path, save, calls = written(tmp_path, patients(80)), xcal.SurvivalPath.save, []
+
+        def interrupted_once(*given, **more):
+            calls.append(given)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+            return save(*given, **more)
+
+        monkeypatch.setattr("xcal.SurvivalPath.save", interrupted_once)
+        done = run(path, out=tmp_path / "run")
+        assert done.exit_code == 130
+        assert "finishes it without training again" in " ".join(done.stdout.split())
+        assert "has trained these models before" in run(path, out=tmp_path / "run").stdout
+
     def test_models_of_another_command_are_not_taken(self, tmp_path, monkeypatch):
         path = written(tmp_path, patients(80))
         monkeypatch.setattr("xcal.cli.workflow.fit_run.judge", lambda *_: 1 / 0)

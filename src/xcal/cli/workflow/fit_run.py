@@ -53,15 +53,18 @@ def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) ->
         if trained is None:
             say(words.about_to_train(settings))
             trained = train(parts, settings, progress, checkpoint)
-            _keep(out, asked, trained)
+            is_new = True
         else:
             say(words.found_trained(out))
+            is_new = False
     except KeyboardInterrupt as interrupt:
         resumes = "" if checkpoint is None else " and resumes from its last checkpoint"
         raise KeyboardInterrupt(
             f"there is no model yet, and nothing was written. The same command starts again{resumes}"
         ) from interrupt
     with _told(out, trained, say):
+        if is_new:
+            _keep(out, asked, trained, say)
         say(words.trained(trained))
         say(words.about_to_judge())
         judged = judge(trained, parts, settings, False if progress is False else None)
@@ -76,18 +79,25 @@ def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) ->
     return summary
 
 
-def _keep(out: Path, asked: str, trained: Trained) -> None:
-    """Keep what was trained until the run is written: an interrupt or a full disk must not cost the training."""
+def _keep(out: Path, asked: str, trained: Trained, say: Say) -> None:
+    """Keep what was trained until the run is written: an interrupt or a full disk must not cost the training.
+
+    Where there is no room for everything, the chosen model stays if it fits, and what is lacking is said at once.
+    """
     folder = out / run_folder.UNFINISHED
     try:
+        _forget(out)
         folder.mkdir(exist_ok=True)
-        (folder / _TRAINING).unlink(missing_ok=True)
         trained.model.save(folder / run_folder.MODEL)
         trained.path.save(folder / run_folder.PATH)
         known = {"config": asked, "interrupted": trained.interrupted, "notes": trained.notes}
         write_whole(folder / _TRAINING, json.dumps(known).encode())
-    except OSError:  # said when the run is written, if the disk is still full then
-        _forget(out)
+    except KeyboardInterrupt:  # it takes a moment, and hours were spent before
+        _keep(out, asked, trained, say)
+        raise
+    except OSError as error:
+        (folder / run_folder.PATH).unlink(missing_ok=True)
+        say(words.not_kept(out, error))
 
 
 def _forget(out: Path) -> None:
@@ -118,8 +128,9 @@ def _told(out: Path, trained: Trained, say: Say) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if (out / run_folder.UNFINISHED / _TRAINING).is_file():
-            say(words.kept(out, trained))
+        if (out / run_folder.UNFINISHED / run_folder.MODEL).is_file():
+            again = not trained.interrupted and (out / run_folder.UNFINISHED / _TRAINING).is_file()
+            say(words.kept(out, finishes=again))
         raise
 
 

@@ -1,5 +1,6 @@
 """What a run says on the screen."""
 
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -121,13 +122,20 @@ def about_to_judge() -> str:
     return "\nMeasuring the chosen model on the held-out rows, and making the reports."
 
 
-def kept(folder: Path, result: Trained) -> str:
-    """Say what is left of a run whose reports were not made."""
+def not_kept(folder: Path, error: OSError) -> str:
+    """Say at once that what was trained could not be written."""
+    alone = (folder / run_folder.UNFINISHED / run_folder.MODEL).is_file()
+    what = "all models but the chosen one" if alone else "what was trained"
+    why = os.strerror(error.errno) if error.errno else str(error)
+    told = f"{why}: {what} could not be written to {folder / run_folder.UNFINISHED}"
+    return "\n".join(["", *notes([f"{told}. Make room now: it is written once more when the reports are made"])])
+
+
+def kept(folder: Path, *, finishes: bool) -> str:
+    """Say what is left of a run whose reports were not made, and whether the same command finishes it."""
     where = folder / run_folder.UNFINISHED
-    told = f"The trained models are kept in {where}: xcal.load({str(where)!r}) reads the chosen one."
-    again = (
-        "trains again, as the training was interrupted" if result.interrupted else "finishes it without training again"
-    )
+    told = f"What was trained is kept in {where}: xcal.load({str(where)!r}) reads the chosen model."
+    again = "finishes it without training again" if finishes else "trains again"
     return "\n".join(["", *wrapped(f"The run was not finished. {told} The same command {again}.")])
 
 
