@@ -10,8 +10,8 @@ from contextlib import contextmanager
 def interrupts_wait() -> Iterator[None]:
     """Let an interrupt that comes within the block be raised at its end.
 
-    Libraries cannot be imported twice in one process. After an import of torch was cut short, every later one fails, and
-    with it everything that needs torch; the same holds for what torch imports when it is first used.
+    Libraries cannot be imported twice in one process. After an import of torch was cut short, every later one fails,
+    and with it everything that needs torch; the same holds for what torch imports when it is first used.
     """
     came: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
