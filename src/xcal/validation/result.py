@@ -165,6 +165,12 @@ class AuditResult:
 
         return write_report(self, path)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from xcal.validation.export import to_html
+
+        return to_html(self)
+
     def __repr__(self) -> str:
         from xcal.validation.export import to_text
 
