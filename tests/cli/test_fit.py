@@ -512,13 +512,28 @@ class TestSize:
         monkeypatch.setattr(pd, "read_csv", lambda *_, **__: pytest.fail("it was read"))
         told = error(run(path, out=tmp_path / "run"))
         assert told.startswith(
-            f"{path}: expected at most 100,000 bytes of text, or cells (to read more: set the variable XC"
+            f"{path}: expected at most 100,000 bytes of text, and 10,000 cells (to read more: set the variable XC"
+        )
+
+    def test_cells_of_a_text_are_counted_before_they_are_read(self, tmp_path, monkeypatch):
+        """Text below the bound took ten times as much memory, where cells are short."""
+        path, read = tmp_path / "short.csv.gz", pd.read_csv
+        path.write_bytes(gzip.compress(b"a,t,e\n" + b"1,2,1\n" * 5_000))
+
+        def header_alone(*given, **options):
+            assert options.get("nrows") == 1
+            return read(*given, **options)
+
+        monkeypatch.setattr(pd, "read_csv", header_alone)
+        monkeypatch.setenv("XCAL_MOST_INPUT", "1e5")
+        assert error(run(path, out=tmp_path / "run", time="t", event="e")).endswith(
+            "(to read more: set the variable XCAL_MOST_INPUT=4e5), got 15,003 cells"
         )
 
     def test_cells_of_a_parquet_file_are_counted(self, tmp_path, monkeypatch):
         path = tmp_path / "p.parquet"
         patients(60).to_parquet(path)
-        monkeypatch.setenv("XCAL_MOST_INPUT", "500")
+        monkeypatch.setenv("XCAL_MOST_INPUT", "5300")
         assert error(run(path, out=tmp_path / "run")).endswith(", got 540 cells")
 
     def test_the_bound_is_a_number(self, tmp_path, monkeypatch):

@@ -31,9 +31,9 @@ PARQUET = (".parquet", ".pq")
 _SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
 # What may stand between columns: the first is taken where several fit as well. Bytes that are looked at to tell.
 _SEPARATORS, _HEAD = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}, 1 << 15
-# Bytes of text, or cells of a parquet table, that are read: a packed file of 1 MB can hold 1 GB, which takes
-# several times as much memory. The variable sets another number.
-_MOST, _MOST_VARIABLE = 10**9, "XCAL_MOST_INPUT"
+# Bytes of text that are read, and for how many of them one cell. A packed file of 1 MB can hold 1 GB of text, and a
+# cell takes about 35 bytes of memory while it is read: the largest file takes 4 GB. The variable sets another number.
+_MOST, _BYTES_PER_CELL, _MOST_VARIABLE = 10**9, 10, "XCAL_MOST_INPUT"
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
 _PIECE = 1 << 24  # bytes of a file that are looked at together
@@ -243,7 +243,7 @@ def _csv(path: Path, separator: str | None, decimal: str) -> tuple[Any, str]:
     # utf-8-sig: a mark that Excel writes before the first name is no part of it. Blank lines keep their number.
     options: dict[str, Any] = {"encoding": "utf-8-sig", "skip_blank_lines": False, "decimal": decimal}
     try:
-        options["float_precision"] = _number_reader(path)
+        options["float_precision"], lines = _number_reader(path)
         tabs = "\t" if ".tsv" in path.suffixes else None
         options["sep"] = separator or tabs or _guessed_separator(path, decimal)
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
@@ -251,6 +251,7 @@ def _csv(path: Path, separator: str | None, decimal: str) -> tuple[Any, str]:
         if separator is not None and len(names) == 1 and any(mark in names[0] for mark in _SEPARATORS):
             told = f"columns with {separator!r} between them (without --separator the first lines tell the mark)"
             fail(str(path), told, f"one column {names[0]!r}")
+        _check_cells(path, lines * len(names))
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:
         got = "a header alone" if path.stat().st_size else "an empty file"
@@ -286,26 +287,33 @@ def _changed(column: Any, change: Callable[[str], str]) -> Any:
     return column.map(lambda cell: changed.get(cell, cell) if isinstance(cell, str) else cell)
 
 
-def _number_reader(path: Path) -> str | None:
-    """Choose how pandas reads numbers: its own way, or Python's, which is slower.
+def _number_reader(path: Path) -> tuple[str | None, int]:
+    """Choose how pandas reads numbers, its own way, or Python's, which is slower; and count the lines.
 
     Its own way ends the process at an exponent of ten digits, such as that of the identifier 12e4567890123. On the way
     the text is measured, before pandas takes memory for it.
     """
-    reader, seen, most, before = None, 0, most_input(), b""
+    reader, seen, most, before, lines = None, 0, most_input(), b"", 0
     with _unpacked(path) as file:
         while piece := file.read(_PIECE):
             seen += len(piece)
             if seen > most:
                 refuse_large(path, f"more than {most:,} bytes")
+            lines += piece.count(b"\n")
             if any(pattern.search(before + piece) for pattern in _LONG_EXPONENTS):
                 reader = "round_trip"
             before = piece[-16:]
-    return reader
+    return reader, lines
+
+
+def _check_cells(path: Path, cells: int) -> None:
+    """Refuse a table that takes much memory, however small its file is."""
+    if cells > most_input() // _BYTES_PER_CELL:
+        refuse_large(path, f"{cells:,} cells")
 
 
 def most_input() -> int:
-    """Bytes of text, or cells of a table, that are read at most."""
+    """Bytes of text that are read at most."""
     given = os.environ.get(_MOST_VARIABLE, "").strip()
     if not given:
         return _MOST
@@ -317,8 +325,9 @@ def most_input() -> int:
 
 def refuse_large(path: Path, got: str) -> NoReturn:
     """Refuse a file that would fill the memory, with how to read it all the same."""
-    expected = f"at most {most_input():,} bytes of text, or cells (to read more: set the variable {_MOST_VARIABLE}=4e9)"
-    fail(str(path), expected, got)
+    most, more = most_input(), f"{4 * most_input():.0e}".replace("e+0", "e")
+    expected = f"at most {most:,} bytes of text, and {most // _BYTES_PER_CELL:,} cells"
+    fail(str(path), f"{expected} (to read more: set the variable {_MOST_VARIABLE}={more})", got)
 
 
 def _unpacked(path: Path) -> BinaryIO:
@@ -355,8 +364,7 @@ def _parquet(path: Path) -> Any:
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         fail(str(path), _DIFFERENT, f"{twice!r} twice")
-    if cells > most_input():
-        refuse_large(path, f"{cells:,} cells")
+    _check_cells(path, cells)
     try:
         return file.read().to_pandas()
     except damaged as error:
