@@ -185,6 +185,9 @@ def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None
     """Print the answer, and write what was asked for."""
     from xcal.validation.export import to_text
 
+    for one in result.measured.skipped:
+        if one.what == "horizon":
+            typer.echo(f"note: nothing is computed at time {one.horizon:g}: {one.why}", err=True)
     typer.echo(to_text(result, next_steps=False))
     if as_json is not None:
         result.to_json(as_json)

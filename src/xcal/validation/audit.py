@@ -150,6 +150,7 @@ def audit(
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
     found, at = _predictions(model, X, (time, event), (survival, cdf, risk), times, interpolation, horizons)
+    given = _few_times(found) if horizons is None and survival is not None else None
     if name is not None:
         checks.check_text("name", name)
         found = _renamed(found, name)
@@ -174,6 +175,7 @@ def audit(
         as_choice("last_seen", last_seen, get_args(LastSeen)),
         as_choice("censoring", censoring, get_args(Censoring)),
         as_min_cell(min_cell),
+        () if given is None else tuple(float(t) for t in given if t not in at),
     )
     measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
@@ -279,11 +281,16 @@ def _predictions(
         found = read_model(model, X, time=time, event=event, times=times, horizons=at)
     end = np.inf if found.times is None else float(found.times[-1])
     if asked is None:
-        few = survival is not None and _size(found) < FEWEST_POINTS
         # A few points of a curve are where somebody wanted to know the risk.
-        at = horizon_times.default_horizons(time, event, end, found.times if few else None)
+        points = None if survival is None else _few_times(found)
+        at = horizon_times.default_horizons(time, event, end, points)
     horizon_times.check_covered(at, end)
     return found, at
+
+
+def _few_times(found: ModelPredictions) -> Vector | None:
+    """Return the times of curves that are given at a few; None where they are many."""
+    return found.times[found.times > 0] if found.times is not None and _size(found) < FEWEST_POINTS else None
 
 
 def _size(found: ModelPredictions) -> int:

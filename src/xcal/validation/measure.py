@@ -113,7 +113,8 @@ def measure(
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
     risks, hidden = _risks(rows)
-    skipped = [*unreached, *too_small, *hidden]
+    late = "few rows are still under observation then (horizons= or --horizons asks for it)"
+    skipped = [*unreached, *(Skipped("horizon", late, horizon=t) for t in sample.not_judged), *too_small, *hidden]
     for part in everything:
         skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
     if censoring is not None and censoring.corrected:

@@ -49,6 +49,8 @@ class Sample:
         How coarse times and censoring that depends on covariates are treated; see `xcal.audit`.
     min_cell : int
         Rows of a cell that is shown (`xcal.metrics.small_cells`).
+    not_judged : tuple of float
+        Times for which risks were predicted, and that too few rows have reached to be horizons unless asked for.
     """
 
     time: FloatArray
@@ -66,3 +68,4 @@ class Sample:
     last_seen: LastSeen = "auto"
     censoring: Censoring = "auto"
     min_cell: int = MIN_CELL
+    not_judged: tuple[float, ...] = ()
