@@ -51,8 +51,7 @@ def read_model(
     >>> found.n, found.interpolation
     (3, 'linear')
     >>> print(found.reading[2])
-    The curves end at time 2; past it they keep their last value. 1 row lies past it and counts as censored there in
-    D-calibration.
+    The curves end at time 2; past it they keep their last value. Rows past it count as censored there in D-calibration.
     """
     seen = as_time(time)
     points = None if times is None else _increasing(times)

@@ -106,6 +106,17 @@ def two_digits(t: float) -> float:
     return float(f"{math.floor(t / step) * step:.12g}")
 
 
+def rounded_time(t: float) -> float:
+    """Give a time to three digits, or to whole units where that is more.
+
+    Examples
+    --------
+    >>> rounded_time(5.03217), rounded_time(1826.4), rounded_time(0.0123456)
+    (5.03, 1826.0, 0.0123)
+    """
+    return float(f"{t:.3g}") if abs(t) < 100 else float(round(t))
+
+
 def ends(values: Any, min_cell: int) -> tuple[float, float] | None:
     """Give the lowest and the highest value that a cell of rows reach; None for too few rows.
 

@@ -133,7 +133,7 @@ def _number(value: AuditValue) -> str:
 
 def _ends(value: AuditValue) -> str:
     """Write the interval in brackets; "" where there is none."""
-    ends = interval(value).replace(" to ", ", ")
+    ends = interval(value, ", ")
     return ends and f"[{ends}]"
 
 

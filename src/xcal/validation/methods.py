@@ -6,10 +6,11 @@ import numpy as np
 
 from xcal.charts.words import time_in_words
 from xcal.metrics.pit_histogram import N_BINS
+from xcal.metrics.small_cells import rounded_time
 from xcal.validation.measurements import Measurements
 from xcal.validation.result import DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import listed, rounded_time, times_in_words
+from xcal.validation.words import listed, times_in_words
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",

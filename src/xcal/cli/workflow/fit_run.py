@@ -25,10 +25,9 @@ from xcal.cli.workflow.training import (
     train,
 )
 from xcal.estimators import load
-from xcal.metrics.small_cells import reached
+from xcal.metrics.small_cells import reached, rounded_time
 from xcal.training.across import launched
 from xcal.training.progress import Progress
-from xcal.validation.words import rounded_time
 
 Say = Callable[[str], None]
 # Says of what the models in the folder of an unfinished run are.

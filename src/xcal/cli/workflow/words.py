@@ -142,17 +142,17 @@ def kept(folder: Path, *, finishes: bool) -> str:
 def trained(result: Trained) -> str:
     """Say what came out of training, on the validation rows."""
     lines = [] if not result.interrupted else ["Interrupted: what follows is from what was trained until then.", ""]
-    found = result.path.candidates_
+    found, selected = result.path.candidates_, result.path.selection_
     rows = []
     for line in found.itertuples(index=False):
         values = line._asdict()
         name = f"{line[0]:g}" + (", recalibrated" if values["recalibrated"] else "")
-        chosen = f"lambda {name}" == result.name
+        chosen = (line[0], values["recalibrated"]) == (selected.lam, selected.recalibrated)
         dcal = [f"{values[key]:.2g}" for key in ("dcal", "dcal_floor")]
         rows.append((name, *dcal, f"{values['concordance']:.4f}", f"{values['nll']:.4f}", "chosen" * chosen))
     lines += [f"On the validation rows (D-calibration in {result.path.calibration_bins} bins):"]
     lines += table(("lambda", "D-calibration", "of a perfect model", "concordance", "NLL", ""), rows, left=(0, 5))
-    lines += ["", *wrapped(f"Chosen: {result.path.selection_.reason}.".replace("..", "."))]
+    lines += ["", *wrapped(f"Chosen: {selected.reason}.")]
     return "\n".join([*lines, *notes(result.notes)])
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from xcal.charts.words import time_in_words
+from xcal.metrics.small_cells import rounded_time
 from xcal.pages import (
     Block,
     Chart,
@@ -27,7 +28,6 @@ from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
     Results,
 )
-from xcal.validation.words import rounded_time
 
 
 def data(result: AuditResult) -> Section:
