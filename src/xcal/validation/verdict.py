@@ -93,9 +93,9 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     coarse = _too_coarse(measured, time_unit) if kind == "unknown" else ""
     needed = None if coarse else events_needed(whole, data)
     sentences = [
-        *_where(whole, in_groups, kind),
+        *_where(whole, in_groups, kind, time_unit),
         *([Sentence(f"For whom: {faint if for_whom is None else for_whom.words}.")] if for_whom or faint else []),
-        *_small(whole),
+        *_small(whole, time_unit),
         *_not_wrong(whole, needed, time_unit),
         *_order(measured, level),
         _how_sure(data),
@@ -347,25 +347,26 @@ def _partly(partly: Sequence[Finding]) -> str:
     return f"they do not hold in {listed(_few(names, _MOST_GROUPS, 'group'))}"
 
 
-def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str) -> Iterator[Sentence]:
+def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str, time_unit: str) -> Iterator[Sentence]:
     """Say the worst of what is wrong and off in full, over all rows and in groups."""
     for state, title in (("wrong", "Wrong"), ("off", "Off")):
         found = _worst(whole, state)
         if found:
             most = 1 if state == "off" and kind == "distrust" else _MOST_WORDS
-            yield Sentence(f"{title}: {_and_more(found, most, sum(finding.state == state for finding in whole))}.")
+            same = [finding for finding in whole if finding.state == state]
+            yield Sentence(f"{title}: {_and_more(found[:most], same, time_unit)}.")
     for group in dict.fromkeys(finding.group for finding in in_groups):
         own = [finding for finding in in_groups if finding.group == group]
-        told = _and_more([*_worst(own, "wrong"), *_worst(own, "off")], 1, len(own))
+        told = _and_more([*_worst(own, "wrong"), *_worst(own, "off")][:1], own, time_unit)
         yield Sentence(f"Where {group}: {told}.", group)
 
 
-def _small(whole: Sequence[Finding]) -> Iterator[Sentence]:
+def _small(whole: Sequence[Finding], time_unit: str) -> Iterator[Sentence]:
     """Say which errors are real and too small to matter."""
     small = _worst(whole, "small")
     if small:
-        total = sum(finding.state == "small" for finding in whole)
-        yield Sentence(f"Small, but no chance: {_and_more(small, _MOST_WORDS, total)}.")
+        same = [finding for finding in whole if finding.state == "small"]
+        yield Sentence(f"Small, but no chance: {_and_more(small[:_MOST_WORDS], same, time_unit)}.")
 
 
 def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> Iterator[Sentence]:
@@ -397,14 +398,24 @@ def _distance(finding: Finding) -> float:
     return abs(value.value - 1) if value.metric == "slope" else value.value
 
 
-def _and_more(found: list[Finding], most: int, total: int) -> str:
-    """Write the first findings in full, and count the rest."""
-    return "; ".join(_few([finding.words for finding in found], most, "value", total))
+def _and_more(told: list[Finding], all_of_them: Sequence[Finding], time_unit: str) -> str:
+    """Write some findings in full, and name the rest: the metric, and at which times."""
+    rest: dict[str, list[float]] = {}
+    for finding in all_of_them:
+        if finding not in told:
+            times = rest.setdefault(_NAMES.get(finding.value.metric, "D-calibration"), [])
+            times += [] if finding.value.horizon is None else [finding.value.horizon]
+    names = [f"{name} by {times_in_words(times, time_unit)}" if times else name for name, times in rest.items()]
+    also = [f"also {listed(names)}"] if names else []
+    return "; ".join([*(finding.words for finding in told), *also])
 
 
-def _few(words: list[str], most: int, what: str, total: int | None = None) -> list[str]:
+_NAMES = {"oe": "O/E", "slope": "the calibration slope", "ici": "the average error (ICI)"}
+
+
+def _few(words: list[str], most: int, what: str) -> list[str]:
     """Return the first words, and how many more there are."""
-    shown, more = words[:most], (len(words) if total is None else total) - min(most, len(words))
+    shown, more = words[:most], len(words) - min(most, len(words))
     return [*shown, f"{more} more {what}{'' if more == 1 else 's'}"] if more else shown
 
 
