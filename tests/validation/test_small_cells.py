@@ -46,7 +46,9 @@ def test_names_of_tiny_groups_are_nowhere(shown, tmp_path):
         assert "Quux" not in text, place
     assert "3 groups of fewer than 5 rows" in shown.to_json()
     assert any("3 groups of fewer than 5 rows" in sentence for sentence in shown.verdict.sentences)
+    assert "Nothing is shown of fewer than 5 rows" in everything(shown, tmp_path)["page"]
     asked = everything(audited(min_cell=0), tmp_path)
+    assert "Nothing is shown of fewer" not in asked["page"]
     assert all("J. Quux" in asked[place] for place in ("page", "json"))
     assert "in 1 rows" in asked["json"]
 

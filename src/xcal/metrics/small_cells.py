@@ -41,6 +41,16 @@ def in_words(count: int, min_cell: int) -> str:
     return f"fewer than {min_cell}" if is_small(count, min_cell) else f"{count:,}"
 
 
+def said(min_cell: int) -> str:
+    """Say the rule to who reads a page; "" where all is shown."""
+    if min_cell < 2:
+        return ""
+    return (
+        f"Nothing is shown of fewer than {min_cell} rows: bins and groups of risk of so few are merged with their "
+        "neighbours, and other groups of so few are not named. Values are of all rows."
+    )
+
+
 def told(count: int, of: int, min_cell: int) -> int | None:
     """Give a count that divides `of` rows in two cells; None where one of them is small.
 

@@ -15,6 +15,7 @@ from xcal.estimators.frontier.sections import all_times, known, one_time, patien
 from xcal.estimators.frontier.tables import as_csv, candidate_table, validation_table
 from xcal.estimators.frontier.values import Frontier, Values
 from xcal.estimators.selection import Selection
+from xcal.metrics.small_cells import said
 from xcal.pages import (
     Block,
     Callout,
@@ -221,6 +222,7 @@ def _numbers(report: FrontierReport) -> Section:
             "IBS is the Brier score averaged over all times seen, weighted for censoring.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",
             "xcal.audit(path.model(...), X, y) reports one model with all intervals, and the same values.",
+            *filter(None, [said(report.frontier.rows.min_cell)]),
         ),
         "How this was measured",
     )
