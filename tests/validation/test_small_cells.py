@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xcal
-from xcal.metrics.small_cells import MIN_CELL, merged, merged_edges, starts_of
+from xcal.metrics.small_cells import MIN_CELL, evened, merged, merged_edges, starts_of
 from xcal.validation import measurements
 from xcal.validation.export import as_plain
 
@@ -70,7 +70,9 @@ def cells(result):
     for one in content["risks"]:
         for outcome in ("with_event", "without_event", "censored"):
             yield outcome, [one[f"n_{outcome}"]]
-            yield outcome, [round(share * one[f"n_{outcome}"]) for share in one[outcome]]
+            # Neighbours of one height are one cell: each has the mean of them.
+            runs = np.split(one[outcome], np.flatnonzero(np.abs(np.diff(one[outcome])) > 1e-12) + 1)
+            yield outcome, [round(run.sum() * one[f"n_{outcome}"]) for run in runs]
     yield "still followed", content["over_time"]["at_risk"]
 
 
@@ -184,9 +186,14 @@ def test_merged_cells_are_empty_or_large_and_hold_all_rows(counts, few):
     assert (edges[0], edges[-1]) == (0, len(counts))
 
 
-@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=1, max_size=20))
-def test_of_several_kinds_of_rows_each_is_none_or_enough(counts):
-    table = np.array(counts).T
-    together = np.add.reduceat(table, starts_of(merged(table, 4)), axis=1)
-    if all(total == 0 or total >= 4 for total in table.sum(axis=1)):
-        assert all(count == 0 or count >= 4 for count in together.ravel())
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=30), st.integers(0, 9))
+def test_evened_cells_keep_their_sum_within_what_is_merged(counts, few):
+    cell, even = merged(counts, few), evened(np.array(counts), few)
+    for k in range(cell[-1] + 1):
+        own = cell == k
+        assert np.ptp(even[own]) == 0
+        assert even[own].sum() == pytest.approx(np.array(counts)[own].sum())
+
+
+def test_empty_cells_at_the_ends_are_not_joined():
+    assert merged([0, 0, 3, 4, 2, 0, 0, 0], 5).tolist() == [0, 1, 2, 2, 2, 3, 4, 5]

@@ -7,7 +7,7 @@ import numpy as np
 
 from xcal._checks import MANY
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
-from xcal.metrics.small_cells import as_min_cell, merged, merged_edges, starts_of
+from xcal.metrics.small_cells import as_min_cell, evened
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,7 +40,7 @@ def risk_distribution(
     n_bins : int
         Bins of equal width over [0, 1].
     min_cell : int
-        Neighbouring bins are merged until each has none or so many rows of every outcome.
+        Of each outcome, neighbouring bins are evened until each run of them has none or so many rows.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def risk_distribution(
     lost = ~happened & (times_seen < moment)
     free = ~case & ~lost
     counts = np.array([np.histogram(p[rows], edges)[0] for rows in (case, free, lost)])
-    cells = merged(counts, as_min_cell(min_cell))
     totals = counts.sum(axis=1)
-    shares = np.add.reduceat(counts, starts_of(cells), axis=1) / np.maximum(1.0, totals)[:, None]
-    return RiskDistribution(moment, merged_edges(edges, cells), *shares, *(int(total) for total in totals))
+    few = as_min_cell(min_cell)
+    shares = (evened(own, few) / max(1, total) for own, total in zip(counts, totals, strict=True))
+    return RiskDistribution(moment, edges, *shares, *(int(total) for total in totals))

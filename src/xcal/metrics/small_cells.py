@@ -67,29 +67,43 @@ def merged(counts: npt.ArrayLike, min_cell: int) -> npt.NDArray[np.int64]:
 
     Parameters
     ----------
-    counts : array-like of shape (b,) or (k, b)
-        Rows of b cells in their order; of k kinds of rows, each of which must be none or enough.
+    counts : array-like of shape (b,)
+        Rows of b cells in their order.
     min_cell : int
         Rows of a cell that may stand alone. Fewer in all cells together are one cell.
 
     Examples
     --------
-    >>> merged([7, 0, 1, 2, 9, 6, 1], 5)
-    array([0, 1, 2, 2, 2, 3, 3])
+    >>> merged([7, 0, 1, 2, 9, 6, 1, 0], 5)
+    array([0, 1, 2, 2, 2, 3, 3, 4])
     """
-    table = np.atleast_2d(np.asarray(counts))
+    cells = np.asarray(counts)
+    # Empty cells at the end stay as they are: to join them would stretch the last bar of a histogram.
+    filled = int(np.flatnonzero(cells)[-1]) + 1 if cells.any() else 0
     starts: list[int] = []
-    closed, so_far = True, np.zeros(table.shape[0])
-    for place, cell in enumerate(table.T):
-        if closed:
+    so_far = 0
+    for place in range(filled):
+        if not is_small(so_far, min_cell):
             starts.append(place)
-            so_far = np.zeros(table.shape[0])
-        so_far = so_far + cell
-        closed = not any(is_small(count, min_cell) for count in so_far)
+            so_far = 0
+        so_far += cells[place]
     # What is left at the end joins the cells before it.
-    while len(starts) > 1 and any(is_small(count, min_cell) for count in table[:, starts[-1] :].sum(axis=1)):
+    while len(starts) > 1 and is_small(cells[starts[-1] :].sum(), min_cell):
         starts.pop()
-    return np.asarray(np.searchsorted(starts, np.arange(table.shape[1]), side="right") - 1, dtype=np.int64)
+    starts += range(filled, cells.size)
+    return np.asarray(np.searchsorted(starts, np.arange(cells.size), side="right") - 1, dtype=np.int64)
+
+
+def evened(counts: npt.NDArray[np.int64], min_cell: int) -> Vector:
+    """Give each of the cells that `merged` joins the mean of them, where all cells are to stay.
+
+    Examples
+    --------
+    >>> evened(np.array([7, 0, 1, 2, 9]), 5)
+    array([7., 0., 4., 4., 4.])
+    """
+    cells = merged(counts, min_cell)
+    return np.asarray((np.bincount(cells, counts) / np.bincount(cells))[cells], dtype=np.float64)
 
 
 def starts_of(cells: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xcal.charts.calibration import PERCENT, TIP_PERCENT, extreme, heights, narrowest
+from xcal.charts.calibration import PERCENT, TIP_PERCENT, extreme
 from xcal.charts.marks import (
     SERIES,
     Spec,
@@ -126,19 +126,17 @@ def risks_by_outcome(result: AuditResult, horizon: float, beside: Results = ()) 
     x = x_axis("Predicted risk", domain=ends_of(found.edges), form=PERCENT)
     others = [same(other.measured.risks, horizon) for other in beside]
     pictured = [found, *(other for other in others if other is not None)]
-    base = narrowest([one.edges for one in pictured])
-    high = [heights(getattr(one, field), one.edges, base) for one in pictured for field, _ in OUTCOMES]
-    y = y_axis("Share of each", form=PERCENT, domain=[0, extreme(high, np.max, 1.0)], nice=True)
+    shares = [getattr(one, field) for one in pictured for field, _ in OUTCOMES]
+    y = y_axis("Share of each", form=PERCENT, domain=[0, extreme(shares, np.max, 1.0)], nice=True)
     layers = []
     for field, text in OUTCOMES[:2]:
-        shares = getattr(found, field)
-        rows = table(x=found.edges[:-1], x2=found.edges[1:], y=heights(shares, found.edges, base), share=shares)
-        tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("share", text, TIP_PERCENT)]
+        rows = table(x=found.edges[:-1], x2=found.edges[1:], y=getattr(found, field))
+        tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("y", text, TIP_PERCENT)]
         layers.append(bars(rows, x, y, field, tips, opacity=0.3))
     # The outlines after both grounds, so that neither hides the other.
     for field, _ in OUTCOMES:
-        steps = heights(getattr(found, field), found.edges, base)
-        rows = table(x=found.edges, y=np.append(steps, steps[-1]))
+        shares = getattr(found, field)
+        rows = table(x=found.edges, y=np.append(shares, shares[-1]))
         layers.append(line(rows, x, y, field, step=True, dashed=field == "censored"))
     counts = f"{found.n_with_event:,} with the event, {found.n_without_event:,} without, {found.n_censored:,} censored"
     return chart(layers, height=240), f"Risks at {time_in_words(horizon, result.time_unit)} by outcome: {counts}."

@@ -248,14 +248,12 @@ def _risks(ax: Any, result: AuditResult, horizon: float | None, group: str | Non
     found = same(result.measured.risks, horizon)
     if found is None or horizon is None:
         return False
-    base = narrowest([found.edges])
     for field, text in OUTCOMES:
         counted = f"{text} ({getattr(found, f'n_{field}'):,})"
         colour, known = _OUTCOMES[field], field != "censored"
-        shares = heights(getattr(found, field), found.edges, base)
         if known:
-            ax.stairs(shares, found.edges, fill=True, color=colour, alpha=0.3)
-        ax.stairs(shares, found.edges, color=colour, ls="-" if known else "--", label=counted)
+            ax.stairs(getattr(found, field), found.edges, fill=True, color=colour, alpha=0.3)
+        ax.stairs(getattr(found, field), found.edges, color=colour, ls="-" if known else "--", label=counted)
     ax.set(
         xlabel=f"Predicted risk at {time_in_words(horizon, result.time_unit)}", ylabel="Share of each", ylim=(0, None)
     )
