@@ -51,3 +51,24 @@ def test_public_names_are_an_explicit_list():
     import xcal
 
     assert all(hasattr(xcal, name) for name in xcal.__all__)
+
+
+def test_an_interrupt_waits_until_a_name_is_imported():
+    """Cut short inside torch's import, everything that needs torch failed for the rest of the process."""
+    code = (
+        "import os, signal, threading\n"
+        "import xcal\n"
+        "threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "try:\n"
+        "    xcal.SurvivalModel\n"
+        "    raise SystemExit('torch was imported within 0.4 s: there was nothing to interrupt')\n"
+        "except KeyboardInterrupt:\n"
+        "    pass\n"
+        "import numpy as np\n"
+        "rng = np.random.default_rng(0)\n"
+        "y = rng.exponential(size=60), np.ones(60)\n"
+        "model = xcal.SurvivalModel(epochs=1, progress=False).fit(rng.normal(size=(60, 2)), y)\n"
+        "print(model.predict(np.zeros((1, 2))).size)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "1", done.stderr

@@ -121,12 +121,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"xcal.{_HOME[name]}"), name)
-    elif name in _PACKAGES:
-        value = import_module(f"xcal.{name}")
-    else:
+    if name not in _HOME and name not in _PACKAGES:
         raise AttributeError(f"module 'xcal' has no attribute {name!r}")
+    from xcal._interrupts import interrupts_wait
+
+    with interrupts_wait():
+        module = import_module(f"xcal.{_HOME.get(name, name)}")
+    value = getattr(module, name) if name in _HOME else module
     globals()[name] = value
     return value
 

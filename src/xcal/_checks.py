@@ -5,7 +5,7 @@ expected instead. Checks run once, in the public functions; inner functions trus
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
@@ -200,23 +200,35 @@ def check_same_length(name: str, array: npt.NDArray[Any], reference_name: str, n
         fail(name, f"{n} rows, as many as {reference_name} has", f"{array.shape[0]}")
 
 
-def check_same_rows(name: str, values: Any, reference_name: str, reference: Any) -> None:
-    """Refuse pandas objects whose index says that their rows are not those of the reference, in its order.
+def check_rows(named: Mapping[str, Any]) -> None:
+    """Refuse pandas objects whose indexes say that their rows are not the same ones in the same order.
 
     Rows are taken by position, and nobody can know whether the index or the position is right: the same labels in
-    another order, or other labels. An index that only counts the rows of one of the two says nothing.
+    another order, or other labels. An index that only counts the rows says nothing beside other labels. What has no
+    index is not looked at.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> check_rows({"time": pd.Series([1.0, 2.0]), "event": pd.Series([0, 1], index=[1, 0])})
+    Traceback (most recent call last):
+    ValueError: event: expected rows with the index of time, in its order (to match labels: .loc[time.index]; if the \
+rows are in order as they are: .to_numpy()), got the same labels in another order
     """
-    own, other = _index(values), _index(reference)
-    if own is None or other is None or len(own) != len(other) or own.equals(other):
-        return
+    indexed = [(name, index) for name, values in named.items() if (index := _index(values)) is not None]
+    for place, (name, own) in enumerate(indexed):
+        for reference, other in indexed[:place]:
+            got = "" if len(own) != len(other) or own.equals(other) else _difference(own, other)
+            if got:
+                ways = f"to match labels: .loc[{reference}.index]; if the rows are in order as they are: .to_numpy()"
+                fail(name, f"rows with the index of {reference}, in its order ({ways})", got)
+
+
+def _difference(own: Any, other: Any) -> str:
     if set(own) == set(other):
-        got = "the same labels in another order"
-    elif any(list(index) == list(range(len(own))) for index in (own, other)):
-        return
-    else:
-        got = "other labels"
-    ways = f"to match labels: .loc[{reference_name}.index]; if the rows are in order as they are: .to_numpy()"
-    fail(name, f"rows with the index of {reference_name}, in its order ({ways})", got)
+        return "the same labels in another order"
+    counts = any(list(index) == list(range(len(own))) for index in (own, other))
+    return "" if counts else "other labels"
 
 
 def _index(values: Any) -> Any:

@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from xcal import __version__
-from xcal.cli.app import main
+from xcal.cli.app import app, main
 
 HEAVY = ["torch", "numpy", "pandas", "sklearn", "matplotlib", "scipy"]
 
@@ -53,3 +54,45 @@ def test_an_error_is_one_line(monkeypatch, capsys):
     assert stopped.value.code == 2
     expected = "error: --dataset: expected one of simulated, metabric, support, got 'moon'"
     assert capsys.readouterr().err.strip() == expected
+
+
+def broken_library(*_, **__):
+    raise SystemError("no interrupt")
+
+
+def wrapped_interrupt(*_, **__):
+    """What a library raises that is interrupted while it is imported."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as interrupt:
+        raise SystemError("initialization returned a result with an exception set") from interrupt
+
+
+def test_an_interrupt_that_a_library_wraps_is_one(monkeypatch):
+    monkeypatch.setattr("xcal.cli.table_file.read_table_file", wrapped_interrupt)
+    done = CliRunner().invoke(app, ["audit", "p.csv", "--time", "t", "--event", "e", "--cdf", "F"])
+    assert (done.exit_code, done.stderr) == (130, "interrupted\n")
+    monkeypatch.setattr("xcal.cli.table_file.read_table_file", broken_library)
+    done = CliRunner().invoke(app, ["audit", "p.csv", "--time", "t", "--event", "e", "--cdf", "F"])
+    assert isinstance(done.exception, SystemError)
+
+
+def test_an_interrupt_before_a_command_begins_gets_a_word(monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["xcal", "audit", "--help"])
+    monkeypatch.setattr("typer.core.TyperGroup.invoke", interrupt)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_an_interrupted_command_says_so_once(monkeypatch, capsys):
+    monkeypatch.setattr("xcal.cli.table_file.read_table_file", wrapped_interrupt)
+    monkeypatch.setattr("sys.argv", ["xcal", "audit", "p.csv", "--time", "t", "--event", "e", "--cdf", "F"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"

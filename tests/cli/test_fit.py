@@ -229,6 +229,43 @@ class TestInterrupt:
             assert file.read_bytes() == (tmp_path / "run" / file.name).read_bytes(), file.name
         assert {file.name for file in (tmp_path / "run").iterdir()} == set(FILES)
 
+    def test_where_not_all_models_fit_the_chosen_one_is_kept(self, tmp_path, monkeypatch):
+        path = written(tmp_path, patients(80))
+        full = OSError(errno.ENOSPC, "No space left on device")
+
+        def no_room(*_, **__):
+            raise full
+
+        monkeypatch.setattr("xcal.SurvivalPath.save", no_room)
+        done = run(path, out=tmp_path / "run")
+        assert done.exit_code == 1
+        assert done.exception is full
+        told = " ".join(done.stdout.split())
+        assert "No space left on device: all models but the chosen one could not be written" in told
+        assert told.index("Make room now") < told.index("Measuring the chosen model")
+        assert "The same command trains again" in told
+        assert [file.name for file in (tmp_path / "run" / "unfinished").iterdir()] == ["model.safetensors"]
+        assert xcal.load(tmp_path / "run/unfinished").xcal_lambda in (0, 10)
+        monkeypatch.undo()
+        again = run(path, out=tmp_path / "run")
+        assert again.exit_code == 0, again.exception
+        assert {file.name for file in (tmp_path / "run").iterdir()} == set(FILES)
+
+    def test_an_interrupt_while_models_are_kept_does_not_lose_them(self, tmp_path, monkeypatch):
+        path, save, calls = written(tmp_path, patients(80)), xcal.SurvivalPath.save, []
+
+        def interrupted_once(*given, **more):
+            calls.append(given)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+            return save(*given, **more)
+
+        monkeypatch.setattr("xcal.SurvivalPath.save", interrupted_once)
+        done = run(path, out=tmp_path / "run")
+        assert done.exit_code == 130
+        assert "finishes it without training again" in " ".join(done.stdout.split())
+        assert "has trained these models before" in run(path, out=tmp_path / "run").stdout
+
     def test_models_of_another_command_are_not_taken(self, tmp_path, monkeypatch):
         path = written(tmp_path, patients(80))
         monkeypatch.setattr("xcal.cli.workflow.fit_run.judge", lambda *_: 1 / 0)
@@ -277,7 +314,7 @@ class TestSplitting:
         assert [rows[part]["rows"] for part in ("train", "validation", "test")] == [60, 30, 30]
         frame.loc[5, "part"] = "elsewhere"
         told = error(run(written(tmp_path, frame), "--split", "part", out=tmp_path / "other"))
-        assert "column 'part', line 7: expected train, test or validation (--split), got 'elsewhere'" in told
+        assert "column 'part', line 7: expected train, test or validation (--split), got another word" in told
 
     def test_a_patient_stays_on_one_side(self, tmp_path):
         frame = patients(160)
@@ -417,7 +454,7 @@ BAD = {
     "a word among numbers": (
         lambda f: changed(f, "age", 4, "sixty"),
         "column 'age', line 6: expected a number as in most rows, or an empty cell (or leave the column out: --drop "
-        "age), got 'sixty'",
+        "age), got text",
     ),
     "infinite": (lambda f: changed(f, "age", 4, "inf"), "column 'age', line 6: expected a finite number"),
     "nothing to learn from": (lambda f: f[["months", "died", "patient"]], "expected at least one column to learn from"),
@@ -475,13 +512,28 @@ class TestSize:
         monkeypatch.setattr(pd, "read_csv", lambda *_, **__: pytest.fail("it was read"))
         told = error(run(path, out=tmp_path / "run"))
         assert told.startswith(
-            f"{path}: expected at most 100,000 bytes of text, or cells (to read more: set the variable XC"
+            f"{path}: expected at most 100,000 bytes of text, and 10,000 cells (to read more: set the variable XC"
+        )
+
+    def test_cells_of_a_text_are_counted_before_they_are_read(self, tmp_path, monkeypatch):
+        """Text below the bound took ten times as much memory, where cells are short."""
+        path, read = tmp_path / "short.csv.gz", pd.read_csv
+        path.write_bytes(gzip.compress(b"a,t,e\n" + b"1,2,1\n" * 5_000))
+
+        def header_alone(*given, **options):
+            assert options.get("nrows") == 1
+            return read(*given, **options)
+
+        monkeypatch.setattr(pd, "read_csv", header_alone)
+        monkeypatch.setenv("XCAL_MOST_INPUT", "1e5")
+        assert error(run(path, out=tmp_path / "run", time="t", event="e")).endswith(
+            "(to read more: set the variable XCAL_MOST_INPUT=4e5), got 15,003 cells"
         )
 
     def test_cells_of_a_parquet_file_are_counted(self, tmp_path, monkeypatch):
         path = tmp_path / "p.parquet"
         patients(60).to_parquet(path)
-        monkeypatch.setenv("XCAL_MOST_INPUT", "500")
+        monkeypatch.setenv("XCAL_MOST_INPUT", "5300")
         assert error(run(path, out=tmp_path / "run")).endswith(", got 540 cells")
 
     def test_the_bound_is_a_number(self, tmp_path, monkeypatch):
@@ -712,14 +764,79 @@ class TestCovariates:
             xcal.audit(survival=np.tile([0.8, 0.5, 0.3], (120, 1)), times=times, y=y, covariates=covariates)
 
 
-def test_no_time_of_a_held_out_row_is_in_the_frontier_page(tmp_path):
-    frame = patients(160).drop(columns="visit_of").assign(months=lambda f: f["months"] * 1000)
-    frame["part"] = ["train", "train", "train", "test"] * 40
-    assert run(written(tmp_path, frame), "--split", "part", out=tmp_path / "run").exit_code == 0
-    page = (tmp_path / "run/frontier.html").read_text()
-    exact = {f"{time:.{digits}g}" for time in frame["months"][frame["part"] == "test"] for digits in (6, 17)}
-    assert not {number for number in exact if "." in number} & set(re.findall(r"\d+\.\d+", page))
-    assert "row 1" not in page
+def of_one_person(frame):
+    """Patients with a marker that no two of them share, and three wards that are named after their one patient."""
+    rng, wards = np.random.default_rng(5), np.array(["north", "south"], dtype=object)
+    frame = frame.drop(columns=["visit_of", "site"]).assign(months=lambda f: f["months"] * 1000)
+    frame["marker"], frame["ward"] = rng.lognormal(size=len(frame)), wards[rng.integers(0, 2, len(frame))]
+    frame.loc[[3, 7, 8], "ward"] = [f"ward of {name} Quux" for name in "JAB"]
+    frame.loc[[5, 9], "seen"] = None
+    frame["part"] = ["train", "train", "train", "test"] * (len(frame) // 4)
+    return frame
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_no_single_row_is_in_what_a_run_says_and_writes(tmp_path, named):
+    frame = of_one_person(patients(160))
+    asked = ["--split", "part", "--by", "ward", "--drop", "patient", *(["--min-cell", "0"] if named else [])]
+    done = run(written(tmp_path, frame), *asked, out=tmp_path / "run")
+    assert done.exit_code == 0, done.exception
+    files = [path for path in (tmp_path / "run").iterdir() if path.suffix != ".safetensors"]
+    told = {"screen": done.output} | {path.name: path.read_text(encoding="utf-8") for path in files}
+    assert {"frontier.html", "audit.html", "audit.json", "summary.json", "frontier.csv"} <= set(told)
+    if named:
+        assert all("Quux" in told[place] for place in ("screen", "audit.html", "audit.json", "summary.json"))
+        assert json.loads(told["audit.json"])["data"]["last_time"] == frame["months"][frame["part"] == "test"].max()
+        assert tomllib.loads(told["config.toml"])["min_cell"] == 0
+        return
+    numbers = {place: set(re.findall(r"\d+\.\d+", text)) for place, text in told.items()}
+    for column in ("months", "marker"):
+        # Six digits of a small number stand on a page by chance.
+        digits = (6, 7, 8, 17) if column == "months" else (8, 17)
+        exact = {f"{value:.{k}g}" for value in frame[column] for k in digits} | set(map(repr, frame[column].tolist()))
+        for place, found in numbers.items():
+            assert not {number for number in exact if "." in number} & found, (place, column)
+    assert not any("Quux" in text for text in told.values())
+    assert not any("row 1" in told[place] for place in ("frontier.html", "audit.html"))
+    (seen,) = [column for column in summary(tmp_path / "run")["columns"] if column["name"] == "seen"]
+    assert seen["missing"] is None
+    assert re.search(r"^seen +date +<5 ", done.stdout, re.MULTILINE)
+
+
+SECRET = "Quux-4711"
+BAD_CELLS = {
+    "time": (lambda f: changed(f, "months", 3, SECRET), []),
+    "a negative time": (lambda f: changed(f, "months", 3, -4711.5), []),
+    "feature": (lambda f: changed(f, "age", 4, SECRET), []),
+    "decimal comma": (lambda f: f.assign(age=[f"{k},4711" for k in range(len(f))]), []),
+    "split": (lambda f: f.assign(part=SECRET), ["--split", "part"]),
+    "event": (lambda f: f.assign(died=[f"{SECRET}-{k}" for k in range(len(f))]), []),
+    "event value": (lambda f: f.assign(died=[f"{SECRET}-{k}" for k in range(len(f))]), ["--event-value", "dead"]),
+    "group": (
+        lambda f: f.assign(patient=SECRET, part=["train", "test"] * (len(f) // 2)),
+        ["--split", "part", "--group", "patient"],
+    ),
+    "date": (lambda f: changed(f, "seen", 4, "2021-02-30").fillna({"seen": "2021-02-01"}), []),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CELLS)
+def test_an_error_names_column_and_line_but_no_cell(tmp_path, case):
+    make, words = BAD_CELLS[case]
+    told = error(run(written(tmp_path, make(patients(60))), *words, out=tmp_path / "run"))
+    assert SECRET not in told
+    assert "4711" not in told
+    assert "2021-02-30" not in told
+    assert re.search(r"column '\w+'|--group patient", told)
+
+
+def test_an_error_names_the_values_that_many_rows_have(tmp_path):
+    frame = patients(60).assign(died=lambda f: np.where(f["died"] == 1, "dead", "alive"))
+    frame.loc[0, "died"] = SECRET
+    told = error(run(written(tmp_path, frame), out=tmp_path / "run"))
+    assert "'dead'" in told
+    assert "'alive' and 1 more" in told or "'dead' and 1 more" in told
+    assert SECRET not in told
 
 
 class TestOddColumns:
@@ -833,13 +950,16 @@ class TestOddColumns:
     def test_ids_of_patients_with_several_rows(self, tmp_path):
         frame = patients(60).assign(patient=[f"P{k:03d}" for k in np.arange(60) * 4 // 5])
         done, out = self.found(tmp_path, frame)
-        assert "if they name patients, --group keeps the rows of each together" in out["patient"]
+        assert "as an id does" in out["patient"]
+        assert "if they name patients, --group keeps the rows of each together" in " ".join(done.stdout.split())
         assert "--keep patient" not in done.stdout
 
     def test_dates_that_can_be_read_in_two_ways(self, tmp_path):
         frame = patients(60).assign(seen=[f"{k % 12 + 1}.{k % 11 + 1}.2020" for k in range(60)])
         done, out = self.found(tmp_path, frame)
-        assert "--dates day-first or --dates month-first" in out["seen"]
+        assert "in two ways" in out["seen"]
+        (seen,) = [column for column in summary(tmp_path / "run")["columns"] if column["name"] == "seen"]
+        assert "--dates day-first or --dates month-first" in seen["advice"]
         assert "--keep seen" not in done.stdout
 
     def test_decimal_commas_are_no_categories(self, tmp_path):

@@ -116,7 +116,7 @@ class TestPredict:
             (lambda f: f.drop(columns="age"), "expected the columns that the model was trained on, 'age' among them"),
             (
                 lambda f: changed(f, "age", 4, "old"),
-                "column 'age', line 6: expected a number or an empty cell, got 'old'",
+                "column 'age', line 6: expected a number or an empty cell, got text",
             ),
             (lambda f: changed(f, "seen", 2, "May"), "column 'seen', line 4: expected a date such as 2024-12-31"),
             (lambda f: changed(f, "months", 1, -3), "column 'months', line 3: expected a time"),

@@ -103,7 +103,7 @@ def test_what_fit_never_saw():
     new = frame.astype({"site": object}).copy()
     new.loc[3, "stage"] = "unknown"
     with pytest.warns(
-        UserWarning, match=r"column 'stage' has values that fit never saw \('unknown' at row 3\)"
+        UserWarning, match=r"column 'stage' has values that fit never saw \(the first at row 3\)"
     ) as told:
         model.predict(new)
     assert told[0].filename == __file__

@@ -210,6 +210,7 @@ def marks(tab):
 def test_a_click_on_a_point_moves_every_picture(path, tab):
     start = chosen_place(path)
     other = 2 if start != 2 else 0
+    pick(tab, start)
     before = marks(tab)
     assert len(before) == 8
     frontiers = section(tab, "What does calibration cost?").locator("[data-chart]")
@@ -283,8 +284,8 @@ def test_labels_of_the_frontiers_do_not_overlap(file, visit, width):
             assert beside or one["y"] + one["height"] <= other["y"] or other["y"] + other["height"] <= one["y"]
 
 
-def test_the_histogram_and_its_range_are_those_of_d_calibration(path, file):
-    chart = page_data(file)["charts"][3]
+def test_the_histogram_and_its_range_are_those_of_d_calibration(path, tmp_path):
+    chart = page_data(path.report(tmp_path / "all.html", TEST.x, TEST.y, min_cell=0))["charts"][3]
     for (lam, mapped), spec in zip(CANDIDATES, chart["specs"], strict=True):
         measured = path.model(lam, recalibrated=mapped).d_calibration(TEST.x, TEST.y, n_bins=10)
         heights = [row["y"] for row in rows_with(spec, "start", "end")]
@@ -294,6 +295,25 @@ def test_the_histogram_and_its_range_are_those_of_d_calibration(path, file):
         assert min(row["low"] for row in flat) > 0
         spread = [(row["high"] - row["low"]) / (2 * norm.ppf(0.975)) for row in flat]
         assert np.square(spread).sum() == pytest.approx(measured.floor, rel=1e-4)
+
+
+def test_bins_and_risk_groups_of_few_rows_are_merged(path, tmp_path):
+    few, event = 8, TEST.y["event"]
+    file = path.report(tmp_path / "few.html", TEST.x[:60], TEST.y[:60], min_cell=few)
+    shown = page_data(file)["charts"]
+    for (lam, mapped), spec in zip(CANDIDATES, shown[3]["specs"], strict=True):
+        model = path.model(lam, recalibrated=mapped)
+        time = torch.from_numpy(TEST.y["time"][:60].copy())
+        cdf = model.predict_distribution(TEST.x[:60]).cdf(time).numpy()
+        bars = rows_with(spec, "start", "end")
+        counts = np.histogram(cdf[event[:60]], [*(bar["start"] for bar in bars), 1.0])[0]
+        assert sum(counts) == event[:60].sum()
+        assert all(count == 0 or count >= few for count in counts)
+        assert len(bars) < 10
+    tables = [rows for chart in shown for spec in chart["specs"] for rows in spec["datasets"].values()]
+    counted = [row["rows"] for rows in tables for row in rows if "rows" in row]
+    assert len(counted) > 10
+    assert all(count == 0 or count >= few for count in counted)
 
 
 def curves_by_name(spec):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -288,3 +289,32 @@ def test_an_interrupt_waits_while_torch_imports_its_parts(monkeypatch):
 def test_a_thread_that_gets_no_interrupts_trains_as_well():
     with ThreadPoolExecutor(1) as threads:
         threads.submit(_load_backward.__wrapped__).result()
+
+
+def test_a_bar_is_drawn_on_a_terminal_that_does_not_know_its_size():
+    """Of the terminals of containers and of recorded sessions many do not; there tqdm alone draws nothing."""
+    pty = pytest.importorskip("pty")
+    code = (
+        "import numpy as np, xcal\n"
+        "rng = np.random.default_rng(0)\n"
+        "y = rng.exponential(size=60), np.ones(60)\n"
+        "model = xcal.SurvivalModel(epochs=3, random_state=0).fit(rng.normal(size=(60, 2)), y)\n"
+        "xcal.audit(model, rng.normal(size=(60, 2)), y, n_bootstrap=30)\n"
+    )
+    here, there = pty.openpty()
+    variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    done = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=there, env=variables)
+    os.close(there)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(here, 4096)
+        except OSError:  # how a terminal on Linux tells its end
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(here)
+    assert done.wait() == 0, shown.decode()
+    assert b"3/3" in shown
+    assert b"resampling" in shown

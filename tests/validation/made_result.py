@@ -224,10 +224,11 @@ def for_whom(rows):
         mean, half = at_event[chosen].mean(), 1.96 * at_event[chosen].std() / chosen.sum() ** 0.5
         parts.append(CovariatePart(name.split(" ")[0], name, int(chosen.sum()), mean, mean - half, mean + half))
     histogram = pit_histogram(rows, "uniform", None, rows.old)
-    half = (histogram.upper - histogram.lower) / 4
+    half, width = (histogram.upper - histogram.lower) / 4, np.diff(histogram.edges)
+    error = np.sqrt(max(0.0, (np.square(histogram.mass - width) - np.square(half)).sum() * width.size))
     worst = WorstSubgroup(
         *("age = old", "F too low at the observed times, so that events come earlier than predicted"),
-        *(int(rows.old.sum()), int(rows.old.sum()) // 2, 0.002),
+        *(int(rows.old.sum()), int(rows.old.sum()) // 2, 0.002, float(error)),
         *(histogram.edges, histogram.mass, half),
     )
     left_out = (("id", "its whole numbers are all different, as those of an id"),)

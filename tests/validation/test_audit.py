@@ -290,10 +290,24 @@ def test_rows_that_an_index_says_are_others_are_refused(rows):
     assert numbers(audit(**given, y=frame)) == numbers(audit(**given, y=(frame["time"], frame["event"])))
     with pytest.raises(ValueError, match=r"y\['time'\]: expected rows with the index of X, .* the same labels"):
         audit(**given, y=shuffled)
-    with pytest.raises(ValueError, match=r"y\['event'\]: expected rows with the index of y\['time'\]"):
+    with pytest.raises(ValueError, match=r"y\['event'\]: expected rows with the index of X"):
         audit(**given, y=(frame["time"], shuffled["event"]))
     for name in ("groups", "clusters", "covariates"):
         labels = pd.Series(np.where(rows.rate > 1, "a", "b"), index=X.index, name="g").loc[shuffled.index]
         option = {name: labels.to_frame() if name == "covariates" else labels}
         with pytest.raises(ValueError, match=rf"{name}.*: expected rows with the index of X"):
             audit(**given, y=frame, **option)
+
+
+def test_a_time_that_few_rows_reach_is_named_where_it_is_no_horizon(rows):
+    """Somebody predicted for it: to leave it out without a word looks like an oversight."""
+    late = float(np.sort(rows.time)[-3])
+    times = np.array([0.0, 0.3, 1.0, late])
+    given = {"survival": rows.survival(times), "times": times, "y": (rows.time, rows.event), "n_bootstrap": 0}
+    found = audit(**given)
+    assert found.horizons == (0.3, 1.0)  # nothing happens by time 0
+    (named,) = [one for one in found.measured.skipped if one.what == "horizon"]
+    assert named.horizon == late
+    assert "few rows are still under observation" in named.why
+    asked = audit(**given, horizons=[1.0, late])
+    assert not [one for one in asked.measured.skipped if one.what == "horizon"]

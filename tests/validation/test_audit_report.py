@@ -43,7 +43,9 @@ def test_the_page_shows_what_was_measured(rows, kind, tmp_path, visit):
     drawn = tab.locator("[data-chart]:visible")
     assert drawn.locator("svg").count() == drawn.count() > 3
     assert result.verdict.headline in tab.locator(".callout").inner_text()
-    assert "site = tiny" in tab.locator("main").inner_text()
+    told = tab.locator("main").inner_text()
+    assert "1 group of fewer than 5 rows" in told
+    assert "tiny" not in told
 
 
 def test_two_models_and_their_differences_are_on_one_page(rows, tmp_path, visit):

@@ -1,6 +1,7 @@
 """Two models on the same rows, with paired differences."""
 
 import json
+from html import escape
 from types import SimpleNamespace
 
 import numpy as np
@@ -147,3 +148,33 @@ def test_several_rows_per_patient_are_looked_for():
     assert not [c for c in xcal.audit(curves, usual, **given).data.concerns if c.what.startswith("Perhaps several")]
     width = usual.assign(width=1.0, valid=rng.integers(0, 3, 240), idea=rng.integers(0, 60, 240))
     assert not [c for c in xcal.audit(curves, width, **given).data.concerns if c.what.startswith("Perhaps several")]
+
+
+def test_a_notebook_shows_answers_and_differences(compared):
+    _, _, found = compared
+    shown = found._repr_html_()
+    for name in found.results:
+        assert f"<b>{name}</b>: {found[name].verdict.headline}" in shown
+    main = [value for value in found.differences["fast"] if found._is_main(value)]
+    assert shown.count("<tr>") == 1 + len(main)
+    # What the text says, line by line, the table says too.
+    for line in repr(found).splitlines():
+        if line.startswith("  ") and "[" in line:
+            name, difference, interval, said = [part for part in line.split("  ") if part]
+            row = "".join(f"<td>{escape(cell.strip())}</td>" for cell in (name, difference, interval, said))
+            assert f"<tr>{row}</tr>" in shown
+
+
+def test_a_notebook_shows_an_audit(compared):
+    rows, y, _ = compared
+    given = {"survival": rows.survival(TIMES), "times": TIMES, "y": y, "n_bootstrap": 20, "progress": False}
+    result = xcal.audit(**given, name="<script>")
+    shown = result._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    for metric, horizon in (("harrell", None), ("oe", result.horizons[0]), ("ici", result.horizons[-1])):
+        value = result.value(metric, horizon=horizon)
+        assert f"{value.value:.3f}"[:5] in shown or f"{value.value:.2f}" in shown, metric
+    assert shown.count("<li>") == len(result.verdict.sentences)
+    of_f = xcal.audit(cdf=1 - rows.survival(TIMES)[:, 0], y=y, n_bootstrap=0)._repr_html_()
+    assert of_f.count("<table>") == 1  # nothing at horizons

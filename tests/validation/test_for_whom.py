@@ -240,7 +240,7 @@ def test_a_subgroup_counts_if_it_is_large_and_sure():
     off = np.linspace(0.17, 0.03, 10)
 
     def judged(mass, p_value, p_of_all=0.5):
-        subgroup = replace(worst, mass=mass, mass_error=np.full(10, 0.004), p_value=p_value)
+        subgroup = replace(worst, error=np.sqrt(10 * np.square(mass - 0.1).sum()), p_value=p_value)
         return given_covariates(
             replace(measured, for_whom=replace(measured.for_whom, subgroup=subgroup, p_value=p_of_all))
         )

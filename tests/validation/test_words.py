@@ -187,8 +187,9 @@ def test_many_errors_are_counted_and_the_largest_of_each_metric_is_told():
     found = verdict(*ratios, *errors, *of_slope(0.5, 0.4, 0.6, 1e-3))
     assert "O/E 1.90" in found.sentences[0]
     assert "O/E 1.50" not in found.sentences[0]
-    # Five values are wrong; O/E and ICI are told once each.
-    assert found.sentences[0].endswith("; 3 more values.")
+    # Five values are wrong; O/E and ICI are told once each, and where else they are wrong is named.
+    also = "; also O/E by 1 year, the average error (ICI) by 2 years and the calibration slope by 5 years."
+    assert found.sentences[0].endswith(also)
     assert found.sentences[0].count(";") == 3  # one of them before what a perfect model would show
     assert found.headline.count("risks by") == 2
     groups = [v for k in range(6) for v in of_ratio(2.0, 1.9, 2.1, 1e-3, group=f"site = {k}")]

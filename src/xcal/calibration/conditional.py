@@ -1,6 +1,6 @@
 """Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from xcal._checks import (
     as_numpy,
     as_probability,
     as_weights,
+    check_rows,
     effective_units,
     fail,
     first_row,
@@ -159,6 +160,7 @@ def conditional_calibration(
     'x0'
     """
     edge = bin_edges(n_bins, edges)
+    check_rows({"cdf": cdf, "event": event, "X": X, "features": features, "weights": weights})
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     if u.size < 2:
@@ -209,7 +211,8 @@ def _most_off(
     """Search for a subgroup among rows in random order."""
     some = rng.permutation(u.size)[:SEARCHED_ROWS]
     here = [column.take(some) for column in columns]
-    return find_subgroup(here, u[some], residuals(u[some], event[some], edges), edges)
+    found = find_subgroup(here, u[some], residuals(u[some], event[some], edges), edges)
+    return None if found is None else replace(found, tested=some[found.tested])
 
 
 def _accumulated(

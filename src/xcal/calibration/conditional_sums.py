@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_event, as_probability, as_vector, fail, first_row
+from xcal._checks import as_event, as_probability, as_vector, check_rows, fail, first_row
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.random_signs import noise_of, p_value_of, parts_of
 from xcal.calibration.residuals import residuals
@@ -57,6 +57,7 @@ class ConditionalCalibration:
 
     def update(self, cdf: Any, event: Any, columns: Any, weights: Any = None) -> Self:
         """Add rows: F, events, what `features` takes, and row weights."""
+        check_rows({"cdf": cdf, "event": event, "columns": columns, "weights": weights})
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
         w = np.ones(u.size) if weights is None else _as_weights(weights, u.size)

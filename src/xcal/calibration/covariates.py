@@ -1,5 +1,6 @@
 """Covariates as conditional calibration reads them: columns with names, numbers or categories, none missing."""
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -25,6 +26,26 @@ class Column:
     def take(self, rows: npt.NDArray[Any] | slice) -> "Column":
         """Keep some rows."""
         return Column(self.name, self.values[rows], self.labels)
+
+    def cuts(self, n: int) -> npt.NDArray[np.float64]:
+        """Give numbers that cut the rows into n parts of about equal size, fewer where values are equal.
+
+        They are quantiles to a hundredth of what nine rows in ten span: a person reads 1.27 more easily than 1.26839,
+        and no row's own value is told.
+
+        Examples
+        --------
+        >>> Column("age", np.linspace(18.1234, 90.5678, 500)).cuts(4)
+        array([36.1, 54.3, 72.4])
+        >>> Column("grade", np.repeat([1.0, 2.0, 3.0], 50)).cuts(4)
+        array([1., 2., 3.])
+        """
+        found = np.quantile(self.values, np.arange(1, n) / n, method="lower")
+        span = float(np.subtract(*np.quantile(self.values, [0.95, 0.05]))) or float(np.ptp(self.values))
+        if span > 0:
+            digits = -math.floor(math.log10(span / 100))
+            found = np.array([round(float(cut), digits) for cut in found])
+        return np.unique(found)
 
 
 def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:

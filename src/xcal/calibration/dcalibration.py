@@ -15,6 +15,7 @@ from xcal._checks import (
     as_probability,
     as_time,
     as_weights,
+    check_rows,
     effective_units,
     fail,
 )
@@ -154,6 +155,8 @@ def d_calibration(
     as_choice("method", method, get_args(Method))
     as_choice("p_value", p_value, get_args(PValue), or_none=True)
     edge = bin_edges(n_bins, edges)
+    beside = {"time": time, "censoring_survival": censoring_survival, "cdf_before": cdf_before}
+    check_rows({"cdf": cdf, "event": event, **beside, "groups": groups, "clusters": clusters, "weights": weights})
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)

@@ -3,10 +3,11 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import MANY, as_count, fail, refuse_masked
+from xcal._checks import MANY, as_count, check_rows, fail, refuse_masked
 from xcal._torch_private import in_transform
 
 
@@ -54,12 +55,18 @@ def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Ten
         fail(name, "a tensor whose values can be read", f"one of layout {values.layout} on device {values.device}")
     try:
         # Through numpy: torch would read a pandas column by its index, not by its position.
-        made = torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values), device=device)
+        made = torch.as_tensor(values if isinstance(values, Tensor) else _forwards(values), device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{name}: expected a tensor or an array of numbers, got {type(values).__name__}") from error
     if made.is_complex():
         fail(name, "real numbers", f"dtype {made.dtype}")
     return made
+
+
+def _forwards(values: Any) -> npt.NDArray[Any]:
+    """Give an array whose rows lie in memory one after the other: torch takes none that was turned round."""
+    array = np.asarray(values)
+    return array.copy() if any(step < 0 for step in array.strides) else array
 
 
 def _check_shapes(cdf: Tensor, rows: dict[str, Tensor | None], *, alone: bool) -> None:
@@ -88,6 +95,8 @@ def checked(
 
     Where the process is not `alone`, others may have the rows, the weight and the labels that it has not.
     """
+    if not torch.compiler.is_compiling():  # what is compiled takes tensors, which have no index
+        check_rows({"cdf": cdf, "event": event, "weights": weights, "groups": groups})
     cdf = as_tensor("cdf", cdf)
     event = as_tensor("event", event, cdf.device)
     weights = None if weights is None else as_tensor("weights", weights, cdf.device)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, as_choice, as_count, as_event, as_numpy, as_probability, as_weights, fail
+from xcal._checks import MANY, as_choice, as_count, as_event, as_numpy, as_probability, as_weights, check_rows, fail
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import SUMS, Array, BinSums, Floats, WeightedSums, weighted
@@ -89,6 +89,7 @@ class DCalibration:
         """
         if np.size(as_numpy("cdf", cdf)) == 0 and np.size(as_numpy("event", event)) == 0:
             return self  # a chunk from which everything was filtered
+        check_rows({"cdf": cdf, "event": event, "censoring_survival": censoring_survival, "weights": weights})
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
         if self.method == "ipcw" and censoring_survival is None:

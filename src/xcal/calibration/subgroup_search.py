@@ -69,6 +69,8 @@ class Subgroup:
     conditions : tuple of Condition
     n_tested : int
         Its rows in that half.
+    tested : array of shape (n_tested,)
+        Their row numbers.
     mass, mass_error : arrays of shape (B,)
         Share of F in each bin among these rows, and the standard error of each, by the same rule as z.
     """
@@ -81,6 +83,7 @@ class Subgroup:
     p_value: float
     conditions: tuple[Condition, ...]
     n_tested: int
+    tested: npt.NDArray[np.intp] = field(compare=False, repr=False)
     mass: Floats = field(compare=False, repr=False)
     mass_error: Floats = field(compare=False, repr=False)
 
@@ -121,6 +124,13 @@ def expected_squares(cdf: npt.NDArray[np.floating], edges: Edges, shapes: Floats
     return np.asarray(before[bins] + jumps[bins] * (1 / np.square(rest(u, edge)) - inverse[bins])[:, None])
 
 
+def masses(cdf: npt.NDArray[np.floating], residuals: Floats, edges: Edges, together: Floats) -> tuple[Floats, Floats]:
+    """Share of F of some rows in each bin, or in bins taken together, (B, k) of 0 and 1, and its standard error."""
+    own = residuals @ together
+    variance = np.maximum(own.var(axis=0), expected_squares(cdf, edges, together).mean(axis=0))
+    return own.mean(axis=0) + np.diff(edges) @ together, np.sqrt(variance / own.shape[0])
+
+
 def find_subgroup(
     columns: Sequence[Column], cdf: npt.NDArray[np.floating], residuals: Floats, edges: Edges
 ) -> Subgroup | None:
@@ -141,9 +151,8 @@ def find_subgroup(
     z = _z(inside[None, :], scores[half:], expected[half:])[0, contrast]
     if not np.isfinite(z):
         return None
-    own, n_tested = residuals[half:][inside], int(inside.sum())
-    mass = own.mean(axis=0) + np.diff(edges)
-    variance = np.maximum(own.var(axis=0), expected_squares(cdf[half:][inside], edges, np.eye(mass.size)).mean(axis=0))
+    tested = half + np.flatnonzero(inside)
+    mass, error = masses(cdf[tested], residuals[tested], edges, np.eye(edges.size - 1))
     rule, finding = " and ".join(c.words for c in conditions), _finding(mass, edges)
     return Subgroup(
         description=f"rows with {rule}: {finding}",
@@ -153,9 +162,10 @@ def find_subgroup(
         z=float(z),
         p_value=float(2 * ndtr(-abs(z))),
         conditions=conditions,
-        n_tested=n_tested,
+        n_tested=tested.size,
+        tested=tested,
         mass=mass,
-        mass_error=np.sqrt(variance / n_tested),
+        mass_error=error,
     )
 
 
@@ -204,14 +214,14 @@ def _conditions(index: int, column: Column, smallest: int) -> list[Condition]:
         rows = np.bincount(column.values.astype(np.intp), minlength=len(column.labels))
         often = [(k, label) for k, label in enumerate(column.labels) if rows[k] >= smallest]
         return [Condition(index, f"{column.name} = {label}", float(k), "is") for k, label in often]
-    cuts = np.unique(np.quantile(column.values, np.arange(1, _CUTS) / _CUTS, method="lower"))
     low, high = column.values.min(), column.values.max()
     # Of yes and no, written as 1 and 0, a person says which it is.
     two = bool(np.isin(column.values, (low, high)).all())
+    cuts = np.unique([low]) if two else column.cuts(_CUTS)
     words = (f"= {low:.6g}", f"= {high:.6g}") if two else ("≤ {:.6g}", "> {:.6g}")
     return [
         Condition(index, f"{column.name} {sign.format(cut)}", float(cut), kind)
-        for cut in cuts[cuts < high]
+        for cut in cuts[(cuts >= low) & (cuts < high)]
         for sign, kind in zip(words, ("up to", "above"), strict=True)
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xcal.charts.marks import Spec, band, bars, chart, hover, line, table, tip, x_axis, y_axis
-from xcal.metrics.calibration_curve import CalibrationCurve
+from xcal.metrics.calibration_curve import CalibrationCurve, Counts
 from xcal.metrics.inputs import Vector
 from xcal.metrics.pit_histogram import PitHistogram
 from xcal.metrics.pp_curve import PPCurve
@@ -73,38 +73,61 @@ def extreme(parts: Sequence[Vector], of: Callable[[Vector], float], otherwise: f
     return float(of(finite)) if finite.size else otherwise
 
 
+def narrowest(edges: Sequence[Vector]) -> float:
+    """Give the width of the narrowest bin of some histograms."""
+    return min(float(np.diff(one).min()) for one in edges)
+
+
+def heights(values: Vector | Counts, edges: Vector, base: float) -> Vector:
+    """Give the heights of bars, some of which are wider than others: what each part of width `base` holds on average.
+
+    Examples
+    --------
+    >>> heights(np.array([0.2, 0.6]), np.array([0.0, 0.25, 1.0]), 0.25)
+    array([0.2, 0.2])
+    """
+    return np.asarray(values * base / np.diff(edges))
+
+
 def risk_histograms(drawn: Sequence[tuple[CalibrationCurve, str]], *, top: float | None = None) -> Spec:
     """Draw how many rows have each predicted risk, on the axis of the curve above it."""
     end = risk_limit([curve for curve, _ in drawn]) if top is None else top
     x = x_axis("", domain=[0, end])
     x["axis"] = {"title": None, "labels": False, "ticks": False, "grid": False}
     y = y_axis("Rows", ticks=2, form=",d")
-    layers = []
+    layers, base = [], narrowest([curve.risk_edges for curve, _ in drawn])
     for curve, ink in drawn:
-        rows = table(x=curve.risk_edges[:-1], x2=np.minimum(curve.risk_edges[1:], end), y=curve.risk_counts)
+        edges, counts = curve.risk_edges, curve.risk_counts
+        shown = {"y": heights(counts, edges, base), "start": edges[:-1], "end": edges[1:], "rows": counts}
+        rows = table(x=edges[:-1], x2=np.minimum(edges[1:], end), **shown)
         rows = [row for row in rows if row["x"] < end]
-        tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("y", "rows", ",")]
+        tips = [tip("start", "risk from", TIP_PERCENT), tip("end", "to", TIP_PERCENT), tip("rows", "rows", ",")]
         layers.append(bars(rows, x, y, ink, tips, opacity=0.55 if len(drawn) == 1 else 0.4))
     return chart(layers, height=64)
 
 
-def pit_histograms(drawn: Sequence[tuple[PitHistogram, str]], *, top: float | None = None) -> Spec:
+def pit_histograms(
+    drawn: Sequence[tuple[PitHistogram, str]], *, beside: Sequence[PitHistogram] = (), top: float | None = None
+) -> Spec:
     """Draw histograms of F at the own times, with the range in which a perfect model stays.
 
-    `top` is where the vertical axis ends; by default above the highest bar.
+    `top` is where the vertical axis ends; by default above the highest bar. Those `beside` are drawn on the same scale.
     """
-    first = drawn[0][0]
+    first, base = drawn[0][0], narrowest([*(one.edges for one, _ in drawn), *(one.edges for one in beside)])
     end = pit_limit([one for one, _ in drawn]) if top is None else top
     x = x_axis("F at the own time", domain=[0, 1], form=".1f")
     y = y_axis("Share of the rows", domain=[0, end], form=PERCENT)
-    flat = table(x=first.edges[:-1], x2=first.edges[1:], low=first.lower, high=first.upper, y=np.diff(first.edges))
+    even = {"low": first.lower, "high": first.upper, "y": np.diff(first.edges)}
+    scaled = {name: heights(part, first.edges, base) for name, part in even.items()}
+    flat = table(x=first.edges[:-1], x2=first.edges[1:], **scaled)
     layers = []
     for k, (one, ink) in enumerate(drawn):
         width = np.diff(one.edges)
         gap, part = 0.06 * width, 0.88 * width / len(drawn)
         left = one.edges[:-1] + gap + k * part
-        rows = table(x=left, x2=left + part, y=one.mass, start=one.edges[:-1], end=one.edges[1:])
-        tips = [tip("start", "F from", ".2f"), tip("end", "to", ".2f"), tip("y", "share", TIP_PERCENT)]
+        shown = {"start": one.edges[:-1], "end": one.edges[1:], "share": one.mass}
+        rows = table(x=left, x2=left + part, y=heights(one.mass, one.edges, base), **shown)
+        tips = [tip("start", "F from", ".2f"), tip("end", "to", ".2f"), tip("share", "share", TIP_PERCENT)]
         layers.append(bars(rows, x, y, ink, tips, opacity=0.8))
     layers += _flat_band(flat, x, y)
     return chart(layers, height=260)
@@ -112,7 +135,9 @@ def pit_histograms(drawn: Sequence[tuple[PitHistogram, str]], *, top: float | No
 
 def pit_limit(histograms: Sequence[PitHistogram]) -> float:
     """Where the axis of the shares ends: a tenth above what is drawn."""
-    return 1.1 * extreme([part for one in histograms for part in (one.mass, one.upper)], np.max, 1.0)
+    base = narrowest([one.edges for one in histograms])
+    parts = [heights(part, one.edges, base) for one in histograms for part in (one.mass, one.upper)]
+    return 1.1 * extreme(parts, np.max, 1.0)
 
 
 def _flat_band(rows: list[Spec], x: Spec, y: Spec) -> list[Spec]:

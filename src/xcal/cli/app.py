@@ -54,6 +54,10 @@ def _top(
     """
 
 
+class _Interrupted(typer.Exit):
+    """The end of a command that has said that it was interrupted."""
+
+
 def _with_a_word(command: Callable[..., None]) -> Callable[..., None]:
     """Say that a command was interrupted, and what that means if it knows; typer itself says nothing."""
 
@@ -61,12 +65,26 @@ def _with_a_word(command: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
-        except KeyboardInterrupt as interrupt:
-            if not is_helper():
-                typer.echo(f"interrupted{': ' if str(interrupt) else ''}{interrupt}", err=True)
-            raise typer.Exit(130) from None
+        except (KeyboardInterrupt, SystemError, ImportError) as error:
+            interrupt = _interrupt_behind(error)
+            if interrupt is None:
+                raise
+            _say_interrupted(str(interrupt))
+            raise _Interrupted(130) from None
 
     return run
+
+
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interrupt that an error is, or comes from: libraries that are being imported wrap it in their own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _say_interrupted(more: str = "") -> None:
+    if not is_helper():
+        typer.echo(f"interrupted{': ' if more else ''}{more}", err=True)
 
 
 for _command in (demo, fit, predict, evaluate, report, audit, reproduce, compare, results_page):
@@ -78,6 +96,14 @@ def main() -> None:
     """Run the application; an expected error is one line, not a traceback."""
     try:
         app()
+    except KeyboardInterrupt:
+        _say_interrupted()
+        raise SystemExit(130) from None
+    except SystemExit as end:
+        # Interrupted before a command had begun, typer ends without a word.
+        if end.code == 130 and not isinstance(end.__context__, _Interrupted):
+            _say_interrupted()
+        raise
     except (ValueError, OSError, ImportError) as error:
         # What is wrong with a command or a file the first process says; that the others are gone, everyone.
         if not is_helper() or isinstance(error, ConnectionError):

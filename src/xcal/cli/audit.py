@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import Decimal, Separator, listed
+from xcal.cli.options import Decimal, MinCell, Separator, listed
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
@@ -94,6 +94,7 @@ def audit(
     resamples: Resamples = None,
     censoring: Censoring = "auto",
     last_seen: LastSeen = "auto",
+    min_cell: MinCell = None,
     level: Level = 0.95,
     seed: Seed = 0,
     separator: Separator = None,
@@ -132,6 +133,7 @@ def audit(
     import xcal
     from xcal.cli.table_file import read_table_file
     from xcal.cli.workflow.predictions import OWN_CDF
+    from xcal.metrics.small_cells import MIN_CELL
 
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
@@ -159,6 +161,7 @@ def audit(
         n_bootstrap="auto" if resamples is None else resamples,
         censoring=censoring,  # type: ignore[arg-type]  # checked by audit
         last_seen=last_seen,  # type: ignore[arg-type]
+        min_cell=MIN_CELL if min_cell is None else min_cell,
         level=level,
         seed=seed,
         time_unit=time_unit,
@@ -194,6 +197,9 @@ def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None
     """Print the answer, and write what was asked for."""
     from xcal.validation.export import to_text
 
+    for one in result.measured.skipped:
+        if one.what == "horizon":
+            typer.echo(f"note: nothing is computed at time {one.horizon:g}: {one.why}", err=True)
     typer.echo(to_text(result, next_steps=False))
     if as_json is not None:
         result.to_json(as_json)
@@ -288,8 +294,8 @@ def _predictions(
     if rises.any():
         row, before = (int(place) for place in np.argwhere(rises)[0])
         left, right = list(columns.values())[before : before + 2]
-        got = f"{survival[row, before + 1]:g} after {survival[row, before]:g} in {left!r}"
-        table.fail(right, "a survival curve, which never rises (for risks, write 1 - risk)", got, row)
+        expected = "a survival curve, which never rises (for risks, write 1 - risk)"
+        table.fail(right, expected, f"more than in column {left!r}", row)
     return {
         **own,
         "survival": survival,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import Covariates, Decimal, Separator, listed
+from xcal.cli.options import Covariates, Decimal, MinCell, Separator, listed
 
 if TYPE_CHECKING:  # torch takes seconds to import, and --help should not
     from xcal.cli.workflow.settings import FitSettings
@@ -53,6 +53,7 @@ def evaluate(
     resamples: Resamples = None,
     covariates: Covariates = None,
     time_unit: Unit = None,
+    min_cell: MinCell = None,
     separator: Separator = None,
     decimal: Decimal = None,
     as_json: AsJson = False,
@@ -81,7 +82,7 @@ def evaluate(
     """
     if file is None:
         of_a_file = {"--by": by, "--event-value": event_value, "--resamples": resamples, "--covariates": covariates}
-        of_a_file |= {"--time-unit": time_unit, "--separator": separator, "--decimal": decimal}
+        of_a_file |= {"--time-unit": time_unit, "--min-cell": min_cell, "--separator": separator, "--decimal": decimal}
         if given := [option for option, value in of_a_file.items() if value not in (None, [])]:
             raise ValueError(f"{given[0]}: expected with a run and a file, got a folder alone")
         found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration, ici_bound))
@@ -93,6 +94,7 @@ def evaluate(
 
     columns = {"time": time, "event": event, "event_value": event_value, "separator": separator, "decimal": decimal}
     asked = columns | {"by": by, "covariates": covariates, "resamples": resamples, "time_unit": time_unit}
+    asked["min_cell"] = min_cell
     result = _audited(run, file, horizons, asked)
     typer.echo(result.to_json() if as_json else to_text(result, next_steps=False))
 
@@ -147,6 +149,7 @@ def report(
     resamples: Resamples = None,
     covariates: Covariates = None,
     time_unit: Unit = None,
+    min_cell: MinCell = None,
     separator: Separator = None,
     decimal: Decimal = None,
 ) -> None:
@@ -169,6 +172,7 @@ def report(
         check_target(target)
     columns = {"time": time, "event": event, "event_value": event_value, "separator": separator, "decimal": decimal}
     asked = columns | {"by": by, "covariates": covariates, "resamples": resamples, "time_unit": time_unit}
+    asked["min_cell"] = min_cell
     result = _audited(run, file, horizons, asked)
     result.report(target)
     if out is None:

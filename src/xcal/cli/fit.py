@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli.options import Covariates, Decimal, Separator, listed
+from xcal.cli.options import Covariates, Decimal, MinCell, Separator, listed
 from xcal.cli.processes import is_helper
 
 File = Annotated[
@@ -70,6 +70,7 @@ def fit(
     horizons: Horizons = None,
     time_unit: Unit = None,
     resamples: Resamples = None,
+    min_cell: MinCell = None,
     seed: Seed = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -133,6 +134,7 @@ def fit(
             "horizons": None if times is None else tuple(times),
             "time_unit": time_unit,
             "resamples": resamples,
+            "min_cell": min_cell,
             "seed": seed,
         },
     )

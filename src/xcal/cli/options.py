@@ -59,6 +59,16 @@ Covariates = Annotated[
 ]
 
 
+MinCell = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Rows below which nothing is told of a group or a bin, as so few could be one person; 5 by default, 0 "
+        "shows everything.",
+    ),
+]
+
+
 def by_death(table: str, death: str | None) -> str:
     """Return the table for a treatment of deaths; other tables than mimic-los have none."""
     tables = {"event": "mimic-los", "censor": "mimic-los-death-censored"}

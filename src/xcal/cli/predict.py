@@ -78,8 +78,7 @@ def predict(
             copied=copy or [],
             extrapolate=extrapolate,
         )
-    # What is an argument in Python is an option here.
-    for line in notes([*table.notes, *(one.replace("extrapolate=True", "--extrapolate") for one in told)]):
+    for line in notes([*table.notes, *told]):
         typer.echo(line, err=True)
     write_table(frame, out)
     typer.echo(f"wrote {out}: {len(frame):,} rows with {', '.join(frame.columns)}", err=True)

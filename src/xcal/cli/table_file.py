@@ -1,4 +1,4 @@
-"""Tables in files, CSV or parquet, and errors that name the file, the column and the line.
+"""Tables in files, CSV or parquet, and errors that name the file, the column and the line, but no cell of the data.
 
 A file is read once, as pandas reads it; a column is checked when it is asked for. Lines are counted as an editor counts
 them, the header being line 1; parquet files have rows, counted from 1.
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, as_count, fail, is_missing
+from xcal.metrics.small_cells import MIN_CELL
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,9 +31,9 @@ PARQUET = (".parquet", ".pq")
 _SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
 # What may stand between columns: the first is taken where several fit as well. Bytes that are looked at to tell.
 _SEPARATORS, _HEAD = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}, 1 << 15
-# Bytes of text, or cells of a parquet table, that are read: a packed file of 1 MB can hold 1 GB, which takes
-# several times as much memory. The variable sets another number.
-_MOST, _MOST_VARIABLE = 10**9, "XCAL_MOST_INPUT"
+# Bytes of text that are read, and for how many of them one cell. A packed file of 1 MB can hold 1 GB of text, and a
+# cell takes about 35 bytes of memory while it is read: the largest file takes 4 GB. The variable sets another number.
+_MOST, _BYTES_PER_CELL, _MOST_VARIABLE = 10**9, 10, "XCAL_MOST_INPUT"
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
 _PIECE = 1 << 24  # bytes of a file that are looked at together
@@ -95,14 +96,14 @@ class TableFile:
         """Read finite numbers, none missing."""
         column = self.column(name, option)
         if column.dtype.kind in "mM":
-            self.fail(name, f"{what} ({_DATES})", f"dates such as {column.iloc[0]}", 0)
+            self.fail(name, f"{what} ({_DATES})", "dates")
         if column.dtype.kind not in "iufb":
             self._refuse_text(name, column, what)
         values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
         bad = ~np.isfinite(values)
         if bad.any():
             row = int(np.argmax(bad))
-            self.fail(name, what, "an empty cell" if np.isnan(values[row]) else values[row], row)
+            self.fail(name, what, "an empty cell" if np.isnan(values[row]) else "an infinite number", row)
         return values
 
     def times(self, name: str, option: str) -> Floats:
@@ -110,7 +111,7 @@ class TableFile:
         values = self.numbers(name, option, what="a time, a number of zero or more")
         if (values < 0).any():
             row = int(np.argmax(values < 0))
-            self.fail(name, "a time, a number of zero or more", values[row], row)
+            self.fail(name, "a time, a number of zero or more", "a negative number", row)
         return values
 
     def weights(self, name: str, option: str) -> Floats:
@@ -129,7 +130,8 @@ class TableFile:
             row = int(np.argmax(bad))
             percent = values.min() >= 0 and values.max() <= 100 and values.max() > 1.5
             hint = "; per cent? divide by 100" if percent else ""
-            self.fail(name, f"a probability, a number from 0 to 1{hint}", f"{values[row]:g}", row)
+            got = "a negative number" if values[row] < 0 else "a number above 1"
+            self.fail(name, f"a probability, a number from 0 to 1{hint}", got, row)
         return values
 
     def labels(self, name: str, option: str) -> npt.NDArray[np.str_]:
@@ -143,7 +145,7 @@ class TableFile:
     def events(self, name: str, option: str, value: str | None = None) -> BoolArray:
         """Read events: 0/1 or true/false, or the rows whose cell is `value`.
 
-        An error shows the values that were found.
+        An error shows the values that many rows have: others may be names, or the numbers of patients.
         """
         column = self.column(name, option)
         missing = column.isna().to_numpy()
@@ -154,12 +156,12 @@ class TableFile:
             # TRUE and true in a file are read as True.
             wanted = value.strip().capitalize() if column.dtype.kind == "b" else _cell(_as_number_if_any(value))
             if wanted not in text:
-                fail(f"--event-value, {self.path}", f"a value of column {name!r}: {listed_names(text)}", repr(value))
+                fail(f"--event-value, {self.path}", f"a value of column {name!r}: {_common(column)}", repr(value))
             return np.asarray(column.map(_cell) == wanted, dtype=np.bool_)
         if column.dtype.kind == "b":
             return np.asarray(column, dtype=np.bool_)
         if not {*text} <= {"0", "1"}:
-            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {listed_names(text)}")
+            self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_common(column)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
 
     def _refuse_text(self, name: str, column: Any, what: str) -> None:
@@ -167,9 +169,9 @@ class TableFile:
         for row, cell in enumerate(column):
             if isinstance(cell, str) and not is_number(cell):
                 hint = f" ({_DATES})" if is_date(cell) else f" ({_COMMAS})" if has_decimal_comma(cell) else ""
-                self.fail(name, f"{what}{hint}", repr(cell), row)
+                self.fail(name, f"{what}{hint}", "text", row)
             if not isinstance(cell, str | int | float | np.number) and cell is not None:
-                self.fail(name, what, f"{type(cell).__name__} {cell}", row)
+                self.fail(name, what, f"a cell of type {type(cell).__name__}", row)
 
 
 _DIFFERENT = "columns with different names"
@@ -249,7 +251,7 @@ def _csv(path: Path, separator: str | None, decimal: str) -> tuple[Any, str]:
     # utf-8-sig: a mark that Excel writes before the first name is no part of it. Blank lines keep their number.
     options: dict[str, Any] = {"encoding": "utf-8-sig", "skip_blank_lines": False, "decimal": decimal}
     try:
-        options["float_precision"] = _number_reader(path)
+        options["float_precision"], lines = _number_reader(path)
         tabs = "\t" if ".tsv" in path.suffixes else None
         options["sep"] = separator or tabs or _guessed_separator(path, decimal)
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
@@ -257,6 +259,7 @@ def _csv(path: Path, separator: str | None, decimal: str) -> tuple[Any, str]:
         if separator is not None and len(names) == 1 and any(mark in names[0] for mark in _SEPARATORS):
             told = f"columns with {separator!r} between them (without --separator the first lines tell the mark)"
             fail(str(path), told, f"one column {names[0]!r}")
+        _check_cells(path, lines * len(names))
         frame = pd.read_csv(path, header=None, skiprows=1, low_memory=False, **options)
     except pd.errors.EmptyDataError:
         got = "a header alone" if path.stat().st_size else "an empty file"
@@ -292,26 +295,33 @@ def _changed(column: Any, change: Callable[[str], str]) -> Any:
     return column.map(lambda cell: changed.get(cell, cell) if isinstance(cell, str) else cell)
 
 
-def _number_reader(path: Path) -> str | None:
-    """Choose how pandas reads numbers: its own way, or Python's, which is slower.
+def _number_reader(path: Path) -> tuple[str | None, int]:
+    """Choose how pandas reads numbers, its own way, or Python's, which is slower; and count the lines.
 
     Its own way ends the process at an exponent of ten digits, such as that of the identifier 12e4567890123. On the way
     the text is measured, before pandas takes memory for it.
     """
-    reader, seen, most, before = None, 0, most_input(), b""
+    reader, seen, most, before, lines = None, 0, most_input(), b"", 0
     with _unpacked(path) as file:
         while piece := file.read(_PIECE):
             seen += len(piece)
             if seen > most:
                 refuse_large(path, f"more than {most:,} bytes")
+            lines += piece.count(b"\n")
             if any(pattern.search(before + piece) for pattern in _LONG_EXPONENTS):
                 reader = "round_trip"
             before = piece[-16:]
-    return reader
+    return reader, lines
+
+
+def _check_cells(path: Path, cells: int) -> None:
+    """Refuse a table that takes much memory, however small its file is."""
+    if cells > most_input() // _BYTES_PER_CELL:
+        refuse_large(path, f"{cells:,} cells")
 
 
 def most_input() -> int:
-    """Bytes of text, or cells of a table, that are read at most."""
+    """Bytes of text that are read at most."""
     given = os.environ.get(_MOST_VARIABLE, "").strip()
     if not given:
         return _MOST
@@ -323,8 +333,9 @@ def most_input() -> int:
 
 def refuse_large(path: Path, got: str) -> NoReturn:
     """Refuse a file that would fill the memory, with how to read it all the same."""
-    expected = f"at most {most_input():,} bytes of text, or cells (to read more: set the variable {_MOST_VARIABLE}=4e9)"
-    fail(str(path), expected, got)
+    most, more = most_input(), f"{4 * most_input():.0e}".replace("e+0", "e")
+    expected = f"at most {most:,} bytes of text, and {most // _BYTES_PER_CELL:,} cells"
+    fail(str(path), f"{expected} (to read more: set the variable {_MOST_VARIABLE}={more})", got)
 
 
 def _unpacked(path: Path) -> BinaryIO:
@@ -361,8 +372,7 @@ def _parquet(path: Path) -> Any:
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         fail(str(path), _DIFFERENT, f"{twice!r} twice")
-    if cells > most_input():
-        refuse_large(path, f"{cells:,} cells")
+    _check_cells(path, cells)
     try:
         return file.read().to_pandas()
     except damaged as error:
@@ -393,6 +403,16 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     return f"{value:g}" if isinstance(value, int | float | np.number) else str(value).strip()
+
+
+def _common(column: Any) -> str:
+    """Write the values that many rows of a column have, and how many others there are."""
+    counted = column.map(_cell).value_counts()
+    common = counted.index[counted >= MIN_CELL]
+    others = counted.size - min(common.size, _SHOWN)
+    if not common.size:
+        return f"({others:,}, each in fewer than {MIN_CELL} rows)"
+    return ", ".join(map(repr, common[:_SHOWN])) + (f" and {others:,} more" if others else "")
 
 
 def listed_names(names: Any) -> str:

@@ -23,12 +23,13 @@ def read_weights(name: str, values: Any, n: int, *, reference: str = "x") -> npt
 
 def read_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
     """Labels, all numbers or all text, none missing."""
-    try:
-        labels = as_numpy(name, values) if hasattr(values, "detach") else np.asarray(values)
-    except ValueError as error:
-        if str(error).startswith(name):
-            raise
-        fail(name, "one label for each row", "lists of different lengths")
+    if hasattr(values, "detach"):
+        labels = as_numpy(name, values)
+    else:
+        try:
+            labels = np.asarray(values)
+        except ValueError:
+            fail(name, "one label for each row", "lists of different lengths")
     if labels.ndim != 1:
         fail(name, "one label for each row", f"shape {labels.shape}")
     check_same_length(name, labels, "x", n)

@@ -4,12 +4,13 @@ The form is that of scikit-survival, a structured array with a boolean and a num
 the other's targets.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_event, as_time, check_same_rows, fail
+from xcal._checks import BoolArray, FloatArray, as_event, as_time, check_rows, fail
 
 _DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
 
@@ -34,7 +35,7 @@ def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     >>> y["time"], y["event"]
     (array([5., 3.]), array([ True, False]))
     """
-    check_same_rows("event", event, "time", time)
+    check_rows({"time": time, "event": event})
     t = as_time(time)
     y = np.empty(t.size, dtype=_DTYPE)
     y["time"] = t
@@ -42,7 +43,9 @@ def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     return y
 
 
-def time_and_event(y: Any, *, name: str = "y", X: Any = None) -> tuple[FloatArray, BoolArray]:
+def time_and_event(
+    y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None
+) -> tuple[FloatArray, BoolArray]:
     """Read times and events from any form of target.
 
     Parameters
@@ -54,8 +57,10 @@ def time_and_event(y: Any, *, name: str = "y", X: Any = None) -> tuple[FloatArra
     name : str
         What to call it in an error.
     X : optional
-        The features of the rows. Rows are taken by position; where `X` and `y`, or time and event, are pandas objects
-        whose indexes say otherwise, that is an error.
+        The features of the rows.
+    beside : mapping, optional
+        What else is known of the rows, by the names of the arguments. Rows are taken by position; where `X`, time,
+        event or these are pandas objects whose indexes say otherwise, that is an error.
 
     Returns
     -------
@@ -69,8 +74,7 @@ def time_and_event(y: Any, *, name: str = "y", X: Any = None) -> tuple[FloatArra
     """
     time, event = _columns(y, name)
     names = f"{name}['time']", f"{name}['event']"
-    check_same_rows(names[1], event, names[0], time)
-    check_same_rows(names[0], time, "X", X)
+    check_rows({"X": X, names[0]: time, names[1]: event, **(beside or {})})
     t = as_time(time, name=names[0])
     return t.astype(np.float64, copy=False), as_event(event, t.size, reference=names[0], name=names[1])
 

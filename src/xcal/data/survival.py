@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import as_event, as_numpy, as_time, check_same_rows, fail
+from xcal._checks import as_event, as_numpy, as_time, check_rows, fail
 from xcal._devices import as_device
 from xcal.data._arguments import check_count, check_flag, check_fractions, check_seed, row_numbers
 from xcal.data.columns import read_extra, read_ids, read_labels, read_names, read_weights
@@ -90,9 +90,7 @@ class SurvivalData:
     def __post_init__(self) -> None:
         x, columns = read_features("x", self.x)
         n = x.shape[0]
-        for one in ("time", "event", "weights", "groups", "row_ids"):
-            check_same_rows(one, getattr(self, one), "x", self.x)
-        check_same_rows("event", self.event, "time", self.time)
+        check_rows({one: getattr(self, one) for one in ("x", "time", "event", "weights", "groups", "row_ids")})
         numbers = {
             "time": as_time(self.time, n, reference="x"),
             "event": as_event(self.event, n, reference="x"),

@@ -76,7 +76,7 @@ class ColumnCode:
             labels = values.astype(str).to_numpy(dtype=object)
             unknown = ~missing & ~np.isin(labels.astype(str), self.categories)
             if unknown.any():
-                told = f"{labels[first_row(unknown)]!r} at row {first_row(unknown)}"
+                told = f"the first at row {first_row(unknown)}"
                 warnings.warn(
                     f"column {self.name!r} has values that fit never saw ({told}): none of its categories",
                     UserWarning,

@@ -14,8 +14,8 @@ from xcal._checks import (
     as_numpy,
     as_row,
     as_weights,
+    check_rows,
     check_same_length,
-    check_same_rows,
     fail,
     first_row,
 )
@@ -51,7 +51,7 @@ def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
         return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
     time, event = read_target(X, y, x.shape[0])
-    check_same_rows("sample_weight", weights, "X", X)
+    check_rows({"X": X, "sample_weight": weights})
     return _weighted(x, time, event, _read_weights(weights, x.shape[0], "sample_weight"))
 
 
@@ -82,7 +82,7 @@ def read_validation(estimator: Any, data: Any, clusters: Any = None) -> Survival
         x = read_features(estimator, data[0], reset=False)
         time, event = read_target(data[0], data[1], x.shape[0], name="validation_data y")
         given = data[2] if len(data) == 3 else None
-        check_same_rows("validation_data sample_weight", given, "its X", data[0])
+        check_rows({"its X": data[0], "validation_data sample_weight": given, "validation_clusters": clusters})
         table = _weighted(x, time, event, _read_weights(given, x.shape[0], "validation_data sample_weight"))
     if not table.event.any():
         fail("validation_data", "at least one event", f"{table.n} censored rows")
@@ -107,7 +107,7 @@ def read_judged_weights(X: Any, weights: Any, n: int) -> Floats | None:
     if isinstance(X, SurvivalData):
         check_nothing_beside({"sample_weight": weights})
         return None if X.weights is None else as_weights("weights", X.weights, n, reference="X")
-    check_same_rows("sample_weight", weights, "X", X)
+    check_rows({"X": X, "sample_weight": weights})
     return None if weights is None else as_weights("sample_weight", weights, n, reference="X")
 
 

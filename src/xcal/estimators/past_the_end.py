@@ -9,8 +9,9 @@ import warnings
 import numpy as np
 
 from xcal.estimators.features import Floats
+from xcal.metrics.small_cells import rounded_time
 
-_HOW = "give extrapolate=True for what the model says there"
+_HOW = "extrapolate=True, or --extrapolate, for what the model says there"
 
 
 def unseen_as_nan(values: Floats, times: Floats, last: float, *, stacklevel: int) -> Floats:
@@ -18,7 +19,8 @@ def unseen_as_nan(values: Floats, times: Floats, last: float, *, stacklevel: int
     unseen = times > last
     if not unseen.any():
         return values
-    told = f"{np.count_nonzero(unseen)} of {times.size} times lie after {last:g}, the last one seen in training: NaN"
+    after = f"{rounded_time(last):g}"
+    told = f"{np.count_nonzero(unseen)} of {times.size} times lie after {after}, the last one seen in training: NaN"
     warnings.warn(f"{told} ({_HOW})", UserWarning, stacklevel=stacklevel)
     return np.where(unseen, np.nan, values)
 
@@ -28,6 +30,7 @@ def unseen_as_inf(quantiles: Floats, last: float, *, stacklevel: int) -> Floats:
     unseen = quantiles > last
     if not unseen.any():
         return quantiles
-    told = f"{np.count_nonzero(unseen)} of {quantiles.size} quantiles lie after {last:g}, the last time seen"
+    after = f"{rounded_time(last):g}"
+    told = f"{np.count_nonzero(unseen)} of {quantiles.size} quantiles lie after {after}, the last time seen"
     warnings.warn(f"{told} in training: infinity ({_HOW})", UserWarning, stacklevel=stacklevel)
     return np.where(unseen, np.inf, quantiles)

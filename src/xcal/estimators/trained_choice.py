@@ -12,7 +12,7 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import effective_units, fail
+from xcal._checks import check_rows, effective_units, fail
 from xcal.estimators.choices import Choices, Chosen
 from xcal.estimators.crossfit import trained_as
 from xcal.estimators.decision import Decision
@@ -25,6 +25,7 @@ from xcal.estimators.plotting import plot_frontier
 from xcal.estimators.prediction import SurvivalPredictor
 from xcal.estimators.selection import Selection, choose, largest_within_one_error, summarise
 from xcal.estimators.settings import SHARED, Settings
+from xcal.metrics.small_cells import MIN_CELL
 
 
 class TrainedChoice(SurvivalPredictor):
@@ -136,6 +137,7 @@ class TrainedChoice(SurvivalPredictor):
         horizons: Any = None,
         time_unit: str = "",
         clusters: Any = None,
+        min_cell: int = MIN_CELL,
         patients: Any = None,
     ) -> Path:
         """Write the frontier as a page to choose on: one HTML file that needs no network.
@@ -162,6 +164,8 @@ class TrainedChoice(SurvivalPredictor):
         clusters : array-like of shape (n,), optional
             Rows with the same label, those of one patient for instance, may depend on each other: floor and test of
             D-calibration count clusters. Bands in the pictures count rows.
+        min_cell : int
+            Rows below which a bin of a histogram or a risk group is merged with its neighbours, as in `xcal.audit`.
         patients : sequence of int, optional
             Up to three rows of `X`, by position, whose own survival curves are drawn in place of the means, with the
             time and the event of each. Whoever has the page then has these.
@@ -178,13 +182,14 @@ class TrainedChoice(SurvivalPredictor):
         from xcal.estimators.frontier.values import given_rows, measure_frontier, read_patients
         from xcal.metrics.pit_histogram import N_BINS
 
+        check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
         time, event = read_outcome(X, y, len(x))
         weights = read_judged_weights(X, None, len(x))
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])
-        rows = given_rows(x, time, event, horizons, n_bins=N_BINS, end=end, clusters=clusters)
+        rows = given_rows(x, time, event, horizons, n_bins=N_BINS, end=end, clusters=clusters, min_cell=min_cell)
         shown = read_patients(patients, x, time, event)
         measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows, shown)
         words = f"SurvivalPath, {self.distribution}"

@@ -12,6 +12,7 @@ from xcal.interop.predictions import ModelPredictions
 from xcal.interop.rows import Rows
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector
+from xcal.metrics.small_cells import rounded_time
 from xcal.objectives import nll
 
 BETWEEN: dict[Interpolation, str] = {
@@ -22,12 +23,10 @@ BETWEEN: dict[Interpolation, str] = {
 
 def past_the_end(last: float, time: FloatArray) -> str:
     """Say what happens after the last time of the curves."""
-    beyond = int(np.count_nonzero(time > last))
-    rule = f"The curves end at time {last:g}; past it they keep their last value"
-    if not beyond:
+    rule = f"The curves end at time {rounded_time(last):g}; past it they keep their last value"
+    if not (time > last).any():
         return f"{rule}, which no row needs."
-    rows = "1 row lies past it and counts" if beyond == 1 else f"{beyond:,} rows lie past it and count"
-    return f"{rule}. {rows} as censored there in D-calibration."
+    return f"{rule}. Rows past it count as censored there in D-calibration."
 
 
 def from_distribution(

@@ -3,8 +3,10 @@
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 
 from xcal._checks import as_event, as_row, as_time, fail
+from xcal.calibration.penalty import full_precision
 from xcal.interop.fitted import check_fitted
 from xcal.interop.frames import is_frame
 from xcal.interop.gathering import class_name
@@ -49,8 +51,7 @@ def read_model(
     >>> found.n, found.interpolation
     (3, 'linear')
     >>> print(found.reading[2])
-    The curves end at time 2; past it they keep their last value. 1 row lies past it and counts as censored there in
-    D-calibration.
+    The curves end at time 2; past it they keep their last value. Rows past it count as censored there in D-calibration.
     """
     seen = as_time(time)
     points = None if times is None else _increasing(times)
@@ -65,7 +66,9 @@ def read_model(
     if held is not None and held != rows.n:
         fail("X", f"{rows.n} rows, as many as y has", held)
     try:
-        found = reader(model, X, rows)
+        # A network predicts what it was trained to predict, also inside a training loop with autocast.
+        with full_precision(torch.device("cpu")), full_precision(torch.device("cuda")):
+            found = reader(model, X, rows)
     except KeyError as missing:  # how data frames tell a column that they do not have
         fail("X", f"the columns that {class_name(model)} was fitted with", missing)
     return check_predictions(_as_predictions(found, model, rows), rows.n)

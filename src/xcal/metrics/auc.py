@@ -88,7 +88,7 @@ def cumulative_dynamic_auc(
     >>> result.values
     array([1.])
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, risk=risk, weights=weights)
     grid = as_time_grid("times", times)
     scores = _as_scores(risk, times_seen.size, grid.size)
     as_choice("outside", outside, ("nan", "raise"))

@@ -108,7 +108,7 @@ def brier_score(
     >>> score.values.round(4)
     array([0.02, 0.15])
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, survival=survival, weights=weights)
     curves, grid = as_curves("survival", survival, times, times_seen.size)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     w = as_row_weights(weights, times_seen.size)
@@ -150,7 +150,7 @@ def integrated_brier_score(
     >>> round(integrated_brier_score(survival, [1, 2], time=[1.5, 2.5, 3], event=[1, 0, 1]).value, 4)
     0.085
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, survival=survival, weights=weights)
     curves, grid = as_curves("survival", survival, times, times_seen.size)
     if grid.size < 2:
         fail("times", "at least two times to integrate over", grid.size)

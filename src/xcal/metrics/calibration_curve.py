@@ -13,6 +13,7 @@ from xcal.metrics.ici import SmoothCalibration, smooth_calibration
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point
 from xcal.metrics.pseudo_values import jackknife
 from xcal.metrics.risk_group_tests import group_labels
+from xcal.metrics.small_cells import merged, merged_edges, starts_of
 
 Counts = npt.NDArray[np.int64]
 _POINTS = 100  # places of the smooth curve
@@ -85,7 +86,7 @@ def calibration_curve(
     >>> bool(abs(curve.observed - curve.predicted).max() < 0.1), curve.point_rows.sum()
     (True, np.int64(2000))
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
@@ -108,13 +109,17 @@ def drawn_curve(
     n_bins: int = N_BINS,
     level: float = 0.95,
     weights: Vector | None = None,
+    min_cell: int = 0,
 ) -> CalibrationCurve:
     """Return the picture of a smooth curve: with its band, points and histogram; NaN where there is no curve.
 
-    `weights` are those of the rows behind the smooth curve. The histogram counts rows in any case.
+    `weights` are those of the rows behind the smooth curve. The histogram counts rows in any case. Risk groups and bins
+    of the histogram with fewer rows than `min_cell` are merged with their neighbours.
     """
     edges = np.linspace(0, 1, n_bins + 1)
-    points = _points(p, time, event, at, n_risk_groups, level, weights)
+    counts = np.histogram(p, edges)[0].astype(np.int64)
+    cells = merged(counts, min_cell)
+    points = _points(p, time, event, at, n_risk_groups, level, weights, min_cell)
     low, high = np.quantile(p, [0.01, 0.99])
     places = np.linspace(float(low), float(high), _POINTS)
     curve = error = np.full(_POINTS, np.nan)
@@ -134,8 +139,8 @@ def drawn_curve(
         point_lower=points[2],
         point_upper=points[3],
         point_rows=points[4],
-        risk_edges=edges,
-        risk_counts=np.histogram(p, edges)[0].astype(np.int64),
+        risk_edges=merged_edges(edges, cells),
+        risk_counts=np.add.reduceat(counts, starts_of(cells)),
     )
 
 
@@ -147,9 +152,11 @@ def _points(
     n_risk_groups: int,
     level: float,
     weights: Vector | None,
+    min_cell: int,
 ) -> tuple[Vector, Vector, Vector, Vector, Counts]:
     """Mean risk, observed risk, its interval and the rows of each risk group."""
     label = group_labels(p, n_risk_groups)
+    label = merged(np.bincount(label), min_cell)[label]
     rows = np.bincount(label)
     predicted = np.bincount(label, weights=p) / rows
     if weights is not None:

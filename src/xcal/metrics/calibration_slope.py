@@ -105,7 +105,7 @@ def calibration_slope(
     >>> round(calibration_slope(too_extreme, at=1.0, time=time, event=event).slope, 1)
     0.5
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_choice("outside", outside, ("nan", "raise", "clip"))

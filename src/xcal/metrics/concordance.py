@@ -132,7 +132,9 @@ def concordance_index(
     >>> concordance_index(time=time, event=event, risk=[9, 8, 2, 5]).value
     0.75
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(
+        time, event, predicted_time=predicted_time, risk=risk, survival=survival, cdf=cdf, weights=weights
+    )
     limit = np.inf if tau is None else as_time_point("tau", tau)
     default: Method = "antolini" if survival is not None or cdf is not None else "harrell"
     method = as_choice("method", default if method is None else method, ("harrell", "uno", "antolini"))

@@ -100,7 +100,7 @@ def cox_calibration(
     >>> round(cox_calibration(too_extreme, at=1.0, time=time, event=event).slope, 1)
     0.5
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_choice("outside", outside, ("nan", "raise", "clip"))

@@ -106,7 +106,7 @@ def cox_ici(
     >>> result.value < 0.03 < result.emax * 3
     True
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability)
     p = as_row_probability("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
     as_count("n_knots", n_knots, at_least=3, at_most=MANY)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import fail
+from xcal._checks import check_rows, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.labels import as_labels
 from xcal.calibration.results import Method
@@ -131,6 +131,7 @@ def evaluate(
     check_bootstrap(n_bootstrap, level, generator)
     skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
     skipped |= _naive(chosen, predictions, asked=metrics is not None)
+    check_rows({"time": time, "groups": groups})
     labels = None if groups is None else as_labels("groups", groups, predictions.time.size, reference="time")
 
     def measured(rows: Predictions) -> Evaluation:
@@ -145,9 +146,10 @@ def evaluate(
     whole = measured(predictions)
     if labels is None:
         return whole
-    known = np.unique(labels)
+    # Labels of an array of objects are Python's already.
+    known = np.unique(labels).tolist()
     return replace(
-        whole, groups={label.item(): measured(predictions.take(np.flatnonzero(labels == label))) for label in known}
+        whole, groups={label: measured(predictions.take(np.flatnonzero(labels == label))) for label in known}
     )
 
 

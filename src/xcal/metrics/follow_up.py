@@ -56,7 +56,7 @@ def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
     >>> follow_up(time=[1, 2, 3, 4, 5], event=[1, 0, 0, 0, 0]).median
     3.0
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, weights=weights)
     curve = fit_kaplan_meier(times_seen, happened, "censoring", as_row_weights(weights, times_seen.size))
     return FollowUp(
         median=_first_at_or_below(curve, 0.5),

@@ -330,7 +330,7 @@ def integrated_calibration_index(
     >>> right.lower == 0 and right.upper < 0.05 < wrong.lower
     True
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_choice("outside", outside, ("nan", "raise", "clip"))

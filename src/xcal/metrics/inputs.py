@@ -16,6 +16,7 @@ from xcal._checks import (
     as_probability,
     as_time,
     as_weights,
+    check_rows,
     check_same_length,
     effective_units,
     fail,
@@ -41,8 +42,9 @@ __all__ = [
 ]
 
 
-def as_outcome(time: Any, event: Any) -> tuple[FloatArray, BoolArray]:
-    """Observed times and event indicators of the same rows."""
+def as_outcome(time: Any, event: Any, **beside: Any) -> tuple[FloatArray, BoolArray]:
+    """Observed times and event indicators of the same rows, which are those of what is given `beside` them, too."""
+    check_rows({"time": time, "event": event, **beside})
     times = as_time(time)
     return times, as_event(event, times.size, reference="time")
 

@@ -37,6 +37,6 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None
     >>> kaplan_meier(time=[1, 2, 2, 3], event=[1, 1, 0, 1], of="censoring").at([2, 3])
     array([0.5, 0.5])
     """
-    time, event = as_outcome(time, event)
+    time, event = as_outcome(time, event, weights=weights)
     chosen = as_choice("of", of, ("event", "censoring"))
     return fit_kaplan_meier(time, event, chosen, as_row_weights(weights, time.size))

@@ -72,7 +72,7 @@ def km_calibration(
     >>> km_calibration(curves, [1, 2, 3, 4], time=[1, 2, 3, 4], event=[1, 1, 1, 1]).value
     0.0
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, survival=survival, weights=weights)
     curves, grid = as_curves("survival", survival, times, times_seen.size)
     interpolation = as_interpolation(interpolation, stacklevel=2)
     points = event_points(times_seen, happened, grid)

@@ -86,7 +86,7 @@ def net_benefit(probability: Any, threshold: float, *, at: float, time: Any, eve
     >>> result.value, result.treat_all
     (0.0, 0.0)
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, limit = as_time_point("at", at), as_number("threshold", threshold, above=0, below=1)
     positive = p >= limit
@@ -133,7 +133,7 @@ def decision_curve(
     >>> curve.model.round(3), curve.treat_all.round(3)
     (array([0.444, 0.   ]), array([0.444, 0.   ]))
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, limits = as_time_point("at", at), as_thresholds(thresholds)
     check_bootstrap(n_bootstrap, level, generator)

@@ -108,7 +108,7 @@ def observed_expected(
     >>> result.value
     1.0
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
     as_choice("outside", outside, ("nan", "raise", "clip"))

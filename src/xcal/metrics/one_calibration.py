@@ -139,7 +139,7 @@ def one_calibration(
     if n_groups is not None:
         warn_renamed("n_groups=", "n_risk_groups=", removed_in="0.2.0", stacklevel=2)
         n_risk_groups = n_groups
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability, cdf=cdf)
     predicted = _as_rows("probability", probability, times_seen.size)
     moment = as_time_point("at", at)
     own = None if cdf is None else _as_rows("cdf", cdf, times_seen.size)

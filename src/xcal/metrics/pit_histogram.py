@@ -12,6 +12,7 @@ from xcal.calibration.censored import rest, share_of_bin
 from xcal.calibration.clusters import Clusters, sum_of_squares
 from xcal.calibration.histogram import edges_like, locate, redistribution
 from xcal.metrics.inputs import Vector
+from xcal.metrics.small_cells import merged, merged_edges, starts_of
 
 Matrix = npt.NDArray[np.float64]
 N_BINS = 10
@@ -42,8 +43,12 @@ class BinShares:
         return np.diff(self.edges)
 
 
-def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS) -> BinShares:
-    """Shares of the rows in equal bins; their mean is the histogram of the "uniform" estimator."""
+def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS, min_cell: int = 0) -> BinShares:
+    """Shares of the rows in equal bins; their mean is the histogram of the "uniform" estimator.
+
+    Bins with fewer events than `min_cell` are merged with their neighbours; what censored rows leave in a bin is none
+    of theirs alone.
+    """
     edges = bin_edges(n_bins)
     edge = edges_like(edges, cdf)
     u = cdf.astype(np.float64)
@@ -51,7 +56,8 @@ def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS) -> BinSh
     shares = np.empty((u.size, n_bins))
     for j in range(n_bins):
         shares[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
-    return BinShares(edges, shares)
+    cells = merged(np.bincount(bins[event], minlength=n_bins), min_cell)
+    return BinShares(merged_edges(edges, cells), np.add.reduceat(shares, starts_of(cells), axis=1))
 
 
 def uniform_variance(bins: BinShares, clusters: Clusters | None = None, weights: Vector | None = None) -> Vector:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import kolmogi
 
-from xcal._checks import MANY, as_event, as_number, as_probability
+from xcal._checks import MANY, as_event, as_number, as_probability, check_rows
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector, as_count
 
@@ -60,6 +60,7 @@ def pp_curve(cdf: Any, *, event: Any, level: float = 0.95, n_points: int = 101) 
     >>> abs(curve.observed - curve.predicted).max().round(3)
     np.float64(0.0)
     """
+    check_rows({"cdf": cdf, "event": event})
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     as_number("level", level, above=0, below=1)

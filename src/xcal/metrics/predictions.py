@@ -87,7 +87,9 @@ def read_predictions(
 ) -> Predictions:
     """Check the arguments of `evaluate`, and derive from the survival curves what was not given beside them."""
     as_choice("d_calibration_method", d_calibration_method, get_args(DMethod))
-    seen, happened = as_outcome(time, event)
+    seen, happened = as_outcome(
+        time, event, cdf=cdf, predicted_time=predicted_time, survival=survival, clusters=clusters
+    )
     _some_prediction(cdf, predicted_time, survival, times)
     interpolation = as_interpolation(interpolation, stacklevel=3)
     own = None if cdf is None else _own_cdf(cdf, seen.size)

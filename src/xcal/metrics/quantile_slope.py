@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import as_event, as_probability, as_weights, effective_units, fail, first_row
+from xcal._checks import as_event, as_probability, as_weights, check_rows, effective_units, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.metrics.inputs import Vector
 
@@ -83,6 +83,7 @@ def quantile_slope(cdf: Any, *, event: Any, levels: Any = None, weights: Any = N
     >>> round(result.slope, 6), abs(round(result.intercept, 6))
     (1.0, 0.0)
     """
+    check_rows({"cdf": cdf, "event": event, "weights": weights})
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     rho = _as_levels(levels)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MANY, BoolArray
+from xcal._checks import MANY
 from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_row_weights, as_time_point
+from xcal.metrics.small_cells import as_min_cell, evened
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,7 +25,14 @@ class RiskDistribution:
 
 
 def risk_distribution(
-    probability: Any, *, at: float, time: Any, event: Any, n_bins: int = 20, weights: Any = None
+    probability: Any,
+    *,
+    at: float,
+    time: Any,
+    event: Any,
+    n_bins: int = 20,
+    weights: Any = None,
+    min_cell: int = 0,
 ) -> RiskDistribution:
     """Histogram of the predicted risks for each outcome.
 
@@ -40,6 +48,8 @@ def risk_distribution(
         Bins of equal width over [0, 1].
     weights : array-like, shape (n,), optional
         Sampling weights, one positive number per row, of the shares.
+    min_cell : int
+        Of each outcome, neighbouring bins are evened until each run of them has none or so many rows.
 
     Returns
     -------
@@ -52,25 +62,18 @@ def risk_distribution(
     >>> result.with_event, result.without_event, result.censored
     (array([0., 1.]), array([1., 0.]), array([0., 1.]))
     """
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
     p = as_row_probability("probability", probability, times_seen.size)
     moment, w = as_time_point("at", at), as_row_weights(weights, times_seen.size)
     edges = np.linspace(0, 1, as_count("n_bins", n_bins, at_least=1, at_most=MANY) + 1)
     case = happened & (times_seen <= moment)
     lost = ~happened & (times_seen < moment)
     free = ~case & ~lost
-    return RiskDistribution(
-        moment,
-        edges,
-        _shares(p, case, edges, w),
-        _shares(p, free, edges, w),
-        _shares(p, lost, edges, w),
-        int(np.count_nonzero(case)),
-        int(np.count_nonzero(free)),
-        int(np.count_nonzero(lost)),
-    )
-
-
-def _shares(p: Vector, rows: BoolArray, edges: Vector, weights: Vector | None) -> Vector:
-    counts = np.histogram(p[rows], edges, weights=None if weights is None else weights[rows])[0].astype(np.float64)
-    return np.asarray(counts / counts.sum() if rows.any() else counts)
+    few, shares, totals = as_min_cell(min_cell), [], []
+    for rows in (case, free, lost):
+        counts = np.histogram(p[rows], edges)[0]
+        sums = None if w is None else np.histogram(p[rows], edges, weights=w[rows])[0]
+        shown = evened(counts, few, sums)
+        shares.append(shown / shown.sum() if rows.any() else shown)
+        totals.append(int(counts.sum()))
+    return RiskDistribution(moment, edges, shares[0], shares[1], shares[2], totals[0], totals[1], totals[2])

@@ -78,7 +78,7 @@ def scaled_brier_score(
         "weights": weights,
     }
     score = brier_score(survival, times, **given)
-    times_seen, happened = as_outcome(time, event)
+    times_seen, happened = as_outcome(time, event, weights=weights)
     grid = as_time_grid("times", times)
     curve = fit_kaplan_meier(times_seen, happened, weights=as_row_weights(weights, times_seen.size))
     null = brier_score(np.broadcast_to(curve.at(grid), (times_seen.size, grid.size)), grid, **given)

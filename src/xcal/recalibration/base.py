@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_event, as_numpy, as_probability, fail
+from xcal._checks import BoolArray, as_event, as_numpy, as_probability, check_rows, fail
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,6 +46,7 @@ class Recalibration(ABC):
 
 def held_out_rows(cdf: Any, event: Any) -> tuple[Floats, BoolArray]:
     """Check F at the own times of rows that a map is fitted to: at least one of them must have had the event."""
+    check_rows({"cdf": cdf, "event": event})
     u = as_probability("cdf", cdf).astype(np.float64)
     happened = as_event(event, u.size)
     if not happened.any():

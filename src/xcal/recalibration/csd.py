@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, BoolArray, as_count, as_event, as_numpy, as_time, fail
+from xcal._checks import MANY, BoolArray, as_count, as_event, as_numpy, as_time, check_rows, fail
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal.recalibration.base import Floats
 
@@ -74,6 +74,7 @@ class ConformalQuantiles:
         n_samples : int
             Event times that stand for one censored row.
         """
+        check_rows({"quantiles": quantiles, "time": time, "event": event})
         table = as_numpy("quantiles", quantiles).astype(np.float64)
         if table.ndim != 2 or table.size == 0:
             fail("quantiles", "an array of shape (rows, levels)", f"shape {table.shape}")

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import fail
+from xcal._checks import check_rows, fail
 from xcal.recalibration.base import Floats, held_out_rows
 from xcal.recalibration.kaplan_meier import KaplanMeierRecalibration
 from xcal.recalibration.piecewise import PiecewiseRecalibration
@@ -73,6 +73,7 @@ class GroupedRecalibration:
         n_pieces : int, optional
             Straight lines of the common map, as for `KaplanMeierRecalibration`; a group has its default.
         """
+        check_rows({"cdf": cdf, "groups": groups})
         u, happened = held_out_rows(cdf, event)
         labels = _labels(groups, u.size)
         common = KaplanMeierRecalibration.fit(u, happened, n_pieces=n_pieces)

@@ -1,8 +1,6 @@
 """`fit_path`: the one function that trains."""
 
 import logging
-import signal
-import threading
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from xcal._interrupts import interrupts_wait
 from xcal._threads import usable_threads
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.penalty import full_precision
@@ -185,24 +184,10 @@ def fit_path(
 
 @cache
 def _load_backward() -> None:
-    """Let torch import what its first backward pass imports, hundreds of modules, before Ctrl-C can cut that short.
-
-    A module whose import was cut short lacks parts, and every later fit of the process would fail.
-    """
-    came: list[int] = []
-    handler = signal.getsignal(signal.SIGINT)
-    # Other threads get no interrupts and may not say what a signal does; None is a handler that is not Python's.
-    waits = threading.current_thread() is threading.main_thread() and handler is not None
-    if waits:
-        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
+    """Let torch import what its first backward pass imports, hundreds of modules, before Ctrl-C can cut that short."""
+    with interrupts_wait():
         x = torch.ones(1, requires_grad=True)
         torch.autograd.grad(x * 1, x, grad_outputs=torch.ones(1))
-    finally:
-        if waits:
-            signal.signal(signal.SIGINT, handler)
-    if came:
-        signal.raise_signal(signal.SIGINT)
 
 
 def _grouped(

@@ -47,6 +47,12 @@ Callback = Callable[[EpochReport], None]
 Progress = bool | Callback | None
 
 
+def shape_of_bar() -> dict[str, int]:
+    """Return the size of the terminal as tqdm takes it: it draws nothing on one that does not know its own."""
+    size = get_terminal_size()
+    return {"ncols": size.columns, "nrows": size.lines}
+
+
 class Reporter:
     """Shows a bar, calls the user's function, or does nothing.
 
@@ -67,8 +73,7 @@ class Reporter:
                 _log.info("no progress bar: tqdm is not installed")
             else:
                 tqdm: Any = import_module("tqdm").tqdm
-                # tqdm draws nothing on a terminal that does not know its width.
-                self.bar = tqdm(total=total, unit="epoch", file=sys.stderr, ncols=get_terminal_size().columns)
+                self.bar = tqdm(total=total, unit="epoch", file=sys.stderr, **shape_of_bar())
 
     def show(self, state: RunState, *, epochs: int, models: Integers) -> None:
         """Show the last finished epoch, and log who failed in it. An exception of the user's function goes through."""

@@ -15,6 +15,7 @@ from xcal.interop.predictions import check_predictions
 from xcal.metrics import horizons as horizon_times
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
+from xcal.metrics.small_cells import MIN_CELL, as_min_cell
 from xcal.validation import checks
 from xcal.validation.covariates import read_covariates
 from xcal.validation.measurements import Measurements
@@ -46,6 +47,7 @@ def audit(
     thresholds: Any = None,
     censoring: Censoring = "auto",
     last_seen: LastSeen = "auto",
+    min_cell: int = MIN_CELL,
     n_bootstrap: int | str = "auto",
     level: float = 0.95,
     seed: int = 0,
@@ -111,6 +113,10 @@ def audit(
         For times in whole units, such as months: whether a row that was censored in month 7 was observed through all
         of it ("end") or half of it ("middle"). If that is not known ("unknown"), intervals hold both cases, and tests
         give the larger p-value. "auto" takes coarse times for unknown, and others for exact.
+    min_cell : int
+        Rows below which nothing is told of a group, a bin of a histogram or the end of follow-up: so few could be one
+        person. Such cells are merged with their neighbours, groups without their names, on the page, in the JSON and on
+        the screen. Values and verdict are those of all rows. 0 shows everything.
     n_bootstrap : int or "auto"
         Resamples behind the intervals of discrimination and overall error, which the verdict does not read; calibration
         at horizons has intervals by formula. The model is not refitted. "auto" is 1,000 up to 10,000 rows and fewer up
@@ -143,11 +149,15 @@ def audit(
     True
     """
     X, y = _unpacked(X, y)
-    time, event = checks.read_outcome(y, X=X)
+    beside = checks.of_rows(
+        model=model, survival=survival, cdf=cdf, risk=risk, groups=groups, covariates=covariates, clusters=clusters
+    )
+    time, event = checks.read_outcome(y, X=X, beside=beside)
     checks.check_text("time_unit", time_unit)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
     found, at = _predictions(model, X, (time, event), (survival, cdf, risk), times, interpolation, horizons)
+    given = _few_times(found) if horizons is None and survival is not None else None
     if name is not None:
         checks.check_text("name", name)
         found = _renamed(found, name)
@@ -177,6 +187,8 @@ def audit(
         own_weights,
         as_choice("last_seen", last_seen, get_args(LastSeen)),
         as_choice("censoring", censoring, get_args(Censoring)),
+        as_min_cell(min_cell),
+        () if given is None else tuple(float(t) for t in given if t not in at),
     )
     measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
@@ -211,6 +223,7 @@ def finish(
         n_bootstrap=n_bootstrap,
         seed=seed,
         resampled_rows=resampled_rows,
+        min_cell=sample.min_cell,
     )
 
 
@@ -281,11 +294,16 @@ def _predictions(
         found = read_model(model, X, time=time, event=event, times=times, horizons=at)
     end = np.inf if found.times is None else float(found.times[-1])
     if asked is None:
-        few = survival is not None and _size(found) < FEWEST_POINTS
         # A few points of a curve are where somebody wanted to know the risk.
-        at = horizon_times.default_horizons(time, event, end, found.times if few else None)
+        points = None if survival is None else _few_times(found)
+        at = horizon_times.default_horizons(time, event, end, points)
     horizon_times.check_covered(at, end)
     return found, at
+
+
+def _few_times(found: ModelPredictions) -> Vector | None:
+    """Return the times of curves that are given at a few; None where they are many."""
+    return found.times[found.times > 0] if found.times is not None and _size(found) < FEWEST_POINTS else None
 
 
 def _size(found: ModelPredictions) -> int:

@@ -10,6 +10,8 @@ from xcal.charts.calibration import (
     TIP_PERCENT,
     calibration_curves,
     extreme,
+    heights,
+    narrowest,
     only_words,
     pit_histograms,
     pp_curves,
@@ -32,6 +34,7 @@ from xcal.charts.marks import (
     y_axis,
 )
 from xcal.charts.words import time_in_words, time_title
+from xcal.metrics.inputs import Vector
 from xcal.pages import Chart, Key
 from xcal.validation.labels import find, names, shown
 from xcal.validation.measurements import CovariatePart, PitHistogram, WorstSubgroup
@@ -85,8 +88,13 @@ def observed_and_predicted(results: Results, horizon: float | None) -> tuple[Spe
             rows = table(x=curve.times, y=curve.predicted, seen=curve.observed)
             tips = [tip("x", "time", ".3~g"), tip("y", "predicted", TIP_PERCENT), tip("seen", "observed", TIP_PERCENT)]
             layers += [line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    layers += [] if horizon is None else [vertical(horizon, x)]
+    layers += at_horizon(horizon, over.times, x)
     return chart(layers, height=300), _risk_in_words(results, horizon)
+
+
+def at_horizon(horizon: float | None, times: Vector, x: Spec) -> list[Spec]:
+    """Draw the upright line of the horizon, but past the end of the axis."""
+    return [] if horizon is None or horizon > times[-1] else [vertical(horizon, x)]
 
 
 def _risk_in_words(results: Results, horizon: float | None) -> str:
@@ -193,21 +201,21 @@ def covariate_parts(results: Results) -> tuple[Spec, str]:
 def subgroup(worst: WorstSubgroup) -> tuple[Spec, str]:
     """Draw the histogram of F in the subgroup that is most off, with the standard error of each bar."""
     left, right = worst.edges[:-1], worst.edges[1:]
-    gap = 0.06 * (right - left)
-    reach = 1.96 * worst.mass_error
+    gap, base = 0.06 * (right - left), narrowest([worst.edges])
+    mass, reach = (heights(part, worst.edges, base) for part in (worst.mass, 1.96 * worst.mass_error))
     rows = table(
         x=left + gap,
         x2=right - gap,
         middle=(left + right) / 2,
-        y=worst.mass,
-        low=np.maximum(worst.mass - reach, 0.0),
-        high=worst.mass + reach,
+        y=mass,
+        low=np.maximum(mass - reach, 0.0),
+        high=mass + reach,
     )
     x = x_axis("F at the own time", domain=[0, 1], form=".1f")
-    y = y_axis("Share of the rows", domain=[0, 1.1 * float((worst.mass + reach).max())], form=PERCENT)
+    y = y_axis("Share of the rows", domain=[0, 1.1 * float((mass + reach).max())], form=PERCENT)
     tips = [tip("y", "share", TIP_PERCENT), tip("low", "from", TIP_PERCENT), tip("high", "to", TIP_PERCENT)]
     whiskers = band(rows, {**x, "field": "middle"}, y, "observed")
     whiskers["mark"] = {"type": "rule", "strokeWidth": 1.5, "aria": False, "color": "var(--ink)"}
-    layers = [bars(rows, x, y, "model", tips, opacity=0.8), whiskers, horizontal(float(np.mean(right - left)), y)]
+    layers = [bars(rows, x, y, "model", tips, opacity=0.8), whiskers, horizontal(base, y)]
     words = f"Histogram of F at the own times of rows with {worst.rule}; a perfect model is flat."
     return chart(layers, height=260), words

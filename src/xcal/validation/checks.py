@@ -1,6 +1,7 @@
 """What `audit` takes, checked once: outcomes, groups, thresholds, training rows."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from xcal._checks import (
     as_numpy,
     as_row,
     as_weights,
-    check_same_rows,
+    check_rows,
     effective_units,
     fail,
     first_row,
@@ -36,19 +37,38 @@ PART_OF_ROWS = 10_000
 Outcome = tuple[FloatArray, BoolArray]
 
 
-def read_outcome(y: Any, *, name: str = "y", X: Any = None) -> Outcome:
-    """Read times and events from `Surv`, a structured array, a data frame, or a pair (time, event)."""
+def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
+    """Read times and events from `Surv`, a structured array, a data frame, or a pair (time, event).
+
+    `X` and `beside` are what else is known of the same rows, as in `time_and_event`.
+    """
     if y is None:
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):
+        check_rows({"X": X, **(beside or {})})
         time, event = np.asarray(y.time), np.asarray(y.event)
     else:
-        time, event = time_and_event(y, name=name, X=X)
+        time, event = time_and_event(y, name=name, X=X, beside=beside)
     if time.size < 2:
         fail(name, "at least 2 rows", f"{time.size}")
     if not event.any():
         fail(name, "at least one event", f"{time.size} censored rows")
     return np.array(time, dtype=np.float64), np.array(event)
+
+
+def of_rows(**given: Any) -> dict[str, Any]:
+    """Give all that has a value for every row, by its argument: columns of a mapping one by one, curves by row."""
+    found: dict[str, Any] = {}
+    for name, values in given.items():
+        if isinstance(values, Mapping):
+            found |= {f"{name}[{str(key)!r}]": column for key, column in values.items()}
+        else:
+            found[name] = values
+        columns = getattr(values, "columns", None)
+        # Curves may stand in columns, one for each row: named by the rows, or counted.
+        if name in ("model", "survival") and hasattr(columns, "equals") and type(columns).__name__ != "RangeIndex":
+            found[f"columns of {name}"] = SimpleNamespace(index=columns)
+    return found
 
 
 def read_training(training: Any) -> tuple[Any, Outcome | None]:
@@ -59,7 +79,7 @@ def read_training(training: Any) -> tuple[Any, Outcome | None]:
         return training.x, read_outcome(training, name="training")
     pair = isinstance(training, tuple) and len(training) == 2
     if pair and np.ndim(training[0]) == 2:
-        return training[0], read_outcome(training[1], name="training y")
+        return training[0], read_outcome(training[1], name="training y", X=training[0])
     return None, read_outcome(training, name="training")
 
 
@@ -103,8 +123,6 @@ def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:
         found = {name: column_of(X, name, "groups") for name in groups}
     else:
         found = {str(getattr(groups, "name", None) or "group"): groups}
-    for name, values in found.items():
-        check_same_rows(f"groups[{str(name)!r}]", values, "X", X)
     return {str(name): _labels(str(name), values, n) for name, values in found.items()}
 
 
@@ -113,7 +131,6 @@ def read_clusters(clusters: Any, X: Any, n: int) -> Clusters | None:
     if clusters is None:
         return None
     labels = column_of(X, clusters, "clusters") if isinstance(clusters, str) else clusters
-    check_same_rows("clusters", labels, "X", X)
     found = as_clusters(labels, n, reference="y")
     return None if found.count == n else found
 
@@ -126,7 +143,7 @@ def read_weights(weights: Any, X: Any, y: Any, n: int) -> Vector | None:
     if weights is None:
         return None
     values = column_of(X, weights, "weights") if isinstance(weights, str) else weights
-    check_same_rows("weights", values, "X", X)
+    check_rows({"X": X, "weights": values})
     return effective_units(as_weights("weights", values, n, reference="y"))
 
 

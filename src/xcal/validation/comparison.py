@@ -1,8 +1,9 @@
 """`xcal.compare_models`: models on the same rows, with paired differences."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from xcal.charts.words import time_in_words
 from xcal.interop.plain import is_plain
 from xcal.metrics.intervals import resampled_interval
 from xcal.validation.audit import audit
-from xcal.validation.export import COLUMNS, FORMAT, as_plain, wrapped
+from xcal.validation.export import COLUMNS, FORMAT, as_plain, html_table, wrapped
 from xcal.validation.labels import label
 from xcal.validation.measurements import AuditKey, AuditValue
 from xcal.validation.result import AuditResult
@@ -108,6 +109,21 @@ class ModelComparison:
         ((_, differences),) = self.differences.items()
         return write_comparison(tuple(self.results.values()), path, differences=differences)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the answer for each model, and the main differences."""
+        first = self.results[self.first]
+        said = [f"<li><b>{escape(name)}</b>: {escape(one.verdict.headline)}</li>" for name, one in self.results.items()]
+        title = f"{len(self.results)} models on the same {first.data.n:,} rows, {first.data.n_events:,} events"
+        parts = [f"<p>{title}</p><ul>{''.join(said)}</ul>"]
+        for name, values in self.differences.items():
+            lines = [_told(value, first.time_unit, self.clear[name]) for value in values if self._is_main(value)]
+            head = (f"{name} minus {self.first}", "difference", f"{100 * first.level:g} % interval", "")
+            parts.append(html_table(head, lines))
+        return "".join(parts)
+
+    def _is_main(self, value: AuditValue) -> bool:
+        return _is_main(value, self.results[self.first].horizons)
+
     def __repr__(self) -> str:
         first = self.results[self.first]
         lines = [f"{len(self.results)} models on the same {first.data.n:,} rows, {first.data.n_events:,} events", ""]
@@ -116,8 +132,10 @@ class ModelComparison:
         lines += [f"note: {one.what}. {one.effect}" for one in first.data.concerns if one.serious]
         for name, values in self.differences.items():
             lines += ["", f"{name} minus {self.first}, {100 * first.level:g} % intervals from paired resamples:"]
-            clear, horizons = self.clear[name], first.horizons
-            lines += [line for value in values for line in _line(value, horizons, first.time_unit, clear)]
+            for value in values:
+                if self._is_main(value):
+                    what, shown, ends, said = _told(value, first.time_unit, self.clear[name])
+                    lines.append(f"  {what:<26}{shown}{f'  {ends}  {said}' if ends else ''}")
             lines.append('"better" and "worse" allow for the number of these lines; a single interval does not.')
         return "\n".join(lines)
 
@@ -133,18 +151,15 @@ def _is_main(value: AuditValue, horizons: tuple[float, ...]) -> bool:
     return value.group is None and value.metric in _MAIN and value.horizon in (None, middle)
 
 
-def _line(value: AuditValue, horizons: tuple[float, ...], unit: str, clear: frozenset[AuditKey]) -> Iterator[str]:
-    """Write a main difference."""
-    if not _is_main(value, horizons):
-        return
+def _told(value: AuditValue, unit: str, clear: frozenset[AuditKey]) -> tuple[str, str, str, str]:
+    """Write a main difference: of what, how large, its interval, and what that says; "" without an interval."""
     at = "" if value.horizon is None else f" at {time_in_words(value.horizon, unit)}"
-    shown = f"{value.value:+.4f}"
+    ends = said = ""
     if np.isfinite(value.lower) and np.isfinite(value.upper):
-        said = "no clear difference"
+        ends, said = f"[{value.lower:+.4f}, {value.upper:+.4f}]", "no clear difference"
         if (value.metric, value.horizon, value.group) in clear:
             said = "better" if np.sign(value.value) == _MAIN[value.metric] else "worse"
-        shown += f"  [{value.lower:+.4f}, {value.upper:+.4f}]  {said}"
-    yield f"  {label(value.metric).name + at:<26}{shown}"
+    return f"{label(value.metric).name}{at}", f"{value.value:+.4f}", ends, said
 
 
 def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **options: Any) -> ModelComparison:

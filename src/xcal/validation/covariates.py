@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, check_same_rows, fail
+from xcal._checks import BoolArray, FloatArray, fail
 from xcal.calibration.covariates import Column, is_category
 from xcal.validation.checks import MOST_GROUPS, Outcome, are_names, column_of
 
@@ -51,8 +51,6 @@ def read_covariates(
         if np.ndim(values) != 1:
             got = "one value" if np.ndim(values) == 0 else f"shape {np.shape(values)}"
             fail(f"covariates[{name!r}]" if given else f"X[{name!r}]", f"a column of {n} values, one per row", got)
-        if given:
-            check_same_rows(f"covariates[{name!r}]", values, "X", X)
     lengths = {len(values) for values in named.values()}
     if given and lengths - {n}:
         fail("covariates", f"{n} rows, one per outcome", f"{(lengths - {n}).pop()}")

@@ -22,6 +22,7 @@ from xcal.metrics.likelihood import mean_nll
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.pit_histogram import N_BINS
 from xcal.metrics.scaled_brier import scaled_brier_score
+from xcal.metrics.small_cells import told
 from xcal.validation.at_horizon import CalibrationAt, calibration_at
 from xcal.validation.counted.values import CountedValues
 from xcal.validation.measurements import Skipped
@@ -162,7 +163,8 @@ def _calibration_at(rows: Rows, horizon: float, level: float, found: Estimates, 
     found.put("observed_risk", horizon, at.ratio.observed, _risk_interval(rows, horizon, at, level))
     if events < fewest:
         # Without any event the observed curve is zero, and nothing says how uncertain that is.
-        too_few = f"{_count(events)} by then are too few: {fewest} are needed"
+        count = _count(events) if told(events, rows.n, rows.min_cell) is not None else f"fewer than {fewest} events"
+        too_few = f"{count} by then are too few: {fewest} are needed"
         why = "no row has the event by then" if not events else too_few
         for name in ("slope", "ici"):
             found.skip(name, why, horizon)

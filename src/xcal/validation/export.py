@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ FORMAT = 2
 _WIDTH = 100
 # What is wrong comes first, then where, then what is uncertain.
 _SENTENCES = 4
+_MOST_HORIZONS = 4
 
 
 def to_frame(result: AuditResult) -> Any:
@@ -94,6 +97,28 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
     return "\n".join(lines)
 
 
+def to_html(result: AuditResult) -> str:
+    """Write the answer and the main values for a notebook: the same as `to_text`."""
+    data, said = result.data, "".join(f"<li>{escape(sentence)}</li>" for sentence in result.verdict.sentences)
+    title = f"Audit of {result.model}: {data.n:,} rows, {data.n_events:,} events"
+    whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
+    first = result.horizons[:_MOST_HORIZONS]
+    overall = [(label(name).name, [whole[name, None]]) for name in _OVERALL if (name, None) in whole]
+    head = ["", *(f"at {time_in_words(horizon, result.time_unit)}" for horizon in first)]
+    parts = [html_table(["", "over all times"], [(name, *map(_cell, values)) for name, values in overall])]
+    rows = _at_horizons(whole, first)
+    parts += [html_table(head, [(name, *map(_cell, values)) for name, values in rows])] if rows else []
+    end = f"<p>{escape(_intervals(result))}{escape(_groups(result))}</p>"
+    return f"<p>{escape(title)}</p><p><b>{escape(result.verdict.headline)}</b></p><ul>{said}</ul>{''.join(parts)}{end}"
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table for a notebook."""
+    lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
+    lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    return f"<table>{''.join(lines)}</table>"
+
+
 def wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
     """Break a sentence into lines, at most so many."""
     wrapped = broken(text, _WIDTH, bullet, " " * len(bullet))
@@ -108,22 +133,29 @@ def _number(value: AuditValue) -> str:
 
 def _ends(value: AuditValue) -> str:
     """Write the interval in brackets; "" where there is none."""
-    ends = interval(value).replace(" to ", ", ")
+    ends = interval(value, ", ")
     return ends and f"[{ends}]"
 
 
 def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue]) -> list[str]:
     """One column for each of the first four horizons."""
-    first = result.horizons[:4]
-    rows = [
-        (label(name).name, [whole.get((name, horizon)) for horizon in first])
-        for name in _AT_HORIZON
-        if any((name, horizon) in whole for horizon in first)
-    ]
+    first = result.horizons[:_MOST_HORIZONS]
+    rows = _at_horizons(whole, first)
     if not rows:
         return []
     head = f"{'at':<20}" + "".join(f"{time_in_words(horizon, result.time_unit):>24}" for horizon in first)
     return ["", head, *(f"{name:<20}" + "".join(f"{_cell(value):>24}" for value in values) for name, values in rows)]
+
+
+def _at_horizons(
+    whole: dict[tuple[str, float | None], AuditValue], horizons: Sequence[float]
+) -> list[tuple[str, list[AuditValue | None]]]:
+    """Give the main values at horizons: the name of each, and one value per horizon."""
+    return [
+        (label(name).name, [whole.get((name, horizon)) for horizon in horizons])
+        for name in _AT_HORIZON
+        if any((name, horizon) in whole for horizon in horizons)
+    ]
 
 
 def _cell(value: AuditValue | None) -> str:

@@ -11,8 +11,12 @@ from xcal._checks import BoolArray, FloatArray
 from xcal.calibration import conditional_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.covariates import Column
+from xcal.calibration.histogram import edges_like, locate
+from xcal.calibration.residuals import residuals
+from xcal.calibration.subgroup_search import Subgroup, masses
 from xcal.metrics.inputs import Vector, mean_of
 from xcal.metrics.pit_histogram import N_BINS
+from xcal.metrics.small_cells import merged, merged_edges
 from xcal.validation.estimates import DEPENDENT, WEIGHTED, Estimates
 from xcal.validation.measurements import CovariatePart, ForWhom, WorstSubgroup
 from xcal.validation.rows import Rows
@@ -55,14 +59,16 @@ def measure_for_whom(
     found_all = [conditional_calibration(cdf, rows.cdf_event, columns, **given) for cdf in rows.cdfs]
     result = found_all[0]
     p_value = max(float("nan") if one.p_value is None else one.p_value for one in found_all)
-    subgroups = [one.where for one in found_all if one.where is not None]
-    where = max(subgroups, key=lambda one: one.p_value) if len(subgroups) == len(found_all) else None
+    subgroups = [(one.where, cdf) for one, cdf in zip(found_all, rows.cdfs, strict=True) if one.where is not None]
+    everywhere = len(subgroups) == len(found_all)
+    where, own = max(subgroups, key=lambda one: one[0].p_value) if everywhere else (None, rows.cdf)
     for name, value in (("", result.value), ("_floor", result.floor), ("_noise", result.noise), ("_p", p_value)):
         found.put(f"{METRIC}{name}", None, value)
     if where is not None:
         found.put("subgroup_p", None, where.p_value)
     elif rows.weights is not None:
         found.skip("subgroup_p", WEIGHTED)
+    fewest = max(_FEWEST, rows.min_cell)
     return ForWhom(
         value=result.value,
         noise=result.noise,
@@ -70,19 +76,29 @@ def measure_for_whom(
         p_value=p_value,
         columns=tuple(column.name for column in columns),
         left_out=left_out,
-        parts=tuple(_parts(columns, rows.cdf.astype(np.float64, copy=False), rows.cdf_event, level, rows.weights)),
-        subgroup=None
-        if where is None
-        else WorstSubgroup(
-            rule=where.rule,
-            finding=where.finding,
-            n=where.n,
-            n_tested=where.n_tested,
-            p_value=where.p_value,
-            edges=bin_edges(N_BINS),
-            mass=where.mass,
-            mass_error=where.mass_error,
-        ),
+        parts=tuple(_parts(columns, rows.cdf.astype(np.float64), rows.cdf_event, level, rows.weights, fewest)),
+        subgroup=None if where is None else _worst(where, own[where.tested], rows),
+    )
+
+
+def _worst(where: Subgroup, cdf: FloatArray, rows: Rows) -> WorstSubgroup:
+    """Return the subgroup that is most off, with the F of its rows that were not searched."""
+    edges, event = bin_edges(N_BINS), rows.cdf_event[where.tested]
+    value, floor = (float((part**2).sum()) for part in (where.mass - np.diff(edges), where.mass_error))
+    events = np.bincount(locate(cdf.astype(np.float64), edges_like(edges, cdf))[event], minlength=N_BINS)
+    cells = merged(events, rows.min_cell)
+    together = np.asarray(cells[:, None] == np.arange(cells[-1] + 1), dtype=np.float64)
+    mass, error = masses(cdf, residuals(cdf, event, edges), edges, together)
+    return WorstSubgroup(
+        rule=where.rule,
+        finding=where.finding,
+        n=where.n,
+        n_tested=where.n_tested,
+        p_value=where.p_value,
+        error=max(0.0, (value - floor) * N_BINS) ** 0.5,
+        edges=merged_edges(edges, cells),
+        mass=mass,
+        mass_error=error,
     )
 
 
@@ -101,11 +117,11 @@ def usable_columns(sample: Sample, rows: Rows) -> tuple[tuple[Column, ...], tupl
     return tuple(column for column in columns if column.name not in follow), (*sample.left_out, *left_out)
 
 
-def covariate_parts(columns: tuple[Column, ...]) -> Iterator[tuple[str, BoolArray]]:
+def covariate_parts(columns: tuple[Column, ...], min_cell: int) -> Iterator[tuple[str, BoolArray]]:
     """Return the rows of every part of every covariate that is large enough."""
     for column in columns:
         for name, members in _members(column):
-            if np.count_nonzero(members) >= _FEWEST:
+            if np.count_nonzero(members) >= max(_FEWEST, min_cell):
                 yield name, members
 
 
@@ -120,7 +136,12 @@ def _follows(column: Column, cdf: FloatArray, reached: BoolArray) -> bool:
 
 
 def _parts(
-    columns: tuple[Column, ...], cdf: Vector, event: BoolArray, level: float, weights: Vector | None = None
+    columns: tuple[Column, ...],
+    cdf: Vector,
+    event: BoolArray,
+    level: float,
+    weights: Vector | None = None,
+    fewest: int = _FEWEST,
 ) -> Iterator[CovariatePart]:
     """Give the mean of F for the parts of every column.
 
@@ -134,7 +155,7 @@ def _parts(
     for column in columns:
         for name, own in _members(column):
             n = int(np.count_nonzero(own))
-            if n < _FEWEST:
+            if n < fewest:
                 continue
             w = None if weights is None else weights[own]
             mean = mean_of(at_event[own], w)
@@ -157,14 +178,14 @@ def _members(column: Column) -> Iterator[tuple[str, BoolArray]]:
         for value in distinct:
             yield f"{name} = {value:.6g}", values == value
         return
-    cuts = np.unique(np.quantile(values, np.arange(1, _PARTS) / _PARTS, method="lower"))
+    cuts = column.cuts(_PARTS)
     place = np.searchsorted(cuts, values, side="left")
     for k in range(cuts.size + 1):
         low, high = cuts[k - 1] if k else None, cuts[k] if k < cuts.size else None
         if low is None:
-            words = f"{name} ≤ {high:.4g}"
+            words = f"{name} ≤ {high:.6g}"
         elif high is None:
-            words = f"{name} > {low:.4g}"
+            words = f"{name} > {low:.6g}"
         else:
-            words = f"{name} {low:.4g} to {high:.4g}"
+            words = f"{name} {low:.6g} to {high:.6g}"
         yield words, place == k

@@ -115,12 +115,12 @@ def shown(value: AuditValue) -> str:
     return written(value.value, label(value.metric).form)
 
 
-def interval(value: AuditValue) -> str:
+def interval(value: AuditValue, between: str = " to ") -> str:
     """Write the interval, "0.91 to 1.07"; "" if there is none."""
     if math.isnan(value.lower) or math.isnan(value.upper):
         return ""
     form = label(value.metric).form
-    return f"{written(value.lower, form)} to {written(value.upper, form)}"
+    return between.join(written(end, form) for end in (value.lower, value.upper))
 
 
 def names(results: Sequence[AuditResult]) -> list[str]:

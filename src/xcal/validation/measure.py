@@ -18,14 +18,15 @@ from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve, benefit, decision_curve
 from xcal.metrics.pit_histogram import bin_shares, pit_histogram
 from xcal.metrics.pp_curve import PPCurve, pp_curve
-from xcal.metrics.risk_distribution import risk_distribution
+from xcal.metrics.risk_distribution import RiskDistribution, risk_distribution
+from xcal.metrics.small_cells import is_small, told, two_digits
 from xcal.validation.at_horizon import CalibrationAt, calibration_at
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.censoring import dependent_censoring
 from xcal.validation.counted.values import CountedValues
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate
 from xcal.validation.for_whom import covariate_parts, measure_for_whom, usable_columns
-from xcal.validation.measurements import AuditValue, Measurements, PartFound, PitHistogram
+from xcal.validation.measurements import AuditValue, Measurements, PartFound, PitHistogram, Skipped
 from xcal.validation.over_time import over_time
 from xcal.validation.own_world import horizon_tests
 from xcal.validation.rows import Rows, read_rows
@@ -115,7 +116,9 @@ def measure(
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
     pp = _pp(rows, level, whole.estimates)
-    skipped = [*unreached, *too_small]
+    risks, hidden = _risks(rows)
+    late = "few rows are still under observation then (horizons= or --horizons asks for it)"
+    skipped = [*unreached, *(Skipped("horizon", late, horizon=t) for t in sample.not_judged), *too_small, *hidden]
     for part in everything:
         skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
     if censoring is not None and censoring.corrected:
@@ -124,10 +127,7 @@ def measure(
         values=tuple(value for part in everything for value in part.table(level)),
         calibration=tuple(curve for part in everything for curve in part.calibration),
         decision=whole.decision,
-        risks=tuple(
-            risk_distribution(risk, at=horizon, time=rows.time, event=rows.event, weights=rows.weights)
-            for horizon, risk in rows.risk.items()
-        ),
+        risks=risks,
         pit=tuple(histogram for part in everything for histogram in part.pit),
         pp=pp,
         over_time=over_time(rows, level),
@@ -135,11 +135,32 @@ def measure(
         draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
         for_whom=for_whom,
         parts=found_parts,
-        ibs_range=whole.estimates.ibs_range[0] if whole.estimates.ibs_range else None,
+        ibs_range=_shown_range(whole.estimates, rows.min_cell),
         n_families=max(1, families + (for_whom is not None)),
         censoring=censoring,
         seen={h: at.ratios for h, at in whole.estimates.at.items()} if len(rows.seen) > 1 else {},
     )
+
+
+def _risks(rows: Rows) -> tuple[tuple[RiskDistribution, ...], list[Skipped]]:
+    """Return the risks by outcome, but where an outcome is that of a few rows."""
+    found, hidden, few = [], [], rows.min_cell
+    for horizon, risk in rows.risk.items():
+        one = risk_distribution(risk, at=horizon, time=rows.time, event=rows.event, weights=rows.weights, min_cell=few)
+        if any(is_small(count, few) for count in (one.n_with_event, one.n_without_event, one.n_censored)):
+            why = f"one of the outcomes is that of fewer than {few} rows"
+            hidden.append(Skipped("risks", why, horizon=horizon))
+        else:
+            found.append(one)
+    return tuple(found), hidden
+
+
+def _shown_range(found: Estimates, min_cell: int) -> tuple[float, float] | None:
+    """Return the first and the last time of the integrated Brier score, which are those of single rows."""
+    if not found.ibs_range:
+        return None
+    first, last = found.ibs_range[0]
+    return (first, last) if min_cell < 2 else (two_digits(first), two_digits(last))
 
 
 def _uncorrected(rows: Rows, found: Estimates) -> tuple[AuditValue, ...]:
@@ -225,7 +246,6 @@ def _measure_rows(
 ) -> _Measured:
     """Values, resamples and curves of one set of rows; a decision curve where there are thresholds."""
     found = estimate(rows, level=level, seed=resamples.seed[0], calibration_only=group is not None)
-    drawn: dict[str, Any] = {"group": group, "level": level, "weights": rows.weights}
     draws = bootstrap(
         rows,
         found,
@@ -236,16 +256,17 @@ def _measure_rows(
         progress=steps,
     )
     calibration, decision = [], []
+    shown: dict[str, Any] = {"group": group, "level": level, "min_cell": rows.min_cell, "weights": rows.weights}
     for horizon, risk in rows.risk.items():
         at = found.at.get(horizon)
         smooth = None if at is None else at.smooth
-        calibration.append(drawn_curve(risk, rows.time, rows.event, horizon, smooth, **drawn))
+        calibration.append(drawn_curve(risk, rows.time, rows.event, horizon, smooth, **shown))
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:
                 lower, upper = np.quantile(draws.benefit[horizon], [(1 - level) / 2, (1 + level) / 2], axis=0)
                 benefits = replace(benefits, lower=lower, upper=upper)
-            decision.append(benefits)
+            decision.append(_of_enough_rows(benefits, risk, rows.min_cell))
     return _Measured(group, found, draws, tuple(calibration), tuple(decision), _pit(rows, group))
 
 
@@ -261,10 +282,18 @@ def _decision(rows: Rows, horizon: float, at: CalibrationAt, thresholds: Vector)
     return replace(curve, model=own, treat_all=np.asarray(benefit(1.0, at.ratio.observed, thresholds)))
 
 
+def _of_enough_rows(curve: DecisionCurve, risk: Vector, min_cell: int) -> DecisionCurve:
+    """Leave out thresholds that part a few rows from all others: net benefit tells what happened to these."""
+    above = np.array([np.count_nonzero(risk >= threshold) for threshold in curve.threshold])
+    few = np.array([told(int(count), risk.size, min_cell) is None for count in above], dtype=np.bool_)
+    model, lower, upper = (np.where(few, np.nan, part) for part in (curve.model, curve.lower, curve.upper))
+    return replace(curve, model=model, lower=lower, upper=upper)
+
+
 def _pit(rows: Rows, group: str | None) -> tuple[PitHistogram, ...]:
     if rows.cdf is None:
         return ()
-    bins = bin_shares(rows.cdf, rows.cdf_event)
+    bins = bin_shares(rows.cdf, rows.cdf_event, min_cell=rows.min_cell)
     scales = {"uniform": None, "km": rows.cdf, "ipcw": rows.time}
     return tuple(
         pit_histogram(method, group, bins, rows.cdf_event, scale, rows.clusters, rows.weights)
@@ -298,7 +327,7 @@ def _put_tests(
     all rows, of groups and of parts, and D-calibration of all rows and of groups.
     """
     of_group = {part.group: part.estimates for part in measured}
-    parts = {name: mask for name, mask in covariate_parts(columns) if name not in groups}
+    parts = {name: mask for name, mask in covariate_parts(columns, rows.min_cell) if name not in groups}
     found, tests = [], horizon_tests(rows, groups, parts, seed=seed)
     for (metric, horizon, name), tested in tests.items():
         if name in parts:
@@ -321,7 +350,8 @@ def _part(rows: Rows, name: str, horizon: float | None, level: float, p_value: f
     """Return O/E of a part of a covariate: at a horizon, or of the events over the whole follow-up."""
     if horizon is not None:
         found = calibration_at(rows, horizon, level, fewest=rows.n + 1).ratio
-        return PartFound(name, horizon, rows.n, found.n_events, found.value, found.lower, found.upper, p_value)
+        shown = told(found.n_events, rows.n, rows.min_cell)
+        return PartFound(name, horizon, rows.n, shown, found.value, found.lower, found.upper, p_value)
     events = int(np.count_nonzero(rows.cdf_event))
     one = np.ones(rows.n) if rows.weights is None else rows.weights
     seen = float(one @ rows.cdf_event)
@@ -332,4 +362,5 @@ def _part(rows: Rows, name: str, horizon: float | None, level: float, p_value: f
         left = rows.cdf_event - ratios[0] * cumulative_hazard(rows.cdfs[0])
         error = float(np.sqrt(sum_of_squares(one * left, rows.clusters))) / seen
     reach = float(np.exp(ndtri((1 + level) / 2) * error))
-    return PartFound(name, None, rows.n, events, ratios[0], min(ratios) / reach, max(ratios) * reach, p_value)
+    shown = told(events, rows.n, rows.min_cell)
+    return PartFound(name, None, rows.n, shown, ratios[0], min(ratios) / reach, max(ratios) * reach, p_value)

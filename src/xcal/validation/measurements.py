@@ -130,12 +130,13 @@ class PartFound:
 
     `p_value` is corrected for all tests of this kind; value, lower and upper are O/E and its interval. Where the
     horizon is None, O/E is the number of events over the whole follow-up for each that the model expects by then.
+    `n_events` is None where few rows have, or have not, had the event.
     """
 
     name: str
     horizon: float | None
     n: int
-    n_events: int
+    n_events: int | None
     value: float
     lower: float
     upper: float
@@ -146,8 +147,9 @@ class PartFound:
 class WorstSubgroup:
     """The subgroup that is most off: searched on one half of the rows, tested on the other.
 
-    `mass` and `mass_error` are the share of F in each bin and its standard error, among its rows that were not
-    searched, `n_tested` of all its `n` rows.
+    `error` is the root mean square deviation of the bins of F beyond noise, as a share of what a bin should hold.
+    `mass` and `mass_error` are the share of F in each bin and its standard error, bins of few rows merged. All three
+    are of its rows that were not searched, `n_tested` of all its `n` rows.
     """
 
     rule: str
@@ -155,6 +157,7 @@ class WorstSubgroup:
     n: int
     n_tested: int
     p_value: float
+    error: float
     edges: Vector
     mass: Vector
     mass_error: Vector

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from xcal.charts.words import time_in_words
+from xcal.metrics.pit_histogram import N_BINS
+from xcal.metrics.small_cells import rounded_time
 from xcal.validation.measurements import Measurements
 from xcal.validation.result import DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import listed, rounded_time, times_in_words
+from xcal.validation.words import listed, times_in_words
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
@@ -159,15 +161,14 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             "intervals hold both extremes and tests give the larger p-value."
         )
     if "d_calibration" in names:
-        bins = next((histogram.mass.size for histogram in measured.pit), None)
-        of = "" if bins is None else f" in {bins} bins"
         others = {"km": "redistributed as by Kaplan-Meier", "ipcw": "replaced by weights of inverse probability"}
         also = [words for name, words in others.items() if f"d_calibration_{name}" in names]
         versions = f" (in other versions {listed(also)})" if also else ""
         yield (
             f"D-calibration{cite('haider')} is the sum of squared differences between the observed and the expected "
-            f"share of predicted probabilities{of}{cite('goldstein')}, censored rows being spread evenly over what "
-            f"lies above them{versions}; its floor is the mean value of a perfect model in a sample of this size."
+            f"share of predicted probabilities in {N_BINS} bins{cite('goldstein')}, censored rows being spread evenly "
+            f"over what lies above them{versions}; its floor is the mean value of a perfect model in a sample of this "
+            "size."
         )
     if "d_calibration_p" in names and sample.clusters is not None:
         yield (

@@ -10,6 +10,7 @@ from xcal.metrics.brier import brier_score
 from xcal.metrics.censoring import as_censoring, censoring_survival
 from xcal.metrics.curves import at_point
 from xcal.metrics.inputs import Vector, mean_of
+from xcal.metrics.small_cells import reached
 from xcal.validation.at_horizon import observed_values
 from xcal.validation.measurements import OverTime
 from xcal.validation.rows import Rows
@@ -18,8 +19,11 @@ _POINTS, _CORRECTED_POINTS = 101, 21
 
 
 def over_time(rows: Rows, level: float) -> OverTime:
-    """Everything at 101 equally spaced times from 0 to the last of the rows; one column of predictions at a time."""
-    times = np.linspace(0.0, float(rows.time[-1]), _POINTS)
+    """Everything at 101 equally spaced times from 0 to the last that enough rows have reached.
+
+    One column of predictions at a time.
+    """
+    times = np.linspace(0.0, reached(rows.time, rows.min_cell), _POINTS)
     curve = fit_kaplan_meier(rows.time, rows.event, weights=rows.weights)
     survived = curve.at(times)
     low, high = curve.interval(times, level)

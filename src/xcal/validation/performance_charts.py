@@ -17,14 +17,13 @@ from xcal.charts.marks import (
     line,
     table,
     tip,
-    vertical,
     x_axis,
     y_axis,
 )
 from xcal.charts.words import time_in_words, time_title, written
 from xcal.metrics.inputs import Vector
 from xcal.pages import Key
-from xcal.validation.charts import NOT_HERE, Results, Wanted, empty, same
+from xcal.validation.charts import NOT_HERE, Results, Wanted, at_horizon, empty, same
 from xcal.validation.labels import find, interval, label, names, shown
 from xcal.validation.measurements import AuditValue, DecisionCurve
 from xcal.validation.result import AuditResult
@@ -70,7 +69,7 @@ def brier(results: Results, horizon: float | None) -> tuple[Spec, str]:
         rows = table(x=curve.times, y=curve.brier, null=curve.brier_null)
         tips = [tip("x", "time", ".3~g"), tip("y", "model"), tip("null", "Kaplan-Meier")]
         layers += [line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    layers += [] if horizon is None else [vertical(horizon, x)]
+    layers += at_horizon(horizon, over.times, x)
     return chart(layers, height=260), words
 
 

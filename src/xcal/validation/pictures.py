@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import as_choice, fail
-from xcal.charts.calibration import risk_limit
+from xcal.charts.calibration import heights, narrowest, risk_limit
 from xcal.charts.words import time_in_words, time_title
 from xcal.validation.charts import drawn_parts, same
 from xcal.validation.labels import ESTIMATORS, find, label, missing
@@ -125,8 +125,8 @@ def _calibration(ax: Any, result: AuditResult, horizon: float | None, group: str
         ms=4.5,
         elinewidth=1,
     )
-    counts = 0.12 * top * curve.risk_counts / max(1, curve.risk_counts.max())
-    ax.stairs(counts, curve.risk_edges, fill=True, color=MODEL, alpha=0.25)
+    counts = heights(curve.risk_counts, curve.risk_edges, narrowest([curve.risk_edges]))
+    ax.stairs(0.12 * top * counts / max(1.0, counts.max()), curve.risk_edges, fill=True, color=MODEL, alpha=0.25)
     at = f" at {time_in_words(horizon, result.time_unit)}"
     ax.set(xlim=(0, top), ylim=(0, top), xlabel=f"Predicted risk{at}", ylabel=f"Observed risk{at}", aspect="equal")
     _percent(ax.xaxis)
@@ -141,10 +141,11 @@ def _pit(ax: Any, result: AuditResult, horizon: float | None, group: str | None)
     if not found:
         return False
     one = found[0]
-    ax.stairs(one.mass, one.edges, fill=True, color=MODEL, alpha=0.8)
-    ax.stairs(np.diff(one.edges), one.edges, baseline=None, color=OBSERVED, ls="--", lw=1.2)
+    base = narrowest([one.edges])
+    ax.stairs(heights(one.mass, one.edges, base), one.edges, fill=True, color=MODEL, alpha=0.8)
+    ax.stairs(heights(np.diff(one.edges), one.edges, base), one.edges, baseline=None, color=OBSERVED, ls="--", lw=1.2)
     for side in (one.lower, one.upper):
-        ax.stairs(side, one.edges, baseline=None, color=OBSERVED, ls=":", lw=1.2)
+        ax.stairs(heights(side, one.edges, base), one.edges, baseline=None, color=OBSERVED, ls=":", lw=1.2)
     ax.set(xlim=(0, 1), ylim=(0, None), xlabel="F at the own time", ylabel="Share of the rows")
     _percent(ax.yaxis)
     title = f"censored rows: {ESTIMATORS.get(one.method, one.method)}"
@@ -282,7 +283,7 @@ _PICTURES: dict[str, tuple[Draw, tuple[str, ...]]] = {
     "discrimination": (_discrimination, ("harrell", "uno", "antolini", "auc")),
     "brier": (_brier, ("brier", "ibs", "horizon")),
     "decision": (_decision, ("net_benefit", "horizon")),
-    "risks": (_risks, ("horizon",)),
+    "risks": (_risks, ("horizon", "risks")),
     "groups": (_groups, ("oe", "horizon")),
     "for_whom": (_for_whom, ("conditional_calibration",)),
     "censoring": (_censoring, ()),

@@ -3,8 +3,10 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from xcal._checks import fail
+from xcal.training.progress import shape_of_bar
 
 Report = Callable[[int, int], None]
 Progress = bool | Report | None
@@ -30,9 +32,8 @@ def shown_progress(progress: Progress, what: str = "rows") -> Iterator[Report | 
     from tqdm import tqdm
 
     # disable=None: off unless the standard error is a terminal.
-    with tqdm(
-        desc="resampling", unit=f" {what}", unit_scale=True, disable=None if progress is None else False, leave=False
-    ) as bar:
+    shown: dict[str, Any] = {"disable": None if progress is None else False, "leave": False, **shape_of_bar()}
+    with tqdm(desc="resampling", unit=f" {what}", unit_scale=True, **shown) as bar:
 
         def report(done: int, total: int) -> None:
             bar.total = total

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xcal.metrics.small_cells import MIN_CELL
 from xcal.validation.measurements import AuditValue, Measurements
 
 
@@ -19,14 +20,17 @@ class Concern:
 
 @dataclass(frozen=True)
 class DataSummary:
-    """The rows at a glance."""
+    """The rows at a glance; a count of few rows is None.
+
+    Times are to two or three digits, so that no row's own can be read off, unless all is to be shown.
+    """
 
     n: int
     n_events: int
-    last_time: float
+    last_time: float  # that a cell of rows have reached
     median_follow_up: float  # reverse Kaplan-Meier; NaN if more than half of the rows have an event first
-    n_tied_times: int  # rows that share their time with another row
-    n_past_grid: int  # rows whose time lies past the last time of the model's curves
+    n_tied_times: int | None  # rows that share their time with another row
+    n_past_grid: int | None  # rows whose time lies past the last time of the model's curves
     concerns: tuple[Concern, ...]
     compared_with_training: bool = False  # whether the training rows were given
     n_clusters: int | None = None  # clusters of rows that depend on each other; None if the rows are independent
@@ -96,6 +100,8 @@ class AuditResult:
         Of the intervals.
     resampled_rows : int or None
         Rows of the random part that was resampled, with intervals scaled to all rows; None if all rows were.
+    min_cell : int
+        Rows below which a cell was merged or its count not told; 0 or 1 if all were shown.
     """
 
     model: str
@@ -112,6 +118,7 @@ class AuditResult:
     n_bootstrap: int
     seed: int
     resampled_rows: int | None = None
+    min_cell: int = MIN_CELL
 
     @property
     def values(self) -> tuple[AuditValue, ...]:
@@ -158,6 +165,12 @@ class AuditResult:
         from xcal.validation.page import write_report
 
         return write_report(self, path)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from xcal.validation.export import to_html
+
+        return to_html(self)
 
     def __repr__(self) -> str:
         from xcal.validation.export import to_text

@@ -15,6 +15,7 @@ from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector
 from xcal.metrics.predictions import restricted_mean
 from xcal.metrics.pseudo_values import CensoringModel
+from xcal.metrics.small_cells import MIN_CELL
 from xcal.validation.measurements import Skipped
 from xcal.validation.sample import Labels, Sample
 
@@ -62,6 +63,8 @@ class Rows:
         Rows that depend on each other; None if all rows are independent.
     weights : array of shape (n,), or None
         Sampling weights in effective units; None if all are equal.
+    min_cell : int
+        Rows of a cell that is shown.
     """
 
     order: Indices
@@ -82,6 +85,7 @@ class Rows:
     cdfs: tuple[FloatArray, ...] = ()
     censoring_model: CensoringModel | None = None
     no_cdf: str = "it needs F at the observed times"
+    min_cell: int = MIN_CELL
 
     @property
     def n(self) -> int:
@@ -112,6 +116,7 @@ class Rows:
             cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
             censoring_model=None if self.censoring_model is None else self.censoring_model.take(chosen),
             no_cdf=self.no_cdf,
+            min_cell=self.min_cell,
         )
 
 
@@ -148,6 +153,7 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
         weights=None if sample.weights is None else sample.weights[order],
         seen=seen,
         cdfs=cdfs,
+        min_cell=sample.min_cell,
     )
     if not cdfs and p.times is not None:
         why = f"{rows.no_cdf}, which curves at {p.times.size} times do not tell; give it by cdf="

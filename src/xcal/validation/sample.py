@@ -12,6 +12,7 @@ from xcal.calibration.clusters import Clusters
 from xcal.calibration.covariates import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
+from xcal.metrics.small_cells import MIN_CELL
 
 Labels = npt.NDArray[np.str_]
 LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
@@ -48,6 +49,10 @@ class Sample:
         Sampling weights of the rows in effective units (`xcal._checks.effective_units`); None if all are equal.
     last_seen, censoring : str
         How coarse times and censoring that depends on covariates are treated; see `xcal.audit`.
+    min_cell : int
+        Rows of a cell that is shown (`xcal.metrics.small_cells`).
+    not_judged : tuple of float
+        Times for which risks were predicted, and that too few rows have reached to be horizons unless asked for.
     """
 
     time: FloatArray
@@ -65,3 +70,5 @@ class Sample:
     weights: Vector | None = None
     last_seen: LastSeen = "auto"
     censoring: Censoring = "auto"
+    min_cell: int = MIN_CELL
+    not_judged: tuple[float, ...] = ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xcal._checks import BoolArray
+from xcal.metrics.small_cells import is_small, told
 from xcal.validation.measurements import Skipped
 from xcal.validation.rows import Rows, labels_in_order
 from xcal.validation.sample import Sample
@@ -27,13 +28,20 @@ class Subgroup:
 
 
 def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]]:
-    """Find the groups to judge, and the names of those that are too small with what is lacking."""
-    judged, skipped = [], []
+    """Find the groups to judge, and the names of those that are too small with what is lacking.
+
+    The name of a group of very few rows may itself be that of a person: such groups are counted, and not named.
+    """
+    judged, skipped, unnamed = [], [], 0
     for variable, name, own in rows_of_groups(sample, rows):
-        n_events = int(np.count_nonzero(rows.event[own]))
+        n, n_events = int(np.count_nonzero(own)), int(np.count_nonzero(rows.event[own]))
+        if is_small(n, sample.min_cell):
+            unnamed += 1
+            continue
         if n_events < MIN_EVENTS:
-            count = f"{n_events} event{'' if n_events == 1 else 's'} in {np.count_nonzero(own):,} rows"
-            why = f"{count}: too few to judge, at least {MIN_EVENTS} are needed"
+            known = sample.min_cell < 2 or (n_events > 0 and told(n_events, n, sample.min_cell) is not None)
+            events = f"{n_events} event{'' if n_events == 1 else 's'}" if known else f"fewer than {MIN_EVENTS} events"
+            why = f"{events} in {n:,} rows: too few to judge, at least {MIN_EVENTS} are needed"
             skipped.append(Skipped("group", why, group=name))
             continue
         members = rows.take(own)
@@ -43,6 +51,10 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
             skipped.append(Skipped("group", why, group=name))
             continue
         judged.append(Subgroup(variable, name, own, members))
+    if unnamed:
+        groups = f"{unnamed} group{'' if unnamed == 1 else 's'} of fewer than {sample.min_cell} rows"
+        why = "so few rows could be one person: neither names nor numbers are shown (min_cell=0 or --min-cell 0 does)"
+        skipped.append(Skipped("group", why, group=groups))
     return judged, skipped
 
 

@@ -12,11 +12,12 @@ from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.tied_times import are_coarse
 from xcal.charts.words import p_in_words
 from xcal.metrics.follow_up import follow_up
+from xcal.metrics.small_cells import in_words, is_small, reached, rounded_time
 from xcal.validation.checks import Outcome
 from xcal.validation.measurements import Measurements
 from xcal.validation.result import Concern, DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import listed, rounded_time
+from xcal.validation.words import listed
 
 # Events below which intervals of calibration are too wide to be of use (Collins, Ogundimu, Altman 2016 ask for 100,
 # better 200), and below which hardly anything can be said.
@@ -52,24 +53,26 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
     _, counts = np.unique(time, return_counts=True)
     end = np.inf if sample.predictions.times is None else float(sample.predictions.times[-1])
     beyond = int(np.count_nonzero(time > end))
+    tied = int(counts[counts > 1].sum())
+    followed = follow_up(time=time, event=event, weights=sample.weights).median
     concerns = [
-        *_of_events(time, event),
+        *_of_events(time, event, sample.min_cell),
         *_of_clusters(sample),
         *_of_weights(sample, training),
         *_of_repeated_rows(sample, training.X),
         *_of_coarse_times(sample, measured),
         *_of_censoring(measured),
-        *_of_curves(beyond, end, time.size),
+        *_of_curves(beyond, end, time.size, sample.min_cell),
         *_of_horizons(sample),
         *_of_training(sample, training),
     ]
     return DataSummary(
         n=time.size,
         n_events=int(np.count_nonzero(event)),
-        last_time=float(time.max()),
-        median_follow_up=follow_up(time=time, event=event, weights=sample.weights).median,
-        n_tied_times=int(counts[counts > 1].sum()),
-        n_past_grid=beyond,
+        last_time=reached(time, sample.min_cell),
+        median_follow_up=followed if sample.min_cell < 2 or np.isnan(followed) else rounded_time(followed),
+        n_tied_times=None if is_small(tied, sample.min_cell) else tied,
+        n_past_grid=None if is_small(beyond, sample.min_cell) else beyond,
         concerns=tuple(concerns),
         compared_with_training=training.outcome is not None and sample.weights is None,
         n_clusters=None if sample.clusters is None else sample.clusters.count,
@@ -77,7 +80,7 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
     )
 
 
-def _of_events(time: FloatArray, event: BoolArray) -> Iterator[Concern]:
+def _of_events(time: FloatArray, event: BoolArray, min_cell: int) -> Iterator[Concern]:
     found, n = int(np.count_nonzero(event)), time.size
     if found < ENOUGH_EVENTS:
         few = found < FEWEST_EVENTS
@@ -98,7 +101,7 @@ def _of_events(time: FloatArray, event: BoolArray) -> Iterator[Concern]:
         effect = (
             "Their F is 0 in most models: D-calibration and the likelihood suffer from it, values at horizons do not."
         )
-        yield Concern(f"{at_zero:,} events at time 0", effect, at_zero > found / 10)
+        yield Concern(f"{in_words(at_zero, min_cell).capitalize()} events at time 0", effect, at_zero > found / 10)
 
 
 def _of_clusters(sample: Sample) -> Iterator[Concern]:
@@ -232,14 +235,15 @@ def _of_censoring(measured: Measurements) -> Iterator[Concern]:
 _UNCORRECTED = {"oe": ("O/E",), "auc": ("AUC",), "brier": ("the Brier score",)}
 
 
-def _of_curves(beyond: int, end: float, n: int) -> Iterator[Concern]:
+def _of_curves(beyond: int, end: float, n: int, min_cell: int) -> Iterator[Concern]:
     if beyond:
         effect = (
             "These rows count as censored where the curves end in D-calibration, and integrated values (IBS, "
             "km-calibration) stop there."
         )
-        rows = "1 row" if beyond == 1 else f"{beyond:,} rows"
-        what = f"{rows} ({beyond / n:.1%}) with a time past the end of the curves, {rounded_time(end):g}"
+        rows = f"{in_words(beyond, min_cell).capitalize()} row{'' if beyond == 1 and min_cell < 2 else 's'}"
+        share = "" if is_small(beyond, min_cell) else f" ({beyond / n:.1%})"
+        what = f"{rows}{share} with a time past the end of the curves, {rounded_time(end):g}"
         yield Concern(what, effect, beyond > MUCH_PAST * n)
 
 
@@ -248,7 +252,8 @@ def _of_horizons(sample: Sample) -> Iterator[Concern]:
         left = int(np.count_nonzero(sample.time >= horizon))
         if left < FEW_AT_RISK:
             effect = "Observed risk, and with it O/E, ICI, Brier score and net benefit there, rest on these few rows."
-            yield Concern(f"Few rows under observation at time {horizon:g}: {left}", effect, True)
+            rows = in_words(left, sample.min_cell)
+            yield Concern(f"Few rows under observation at time {horizon:g}: {rows}", effect, True)
 
 
 def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xcal.charts.words import p_in_words, time_in_words
+from xcal.metrics.pit_histogram import N_BINS
 from xcal.validation.measurements import AuditKey, AuditValue, ForWhom, Measurements
 from xcal.validation.result import DataSummary, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
@@ -45,8 +46,6 @@ GOOD_BINS = 0.15
 OFF_LEVEL, WRONG_LEVEL = 0.02, 0.01
 # Share of the good range of O/E that coarse times may use up before they, and not the events, are what is lacking.
 _COARSE = 0.5
-# Bins of D-calibration where the histogram is not at hand.
-BINS = 10
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
 
@@ -100,9 +99,9 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
     coarse = _too_coarse(measured, time_unit) if kind == "unknown" else ""
     needed = None if coarse else events_needed([*whole, *doubts], data)
     sentences = [
-        *_where(whole, in_groups, kind),
+        *_where(whole, in_groups, kind, time_unit),
         *([Sentence(f"For whom: {faint if for_whom is None else for_whom.words}.")] if for_whom or faint else []),
-        *_small(whole),
+        *_small(whole, time_unit),
         *(Sentence(f"In doubt where {finding.group}: {finding.words}.", finding.group) for finding in doubts),
         *_not_wrong(whole, needed, time_unit),
         *_order(measured, level),
@@ -129,7 +128,7 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
         elif value.metric == "ici":
             yield _of_error(value, values, families, when, level)
         elif value.metric == "d_calibration":
-            finding = _of_d_calibration(value, values, measured, families)
+            finding = _of_d_calibration(value, values, families)
             if finding is not None:
                 yield finding
 
@@ -213,15 +212,14 @@ def _of_error(value: AuditValue, values: _Values, families: int, when: str, leve
     return Finding(value, state, brief, words, lacks=(value.upper / most) ** 2 if most > 0 else math.nan)
 
 
-def _of_d_calibration(value: AuditValue, values: _Values, measured: Measurements, families: int) -> Finding | None:
+def _of_d_calibration(value: AuditValue, values: _Values, families: int) -> Finding | None:
     """Judge D-calibration by its test, and by how much of it noise does not explain."""
     excess = values.get(("d_calibration_excess", None, value.group))
     floor = values.get(("d_calibration_floor", None, value.group))
     tested = values.get(("d_calibration_p", None, value.group))
     if tested is None or floor is None or excess is None:
         return None
-    bins = next((histogram.mass.size for histogram in measured.pit), BINS)
-    error, lower, upper = (math.sqrt(max(0.0, x) * bins) for x in (excess.value, excess.lower, excess.upper))
+    error, lower, upper = (math.sqrt(max(0.0, x) * N_BINS) for x in (excess.value, excess.lower, excess.upper))
     judged = AuditValue("bin_error", None, value.group, error, lower, upper)
     state = state_of(judged, 0.0, (0.0, GOOD_BINS), _corrected(values, "d_calibration", value, families))
     brief = f"bins of F over all times hold {100 * error:.0f} % too many or too few events"
@@ -241,8 +239,8 @@ def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[F
         state = state_of(value, 1.0, GOOD_RATIO, min(1.0, part.p_value * families))
         when = "" if part.horizon is None else f" by {time_in_words(part.horizon, time_unit)}"
         brief = f"risks{when} are too {'low' if part.value > 1 else 'high'}"
-        events = f"{part.n_events:,} events in {part.n:,} rows"
-        words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {events})"
+        counted = f"{part.n:,} rows" if part.n_events is None else f"{part.n_events:,} events in {part.n:,} rows"
+        words = f"{brief} on average (O/E {part.value:.2f}{interval_in_words(value, level)}; {counted})"
         yield Finding(value, state, brief, words, lacks=_lacking(value))
 
 
@@ -256,17 +254,12 @@ def given_covariates(measured: Measurements) -> Finding | None:
     if found is None:
         return None
     worst = found.subgroup
-    if worst is not None:
-        width = worst.edges[1:] - worst.edges[:-1]
-        value, floor = (float((part**2).sum()) for part in (worst.mass - width, worst.mass_error))
-        error = math.sqrt(max(0.0, value - floor) * width.size)
-        if error > GOOD_BINS and 2 * families * worst.p_value < OFF_LEVEL:
-            tested = f"{worst.n_tested:,} rows that were not searched, {p_in_words(worst.p_value)}"
-            words = f"rows with {worst.rule}: {worst.finding} ({tested})"
-            own = AuditValue("subgroup_p", None, f"rows with {worst.rule}", worst.p_value, math.nan, math.nan)
-            return Finding(own, "off", worst.finding, words)
-    bins = next((histogram.mass.size for histogram in measured.pit), BINS)
-    if differs_with_covariates(measured) and math.sqrt(max(0.0, found.value) * bins) > GOOD_BINS:
+    if worst is not None and worst.error > GOOD_BINS and 2 * families * worst.p_value < OFF_LEVEL:
+        tested = f"{worst.n_tested:,} rows that were not searched, {p_in_words(worst.p_value)}"
+        words = f"rows with {worst.rule}: {worst.finding} ({tested})"
+        own = AuditValue("subgroup_p", None, f"rows with {worst.rule}", worst.p_value, math.nan, math.nan)
+        return Finding(own, "off", worst.finding, words)
+    if differs_with_covariates(measured) and math.sqrt(max(0.0, found.value) * N_BINS) > GOOD_BINS:
         words = f"{_DIFFERS}, and no one subgroup tells where ({conditional_in_words(found)})"
         own = AuditValue("conditional_calibration_p", None, "some rows", found.p_value, math.nan, math.nan)
         return Finding(own, "off", _DIFFERS, words)
@@ -376,25 +369,26 @@ def _partly(what: str, partly: Sequence[Finding]) -> str:
     return f"{what} in {listed(_few(names, _MOST_GROUPS, 'group'))}"
 
 
-def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str) -> Iterator[Sentence]:
+def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str, time_unit: str) -> Iterator[Sentence]:
     """Say the worst of what is wrong and off in full, over all rows and in groups."""
     for state, title in (("wrong", "Wrong"), ("off", "Off")):
         found = _worst(whole, state)
         if found:
             most = 1 if state == "off" and kind == "distrust" else _MOST_WORDS
-            yield Sentence(f"{title}: {_and_more(found, most, sum(finding.state == state for finding in whole))}.")
+            same = [finding for finding in whole if finding.state == state]
+            yield Sentence(f"{title}: {_and_more(found[:most], same, time_unit)}.")
     for group in dict.fromkeys(finding.group for finding in in_groups):
         own = [finding for finding in in_groups if finding.group == group]
-        told = _and_more([*_worst(own, "wrong"), *_worst(own, "off")], 1, len(own))
+        told = _and_more([*_worst(own, "wrong"), *_worst(own, "off")][:1], own, time_unit)
         yield Sentence(f"Where {group}: {told}.", group)
 
 
-def _small(whole: Sequence[Finding]) -> Iterator[Sentence]:
+def _small(whole: Sequence[Finding], time_unit: str) -> Iterator[Sentence]:
     """Say which errors are real and too small to matter."""
     small = _worst(whole, "small")
     if small:
-        total = sum(finding.state == "small" for finding in whole)
-        yield Sentence(f"Small, but no chance: {_and_more(small, _MOST_WORDS, total)}.")
+        same = [finding for finding in whole if finding.state == "small"]
+        yield Sentence(f"Small, but no chance: {_and_more(small[:_MOST_WORDS], same, time_unit)}.")
 
 
 def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> Iterator[Sentence]:
@@ -426,14 +420,24 @@ def _distance(finding: Finding) -> float:
     return abs(value.value - 1) if value.metric == "slope" else value.value
 
 
-def _and_more(found: list[Finding], most: int, total: int) -> str:
-    """Write the first findings in full, and count the rest."""
-    return "; ".join(_few([finding.words for finding in found], most, "value", total))
+def _and_more(told: list[Finding], all_of_them: Sequence[Finding], time_unit: str) -> str:
+    """Write some findings in full, and name the rest: the metric, and at which times."""
+    rest: dict[str, list[float]] = {}
+    for finding in all_of_them:
+        if finding not in told:
+            times = rest.setdefault(_NAMES.get(finding.value.metric, "D-calibration"), [])
+            times += [] if finding.value.horizon is None else [finding.value.horizon]
+    names = [f"{name} by {times_in_words(times, time_unit)}" if times else name for name, times in rest.items()]
+    also = [f"also {listed(names)}"] if names else []
+    return "; ".join([*(finding.words for finding in told), *also])
 
 
-def _few(words: list[str], most: int, what: str, total: int | None = None) -> list[str]:
+_NAMES = {"oe": "O/E", "slope": "the calibration slope", "ici": "the average error (ICI)"}
+
+
+def _few(words: list[str], most: int, what: str) -> list[str]:
     """Return the first words, and how many more there are."""
-    shown, more = words[:most], (len(words) if total is None else total) - min(most, len(words))
+    shown, more = words[:most], len(words) - min(most, len(words))
     return [*shown, f"{more} more {what}{'' if more == 1 else 's'}"] if more else shown
 
 

@@ -50,17 +50,6 @@ def times_in_words(times: Sequence[float], unit: str) -> str:
     return listed([*(f"{t:g}" for t in before), time_in_words(last, unit)])
 
 
-def rounded_time(t: float) -> float:
-    """Give a time to three digits, or to whole units where that is more.
-
-    Examples
-    --------
-    >>> rounded_time(5.03217), rounded_time(1826.4), rounded_time(0.0123456)
-    (5.03, 1826.0, 0.0123)
-    """
-    return float(f"{t:.3g}") if abs(t) < 100 else float(round(t))
-
-
 def interval_in_words(value: AuditValue, level: float, factor: float = 1.0, digits: int = 2) -> str:
     """Write an interval, times a factor, to stand behind its value; nothing where there is none.
 

@@ -45,11 +45,11 @@ def kind_of(table: TableFile, name: str, dates: str | None) -> Kind:
     if commas and numbers + len(commas) == len(words):
         row = next(row for row, cell in enumerate(column) if str(cell) == commas[0])
         expected = f"numbers with a decimal point, as in 1.9 (--decimal , reads commas; --drop {name} leaves it out)"
-        table.fail(name, expected, repr(column.iloc[row]), row)
+        table.fail(name, expected, "a decimal comma", row)
     if numbers > _MANY_NUMBERS and 2 * numbers > len(words):
         row = next(row for row, cell in enumerate(column) if not is_missing(cell) and not is_number(str(cell)))
         expected = f"a number as in most rows, or an empty cell (or leave the column out: --drop {name})"
-        table.fail(name, expected, repr(column.iloc[row]), row)
+        table.fail(name, expected, "text", row)
     return "category"
 
 
@@ -105,7 +105,7 @@ def _numbers(table: TableFile, name: str) -> Any:
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
-        table.fail(name, "a finite number or an empty cell", values[row], row)
+        table.fail(name, "a finite number or an empty cell", "an infinite number", row)
     return values
 
 
@@ -127,12 +127,13 @@ def _dates(table: TableFile, name: str, dates: str | None) -> Any:
     if column.dtype.kind != "M":
         shown = "2024-12-31" if dates is None else f"2024-12-31, or with the {dates.removesuffix('-first')} first"
         _refuse(table, name, lambda cell: _as_iso(str(cell), dates) is not None, f"a date such as {shown}")
+        written = column.map(lambda cell: _as_iso(str(cell), dates), na_action="ignore")
         try:
-            column = pd.to_datetime(
-                column.map(lambda cell: _as_iso(str(cell), dates), na_action="ignore"), format="ISO8601"
-            )
-        except ValueError as error:
-            table.fail(name, "dates such as 2024-12-31", str(error).splitlines()[0])
+            column = pd.to_datetime(written, format="ISO8601")
+        except ValueError:
+            bad = pd.to_datetime(written, format="ISO8601", errors="coerce").isna() & written.notna()
+            row = int(np.argmax(bad.to_numpy())) if bad.any() else None
+            table.fail(name, "dates such as 2024-12-31", "a day or an hour that there is not", row)
     return column.dt.tz_convert(None) if column.dt.tz is not None else column
 
 
@@ -143,4 +144,5 @@ def _refuse(table: TableFile, name: str, good: Any, what: str) -> None:
     for row in np.flatnonzero(filled):
         cell = column.iloc[row]
         if not good(cell):
-            table.fail(name, f"{what} or an empty cell", repr(cell), int(row))
+            got = "text" if isinstance(cell, str) else f"a cell of type {type(cell).__name__}"
+            table.fail(name, f"{what} or an empty cell", got, int(row))

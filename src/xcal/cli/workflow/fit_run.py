@@ -25,6 +25,7 @@ from xcal.cli.workflow.training import (
     train,
 )
 from xcal.estimators import load
+from xcal.metrics.small_cells import reached, rounded_time
 from xcal.training.across import launched
 from xcal.training.progress import Progress
 
@@ -51,15 +52,18 @@ def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) ->
         if trained is None:
             say(words.about_to_train(settings))
             trained = train(parts, settings, progress, checkpoint)
-            _keep(out, asked, trained)
+            is_new = True
         else:
             say(words.found_trained(out))
+            is_new = False
     except KeyboardInterrupt as interrupt:
         resumes = "" if checkpoint is None else " and resumes from its last checkpoint"
         raise KeyboardInterrupt(
             f"there is no model yet, and nothing was written. The same command starts again{resumes}"
         ) from interrupt
     with _told(out, trained, say):
+        if is_new:
+            _keep(out, asked, trained, say)
         say(words.trained(trained))
         say(words.about_to_judge())
         judged = judge(trained, parts, settings, False if progress is False else None)
@@ -74,18 +78,25 @@ def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) ->
     return summary
 
 
-def _keep(out: Path, asked: str, trained: Trained) -> None:
-    """Keep what was trained until the run is written: an interrupt or a full disk must not cost the training."""
+def _keep(out: Path, asked: str, trained: Trained, say: Say) -> None:
+    """Keep what was trained until the run is written: an interrupt or a full disk must not cost the training.
+
+    Where there is no room for everything, the chosen model stays if it fits, and what is lacking is said at once.
+    """
     folder = out / run_folder.UNFINISHED
     try:
+        _forget(out)
         folder.mkdir(exist_ok=True)
-        (folder / _TRAINING).unlink(missing_ok=True)
         trained.model.save(folder / run_folder.MODEL)
         trained.path.save(folder / run_folder.PATH)
         known = {"config": asked, "interrupted": trained.interrupted, "notes": trained.notes}
         write_whole(folder / _TRAINING, json.dumps(known).encode())
-    except OSError:  # said when the run is written, if the disk is still full then
-        _forget(out)
+    except KeyboardInterrupt:  # it takes a moment, and hours were spent before
+        _keep(out, asked, trained, say)
+        raise
+    except OSError as error:
+        (folder / run_folder.PATH).unlink(missing_ok=True)
+        say(words.not_kept(out, error))
 
 
 def _forget(out: Path) -> None:
@@ -116,8 +127,9 @@ def _told(out: Path, trained: Trained, say: Say) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if (out / run_folder.UNFINISHED / _TRAINING).is_file():
-            say(words.kept(out, trained))
+        if (out / run_folder.UNFINISHED / run_folder.MODEL).is_file():
+            again = not trained.interrupted and (out / run_folder.UNFINISHED / _TRAINING).is_file()
+            say(words.kept(out, finishes=again))
         raise
 
 
@@ -134,9 +146,9 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
     return {
         "data": settings.data,
         "rows": {
-            "train": _counts(parts.train),
-            "validation": None if parts.validation is None else _counts(parts.validation),
-            "test": _counts(parts.test),
+            "train": _counts(parts.train, settings.min_cell),
+            "validation": None if parts.validation is None else _counts(parts.validation, settings.min_cell),
+            "test": _counts(parts.test, settings.min_cell),
         },
         "columns": [asdict(column) for column in parts.understanding.columns],
         "chosen": {
@@ -150,18 +162,19 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
         "test": test,
         "verdict": {"level": verdict.level, "headline": verdict.headline},
         "horizons": list(judged.audit.horizons),
-        "last_time": float(trained.model.fitted_.outputs.grid[-1]),
+        "last_time": rounded_time(float(trained.model.fitted_.outputs.grid[-1])),
         "notes": [*parts.understanding.notes, *trained.notes, *judged.notes],
     }
 
 
-def _counts(part: Part) -> dict[str, Any]:
+def _counts(part: Part, min_cell: int) -> dict[str, Any]:
     time = part.y["time"]
+    median = float(np.median(time))
     return {
         "rows": part.n,
         "events": part.n_events,
-        "median_time": float(np.median(time)),
-        "last_time": float(time.max()),
+        "median_time": median if min_cell < 2 else rounded_time(median),
+        "last_time": reached(time, min_cell),
     }
 
 
@@ -178,6 +191,7 @@ def _write(
                 horizons=judged.audit.horizons,
                 time_unit=settings.time_unit,
                 clusters=known_clusters(test),
+                min_cell=settings.min_cell,
             )
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)

@@ -228,8 +228,8 @@ def _at_random(outcome: Outcome, rows: Rows, groups: Any, shares: tuple[float, f
 
 def _refuse_shared(shared: set[Any], column: str, where: str) -> None:
     if shared:
-        others = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
-        fail(f"--group {column}", "every group on one side", f"{str(min(shared))!r}{others} {where}")
+        groups = "1 group" if len(shared) == 1 else f"{len(shared):,} groups"
+        fail(f"--group {column}", "every group on one side", f"{groups} {where}")
 
 
 def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
@@ -240,7 +240,7 @@ def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
     bad = known.isna().to_numpy()
     if bad.any():
         row = int(np.argmax(bad))
-        table.fail(name, "train, test or validation (--split)", repr(column.iloc[row]), row)
+        table.fail(name, "train, test or validation (--split)", "another word", row)
     train, validation, test = (np.flatnonzero(known == part) for part in ("train", "validation", "test"))
     for part, rows in (("train", train), ("test", test)):
         if not rows.size:

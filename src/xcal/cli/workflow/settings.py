@@ -12,10 +12,11 @@ from typing import Any
 from xcal import __version__
 from xcal._checks import as_choice, as_count, as_flag, as_number, fail
 from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
+from xcal.metrics.small_cells import MIN_CELL
 
 # Kinds of value in the file; a key without a kind here is a text.
 _NUMBERS = ("test_fraction",)
-_COUNTS = ("seeds", "epochs", "resamples", "seed")
+_COUNTS = ("seeds", "epochs", "resamples", "min_cell", "seed")
 _TEXTS = ("drop", "keep", "by", "covariates")
 _FLAGS = ("drop_duplicates",)
 _LISTS_OF_NUMBERS = ("lambdas", "horizons")
@@ -43,8 +44,8 @@ class FitSettings:
         Columns whose groups the report judges apart, and columns that it asks "for whom?" about.
     distribution, lambdas, seeds, epochs
         Of the path.
-    horizons, time_unit, resamples
-        Of the report.
+    horizons, time_unit, resamples, min_cell
+        Of the reports; the last is the smallest number of rows of which something is told.
     seed
         Of split, training and resamples.
     """
@@ -72,6 +73,7 @@ class FitSettings:
     horizons: tuple[float, ...] | None = None
     time_unit: str = ""
     resamples: int | None = None
+    min_cell: int = MIN_CELL
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -81,6 +83,7 @@ class FitSettings:
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)
+        as_count("--min-cell", self.min_cell, at_least=0)
         given = [f"--{name}" for name in ("test", "split") if getattr(self, name) is not None]
         if len(given) > 1:
             fail("--test, --split", "one of them", "both")

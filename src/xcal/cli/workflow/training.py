@@ -46,9 +46,15 @@ class Judged:
     notes: tuple[str, ...]
 
 
+def _which(model: SurvivalModel) -> tuple[float, bool]:
+    """Return which model of a path it is: its weight, and whether it is recalibrated."""
+    return float(model.xcal_lambda), model.fitted_.recalibration is not None
+
+
 def name_of(model: SurvivalModel) -> str:
-    """Name a model of a path: its weight, and whether it is recalibrated."""
-    return f"lambda {model.xcal_lambda:g}" + (", recalibrated" if model.fitted_.recalibration is not None else "")
+    """Name a model of a path."""
+    lam, recalibrated = _which(model)
+    return f"lambda {lam:g}" + (", recalibrated" if recalibrated else "")
 
 
 def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: Path | None = None) -> Trained:
@@ -98,7 +104,7 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
         result = audit_of(trained.model, test, settings, progress, training=parts.train)
         plain = trained.path.model(min(trained.path.frontier_["lambda"]))
         others = None
-        if name_of(plain) != trained.name:
+        if _which(plain) != _which(trained.model):
             # The horizons do not matter to these figures; those of the report are known to be good. Clusters and
             # training rows do: floor, test and censoring weights of two models side by side are the same.
             at = replace(settings, horizons=result.horizons, resamples=0, by=())
@@ -142,6 +148,7 @@ def audit_of(
         clusters=clusters,
         training=None if training is None else (training.X, training.y),
         n_bootstrap="auto" if settings.resamples is None else settings.resamples,
+        min_cell=settings.min_cell,
         seed=settings.seed,
         time_unit=settings.time_unit,
         name=f"xcal {model.distribution} ({name_of(model)})",

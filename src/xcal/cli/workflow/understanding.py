@@ -11,6 +11,7 @@ from xcal.cli.workflow.columns import dates_of, kind_of, read_features
 from xcal.cli.workflow.settings import DATES, FitSettings
 from xcal.cli.workflow.time_between import as_numbers, rank_correlation, time_between
 from xcal.estimators.encoding import MOST_CATEGORIES, Kind
+from xcal.metrics.small_cells import ends, is_small, told
 
 # Rank correlation with the time from which a column deserves a second look.
 _CLOSE_TO_TIME = 0.95
@@ -27,13 +28,18 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what it is, and why it is no feature (`left_out`, "" for a feature)."""
+    """One column: what it is, and why it is no feature (`left_out`, "" for a feature).
+
+    `missing` is None where a few rows have no value. `values` tells of no value that only a few rows have. `advice`
+    says what can be done about a column that is left out.
+    """
 
     name: str
     kind: str
-    missing: int
+    missing: int | None
     values: str
     left_out: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,14 +105,17 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
             features[name] = values
             suspicions |= _suspicion(name, values.iloc[rows], outcome.time[rows])
     reasons, of_pairs = _of_pairs(features, outcome.time, rows, settings)
-    columns = [replace(column, left_out=reasons.get(column.name, column.left_out)) for column in columns]
+    columns = [
+        replace(column, left_out=reasons[column.name], advice=_keep(column.name)) if column.name in reasons else column
+        for column in columns
+    ]
     features = {name: values for name, values in features.items() if name not in reasons}
     suspicions = {name: why for name, why in (of_pairs | suspicions).items() if name in features}
     notes = [*table.notes, *told, *_of_outcome(outcome, rows), *suspicions.values()]
     if not features:
         fail(str(table.path), "at least one column to learn from", "none beside time, event and what was left out")
     notes += [
-        f"column {column.name!r} is left out: {column.left_out}{_advice(column)}"
+        f"column {column.name!r} is left out: {column.left_out} ({column.advice})"
         for column in columns
         if column.left_out and column.name not in {*settings.drop, *_roles(settings)}
     ]
@@ -158,9 +167,8 @@ def _of_pairs(
     return reasons, suspicions
 
 
-def _advice(column: Column) -> str:
-    """Say what to do; a reason in brackets has said it."""
-    return "" if column.left_out.endswith(")") else f" (to use it: --keep {column.name})"
+def _keep(name: str) -> str:
+    return f"to use it: --keep {name}"
 
 
 def _roles(settings: FitSettings) -> dict[str, str]:
@@ -195,38 +203,41 @@ def _column(
 ) -> tuple[Column, Any]:
     """Judge one column, and give the values of all rows if it is a feature, else None."""
     missing = int(table.frame[name].iloc[rows].isna().sum())
+    shown = None if is_small(missing, settings.min_cell) else missing
     role = _roles(settings).get(name) or ("as asked (--drop)" if name in settings.drop else None)
     if role is not None:
-        return Column(name, NO_KIND, missing, "", role), None
+        return Column(name, NO_KIND, shown, "", role), None
     if missing == len(rows):
-        return Column(name, "empty", missing, "", "it is empty"), None
+        return Column(name, "empty", shown, "", "it is empty", _keep(name)), None
     kind = kind_of(table, name, dates)
     values = read_features(table, {name: kind}, dates)[name]
     cells = values.iloc[rows]
-    reason = "" if name in settings.keep else _reason(kind, cells, outcome, rows)
-    column = Column(name, _kind_in_words(kind, cells.dropna()), missing, _values(kind, cells.dropna()), reason)
+    reason, advice = ("", "") if name in settings.keep else _reason(kind, cells, outcome, rows)
+    seen = cells.dropna()
+    column = Column(name, _kind_in_words(kind, seen), shown, _values(kind, seen, settings.min_cell), reason)
+    column = replace(column, advice=(advice or _keep(name)) if reason else "")
     return column, None if reason else values
 
 
-def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> str:
-    """Say why a column is no feature; "" if it may be one."""
+def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> tuple[str, str]:
+    """Say why a column is no feature, "" if it may be one, and what to do where that is not to keep it."""
     seen = cells.dropna()
     distinct, time, event = seen.nunique(), outcome.time[rows], outcome.event[rows]
     if distinct == 1 and len(seen) == len(cells):
-        return "all its values are the same"
+        return "all its values are the same", ""
     if kind == "category" and (distinct > MOST_CATEGORIES or (distinct > 2 and 2 * distinct > len(seen))):
         if all(is_date(str(cell)) for cell in seen):
             ways = "--dates day-first or --dates month-first says how, or write them as 2024-12-31"
-            return f"its dates can be read in two ways, or in none ({ways})"
+            return "its dates can be read in two ways, or in none", ways
         reason = f"its {distinct:,} different texts in {len(seen):,} rows name rows, as an id does, or are free text"
         repeated = "some stand in several rows: if they name patients, --group keeps the rows of each together"
-        return f"{reason} ({repeated})" if 2 * distinct > len(seen) > distinct else reason
+        return reason, repeated if 2 * distinct > len(seen) > distinct else ""
     if len(cells) >= _FEW_ROWS:
         if outcome_again := _outcome_again(kind, cells, time, event):
-            return outcome_again
+            return outcome_again, ""
         if kind == "number" and distinct == len(cells) and _whole(seen):
-            return "its whole numbers are all different, as those of an id"
-    return ""
+            return "its whole numbers are all different, as those of an id", ""
+    return "", ""
 
 
 def _outcome_again(kind: Kind, cells: Any, time: Floats, event: BoolArray) -> str:
@@ -273,13 +284,22 @@ def _kind_in_words(kind: Kind, seen: Any) -> str:
     return kind
 
 
-def _values(kind: Kind, seen: Any) -> str:
+def _values(kind: Kind, seen: Any, min_cell: int) -> str:
+    """Say what a column holds: labels of many rows, and where most numbers lie."""
     if kind == "category":
         counted = seen.value_counts()
-        more = f" and {counted.size - _SHOWN} more" if counted.size > _SHOWN else ""
-        return ", ".join(f"{label} ({count:,})" for label, count in counted.iloc[:_SHOWN].items()) + more
+        common = counted[counted >= min_cell].iloc[:_SHOWN]
+        if not common.size:
+            return f"{counted.size:,} different"
+        more = f" and {counted.size - common.size} more" if counted.size > common.size else ""
+        return ", ".join(f"{label} ({count:,})" for label, count in common.items()) + more
     if kind == "date":
-        return f"{seen.min():%Y-%m-%d} to {seen.max():%Y-%m-%d}"
+        return f"{seen.min():%Y-%m} to {seen.max():%Y-%m}"
     if set(np.unique(seen)) <= {0.0, 1.0}:
-        return f"{seen.mean():.0%} yes"
-    return f"{seen.min():.4g} to {seen.max():.4g}, median {seen.median():.4g}"
+        yes = int(seen.sum())
+        if told(yes, seen.size, min_cell) is not None:
+            return f"{seen.mean():.0%} yes"
+        return f"fewer than {min_cell} {'yes' if is_small(yes, min_cell) else 'no'}"
+    found = ends(seen, min_cell)
+    middle = f"median {seen.median():.4g}"
+    return middle if found is None else f"{found[0]:.4g} to {found[1]:.4g}, {middle}"

@@ -1,5 +1,6 @@
 """What a run says on the screen."""
 
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from xcal.cli.workflow.settings import FitSettings
 from xcal.cli.workflow.training import Judged, Trained, figures
 from xcal.cli.workflow.understanding import NO_KIND, Column
 from xcal.metrics.pit_histogram import N_BINS
+from xcal.metrics.small_cells import ends
 from xcal.training import EpochReport
 from xcal.validation.labels import LABELS, shown
 from xcal.validation.measurements import AuditValue
@@ -41,43 +43,46 @@ def understood(parts: Parts, settings: FitSettings) -> str:
     columns = parts.understanding.columns
     listed = columns[:_MOST_COLUMNS]
     lines = [f"{settings.data}: {len(columns)} columns, {len(parts.understanding.features)} to learn from", ""]
-    lines += table(("column", "kind", "missing", "values", ""), [_column(c) for c in listed], left=(0, 1, 3, 4))
+    shown = [_column(column, settings.min_cell) for column in listed]
+    lines += table(("column", "kind", "missing", "values", ""), shown, left=(0, 1, 3, 4))
     if len(columns) > len(listed):
         lines.append(f"and {len(columns) - len(listed)} more")
     unit = f" {settings.time_unit}" if settings.time_unit else ""
-    lines += ["", *table(("rows", "number", "events", "censored", f"times{unit}", "median"), list(_rows(parts)))]
+    head = ("rows", "number", "events", "censored", f"times{unit}", "median")
+    lines += ["", *table(head, list(_rows(parts, settings.min_cell)))]
     return "\n".join([*lines, *notes(parts.understanding.notes)])
 
 
-def _column(column: Column) -> tuple[str, ...]:
+def _column(column: Column, min_cell: int) -> tuple[str, ...]:
     """One line of the table; why a column is left out stands in the notes, unless it has a role."""
     values = textwrap.shorten(column.values, _MOST_VALUES, placeholder=" ...")
     reason = column.left_out if column.kind == NO_KIND else "left out"
     return (
         column.name,
         column.kind,
-        f"{column.missing:,}" if column.missing else "",
+        f"<{min_cell}" if column.missing is None else f"{column.missing:,}" if column.missing else "",
         values,
         reason if column.left_out else "",
     )
 
 
-def _rows(parts: Parts) -> Iterable[tuple[str, ...]]:
+def _rows(parts: Parts, min_cell: int) -> Iterable[tuple[str, ...]]:
     named = {"to train on": parts.train, "to validate on": parts.validation, "held out": parts.test}
     if parts.validation is None:
         named = {"to train and validate on": parts.train, "held out": parts.test}
     for name, part in named.items():
         if part is not None:
-            yield name, *_counts(part)
+            yield name, *_counts(part, min_cell)
 
 
-def _counts(part: Part) -> tuple[str, ...]:
+def _counts(part: Part, min_cell: int) -> tuple[str, ...]:
     time, event = part.y["time"], part.y["event"]
+    found = ends(time, min_cell)
     return (
         f"{part.n:,}",
         f"{part.n_events:,}",
         f"{1 - event.mean():.0%}",
-        f"{time.min():.4g} to {time.max():.4g}",
+        "" if found is None else f"{found[0]:.4g} to {found[1]:.4g}",
         f"{np.median(time):.4g}",
     )
 
@@ -117,30 +122,37 @@ def about_to_judge() -> str:
     return "\nMeasuring the chosen model on the held-out rows, and making the reports."
 
 
-def kept(folder: Path, result: Trained) -> str:
-    """Say what is left of a run whose reports were not made."""
+def not_kept(folder: Path, error: OSError) -> str:
+    """Say at once that what was trained could not be written."""
+    alone = (folder / run_folder.UNFINISHED / run_folder.MODEL).is_file()
+    what = "all models but the chosen one" if alone else "what was trained"
+    why = os.strerror(error.errno) if error.errno else str(error)
+    told = f"{why}: {what} could not be written to {folder / run_folder.UNFINISHED}"
+    return "\n".join(["", *notes([f"{told}. Make room now: it is written once more when the reports are made"])])
+
+
+def kept(folder: Path, *, finishes: bool) -> str:
+    """Say what is left of a run whose reports were not made, and whether the same command finishes it."""
     where = folder / run_folder.UNFINISHED
-    told = f"The trained models are kept in {where}: xcal.load({str(where)!r}) reads the chosen one."
-    again = (
-        "trains again, as the training was interrupted" if result.interrupted else "finishes it without training again"
-    )
+    told = f"What was trained is kept in {where}: xcal.load({str(where)!r}) reads the chosen model."
+    again = "finishes it without training again" if finishes else "trains again"
     return "\n".join(["", *wrapped(f"The run was not finished. {told} The same command {again}.")])
 
 
 def trained(result: Trained) -> str:
     """Say what came out of training, on the validation rows."""
     lines = [] if not result.interrupted else ["Interrupted: what follows is from what was trained until then.", ""]
-    found = result.path.candidates_
+    found, selected = result.path.candidates_, result.path.selection_
     rows = []
     for line in found.itertuples(index=False):
         values = line._asdict()
         name = f"{line[0]:g}" + (", recalibrated" if values["recalibrated"] else "")
-        chosen = f"lambda {name}" == result.name
+        chosen = (line[0], values["recalibrated"]) == (selected.lam, selected.recalibrated)
         dcal = [f"{values[key]:.2g}" for key in ("dcal", "dcal_floor")]
         rows.append((name, *dcal, f"{values['concordance']:.4f}", f"{values['nll']:.4f}", "chosen" * chosen))
     lines += [f"On the validation rows (D-calibration in {result.path.calibration_bins} bins):"]
     lines += table(("lambda", "D-calibration", "of a perfect model", "concordance", "NLL", ""), rows, left=(0, 5))
-    lines += ["", *wrapped(f"Chosen: {result.path.selection_.reason}.".replace("..", "."))]
+    lines += ["", *wrapped(f"Chosen: {selected.reason}.")]
     return "\n".join([*lines, *notes(result.notes)])
 
 

@@ -10,11 +10,12 @@ import pandas as pd
 
 from xcal._frontier_axes import vertical_label
 from xcal.charts.frontier import SIGNAL, FrontierPoint, frontier
-from xcal.charts.words import Form, written
+from xcal.charts.words import Form, p_in_words, written
 from xcal.estimators.frontier.sections import all_times, known, one_time, patients
 from xcal.estimators.frontier.tables import as_csv, candidate_table, validation_table
 from xcal.estimators.frontier.values import Frontier, Values
 from xcal.estimators.selection import Selection
+from xcal.metrics.small_cells import said
 from xcal.pages import (
     Block,
     Callout,
@@ -95,10 +96,9 @@ def _answer(report: FrontierReport) -> Callout:
     sentence += f"{measured.floor:.2g} on average"
     level: Level = "unknown"
     if measured.p_value is not None:
-        shown = written(measured.p_value, "p")
         off = measured.p_value < _LEVEL
         told = "the test, which counts the events of each bin, finds it off" if off else "nothing shows that it is off"
-        sentence += f" (p {shown}): {told}" if shown.startswith("<") else f" (p = {shown}): {told}"
+        sentence += f" ({p_in_words(measured.p_value)}): {told}"
         level = "caution" if off else "good"
     sentences = (f"{reason[0].upper()}{reason[1:]}.", f"{sentence}.")
     return Callout(level, "Chosen by select()", one.name, sentences)
@@ -222,6 +222,7 @@ def _numbers(report: FrontierReport) -> Section:
             "IBS is the Brier score averaged over all times seen, weighted for censoring.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",
             "xcal.audit(path.model(...), X, y) reports one model with all intervals, and the same values.",
+            *filter(None, [said(report.frontier.rows.min_cell)]),
         ),
         "How this was measured",
     )

@@ -41,10 +41,11 @@ def _following(
 def all_times(shown: Frontier) -> Section:
     """Show F at the own times of the picked model: histogram with its band, and the same without bins."""
     # One axis for all models, so that a bar that shrinks is seen to shrink.
-    top = pit_limit([one.pit for one in shown.candidates])
+    every = [one.pit for one in shown.candidates]
+    top = pit_limit(every)
     histogram = _following(
         shown,
-        lambda one: pit_histograms([(one.pit, "model")], top=top),
+        lambda one: pit_histograms([(one.pit, "model")], beside=every, top=top),
         "Histogram of F at the own times of",
         (Key("the picked model", "model", "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
         title="F at the own times",

@@ -1,6 +1,5 @@
 """Every candidate of a path on rows that the user gives: the numbers and curves of the frontier page."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from xcal.metrics.observed_expected import ObservedExpected, observed_expected
 from xcal.metrics.pit_histogram import PitHistogram, bin_shares, perfect_range, uniform_variance
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.pseudo_values import jackknife
+from xcal.metrics.small_cells import MIN_CELL, as_min_cell, two_digits
 from xcal.recalibration import KaplanMeierRecalibration
 
 # Levels of risk whose mean curve is drawn, as shares of the rows that have a lower risk.
@@ -59,6 +59,8 @@ class GivenRows:
         How many rows there were; more than `MOST_ROWS` are drawn from, at random.
     clusters : array of shape (n,), or None
         Label of each row: rows with the same one may depend on each other. None: all rows are independent.
+    min_cell : int
+        Rows of a cell that is shown (`xcal.metrics.small_cells`).
     """
 
     x: Any
@@ -69,6 +71,7 @@ class GivenRows:
     end: float
     given: int
     clusters: Any = None
+    min_cell: int = MIN_CELL
 
     @property
     def n(self) -> int:
@@ -173,7 +176,15 @@ Line = tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]
 
 
 def given_rows(
-    x: Any, time: Floats, event: BoolArray, horizons: Any, *, n_bins: int, end: float, clusters: Any = None
+    x: Any,
+    time: Floats,
+    event: BoolArray,
+    horizons: Any,
+    *,
+    n_bins: int,
+    end: float,
+    clusters: Any = None,
+    min_cell: int = MIN_CELL,
 ) -> GivenRows:
     """Check rows for a page, and draw some of them where they are very many.
 
@@ -190,7 +201,7 @@ def given_rows(
         drawn = np.sort(np.random.default_rng(0).choice(given, MOST_ROWS, replace=False))
         x, time, event = np.asarray(x[drawn]), time[drawn], event[drawn]
         labels = None if labels is None else labels[drawn]
-    return GivenRows(x, time, event, at, n_bins, end, given, labels)
+    return GivenRows(x, time, event, at, n_bins, end, given, labels, as_min_cell(min_cell))
 
 
 def measure_frontier(
@@ -212,7 +223,7 @@ def measure_frontier(
     """
     examples = _levels_of_risk(combined(*lines[0][1:]), rows) if patients is None else patients
     # Not to the very last time: a few rows with long times would press all that is to be seen to the left.
-    end = _two_digits(min(float(np.quantile(rows.time, _SHOWN_SHARE)), rows.end))
+    end = two_digits(min(float(np.quantile(rows.time, _SHOWN_SHARE)), rows.end))
     times = np.linspace(0.0, end, _CURVE_POINTS)
     found = []
     for lam, members, recalibration in lines:
@@ -257,15 +268,16 @@ def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Fl
 
 def _pit(dcal: DCalibrationResult, cdf: Floats, rows: GivenRows) -> PitHistogram:
     """Give the histogram behind the value of D-calibration, and the range of a perfect model."""
-    bins = bin_shares(cdf, rows.event, rows.n_bins)
+    bins = bin_shares(cdf, rows.event, rows.n_bins, rows.min_cell)
     lower, upper = perfect_range(bins.widths, uniform_variance(bins))
-    return PitHistogram(dcal.method, None, dcal.edges, dcal.histogram, lower, upper)
+    mass = np.add.reduceat(dcal.histogram, np.searchsorted(dcal.edges, bins.edges[:-1]))
+    return PitHistogram(dcal.method, None, bins.edges, mass, lower, upper)
 
 
 def _at_horizon(risk: Floats, at: float, rows: GivenRows) -> AtHorizon:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     smooth = smooth_calibration(risk, jackknife(rows.time, rows.event, at))
-    curve = drawn_curve(risk, rows.time, rows.event, at, smooth)
+    curve = drawn_curve(risk, rows.time, rows.event, at, smooth, min_cell=rows.min_cell)
     index = float(np.abs(smooth.lines.at_rows(smooth.deviations)).mean())
     return AtHorizon(curve, index, observed_expected(risk, at=at, **given))
 
@@ -273,9 +285,10 @@ def _at_horizon(risk: Floats, at: float, rows: GivenRows) -> AtHorizon:
 def _levels_of_risk(model: PredictingModel, rows: GivenRows) -> tuple[Example, ...]:
     """Give the rows around each level of risk; of few rows fewer levels, so that no two share a row."""
     found = {1: ("middle risk",), 2: ("low risk", "high risk"), 3: tuple(_LEVELS)}
-    names = found.get(min(rows.n // FEWEST_AVERAGED, len(_LEVELS)), ())
+    fewest = max(FEWEST_AVERAGED, rows.min_cell)
+    names = found.get(min(rows.n // fewest, len(_LEVELS)), ())
     order = np.argsort(model.risk(rows.x), kind="stable")
-    size = max(FEWEST_AVERAGED, round(_AVERAGED_SHARE * rows.n))
+    size = max(fewest, round(_AVERAGED_SHARE * rows.n))
     examples = []
     for name in names:
         first = min(max(round(_LEVELS[name] * (rows.n - 1)) - size // 2, 0), rows.n - size)
@@ -297,11 +310,3 @@ def read_patients(patients: Any, x: Any, time: Floats, event: BoolArray) -> tupl
         Example(f"row {row}", np.asarray(x[row : row + 1]), (float(time[row]), bool(event[row])))
         for row in rows.tolist()
     )
-
-
-def _two_digits(t: float) -> float:
-    """Round down to two digits: the time of a single row is not to be read off the end of an axis."""
-    if t <= 0:
-        return t
-    step = 10.0 ** (math.floor(math.log10(t)) - 1)
-    return float(f"{math.floor(t / step) * step:.12g}")

@@ -86,7 +86,7 @@ class StreamingBrier(Accumulator):
         """Add rows: survival probabilities at `times`, shape (n, m), and the outcome."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event)
+        times_seen, happened = as_outcome(time, event, survival=survival)
         curves, _ = as_curves("survival", survival, self.times, times_seen.size)
         self.add(curves, times_seen, happened)
         return self

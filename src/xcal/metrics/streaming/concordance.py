@@ -75,7 +75,7 @@ class StreamingConcordance(PairAccumulator):
         """Add rows: the outcome, and a risk that is larger where the event is expected sooner."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event)
+        times_seen, happened = as_outcome(time, event, risk=risk)
         self.add(times_seen, happened, as_score("risk", risk, times_seen.size))
         return self
 

@@ -91,7 +91,7 @@ class StreamingCoxICI(PairAccumulator):
         """Add rows: probability of an event by `at`, and the outcome."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event)
+        times_seen, happened = as_outcome(time, event, probability=probability)
         self.add(as_row_probability("probability", probability, times_seen.size), times_seen, happened)
         return self
 

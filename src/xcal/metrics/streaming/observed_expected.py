@@ -75,7 +75,7 @@ class StreamingObservedExpected(Accumulator):
         """Add rows: the probability of an event by each of `at`, shape (n, m), and the outcome."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event)
+        times_seen, happened = as_outcome(time, event, probability=probability)
         p, _ = as_curves("probability", probability, self.at, times_seen.size)
         self.add(p, times_seen, happened)
         return self

@@ -108,7 +108,7 @@ class StreamingOneCalibration(PairAccumulator):
         """Add rows: probability of an event by `at`, the outcome, and with `uses_cdf` F at the own times."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event)
+        times_seen, happened = as_outcome(time, event, probability=probability, cdf=cdf)
         p = as_row_probability("probability", probability, times_seen.size)
         if (cdf is None) == self.uses_cdf:
             fail("cdf", "F at each row's own time with uses_cdf=True, else None", "None" if cdf is None else "an array")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from xcal.charts.words import time_in_words
+from xcal.metrics.small_cells import rounded_time, said
 from xcal.pages import (
     Block,
     Chart,
@@ -27,20 +28,20 @@ from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import (
     Results,
 )
-from xcal.validation.words import rounded_time
 
 
 def data(result: AuditResult) -> Section:
     """Show what the rows allow."""
-    summary = result.data
+    summary, few = result.data, result.min_cell
+    reached_by = f"reached by {few} rows or more" if few > 1 else ""
     share = summary.n_events / summary.n
     tiles = (
         Figure("Rows", f"{summary.n:,}", float(summary.n)),
         Figure("Events", f"{summary.n_events:,}", float(summary.n_events), note=f"{share:.0%} of the rows"),
         _time("Median follow-up", summary.median_follow_up, f"{result.time_unit} by reverse Kaplan-Meier"),
-        _time("Last time", summary.last_time, result.time_unit),
-        Figure("Rows with tied times", f"{summary.n_tied_times:,}", float(summary.n_tied_times)),
-        Figure("Rows past the model's last time", f"{summary.n_past_grid:,}", float(summary.n_past_grid)),
+        _time("Last time", summary.last_time, ", ".join(filter(None, [result.time_unit, reached_by]))),
+        _count("Rows with tied times", summary.n_tied_times, few),
+        _count("Rows past the model's last time", summary.n_past_grid, few),
     )
     pictures = (performance_charts.followed(result), performance_charts.uncensored(result))
     titles = ("Rows still followed", "Share not yet censored")
@@ -50,7 +51,14 @@ def data(result: AuditResult) -> Section:
     notes: Block = Text("Nothing about these rows limits trust in the numbers.")
     if lines:
         notes = Table("What limits trust, and in what", ("About the rows", "What it does", "How much"), lines)
-    return Section("What data is this based on?", (Figures(tiles), row, notes), "Data")
+    hidden = [Text(said(few), "note")] if said(few) else []
+    return Section("What data is this based on?", (Figures(tiles), row, notes, *hidden), "Data")
+
+
+def _count(name: str, count: int | None, min_cell: int) -> Figure:
+    if count is None:
+        return Figure(name, "–", note=f"fewer than {min_cell}")
+    return Figure(name, f"{count:,}", float(count))
 
 
 def _time(name: str, t: float, note: str) -> Figure:

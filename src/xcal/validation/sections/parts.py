@@ -60,7 +60,7 @@ def reasons(results: Results, *metrics: str) -> list[Block]:
     for name, result in zip(names(results), results, strict=True):
         who = f" for {name}" if len(results) > 1 else ""
         lines += [f"Not shown{who}: {why}" for why in missing(result, *metrics)]
-    return [Text(one if one.endswith(".") else f"{one}.", "note") for one in dict.fromkeys(lines)]
+    return [Text(f"{one}.", "note") for one in dict.fromkeys(lines)]
 
 
 def nothing(results: Results, *metrics: str) -> list[Block]:
