@@ -88,7 +88,7 @@ def read_predictions(
     """Check the arguments of `evaluate`, and derive from the survival curves what was not given beside them."""
     as_choice("d_calibration_method", d_calibration_method, get_args(DMethod))
     seen, happened = as_outcome(
-        time, event, cdf=cdf, predicted_time=predicted_time, survival=survival, clusters=clusters
+        time, event, cdf=cdf, predicted_time=predicted_time, survival=survival, clusters=clusters, weights=weights
     )
     _some_prediction(cdf, predicted_time, survival, times)
     interpolation = as_interpolation(interpolation, stacklevel=3)
