@@ -19,8 +19,9 @@ from torch import nn
 
 import xcal
 from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
-from xcal.interop import read_model
+from xcal.interop import ModelPredictions, read_model
 from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
+from xcal.recalibration.reading import own_values, quantile_at
 from xcal.recalibration.registry import METHODS
 
 N = 300
@@ -103,19 +104,24 @@ def test_predictions_agree_with_each_other(models, name, method):
     fitted = Recalibrated(model, method, **options(method)).fit(*HELD)
     few, y = X_NEW[:40], Y_NEW[:40]
     times = np.array([0.0, 0.2, 0.5, 1.0, 1.0, 2.0, 50.0])
-    survival = fitted.predict_survival_function(few, times)
+    survival = fitted.predict_survival_function(few, times, extrapolate=True)
     assert survival.shape == (40, 7)
     assert ((survival >= 0) & (survival <= 1)).all()
     assert (np.diff(survival, axis=1) <= 1e-12).all()
-    np.testing.assert_allclose(fitted.predict_cdf(few, times), 1 - survival)
+    if name != "pycox":  # whose first time bin ends at time 0
+        assert (survival[:, 0] == 1).all()
+    np.testing.assert_allclose(fitted.predict_cdf(few, times, extrapolate=True), 1 - survival)
     # F at the own time is the curve at that time.
     own = fitted.predict_own_cdf(few, y["time"])
-    np.testing.assert_allclose(own, np.diag(fitted.predict_cdf(few, y["time"])), atol=1e-9)
+    within = y["time"] <= fitted.times_[-1]
+    curves = np.diag(fitted.predict_cdf(few, y["time"], extrapolate=True))
+    np.testing.assert_allclose(own[within], curves[within], atol=1e-9)
     curve = fitted.predict_survival_function(few)[3]
-    np.testing.assert_allclose(curve(times), survival[3], atol=1e-9)
+    np.testing.assert_allclose(curve(times, extrapolate=True), survival[3], atol=1e-9)
+    assert curve.y[-1] == pytest.approx(curve(curve.domain[1]), abs=1e-9)
     assert curve(1.0) == pytest.approx(survival[3, 3], abs=1e-9)
-    quantiles = fitted.predict_quantile(few, [0.2, 0.5])
-    np.testing.assert_allclose(fitted.predict_median(few), quantiles[:, 1], rtol=1e-12)
+    quantiles = fitted.predict_quantile(few, [0.2, 0.5], extrapolate=True)
+    np.testing.assert_allclose(fitted.predict_median(few, extrapolate=True), quantiles[:, 1], rtol=1e-12)
     reached = np.isfinite(quantiles)
     assert reached.mean() > 0.5
     at = np.stack([fitted.predict_own_cdf(few, np.where(np.isfinite(q), q, 1.0)) for q in quantiles.T], axis=1)
@@ -180,6 +186,214 @@ def test_rows_past_the_end_of_the_curves_count_as_censored_there(models):
     assert fitted.adjustment_.map.n_events == late["event"].sum() - np.count_nonzero(
         late["time"] > TRAIN[1]["time"].max()
     )
+
+
+def test_past_the_end_f_is_that_of_the_end_also_where_the_model_gives_it_exactly():
+    time, event = np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, True, True, False])
+    survival, exact = np.array([[0.9, 0.7]] * 4), np.array([0.1, 0.3, 0.35, 0.6])
+    read = {"survival": survival, "times": np.array([1.0, 2.0]), "cdf": exact}
+    own = own_values(ModelPredictions("a", "b", 4, **read), time, event)
+    np.testing.assert_allclose(own.cdf, [0.1, 0.3, 0.3, 0.3])
+    assert own.event.tolist() == [True, True, False, False]
+    assert own.time.tolist() == [1.0, 2.0, 2.0, 2.0]
+    # A model with a density at every time has no end: its curves stop where nobody asked for more.
+    own = own_values(ModelPredictions("a", "b", 4, **read, nll=np.ones(4)), time, event)
+    np.testing.assert_array_equal(own.cdf, exact)
+    assert own.event.tolist() == event.tolist()
+    # A likelihood without F at the observed times is of no use: F is read off the curves, and these end.
+    own = own_values(ModelPredictions("a", "b", 4, **read | {"cdf": None}, nll=np.ones(4)), time, event)
+    np.testing.assert_allclose(own.cdf, [0.1, 0.3, 0.3, 0.3])
+    assert own.nll is None
+    assert not own.event[2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_own_f_past_the_end_of_a_curve_is_that_of_its_end(models, method):
+    fitted = Recalibrated(models["scikit-survival Cox"][0], method, **options(method)).fit(*HELD)
+    end = fitted.times_[-1]
+    late = fitted.predict_own_cdf(X_NEW, np.full(N, 10 * end))
+    np.testing.assert_allclose(late, fitted.predict_cdf(X_NEW, [end])[:, 0])
+
+
+# the end
+
+
+def last_of(y):
+    return float(y["time"].max())
+
+
+# What each model knows of: its training rows, or nothing, so that the rows given to `fit` decide.
+ENDS = {
+    "xcal Weibull": None,  # a part of the rows was held out to stop by
+    "xcal MTLR path": None,
+    "lifelines Weibull": last_of(HELD[1]),
+    "lifelines Cox": last_of(TRAIN[1]),
+    "scikit-survival Cox": last_of(TRAIN[1]),
+    "pipeline": last_of(TRAIN[1]),
+    "pycox": None,  # the last of its own cuts
+    "XGBoost": last_of(HELD[1]),
+}
+
+
+@pytest.mark.parametrize(("name", "method"), COMBINATIONS)
+def test_past_the_end_nothing_is_said_unless_it_is_asked_for(models, name, method):
+    model = models[name][0]
+    fitted = Recalibrated(model, method, **options(method)).fit(*HELD)
+    end = ENDS[name]
+    if end is None:
+        end = float(model.duration_index[-1]) if name == "pycox" else model.last_time_
+    assert fitted.times_[-1] == pytest.approx(end, rel=1e-6)
+    few, end = X_NEW[:30], fitted.times_[-1]
+    times = np.array([end / 2, end, 2 * end])
+    for ask in (fitted.predict_cdf, fitted.predict_survival_function):
+        with pytest.warns(UserWarning, match=r"1 of 3 times lie after .* training or recalibration: NaN") as told:
+            values = ask(few, times)
+        assert told[0].filename == __file__
+        assert np.isnan(values[:, 2]).all()
+        asked = ask(few, times, extrapolate=True)
+        assert np.isfinite(asked).all()
+        np.testing.assert_array_equal(values[:, :2], asked[:, :2])
+    curve = fitted.predict_survival_function(few[:1])[0]
+    assert curve.domain == (0, end)
+    with pytest.warns(UserWarning, match="1 of 1 times lie after") as told:
+        assert np.isnan(curve(2 * end))
+    assert told[0].filename == __file__
+    # A level that F' has not reached at the end, by a level of each row that is just above F'(end).
+    level = np.minimum(fitted.predict_cdf(few, [end]).max() + 1e-3, 0.999)
+    with pytest.warns(UserWarning, match=r"of 60 quantiles lie after .*: infinity") as told:
+        quantiles = fitted.predict_quantile(few, [0.1, level])
+    assert told[0].filename == __file__
+    asked = fitted.predict_quantile(few, [0.1, level], extrapolate=True)
+    assert (asked[:, 1] > end).any()
+    np.testing.assert_array_equal(quantiles, np.where(asked > end, np.inf, asked))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        medians = fitted.predict_median(few)
+    assert all(one.filename == __file__ for one in told)
+    # Half of the mass lies after the end where F' of the end is below one half, and only there.
+    np.testing.assert_array_equal(np.isinf(medians), fitted.predict_cdf(few, [end])[:, 0] < 0.5)
+    assert np.isfinite(fitted.predict(few)).all()
+
+
+def test_medians_of_people_who_outlive_the_study_are_not_invented():
+    rng = np.random.default_rng(3)
+    x, happens = rng.normal(size=(900, 1)), rng.exponential(18, 900)
+    leaves = rng.uniform(4, 8, 900)
+    y = Surv(time=np.minimum(happens, leaves), event=happens <= leaves)
+    model = SurvivalModel("mtlr", **FAST).fit(x[:400], y[:400])
+    for method in ("km", "csd"):
+        fitted = Recalibrated(model, method).fit(x[400:700], y[400:700])
+        with pytest.warns(UserWarning, match="200 of 200 quantiles"):
+            assert np.isinf(fitted.predict_median(x[700:])).all()
+        with pytest.warns(UserWarning, match="1 of 1 times"):
+            assert np.isnan(fitted.predict_survival_function(x[700:], [20.0])).all()
+
+
+def test_the_end_of_a_model_fitted_by_cross_fitting_is_that_of_all_rows():
+    for model in (WeibullAFTFitter(), CoxPHFitter()):
+        assert Recalibrated(model, cv=2).fit(*TRAIN).times_[-1] == last_of(TRAIN[1])
+    fitted = Recalibrated(SurvivalModel("weibull", **FAST), cv=2).fit(*TRAIN)
+    assert fitted.times_[-1] == fitted.model_.last_time_
+
+
+def test_the_end_of_curves_that_are_functions_is_the_last_time_that_all_cover():
+    class Curve:
+        def __init__(self, rate, end):
+            self.rate, self.domain = rate, (0.0, end)
+
+        def __call__(self, times):
+            return np.exp(-self.rate * np.asarray(times))
+
+    class Functions:
+        def predict_survival_function(self, X):
+            return [Curve(1 + k % 2, 3.0) for k in range(len(X))]
+
+    fitted = Recalibrated(Functions()).fit(*HELD)
+    assert fitted.times_[-1] == 3.0
+    assert last_of(HELD[1]) > 3.0
+
+
+def test_a_recalibrated_model_can_be_recalibrated(models):
+    once = Recalibrated(models["xcal Weibull"][0]).fit(*HELD)
+    twice = Recalibrated(once, "beta").fit(*TRAIN)
+    assert twice.times_[-1] == once.times_[-1]
+    np.testing.assert_allclose(
+        twice.predict_cdf(X_NEW, [1.0]), twice.adjustment_.map.cdf(once.predict_cdf(X_NEW, [1.0]))
+    )
+    median = twice.predict_median(X_NEW, extrapolate=True)
+    np.testing.assert_allclose(twice.predict_own_cdf(X_NEW, median), 0.5, atol=1e-9)
+
+
+def test_rows_of_a_dmatrix_can_be_picked(models):
+    fitted = Recalibrated(models["XGBoost"][0]).fit(*HELD)
+    table = xgboost.DMatrix(X_NEW[:20])
+    np.testing.assert_allclose(
+        fitted.predict_median(table, extrapolate=True), fitted.predict_median(X_NEW[:20], extrapolate=True)
+    )
+
+
+# hostile rows
+
+
+def hostile(model, y):
+    """Rows on which a map has little, or nothing, to go by, from those of `HELD`."""
+    X = HELD[0]
+    one = y.copy()
+    one["event"] = np.arange(N) == 7
+    months = y.copy()
+    months["time"] = np.ceil(months["time"])
+    alike = pd.concat([X[:1]] * 50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        median = np.asarray(read_quantile(model, X, 0.5))
+    known = np.isfinite(median)
+    return {
+        "as they are": (X, y),
+        "20 rows": (X[:20], y[:20]),
+        "one event": (X, one),
+        "ties": (X, months),
+        "one row, 50 times": (alike, Surv(time=np.full(50, 1.5), event=np.arange(50) % 2)),
+        "all F equal but for rounding": (X[known], Surv(time=median[known], event=np.arange(known.sum()) % 3 > 0)),
+        "far too early": (X, Surv(time=y["time"] / 30, event=y["event"])),
+        "far too late": (X, Surv(time=y["time"] * 30, event=y["event"])),
+    }
+
+
+def read_quantile(model, X, p):
+    return quantile_at(model, X, np.full((len(X), 1), p), 10.0)[:, 0]
+
+
+KINDS = ["as they are", "20 rows", "one event", "ties", "one row, 50 times"]
+KINDS += ["all F equal but for rounding", "far too early", "far too late"]
+
+
+@pytest.mark.filterwarnings("ignore:recalibration. [0-9]+ events are few:UserWarning")
+@pytest.mark.parametrize("rows", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["XGBoost", "xcal MTLR path", "scikit-survival Cox"])
+def test_every_method_gives_a_law_whatever_the_rows(models, name, method, rows):
+    model = models[name][0]
+    fitted = Recalibrated(model, method, **options(method)).fit(*hostile(model, HELD[1])[rows])
+    few = X_NEW[X_NEW["group"] == HELD[0]["group"].iloc[0]][:25]  # the one group that all of these rows have
+    assert (fitted.predict_cdf(few, [0.0]) == 0).all()
+    times = np.unique(np.concatenate([np.linspace(0, 12, 60), np.geomspace(1e-3, 500, 60)]))
+    survival = fitted.predict_survival_function(few, times, extrapolate=True)
+    assert ((survival >= 0) & (survival <= 1)).all()
+    assert (np.diff(survival, axis=1) <= 1e-12).all()
+    levels = np.array([0.05, 0.1, 0.37, 0.5, 0.8, 0.95])
+    quantiles = fitted.predict_quantile(few, levels, extrapolate=True)
+    assert (quantiles >= 0).all()
+    assert (quantiles[:, 1:] >= quantiles[:, :-1]).all()
+    for level, found in zip(levels, quantiles.T, strict=True):
+        reached = found <= fitted.times_[-1]
+        if not reached.any():
+            continue
+        at, before = (fitted.predict_own_cdf(few[reached], found[reached] * share) for share in (1, 1 - 1e-9))
+        if name == "scikit-survival Cox" or method == "csd":  # a step, or quantiles moved to one time, pass the level
+            assert (at >= level - 1e-9).all()
+            assert (before <= level + 1e-6).all()
+        else:
+            np.testing.assert_allclose(at, level, atol=1e-6)
 
 
 def test_audit_reads_a_recalibrated_model(models):
@@ -397,13 +611,6 @@ def test_five_rows_are_fitted_with_one_warning(models, method):
     assert len(caught) == 1
     with_curve = fitted.predict_survival_function(X_NEW[X_NEW["group"].isin(HELD[0]["group"][:5])], [0.5, 2.0])
     assert np.isfinite(with_curve).all()
-
-
-def test_a_quantile_past_the_end_of_a_curve_is_infinite(models):
-    fitted = Recalibrated(models["scikit-survival Cox"][0]).fit(*HELD)
-    end = fitted.predict_cdf(X_NEW, [1e6])[:, 0]
-    assert (np.isinf(fitted.predict_quantile(X_NEW, 0.9)) == (end < 0.9)).all()
-    assert (end < 0.9).any()
 
 
 def test_a_model_whose_curves_never_fall_has_no_quantiles_to_move():

@@ -19,6 +19,7 @@ from safetensors.numpy import save
 from xcal._checks import fail
 from xcal._files import write_whole
 from xcal.recalibration.base import Floats
+from xcal.recalibration.reading import WholeLaw
 from xcal.recalibration.registry import METHODS
 
 FORMAT, VERSION = "xcal-recalibrated", "1"
@@ -29,7 +30,7 @@ _KEYS = {"method", "cv", "n_pieces", "group_column", "random_state", "times", "a
 def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
     """Write a fitted `Recalibrated` whose model is one of xcal to a new file, and move it into place."""
     model = estimator.model_
-    if not type(model).__module__.startswith("xcal.estimators"):
+    if not isinstance(model, WholeLaw):
         advice = "save the other library's model in its own way, and the map by adjustment_.content()"
         fail("save", f"a recalibrated model of xcal ({advice})", f"{type(model).__module__}.{type(model).__name__}")
     cv = estimator.cv
