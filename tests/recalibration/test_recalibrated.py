@@ -22,6 +22,7 @@ from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
 from xcal.interop import ModelPredictions, read_model
 from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
 from xcal.recalibration.reading import own_values, quantile_at
+from xcal.recalibration.refitting import folds
 from xcal.recalibration.registry import METHODS
 
 N = 300
@@ -463,6 +464,75 @@ def test_a_function_trains_what_has_no_fit_of_x_and_y():
 
     Recalibrated(boosted(), cv=4, fit_model=train).fit(*TRAIN)
     assert calls == [225] * 4 + [300]
+
+
+class Diverged:
+    """A Cox model whose coefficients have run away."""
+
+    def __init__(self, model, factor):
+        self.model, self.factor = model, factor
+        self.times_ = model.unique_times_
+
+    def predict_survival_function(self, X):
+        hazard = self.model._baseline_model.cum_baseline_hazard_(self.times_)
+        return np.exp(-hazard * np.exp(self.factor * (X.to_numpy() @ self.model.coef_))[:, None])
+
+
+def diverging(*broken, factor=12.0):
+    """Train models of which those of some folds, by their number from 1, do not converge."""
+    calls = []
+
+    def train(X, y):
+        calls.append(len(X))
+        model = CoxPHSurvivalAnalysis().fit(X, y)
+        return Diverged(model, factor if len(calls) in broken else 1.0)
+
+    return train
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fold_in_which_the_model_did_not_converge_is_left_out(method):
+    X, y = simulate(20, 600)
+    with pytest.warns(UserWarning, match=r"more than chance in fold 3 \(120 rows, by 0\.\d\d\)\. .* left out") as told:
+        fitted = Recalibrated(None, method, cv=5, fit_model=diverging(3), **options(method)).fit(X, y)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert fitted.adjustment_.counts[0] == fitted.held_out_.time.size == 480
+    # The rest is that of the four folds alone, in the order of the rows.
+    tests = [test for _, test in folds(5, y["event"], 0)]
+    rows = np.sort(np.concatenate([test for k, test in enumerate(tests) if k != 2]))
+    np.testing.assert_array_equal(fitted.held_out_.time, y["time"][rows])
+    np.testing.assert_array_equal(fitted.held_out_.happened, y["event"][rows])
+    good = Recalibrated(None, method, cv=5, fit_model=diverging(), **options(method)).fit(X, y)
+    np.testing.assert_array_equal(fitted.held_out_.cdf, good.held_out_.cdf[rows])
+
+
+def test_two_of_five_folds_are_left_out_and_three_are_refused():
+    X, y = simulate(20, 600)
+    with pytest.warns(UserWarning, match=r"in folds 1 \(120 rows, by 0\.\d\d\), 4 \(120 rows"):
+        fitted = Recalibrated(None, cv=5, fit_model=diverging(1, 4)).fit(X, y)
+    assert fitted.held_out_.time.size == 360
+    message = r"model: expected a model that is trained alike in each of \d folds .*, got other F in fold"
+    with pytest.raises(ValueError, match=message):
+        Recalibrated(None, cv=6, fit_model=diverging(1, 2, 3)).fit(X, y)
+    with pytest.raises(ValueError, match=message):  # of two folds nobody knows which is right
+        Recalibrated(None, cv=2, fit_model=diverging(1)).fit(X, y)
+
+
+def test_folds_of_a_splitter_may_differ_and_are_kept():
+    X, y = simulate(20, 600)
+    with pytest.warns(UserWarning, match="in fold 2 .* kept, as these folds were not made at random"):
+        fitted = Recalibrated(None, cv=KFold(5), fit_model=diverging(2)).fit(X, y)
+    assert fitted.held_out_.time.size == 600
+
+
+@pytest.mark.parametrize("n", [60, 200])
+@pytest.mark.filterwarnings("ignore:recalibration. [0-9]+ events are few:UserWarning")
+def test_folds_of_good_models_are_kept(n):
+    """None of 40 fits, of which each has five chances to be taken for another one; warnings are errors here."""
+    for seed in range(40):
+        X, y = simulate(100 + seed, n)
+        assert Recalibrated(CoxPHSurvivalAnalysis(), cv=5).fit(X, y).held_out_.time.size == n
 
 
 def test_survival_data_bring_their_outcomes_and_groups():

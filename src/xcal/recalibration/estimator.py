@@ -48,7 +48,9 @@ class Recalibrated(BaseEstimator):
         of `model` is trained on all folds but one and predicts that one, until every row has an F from a model that
         did not see it. The map is fitted to these F, and the model that predicts is trained on all rows. It is honest
         in that no row's F comes from a model trained on it. The map belongs to models that had fewer rows, a share
-        1 - 1/cv, than the one it is used with, which is a little better than they were.
+        1 - 1/cv, than the one it is used with, which is a little better than they were. A fold in which the model has
+        not converged, so that its F are far from those of the others, is left out of the map, with a warning; folds of
+        a splitter, which may differ for reasons of their own, are kept.
     n_pieces : int, optional
         For "km", "groups", "cipot" and "csd": straight lines of the map. By default the method's own number.
     group_column : str or int, optional
@@ -66,7 +68,8 @@ class Recalibrated(BaseEstimator):
     adjustment_ : MapOfF or ShiftedQuantiles
         What was fitted; ``adjustment_.map`` is the map G, ``adjustment_.shifts`` those of "csd".
     held_out_ : HeldOut
-        The rows it was fitted to: F at the own times by models that have not seen them. Not in a loaded estimator.
+        The rows it was fitted to: F at the own times by models that have not seen them. With `cv` all rows, but for
+        those of a fold that was left out. Not in a loaded estimator.
     times_ : ndarray
         Times up to the end, where curves are drawn and over which `predict` takes the mean of F. The end is the last
         time that the model knows of: that of its training rows (models of xcal), or of its curves (those of Cox models
@@ -285,7 +288,7 @@ class Recalibrated(BaseEstimator):
             fresh = refit(self.model, chosen_rows(X, train), time[train], event[train], self.fit_model)
             parts.append(asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test]))
             tested.append(test)
-        held_out = pooled(parts, np.concatenate(tested), time, event)
+        held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
         return refit(self.model, X, time, event, self.fit_model), held_out
 
     def _fitted_to(self) -> str:
