@@ -54,6 +54,7 @@ random_state, device, progress
     ----------
     n_features_in_ : int
     feature_names_in_ : ndarray of str
+    last_time_ : float
         As in `SurvivalModel`.
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
