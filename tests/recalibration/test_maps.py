@@ -35,6 +35,8 @@ ROWS = {
     "five rows": (np.array([0.1, 0.3, 0.5, 0.7, 0.9]), np.array([1, 0, 1, 0, 0])),
     "one event": (np.array([0.1, 0.3, 0.5]), np.array([0, 1, 0])),
     "all at one F": (np.full(20, 0.4), np.arange(20) % 2),
+    "all at one F but for rounding": (0.4 + 1e-16 * np.arange(60), np.arange(60) % 3 > 0),
+    "all at 1 but for rounding": (1 - 2.0 ** -np.arange(40, 54), np.ones(14)),
     "ends": (np.array([0.0, 0.0, 0.2, 0.6, 1.0, 1.0]), np.array([1, 0, 1, 1, 1, 0])),
     "only ends": (np.array([0.0, 1.0, 1.0]), np.array([1, 1, 0])),
     "censored late": (np.r_[simulate(300, 3)[0] / 3, np.full(300, 0.5)], np.r_[simulate(300, 3)[1], np.zeros(300)]),
@@ -53,6 +55,12 @@ def test_every_map_increases_from_0_to_1_and_has_an_inverse(kind, rows):
     inside = (g > 1e-9) & (g < 1 - 1e-9)
     np.testing.assert_allclose(own.quantile(g[inside]), u[inside], atol=1e-6)
     np.testing.assert_allclose(own.quantile([0, 1]), [0, 1])
+    # The rounding of F, and of the model's quantiles, does not show.
+    p = np.linspace(0.05, 0.95, 19)
+    # The beta map has no knots: near 1 it may rise without bound, and F = 1 - 1e-13 has three digits left.
+    atol = 1e-4 if kind is BetaRecalibration else 1e-6
+    for nearby in (-4e-16, 4e-16):
+        np.testing.assert_allclose(own.cdf(np.clip(own.quantile(p) + nearby, 0, 1)), p, atol=atol)
     assert np.isfinite(own.log_density(u[1:-1])).all()
     np.testing.assert_allclose(np.exp(own.log_survival(u)), 1 - g, atol=1e-12)
 

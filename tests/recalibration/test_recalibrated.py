@@ -150,6 +150,46 @@ def test_the_likelihood_is_the_derivative_of_the_curves(models, name, method):
     np.testing.assert_allclose(np.exp(-censored)[within], left[within], atol=1e-9)
 
 
+def in_unit(rows, unit):
+    return rows[0], Surv(time=rows[1]["time"] * unit, event=rows[1]["event"])
+
+
+@pytest.mark.parametrize("unit", [0.01, 100.0])
+@pytest.mark.parametrize("method", ["km", "beta", "csd", "groups"])
+def test_the_density_integrates_to_f_in_any_unit_of_time(method, unit):
+    """Also in the tail of csd, where the model's own density is moved: all of it, and none counted twice."""
+    model = SurvivalModel("weibull", **FAST).fit(*in_unit(TRAIN, unit))
+    fitted = Recalibrated(model, method, **options(method)).fit(*in_unit(HELD, unit))
+    for row in (0, 7):
+        last = fitted.predict_quantile(X_NEW[row : row + 1], 0.999, extrapolate=True)[0]
+        edges = last * np.linspace(0, 1, 5001) ** 2
+        middle, same = (edges[1:] + edges[:-1]) / 2, X_NEW.iloc[np.full(5000, row)]
+        density = np.exp(-fitted.nll(same, Surv(time=middle, event=np.ones(5000))))
+        mass, cdf = np.cumsum(density * np.diff(edges)), fitted.predict_own_cdf(same, edges[1:])
+        # At a corner of the curve, where the density jumps, the sum is off by up to a part of one step.
+        np.testing.assert_allclose(mass, cdf, atol=4e-3)
+        assert cdf[-1] == pytest.approx(0.999, abs=1e-6)
+        left = np.exp(-fitted.nll(same, Surv(time=edges[1:], event=np.zeros(5000))))
+        np.testing.assert_allclose(left, 1 - cdf, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_change_of_the_unit_of_time_changes_nothing_else(method):
+    """F' of rows in months is F' of the same rows in years, by shifts in time too."""
+    years, months = (
+        Recalibrated(SurvivalModel("weibull", **FAST).fit(*in_unit(TRAIN, unit)), method, **options(method)).fit(
+            *in_unit(HELD, unit)
+        )
+        for unit in (1, 12)
+    )
+    at = np.array([0.3, 1.0, 4.0])
+    # The networks are trained in float32, on times that were divided by their scale.
+    np.testing.assert_allclose(months.predict_cdf(X_NEW, 12 * at), years.predict_cdf(X_NEW, at), atol=1e-4)
+    median = years.predict_median(X_NEW, extrapolate=True)
+    np.testing.assert_allclose(months.predict_median(X_NEW, extrapolate=True), 12 * median, rtol=1e-4)
+    np.testing.assert_allclose(months.predict(X_NEW), years.predict(X_NEW), atol=1e-4)
+
+
 def test_recalibration_calibrates_new_rows():
     X, y = simulate(5, 3000)
     X_new, y_new = simulate(6, 3000)
