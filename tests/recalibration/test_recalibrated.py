@@ -19,6 +19,7 @@ from torch import nn
 
 import xcal
 from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
+from xcal.estimators import make_survival_pipeline
 from xcal.interop import ModelPredictions, read_model
 from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
 from xcal.recalibration.reading import own_values, quantile_at
@@ -352,6 +353,16 @@ def test_the_end_of_curves_that_are_functions_is_the_last_time_that_all_cover():
     fitted = Recalibrated(Functions()).fit(*HELD)
     assert fitted.times_[-1] == 3.0
     assert last_of(HELD[1]) > 3.0
+
+
+def test_a_pipeline_of_ours_has_the_end_of_its_model():
+    pipeline = make_survival_pipeline(StandardScaler(), SurvivalModel("weibull", **FAST)).fit(*TRAIN)
+    fitted = Recalibrated(pipeline).fit(*HELD)
+    assert fitted.times_[-1] == pipeline.last_time_ == pipeline[-1].last_time_
+    median = fitted.predict_median(X_NEW, extrapolate=True)
+    np.testing.assert_allclose(fitted.predict_own_cdf(X_NEW, median), 0.5, atol=1e-9)
+    with pytest.raises(ValueError, match=r"save: expected a recalibrated model of xcal .*, got xcal.estimators"):
+        fitted.save("nowhere")
 
 
 def test_a_recalibrated_model_can_be_recalibrated(models):

@@ -26,14 +26,10 @@ _CLOSE = 1e-14
 
 @runtime_checkable
 class WholeLaw(Protocol):
-    """What the estimators of xcal have, which are built on this package: a distribution of each row, and a file."""
+    """What the estimators of xcal have, which are built on this package: a distribution of each row."""
 
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
         """Return the distribution of each row's time."""
-        ...
-
-    def save(self, path: Any) -> None:
-        """Write the model to a file that `xcal.load` reads."""
         ...
 
 
