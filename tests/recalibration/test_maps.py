@@ -180,6 +180,15 @@ def test_the_gradient_of_beta(name):
     np.testing.assert_allclose(rows.loss_and_gradient(at)[1], numeric, rtol=1e-3, atol=1e-3)
 
 
+def test_the_slope_of_beta_at_the_ends():
+    straight = BetaRecalibration(1.0, 1.0, 0.7, 1, 1)  # the odds are multiplied by exp(0.7)
+    np.testing.assert_allclose(straight.log_density([0.0, 1.0]), [0.7, -0.7])
+    near = np.array([1e-9, 1 - 1e-9])
+    np.testing.assert_allclose(straight.log_density(near), [0.7, -0.7], atol=1e-6)
+    # A power below 1 rises without bound at its end, one above 1 not at all.
+    assert BetaRecalibration(0.5, 2.0, 0.7, 1, 1).log_density([0.0, 1.0]).tolist() == [np.inf, -np.inf]
+
+
 # conformal
 
 
@@ -206,6 +215,18 @@ def test_csd_leaves_the_right_share_below_each_quantile(n_levels):
     moved = quantiles + csd.shifts
     below = (time[:, None] <= moved).mean(axis=0)
     np.testing.assert_allclose(below, np.arange(1, n_levels + 1) / (n_levels + 1), atol=2 / 500)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 10, 11])
+def test_csd_of_few_rows_moves_each_level_by_the_score_that_more_than_the_rest_reach(n):
+    rng = np.random.default_rng(n)
+    time, quantiles = rng.exponential(10, n), np.sort(rng.exponential(7, (n, 9)), axis=1)
+    csd = ConformalQuantiles.fit(quantiles, time, np.ones(n))
+    for k in range(9):
+        scores = np.sort(quantiles[:, k] - time)
+        # Whole numbers: tenths of n rows, so that rounding decides nothing.
+        expected = next(score for j, score in enumerate(scores) if 10 * (j + 1) > (9 - k) * n)
+        assert csd.shifts[k] == pytest.approx(-expected)
 
 
 def test_csd_under_censoring_finds_the_shift_that_made_the_data():

@@ -14,13 +14,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sksurv.functions import StepFunction
 from sksurv.linear_model import CoxPHSurvivalAnalysis
 from torch import nn
 
 import xcal
 from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
 from xcal.estimators import make_survival_pipeline
-from xcal.interop import ModelPredictions, read_model
+from xcal.interop import ModelPredictions, read_model, register, unregister
 from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
 from xcal.recalibration.reading import own_values, quantile_at
 from xcal.recalibration.refitting import folds
@@ -71,6 +72,15 @@ def discrete_pycox():
     return model
 
 
+class Curves:
+    """An object with curves on a grid of its own, read along straight lines: a guess that is too slow."""
+
+    times_ = np.linspace(0.25, 6.0, 24)
+
+    def predict_survival_function(self, X):
+        return np.exp(-0.5 * np.exp(-0.8 * X["a"].to_numpy()[:, None]) * self.times_)
+
+
 # Each model, and whether it has a density.
 MODELS = {
     "xcal Weibull": (lambda: SurvivalModel("weibull", **FAST).fit(*TRAIN), True),
@@ -81,6 +91,7 @@ MODELS = {
     "pipeline": (lambda: make_pipeline(StandardScaler(), CoxPHSurvivalAnalysis()).fit(*TRAIN), False),
     "pycox": (discrete_pycox, False),
     "XGBoost": (boosted, True),
+    "curves": (Curves, False),
 }
 
 
@@ -124,12 +135,12 @@ def test_predictions_agree_with_each_other(models, name, method):
     assert curve(1.0) == pytest.approx(survival[3, 3], abs=1e-9)
     quantiles = fitted.predict_quantile(few, [0.2, 0.5], extrapolate=True)
     np.testing.assert_allclose(fitted.predict_median(few, extrapolate=True), quantiles[:, 1], rtol=1e-12)
-    reached = np.isfinite(quantiles)
+    reached = quantiles <= fitted.times_[-1]
     assert reached.mean() > 0.5
     at = np.stack([fitted.predict_own_cdf(few, np.where(np.isfinite(q), q, 1.0)) for q in quantiles.T], axis=1)
     # A step passes the level; a curve without steps meets it.
     assert (at[reached] >= np.broadcast_to([0.2, 0.5], at.shape)[reached] - 1e-6).all()
-    if density:
+    if density or name == "curves":
         np.testing.assert_allclose(at[reached], np.broadcast_to([0.2, 0.5], at.shape)[reached], atol=1e-6)
     assert 0.5 < fitted.score(X_NEW, Y_NEW) < 0.9
 
@@ -274,6 +285,7 @@ ENDS = {
     "pipeline": last_of(TRAIN[1]),
     "pycox": None,  # the last of its own cuts
     "XGBoost": last_of(HELD[1]),
+    "curves": 6.0,
 }
 
 
@@ -336,6 +348,57 @@ def test_the_end_of_a_model_fitted_by_cross_fitting_is_that_of_all_rows():
         assert Recalibrated(model, cv=2).fit(*TRAIN).times_[-1] == last_of(TRAIN[1])
     fitted = Recalibrated(SurvivalModel("weibull", **FAST), cv=2).fit(*TRAIN)
     assert fitted.times_[-1] == fitted.model_.last_time_
+
+
+class Law:
+    """A model of a library that was registered: exponential times, with curves at two times only."""
+
+
+def exponential(model, X, rows):
+    rate = np.exp(-0.6 * X["a"].to_numpy())
+    times = np.array([1.0, 2.0])
+    return ModelPredictions(
+        "Law",
+        "mine",
+        rows.n,
+        survival=np.exp(-rate[:, None] * times),
+        times=times,
+        cdf=-np.expm1(-rate * rows.time),
+        nll=rate * rows.time - np.where(rows.event, np.log(rate), 0.0),
+    )
+
+
+def test_a_law_of_another_library_has_no_end_where_its_curves_stop():
+    register("mine", exponential, modules=(Law.__module__,))
+    try:
+        fitted = Recalibrated(Law()).fit(*HELD)
+        assert fitted.times_[-1] == last_of(HELD[1])
+        rate, u = np.exp(-0.6 * X_NEW["a"].to_numpy()), fitted.adjustment_.map.quantile([0.2, 0.9])
+        np.testing.assert_allclose(
+            fitted.predict_quantile(X_NEW, [0.2, 0.9], extrapolate=True), -np.log1p(-u) / rate[:, None], rtol=1e-9
+        )
+    finally:
+        unregister("mine")
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize("steps", [False, True])
+def test_quantiles_of_curves_by_hand(steps, extended):
+    class Three:
+        times_ = np.array([1.0, 2.0, 4.0])
+
+        def predict_survival_function(self, X):
+            curves = np.array([[0.9, 0.6, 0.5], [1.0, 1.0, 0.7], [1.0, 1.0, 1.0]])
+            return [StepFunction(self.times_, y) for y in curves] if steps else curves
+
+    levels = np.array([[0.05, 0.4, 0.45, 0.75], [0.15, 0.3, 0.31, 0.6], [0.1, 0.2, 0.3, 0.4]])
+    found = quantile_at(Three(), np.zeros((3, 1)), levels, 4.0, extended=extended)
+    # Past the end a line from the origin through the end of the curve, (4, 0.5) and (4, 0.3); the third never falls.
+    past = [6.0, 4.0 * 0.31 / 0.3, 8.0] if extended else [np.inf] * 3
+    within = [[1.0, 2.0, 4.0], [4.0, 4.0]] if steps else [[0.5, 2.0, 3.0], [3.0, 4.0]]
+    np.testing.assert_allclose(found[0], [*within[0], past[0]])
+    np.testing.assert_allclose(found[1], [*within[1], *past[1:]])
+    assert np.isinf(found[2]).all()
 
 
 def test_the_end_of_curves_that_are_functions_is_the_last_time_that_all_cover():
@@ -422,7 +485,7 @@ KINDS += ["all F equal but for rounding", "far too early", "far too late"]
 @pytest.mark.filterwarnings("ignore:recalibration. [0-9]+ events are few:UserWarning")
 @pytest.mark.parametrize("rows", KINDS)
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["XGBoost", "xcal MTLR path", "scikit-survival Cox"])
+@pytest.mark.parametrize("name", ["XGBoost", "xcal MTLR path", "scikit-survival Cox", "curves"])
 def test_every_method_gives_a_law_whatever_the_rows(models, name, method, rows):
     model = models[name][0]
     fitted = Recalibrated(model, method, **options(method)).fit(*hostile(model, HELD[1])[rows])
