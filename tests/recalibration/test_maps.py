@@ -243,6 +243,7 @@ def test_quantiles_that_cross_or_fall_below_zero_are_put_in_order():
     # 1 - 5 is before time 0: a straight line leads to the next quantile, 5 at a level of 0.5.
     np.testing.assert_array_equal(csd.quantiles(np.array([[1.0, 4.0, 8.0]])), [[2.5, 5.0, 6.0]])
     np.testing.assert_array_equal(csd.quantiles(np.array([[8.0, 9.0, 9.0]])), [[3.0, 6.0, 11.0]])
+    np.testing.assert_array_equal(csd.quantiles(np.array([[5.0, 4.0, 8.0]])), [[2.5, 5.0, 6.0]])  # at time 0
     # A curve that would lie before time 0 as a whole: its last quantile stands where its first one was.
     early = ConformalQuantiles(np.array([0.25, 0.5, 0.75]), np.array([-9.0, -9.0, -9.0]), 9, 9)
     np.testing.assert_array_equal(early.quantiles(np.array([[1.5, 4.0, 8.0]])), [[0.5, 1.0, 1.5]])

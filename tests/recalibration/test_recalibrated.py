@@ -185,6 +185,21 @@ def test_the_density_integrates_to_f_in_any_unit_of_time(method, unit):
         np.testing.assert_allclose(left, 1 - cdf, atol=1e-9)
 
 
+def test_at_a_corner_the_density_is_the_one_to_its_right(models):
+    fitted = Recalibrated(models["xcal Weibull"][0], "csd").fit(*HELD)
+    levels = fitted.adjustment_.shifts.levels
+    corners = fitted.predict_quantile(X_NEW, levels, extrapolate=True)
+    width = np.diff(corners, axis=1)
+    for k in (0, 3, 7):
+        density = np.exp(-fitted.nll(X_NEW, Surv(time=corners[:, k], event=np.ones(N))))
+        np.testing.assert_allclose(density, (levels[k + 1] - levels[k]) / width[:, k], rtol=1e-9)
+    # After the last one the model's own density, moved.
+    law = models["xcal Weibull"][0].predict_distribution(X_NEW)
+    own = law.quantile(0.9)
+    density = np.exp(-fitted.nll(X_NEW, Surv(time=corners[:, -1], event=np.ones(N))))
+    np.testing.assert_allclose(density, np.exp(law.log_density(own).numpy()), rtol=1e-6)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_change_of_the_unit_of_time_changes_nothing_else(method):
     """F' of rows in months is F' of the same rows in years, by shifts in time too."""
