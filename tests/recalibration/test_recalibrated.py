@@ -9,6 +9,7 @@ import torchtuples
 import xgboost
 from lifelines import CoxPHFitter, WeibullAFTFitter
 from pycox.models import LogisticHazard
+from scipy import stats
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
@@ -23,7 +24,8 @@ from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
 from xcal.estimators import make_survival_pipeline
 from xcal.interop import ModelPredictions, read_model, register, unregister
 from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
-from xcal.recalibration.reading import own_values, quantile_at
+from xcal.recalibration.adjustments import labels_of
+from xcal.recalibration.reading import _inverted, own_values, quantile_at
 from xcal.recalibration.refitting import folds
 from xcal.recalibration.registry import METHODS
 
@@ -414,6 +416,41 @@ def test_quantiles_of_curves_by_hand(steps, extended):
     np.testing.assert_allclose(found[0], [*within[0], past[0]])
     np.testing.assert_allclose(found[1], [*within[1], *past[1:]])
     assert np.isinf(found[2]).all()
+
+
+def test_a_quantile_is_found_with_few_questions():
+    """A model is asked as often as the slowest row needs; halving alone would take 50 steps."""
+    rng = np.random.default_rng(0)
+    law, level = stats.weibull_min(1.4, scale=np.exp(rng.normal(size=2000))), rng.uniform(size=2000)
+    asked = []
+
+    def cdf(time):
+        asked.append(time.size)
+        return law.cdf(time)
+
+    truth = law.ppf(level)
+    found = _inverted(cdf, level, truth * rng.uniform(0.5, 1, 2000), truth * rng.uniform(1, 1.5, 2000))
+    np.testing.assert_allclose(found, truth, rtol=1e-11)
+    assert len(asked) < 30
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_groups_are_a_column_of_an_array_too(column):
+    X, y = HELD
+    array = X[["group", "a"] if column == 0 else ["a", "group"]].to_numpy()
+
+    class Slow:
+        times_ = np.linspace(0.25, 6.0, 24)
+
+        def predict_survival_function(self, X):
+            return np.tile(np.exp(-self.times_), (len(X), 1))
+
+    fitted = Recalibrated(Slow(), "groups", group_column=column).fit(array, y)
+    assert set(fitted.adjustment_.map.groups) == {0.0, 1.0}
+    for bad in (-1, 2, "group"):
+        with pytest.raises(ValueError, match="group_column: expected the number of a column of X"):
+            Recalibrated(Slow(), "groups", group_column=bad).fit(array, y)
+    assert set(labels_of(X, 2)) == {0.0, 1.0}  # a data frame by the number of its column
 
 
 def test_the_end_of_curves_that_are_functions_is_the_last_time_that_all_cover():
