@@ -169,7 +169,7 @@ def own_values(estimator: Any, test: SurvivalData) -> tuple[np.ndarray, np.ndarr
 def measure(estimator: Any, train: SurvivalData, test: SurvivalData, end: float) -> dict[str, float]:
     grid = np.linspace(0.0, end, N_TIMES)
     cdf, loss = own_values(estimator, test)
-    survival = estimator.predict_survival_function(test, grid)
+    survival = estimator.predict_survival_function(test, grid, extrapolate=True)
     outcome = {"time": test.time, "event": test.event}
     censoring = kaplan_meier(time=train.time, event=train.event, of="censoring")
 

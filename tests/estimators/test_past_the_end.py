@@ -25,6 +25,8 @@ def test_a_median_that_nobody_saw_is_infinite(model):
     assert told[0].filename == __file__
     guessed = model.predict_median(x[:5], extrapolate=True)
     assert (np.isfinite(guessed) & (guessed > 59)).all()
+    # The distribution is the law as it was fitted, at all times.
+    np.testing.assert_array_equal(model.predict_distribution(x[:5]).median, guessed)
     with pytest.warns(UserWarning, match="of 10 quantiles"):
         both = model.predict_quantile(x[:5], [1e-3, 0.5])
     assert np.isinf(both[:, 1]).all()
@@ -42,7 +44,8 @@ def test_a_probability_that_nobody_saw_is_nan(model, method):
     assert np.isnan(found[:, 1]).all()
     np.testing.assert_array_equal(found[:, 0], ask(x[:3], [10.0])[:, 0])
     assert np.isfinite(ask(x[:3], [10.0, 1e4], extrapolate=True)).all()
-    assert np.isfinite(ask(x[:3], [model.fitted_.outputs.grid[-1]])).all()  # the last time itself was seen
+    assert 58 < model.last_time_ < 59
+    assert np.isfinite(ask(x[:3], [model.last_time_])).all()  # the last time itself was seen
 
 
 def test_curves_keep_the_same_rule(model):

@@ -1,5 +1,7 @@
 """The rules that choose a weight: each chooses what it says, and the default does no harm."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, load
-from xcal.estimators.candidates import _folds
+from xcal.estimators.candidates import Measured, _folds, joined, measured_table
 from xcal.estimators.persistence import write_estimator
 from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
 from xcal.recalibration import KaplanMeierRecalibration
@@ -257,6 +259,38 @@ def test_recalibrated_candidates_are_measured_by_cross_fitting(skewed):
         result = d_calibration(values, event, n_bins=20)
         line = table.loc[(0.0, recalibrated)]
         np.testing.assert_allclose(line[["dcal", "dcal_floor", "dcal_p"]], [result.value, result.floor, result.p_value])
+
+
+def test_the_concordance_of_a_candidate_is_that_of_the_model_that_it_stands_for(skewed):
+    path, held_out = skewed
+    for _, line in path.candidates_.iterrows():
+        model = path.model(line["lambda"], recalibrated=line["recalibrated"])
+        assert line["concordance"] == pytest.approx(model.score(*held_out), abs=1e-12)
+
+
+def test_a_map_does_not_change_the_order_of_weak_models():
+    """Maps of ten folds, put together, showed the noise of the maps as a loss of order: .44 in place of .63."""
+    rows, new = survival_rows(400, seed=8), survival_rows(2000, seed=9)
+    path = SurvivalPath((1000.0, 2000.0), 1, cross_fit=0, **SETTINGS).fit(rows.x, rows.y)
+    table = path.candidates_.set_index(["lambda", "recalibrated"])["concordance"]
+    for lam in (1000.0, 2000.0):
+        plain, mapped = (path.model(lam, recalibrated=which).score(new.x, new.y) for which in (False, True))
+        assert mapped == pytest.approx(plain, abs=0.01)
+        assert table[lam, True] == pytest.approx(table[lam, False], abs=0.01)
+
+
+def test_pairs_are_of_rows_that_one_model_has_judged():
+    """Two folds, each in perfect order on a scale of its own: between them there is nothing to compare."""
+    numbers = np.arange(4)
+    parts = [(numbers[:2], 2.0, 2.0), (numbers[2:], 1.0, 3.0)]
+    both = joined([(rows, Measured(0.0, False, rows * 1.0, rows / 10, *pairs)) for rows, *pairs in parts])
+    assert (both.concordant, both.comparable) == (3.0, 5.0)
+    np.testing.assert_array_equal(both.losses, numbers)
+    rows = survival_rows(4)
+    data = SurvivalData(rows.x, time=rows.y["time"], event=np.ones(4))
+    assert measured_table([both], data, 2)["concordance"][0] == 0.6
+    nothing = replace(both, concordant=0.0, comparable=0.0)
+    assert np.isnan(measured_table([nothing], data, 2)["concordance"][0])
 
 
 def test_a_model_that_is_off_on_many_rows_gets_a_map_of_all_rows():

@@ -90,6 +90,16 @@ def test_heavy_censoring_leaves_a_straight_line_after_the_last_event():
     assert np.isfinite(recalibration.log_density([0.0, 0.005, 0.31, 0.999, 1.0])).all()
 
 
+@pytest.mark.parametrize(("n_events", "knot"), [(85, True), (95, False)])
+def test_a_curve_that_ends_early_has_a_knot_at_its_last_event(n_events, knot):
+    """85 events make nine pieces: the 15.5 % that are left are more than a piece, 5.5 % are less."""
+    cdf = np.concatenate([np.linspace(0.01, 0.6, n_events), np.full(100 - n_events, 0.9)])
+    recalibration = KaplanMeierRecalibration.fit(cdf, np.arange(100) < n_events)
+    assert (recalibration.knots[-2] == 0.6) == knot
+    if knot:
+        assert recalibration.levels[-2] == pytest.approx((n_events - 0.5) / 100)
+
+
 @pytest.mark.parametrize(
     ("cdf", "event"),
     [

@@ -9,18 +9,24 @@ import torchtuples
 import xgboost
 from lifelines import CoxPHFitter, WeibullAFTFitter
 from pycox.models import LogisticHazard
+from scipy import stats
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sksurv.functions import StepFunction
 from sksurv.linear_model import CoxPHSurvivalAnalysis
 from torch import nn
 
 import xcal
 from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
-from xcal.interop import read_model
+from xcal.estimators import make_survival_pipeline
+from xcal.interop import ModelPredictions, read_model, register, unregister
 from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
+from xcal.recalibration.adjustments import labels_of
+from xcal.recalibration.reading import _inverted, own_values, quantile_at
+from xcal.recalibration.refitting import folds
 from xcal.recalibration.registry import METHODS
 
 N = 300
@@ -68,6 +74,15 @@ def discrete_pycox():
     return model
 
 
+class Curves:
+    """An object with curves on a grid of its own, read along straight lines: a guess that is too slow."""
+
+    times_ = np.linspace(0.25, 6.0, 24)
+
+    def predict_survival_function(self, X):
+        return np.exp(-0.5 * np.exp(-0.8 * X["a"].to_numpy()[:, None]) * self.times_)
+
+
 # Each model, and whether it has a density.
 MODELS = {
     "xcal Weibull": (lambda: SurvivalModel("weibull", **FAST).fit(*TRAIN), True),
@@ -78,6 +93,7 @@ MODELS = {
     "pipeline": (lambda: make_pipeline(StandardScaler(), CoxPHSurvivalAnalysis()).fit(*TRAIN), False),
     "pycox": (discrete_pycox, False),
     "XGBoost": (boosted, True),
+    "curves": (Curves, False),
 }
 
 
@@ -103,25 +119,30 @@ def test_predictions_agree_with_each_other(models, name, method):
     fitted = Recalibrated(model, method, **options(method)).fit(*HELD)
     few, y = X_NEW[:40], Y_NEW[:40]
     times = np.array([0.0, 0.2, 0.5, 1.0, 1.0, 2.0, 50.0])
-    survival = fitted.predict_survival_function(few, times)
+    survival = fitted.predict_survival_function(few, times, extrapolate=True)
     assert survival.shape == (40, 7)
     assert ((survival >= 0) & (survival <= 1)).all()
     assert (np.diff(survival, axis=1) <= 1e-12).all()
-    np.testing.assert_allclose(fitted.predict_cdf(few, times), 1 - survival)
+    if name != "pycox":  # whose first time bin ends at time 0
+        assert (survival[:, 0] == 1).all()
+    np.testing.assert_allclose(fitted.predict_cdf(few, times, extrapolate=True), 1 - survival)
     # F at the own time is the curve at that time.
     own = fitted.predict_own_cdf(few, y["time"])
-    np.testing.assert_allclose(own, np.diag(fitted.predict_cdf(few, y["time"])), atol=1e-9)
+    within = y["time"] <= fitted.times_[-1]
+    curves = np.diag(fitted.predict_cdf(few, y["time"], extrapolate=True))
+    np.testing.assert_allclose(own[within], curves[within], atol=1e-9)
     curve = fitted.predict_survival_function(few)[3]
-    np.testing.assert_allclose(curve(times), survival[3], atol=1e-9)
+    np.testing.assert_allclose(curve(times, extrapolate=True), survival[3], atol=1e-9)
+    assert curve.y[-1] == pytest.approx(curve(curve.domain[1]), abs=1e-9)
     assert curve(1.0) == pytest.approx(survival[3, 3], abs=1e-9)
-    quantiles = fitted.predict_quantile(few, [0.2, 0.5])
-    np.testing.assert_allclose(fitted.predict_median(few), quantiles[:, 1], rtol=1e-12)
-    reached = np.isfinite(quantiles)
+    quantiles = fitted.predict_quantile(few, [0.2, 0.5], extrapolate=True)
+    np.testing.assert_allclose(fitted.predict_median(few, extrapolate=True), quantiles[:, 1], rtol=1e-12)
+    reached = quantiles <= fitted.times_[-1]
     assert reached.mean() > 0.5
     at = np.stack([fitted.predict_own_cdf(few, np.where(np.isfinite(q), q, 1.0)) for q in quantiles.T], axis=1)
     # A step passes the level; a curve without steps meets it.
     assert (at[reached] >= np.broadcast_to([0.2, 0.5], at.shape)[reached] - 1e-6).all()
-    if density:
+    if density or name == "curves":
         np.testing.assert_allclose(at[reached], np.broadcast_to([0.2, 0.5], at.shape)[reached], atol=1e-6)
     assert 0.5 < fitted.score(X_NEW, Y_NEW) < 0.9
 
@@ -141,6 +162,61 @@ def test_the_likelihood_is_the_derivative_of_the_curves(models, name, method):
     within = left > 1e-9
     assert within.mean() > 0.9
     np.testing.assert_allclose(np.exp(-censored)[within], left[within], atol=1e-9)
+
+
+def in_unit(rows, unit):
+    return rows[0], Surv(time=rows[1]["time"] * unit, event=rows[1]["event"])
+
+
+@pytest.mark.parametrize("unit", [0.01, 100.0])
+@pytest.mark.parametrize("method", ["km", "beta", "csd", "groups"])
+def test_the_density_integrates_to_f_in_any_unit_of_time(method, unit):
+    """Also in the tail of csd, where the model's own density is moved: all of it, and none counted twice."""
+    model = SurvivalModel("weibull", **FAST).fit(*in_unit(TRAIN, unit))
+    fitted = Recalibrated(model, method, **options(method)).fit(*in_unit(HELD, unit))
+    for row in (0, 7):
+        last = fitted.predict_quantile(X_NEW[row : row + 1], 0.999, extrapolate=True)[0]
+        edges = last * np.linspace(0, 1, 5001) ** 2
+        middle, same = (edges[1:] + edges[:-1]) / 2, X_NEW.iloc[np.full(5000, row)]
+        density = np.exp(-fitted.nll(same, Surv(time=middle, event=np.ones(5000))))
+        mass, cdf = np.cumsum(density * np.diff(edges)), fitted.predict_own_cdf(same, edges[1:])
+        # At a corner of the curve, where the density jumps, the sum is off by up to a part of one step.
+        np.testing.assert_allclose(mass, cdf, atol=4e-3)
+        assert cdf[-1] == pytest.approx(0.999, abs=1e-6)
+        left = np.exp(-fitted.nll(same, Surv(time=edges[1:], event=np.zeros(5000))))
+        np.testing.assert_allclose(left, 1 - cdf, atol=1e-9)
+
+
+def test_at_a_corner_the_density_is_the_one_to_its_right(models):
+    fitted = Recalibrated(models["xcal Weibull"][0], "csd").fit(*HELD)
+    levels = fitted.adjustment_.shifts.levels
+    corners = fitted.predict_quantile(X_NEW, levels, extrapolate=True)
+    width = np.diff(corners, axis=1)
+    for k in (0, 3, 7):
+        density = np.exp(-fitted.nll(X_NEW, Surv(time=corners[:, k], event=np.ones(N))))
+        np.testing.assert_allclose(density, (levels[k + 1] - levels[k]) / width[:, k], rtol=1e-9)
+    # After the last one the model's own density, moved.
+    law = models["xcal Weibull"][0].predict_distribution(X_NEW)
+    own = law.quantile(0.9)
+    density = np.exp(-fitted.nll(X_NEW, Surv(time=corners[:, -1], event=np.ones(N))))
+    np.testing.assert_allclose(density, np.exp(law.log_density(own).numpy()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_change_of_the_unit_of_time_changes_nothing_else(method):
+    """F' of rows in months is F' of the same rows in years, by shifts in time too."""
+    years, months = (
+        Recalibrated(SurvivalModel("weibull", **FAST).fit(*in_unit(TRAIN, unit)), method, **options(method)).fit(
+            *in_unit(HELD, unit)
+        )
+        for unit in (1, 12)
+    )
+    at = np.array([0.3, 1.0, 4.0])
+    # The networks are trained in float32, on times that were divided by their scale.
+    np.testing.assert_allclose(months.predict_cdf(X_NEW, 12 * at), years.predict_cdf(X_NEW, at), atol=1e-4)
+    median = years.predict_median(X_NEW, extrapolate=True)
+    np.testing.assert_allclose(months.predict_median(X_NEW, extrapolate=True), 12 * median, rtol=1e-4)
+    np.testing.assert_allclose(months.predict(X_NEW), years.predict(X_NEW), atol=1e-4)
 
 
 def test_recalibration_calibrates_new_rows():
@@ -180,6 +256,311 @@ def test_rows_past_the_end_of_the_curves_count_as_censored_there(models):
     assert fitted.adjustment_.map.n_events == late["event"].sum() - np.count_nonzero(
         late["time"] > TRAIN[1]["time"].max()
     )
+
+
+def test_past_the_end_f_is_that_of_the_end_also_where_the_model_gives_it_exactly():
+    time, event = np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, True, True, False])
+    survival, exact = np.array([[0.9, 0.7]] * 4), np.array([0.1, 0.3, 0.35, 0.6])
+    read = {"survival": survival, "times": np.array([1.0, 2.0]), "cdf": exact}
+    own = own_values(ModelPredictions("a", "b", 4, **read), time, event)
+    np.testing.assert_allclose(own.cdf, [0.1, 0.3, 0.3, 0.3])
+    assert own.event.tolist() == [True, True, False, False]
+    assert own.time.tolist() == [1.0, 2.0, 2.0, 2.0]
+    # A model with a density at every time has no end: its curves stop where nobody asked for more.
+    own = own_values(ModelPredictions("a", "b", 4, **read, nll=np.ones(4)), time, event)
+    np.testing.assert_array_equal(own.cdf, exact)
+    assert own.event.tolist() == event.tolist()
+    # A likelihood without F at the observed times is of no use: F is read off the curves, and these end.
+    own = own_values(ModelPredictions("a", "b", 4, **read | {"cdf": None}, nll=np.ones(4)), time, event)
+    np.testing.assert_allclose(own.cdf, [0.1, 0.3, 0.3, 0.3])
+    assert own.nll is None
+    assert not own.event[2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_own_f_past_the_end_of_a_curve_is_that_of_its_end(models, method):
+    fitted = Recalibrated(models["scikit-survival Cox"][0], method, **options(method)).fit(*HELD)
+    end = fitted.times_[-1]
+    late = fitted.predict_own_cdf(X_NEW, np.full(N, 10 * end))
+    np.testing.assert_allclose(late, fitted.predict_cdf(X_NEW, [end])[:, 0])
+
+
+# the end
+
+
+def last_of(y):
+    return float(y["time"].max())
+
+
+# What each model knows of: its training rows, or nothing, so that the rows given to `fit` decide.
+ENDS = {
+    "xcal Weibull": None,  # a part of the rows was held out to stop by
+    "xcal MTLR path": None,
+    "lifelines Weibull": last_of(HELD[1]),
+    "lifelines Cox": last_of(TRAIN[1]),
+    "scikit-survival Cox": last_of(TRAIN[1]),
+    "pipeline": last_of(TRAIN[1]),
+    "pycox": None,  # the last of its own cuts
+    "XGBoost": last_of(HELD[1]),
+    "curves": 6.0,
+}
+
+
+@pytest.mark.parametrize(("name", "method"), COMBINATIONS)
+def test_past_the_end_nothing_is_said_unless_it_is_asked_for(models, name, method):
+    model = models[name][0]
+    fitted = Recalibrated(model, method, **options(method)).fit(*HELD)
+    end = ENDS[name]
+    if end is None:
+        end = float(model.duration_index[-1]) if name == "pycox" else model.last_time_
+    assert fitted.times_[-1] == pytest.approx(end, rel=1e-6)
+    few, end = X_NEW[:30], fitted.times_[-1]
+    times = np.array([end / 2, end, 2 * end])
+    for ask in (fitted.predict_cdf, fitted.predict_survival_function):
+        with pytest.warns(UserWarning, match=r"1 of 3 times lie after .* training or recalibration: NaN") as told:
+            values = ask(few, times)
+        assert told[0].filename == __file__
+        assert np.isnan(values[:, 2]).all()
+        asked = ask(few, times, extrapolate=True)
+        assert np.isfinite(asked).all()
+        np.testing.assert_array_equal(values[:, :2], asked[:, :2])
+    curve = fitted.predict_survival_function(few[:1])[0]
+    assert curve.domain == (0, end)
+    with pytest.warns(UserWarning, match="1 of 1 times lie after") as told:
+        assert np.isnan(curve(2 * end))
+    assert told[0].filename == __file__
+    # A level that F' has not reached at the end, by a level of each row that is just above F'(end).
+    level = np.minimum(fitted.predict_cdf(few, [end]).max() + 1e-3, 0.999)
+    with pytest.warns(UserWarning, match=r"of 60 quantiles lie after .*: infinity") as told:
+        quantiles = fitted.predict_quantile(few, [0.1, level])
+    assert told[0].filename == __file__
+    asked = fitted.predict_quantile(few, [0.1, level], extrapolate=True)
+    assert (asked[:, 1] > end).any()
+    np.testing.assert_array_equal(quantiles, np.where(asked > end, np.inf, asked))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        medians = fitted.predict_median(few)
+    assert all(one.filename == __file__ for one in told)
+    # Half of the mass lies after the end where F' of the end is below one half, and only there.
+    np.testing.assert_array_equal(np.isinf(medians), fitted.predict_cdf(few, [end])[:, 0] < 0.5)
+    assert np.isfinite(fitted.predict(few)).all()
+
+
+def test_medians_of_people_who_outlive_the_study_are_not_invented():
+    rng = np.random.default_rng(3)
+    x, happens = rng.normal(size=(900, 1)), rng.exponential(18, 900)
+    leaves = rng.uniform(4, 8, 900)
+    y = Surv(time=np.minimum(happens, leaves), event=happens <= leaves)
+    model = SurvivalModel("mtlr", **FAST).fit(x[:400], y[:400])
+    for method in ("km", "csd"):
+        fitted = Recalibrated(model, method).fit(x[400:700], y[400:700])
+        with pytest.warns(UserWarning, match="200 of 200 quantiles"):
+            assert np.isinf(fitted.predict_median(x[700:])).all()
+        with pytest.warns(UserWarning, match="1 of 1 times"):
+            assert np.isnan(fitted.predict_survival_function(x[700:], [20.0])).all()
+
+
+def test_the_end_of_a_model_fitted_by_cross_fitting_is_that_of_all_rows():
+    for model in (WeibullAFTFitter(), CoxPHFitter()):
+        assert Recalibrated(model, cv=2).fit(*TRAIN).times_[-1] == last_of(TRAIN[1])
+    fitted = Recalibrated(SurvivalModel("weibull", **FAST), cv=2).fit(*TRAIN)
+    assert fitted.times_[-1] == fitted.model_.last_time_
+
+
+class Law:
+    """A model of a library that was registered: exponential times, with curves at two times only."""
+
+
+def exponential(model, X, rows):
+    rate = np.exp(-0.6 * X["a"].to_numpy())
+    times = np.array([1.0, 2.0])
+    return ModelPredictions(
+        "Law",
+        "mine",
+        rows.n,
+        survival=np.exp(-rate[:, None] * times),
+        times=times,
+        cdf=-np.expm1(-rate * rows.time),
+        nll=rate * rows.time - np.where(rows.event, np.log(rate), 0.0),
+    )
+
+
+def test_a_law_of_another_library_has_no_end_where_its_curves_stop():
+    register("mine", exponential, modules=(Law.__module__,))
+    try:
+        fitted = Recalibrated(Law()).fit(*HELD)
+        assert fitted.times_[-1] == last_of(HELD[1])
+        rate, u = np.exp(-0.6 * X_NEW["a"].to_numpy()), fitted.adjustment_.map.quantile([0.2, 0.9])
+        np.testing.assert_allclose(
+            fitted.predict_quantile(X_NEW, [0.2, 0.9], extrapolate=True), -np.log1p(-u) / rate[:, None], rtol=1e-9
+        )
+    finally:
+        unregister("mine")
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize("steps", [False, True])
+def test_quantiles_of_curves_by_hand(steps, extended):
+    class Three:
+        times_ = np.array([1.0, 2.0, 4.0])
+
+        def predict_survival_function(self, X):
+            curves = np.array([[0.9, 0.6, 0.5], [1.0, 1.0, 0.7], [1.0, 1.0, 1.0]])
+            return [StepFunction(self.times_, y) for y in curves] if steps else curves
+
+    levels = np.array([[0.05, 0.4, 0.45, 0.75], [0.15, 0.3, 0.31, 0.6], [0.1, 0.2, 0.3, 0.4]])
+    found = quantile_at(Three(), np.zeros((3, 1)), levels, 4.0, extended=extended)
+    # Past the end a line from the origin through the end of the curve, (4, 0.5) and (4, 0.3); the third never falls.
+    past = [6.0, 4.0 * 0.31 / 0.3, 8.0] if extended else [np.inf] * 3
+    within = [[1.0, 2.0, 4.0], [4.0, 4.0]] if steps else [[0.5, 2.0, 3.0], [3.0, 4.0]]
+    np.testing.assert_allclose(found[0], [*within[0], past[0]])
+    np.testing.assert_allclose(found[1], [*within[1], *past[1:]])
+    assert np.isinf(found[2]).all()
+
+
+def test_a_quantile_is_found_with_few_questions():
+    """A model is asked as often as the slowest row needs; halving alone would take 50 steps."""
+    rng = np.random.default_rng(0)
+    law, level = stats.weibull_min(1.4, scale=np.exp(rng.normal(size=2000))), rng.uniform(size=2000)
+    asked = []
+
+    def cdf(time):
+        asked.append(time.size)
+        return law.cdf(time)
+
+    truth = law.ppf(level)
+    found = _inverted(cdf, level, truth * rng.uniform(0.5, 1, 2000), truth * rng.uniform(1, 1.5, 2000))
+    np.testing.assert_allclose(found, truth, rtol=1e-11)
+    assert len(asked) < 30
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_groups_are_a_column_of_an_array_too(column):
+    X, y = HELD
+    array = X[["group", "a"] if column == 0 else ["a", "group"]].to_numpy()
+
+    class Slow:
+        times_ = np.linspace(0.25, 6.0, 24)
+
+        def predict_survival_function(self, X):
+            return np.tile(np.exp(-self.times_), (len(X), 1))
+
+    fitted = Recalibrated(Slow(), "groups", group_column=column).fit(array, y)
+    assert set(fitted.adjustment_.map.groups) == {0.0, 1.0}
+    for bad in (-1, 2, "group"):
+        with pytest.raises(ValueError, match="group_column: expected the number of a column of X"):
+            Recalibrated(Slow(), "groups", group_column=bad).fit(array, y)
+    assert set(labels_of(X, 2)) == {0.0, 1.0}  # a data frame by the number of its column
+
+
+def test_the_end_of_curves_that_are_functions_is_the_last_time_that_all_cover():
+    class Curve:
+        def __init__(self, rate, end):
+            self.rate, self.domain = rate, (0.0, end)
+
+        def __call__(self, times):
+            return np.exp(-self.rate * np.asarray(times))
+
+    class Functions:
+        def predict_survival_function(self, X):
+            return [Curve(1 + k % 2, 3.0) for k in range(len(X))]
+
+    fitted = Recalibrated(Functions()).fit(*HELD)
+    assert fitted.times_[-1] == 3.0
+    assert last_of(HELD[1]) > 3.0
+
+
+def test_a_pipeline_of_ours_has_the_end_of_its_model():
+    pipeline = make_survival_pipeline(StandardScaler(), SurvivalModel("weibull", **FAST)).fit(*TRAIN)
+    fitted = Recalibrated(pipeline).fit(*HELD)
+    assert fitted.times_[-1] == pipeline.last_time_ == pipeline[-1].last_time_
+    median = fitted.predict_median(X_NEW, extrapolate=True)
+    np.testing.assert_allclose(fitted.predict_own_cdf(X_NEW, median), 0.5, atol=1e-9)
+    with pytest.raises(ValueError, match=r"save: expected a recalibrated model of xcal .*, got xcal.estimators"):
+        fitted.save("nowhere")
+
+
+def test_a_recalibrated_model_can_be_recalibrated(models):
+    once = Recalibrated(models["xcal Weibull"][0]).fit(*HELD)
+    twice = Recalibrated(once, "beta").fit(*TRAIN)
+    assert twice.times_[-1] == once.times_[-1]
+    np.testing.assert_allclose(
+        twice.predict_cdf(X_NEW, [1.0]), twice.adjustment_.map.cdf(once.predict_cdf(X_NEW, [1.0]))
+    )
+    median = twice.predict_median(X_NEW, extrapolate=True)
+    np.testing.assert_allclose(twice.predict_own_cdf(X_NEW, median), 0.5, atol=1e-9)
+
+
+def test_rows_of_a_dmatrix_can_be_picked(models):
+    fitted = Recalibrated(models["XGBoost"][0]).fit(*HELD)
+    table = xgboost.DMatrix(X_NEW[:20])
+    np.testing.assert_allclose(
+        fitted.predict_median(table, extrapolate=True), fitted.predict_median(X_NEW[:20], extrapolate=True)
+    )
+
+
+# hostile rows
+
+
+def hostile(model, y):
+    """Rows on which a map has little, or nothing, to go by, from those of `HELD`."""
+    X = HELD[0]
+    one = y.copy()
+    one["event"] = np.arange(N) == 7
+    months = y.copy()
+    months["time"] = np.ceil(months["time"])
+    alike = pd.concat([X[:1]] * 50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        median = np.asarray(read_quantile(model, X, 0.5))
+    known = np.isfinite(median)
+    return {
+        "as they are": (X, y),
+        "20 rows": (X[:20], y[:20]),
+        "one event": (X, one),
+        "ties": (X, months),
+        "one row, 50 times": (alike, Surv(time=np.full(50, 1.5), event=np.arange(50) % 2)),
+        "all F equal but for rounding": (X[known], Surv(time=median[known], event=np.arange(known.sum()) % 3 > 0)),
+        "far too early": (X, Surv(time=y["time"] / 30, event=y["event"])),
+        "far too late": (X, Surv(time=y["time"] * 30, event=y["event"])),
+    }
+
+
+def read_quantile(model, X, p):
+    return quantile_at(model, X, np.full((len(X), 1), p), 10.0)[:, 0]
+
+
+KINDS = ["as they are", "20 rows", "one event", "ties", "one row, 50 times"]
+KINDS += ["all F equal but for rounding", "far too early", "far too late"]
+
+
+@pytest.mark.filterwarnings("ignore:recalibration. [0-9]+ events are few:UserWarning")
+@pytest.mark.parametrize("rows", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["XGBoost", "xcal MTLR path", "scikit-survival Cox", "curves"])
+def test_every_method_gives_a_law_whatever_the_rows(models, name, method, rows):
+    model = models[name][0]
+    fitted = Recalibrated(model, method, **options(method)).fit(*hostile(model, HELD[1])[rows])
+    few = X_NEW[X_NEW["group"] == HELD[0]["group"].iloc[0]][:25]  # the one group that all of these rows have
+    assert (fitted.predict_cdf(few, [0.0]) == 0).all()
+    times = np.unique(np.concatenate([np.linspace(0, 12, 60), np.geomspace(1e-3, 500, 60)]))
+    survival = fitted.predict_survival_function(few, times, extrapolate=True)
+    assert ((survival >= 0) & (survival <= 1)).all()
+    assert (np.diff(survival, axis=1) <= 1e-12).all()
+    levels = np.array([0.05, 0.1, 0.37, 0.5, 0.8, 0.95])
+    quantiles = fitted.predict_quantile(few, levels, extrapolate=True)
+    assert (quantiles >= 0).all()
+    assert (quantiles[:, 1:] >= quantiles[:, :-1]).all()
+    for level, found in zip(levels, quantiles.T, strict=True):
+        reached = found <= fitted.times_[-1]
+        if not reached.any():
+            continue
+        at, before = (fitted.predict_own_cdf(few[reached], found[reached] * share) for share in (1, 1 - 1e-9))
+        if name == "scikit-survival Cox" or method == "csd":  # a step, or quantiles moved to one time, pass the level
+            assert (at >= level - 1e-9).all()
+            assert (before <= level + 1e-6).all()
+        else:
+            np.testing.assert_allclose(at, level, atol=1e-6)
 
 
 def test_audit_reads_a_recalibrated_model(models):
@@ -249,6 +630,75 @@ def test_a_function_trains_what_has_no_fit_of_x_and_y():
 
     Recalibrated(boosted(), cv=4, fit_model=train).fit(*TRAIN)
     assert calls == [225] * 4 + [300]
+
+
+class Diverged:
+    """A Cox model whose coefficients have run away."""
+
+    def __init__(self, model, factor):
+        self.model, self.factor = model, factor
+        self.times_ = model.unique_times_
+
+    def predict_survival_function(self, X):
+        hazard = self.model._baseline_model.cum_baseline_hazard_(self.times_)
+        return np.exp(-hazard * np.exp(self.factor * (X.to_numpy() @ self.model.coef_))[:, None])
+
+
+def diverging(*broken, factor=12.0):
+    """Train models of which those of some folds, by their number from 1, do not converge."""
+    calls = []
+
+    def train(X, y):
+        calls.append(len(X))
+        model = CoxPHSurvivalAnalysis().fit(X, y)
+        return Diverged(model, factor if len(calls) in broken else 1.0)
+
+    return train
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fold_in_which_the_model_did_not_converge_is_left_out(method):
+    X, y = simulate(20, 600)
+    with pytest.warns(UserWarning, match=r"more than chance in fold 3 \(120 rows, by 0\.\d\d\)\. .* left out") as told:
+        fitted = Recalibrated(None, method, cv=5, fit_model=diverging(3), **options(method)).fit(X, y)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert fitted.adjustment_.counts[0] == fitted.held_out_.time.size == 480
+    # The rest is that of the four folds alone, in the order of the rows.
+    tests = [test for _, test in folds(5, y["event"], 0)]
+    rows = np.sort(np.concatenate([test for k, test in enumerate(tests) if k != 2]))
+    np.testing.assert_array_equal(fitted.held_out_.time, y["time"][rows])
+    np.testing.assert_array_equal(fitted.held_out_.happened, y["event"][rows])
+    good = Recalibrated(None, method, cv=5, fit_model=diverging(), **options(method)).fit(X, y)
+    np.testing.assert_array_equal(fitted.held_out_.cdf, good.held_out_.cdf[rows])
+
+
+def test_two_of_five_folds_are_left_out_and_three_are_refused():
+    X, y = simulate(20, 600)
+    with pytest.warns(UserWarning, match=r"in folds 1 \(120 rows, by 0\.\d\d\), 4 \(120 rows"):
+        fitted = Recalibrated(None, cv=5, fit_model=diverging(1, 4)).fit(X, y)
+    assert fitted.held_out_.time.size == 360
+    message = r"model: expected a model that is trained alike in each of \d folds .*, got other F in fold"
+    with pytest.raises(ValueError, match=message):
+        Recalibrated(None, cv=6, fit_model=diverging(1, 2, 3)).fit(X, y)
+    with pytest.raises(ValueError, match=message):  # of two folds nobody knows which is right
+        Recalibrated(None, cv=2, fit_model=diverging(1)).fit(X, y)
+
+
+def test_folds_of_a_splitter_may_differ_and_are_kept():
+    X, y = simulate(20, 600)
+    with pytest.warns(UserWarning, match="in fold 2 .* kept, as these folds were not made at random"):
+        fitted = Recalibrated(None, cv=KFold(5), fit_model=diverging(2)).fit(X, y)
+    assert fitted.held_out_.time.size == 600
+
+
+@pytest.mark.parametrize("n", [60, 200])
+@pytest.mark.filterwarnings("ignore:recalibration. [0-9]+ events are few:UserWarning")
+def test_folds_of_good_models_are_kept(n):
+    """None of 40 fits, of which each has five chances to be taken for another one; warnings are errors here."""
+    for seed in range(40):
+        X, y = simulate(100 + seed, n)
+        assert Recalibrated(CoxPHSurvivalAnalysis(), cv=5).fit(X, y).held_out_.time.size == n
 
 
 def test_survival_data_bring_their_outcomes_and_groups():
@@ -397,13 +847,6 @@ def test_five_rows_are_fitted_with_one_warning(models, method):
     assert len(caught) == 1
     with_curve = fitted.predict_survival_function(X_NEW[X_NEW["group"].isin(HELD[0]["group"][:5])], [0.5, 2.0])
     assert np.isfinite(with_curve).all()
-
-
-def test_a_quantile_past_the_end_of_a_curve_is_infinite(models):
-    fitted = Recalibrated(models["scikit-survival Cox"][0]).fit(*HELD)
-    end = fitted.predict_cdf(X_NEW, [1e6])[:, 0]
-    assert (np.isinf(fitted.predict_quantile(X_NEW, 0.9)) == (end < 0.9)).all()
-    assert (end < 0.9).any()
 
 
 def test_a_model_whose_curves_never_fall_has_no_quantiles_to_move():

@@ -41,13 +41,26 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """One candidate on rows that its networks have not seen: its values for each row."""
+    """One candidate on rows that its networks have not seen.
+
+    Attributes
+    ----------
+    lam, recalibrated
+        Which one it is.
+    losses, cdf : arrays of shape (n,)
+        Negative log-likelihood of each row, and F at its own time.
+    concordant, comparable : float
+        Pairs of rows that `predict` puts in order (ties count one half), and pairs that can be compared: both rows by
+        one and the same model. Risks of two models are on scales of their own: between the rows of two folds their
+        order tells nothing.
+    """
 
     lam: float
     recalibrated: bool
     losses: Floats
     cdf: Floats
-    risk: Floats
+    concordant: float
+    comparable: float
 
 
 def candidates(
@@ -61,7 +74,9 @@ def candidates(
     """Measure every weight on the validation rows, and its recalibrated version if that is asked for.
 
     The map of a recalibrated candidate is fitted to these rows too: its values are cross-fitted, each row's by a map
-    that has not seen the row.
+    that has not seen the row. Its concordance is that of the one map that is kept. A map rises, so at any one time it
+    leaves the rows in the order of F, and with them Antolini's concordance; two rows change places in `predict`, a mean
+    over times, only where their curves cross. So there is next to nothing to fit to the order of these rows.
     """
     own = {lam: tuple(models) for lam, models in sorted(members.items())}
     lines: list[Measured] = []
@@ -72,7 +87,7 @@ def candidates(
         lines.append(plain)
         if recalibrate:
             maps[lam] = KaplanMeierRecalibration.fit(plain.cdf, rows.event, weights=rows.weights)
-            lines.append(_cross_fitted(plain, model, rows))
+            lines.append(_cross_fitted(plain, model, maps[lam], rows))
     return Candidates(measured_table(lines, rows, n_bins, conditional=conditional), own, maps)
 
 
@@ -95,7 +110,6 @@ def measured_table(
 
 def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
     result = d_calibration(one.cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
-    outcome = {"time": rows.time, "event": rows.event, "weights": rows.weights}
     return {
         "lambda": one.lam,
         "recalibrated": one.recalibrated,
@@ -105,35 +119,45 @@ def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bi
         "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base, rows.groups),
         "dcal_floor": result.floor,
         "dcal_p": result.p_value,
-        "concordance": concordance_index(**outcome, risk=one.risk).value,
+        "concordance": one.concordant / one.comparable if one.comparable > 0 else np.nan,
     }
 
 
 def measured(lam: float, model: PredictingModel, rows: SurvivalData) -> Measured:
     """Measure a model, recalibrated or not."""
+    return Measured(lam, model.recalibration is not None, *_values(model, rows), *_pairs(model, rows))
+
+
+def _values(model: PredictingModel, rows: SurvivalData) -> tuple[Floats, Floats]:
+    """Negative log-likelihood of each row, and F at its own time."""
     distribution, time = model.distribution(rows.x), torch.from_numpy(rows.time)
     losses = nll(distribution, time, torch.from_numpy(rows.event)).numpy()
-    cdf = distribution.cdf(time).numpy()
-    return Measured(lam, model.recalibration is not None, losses, cdf, model.risk(rows.x))
+    return losses, distribution.cdf(time).numpy()
+
+
+def _pairs(model: PredictingModel, rows: SurvivalData) -> tuple[float, float]:
+    """Pairs in order, and pairs that can be compared."""
+    found = concordance_index(time=rows.time, event=rows.event, risk=model.risk(rows.x), weights=rows.weights)
+    return found.concordant + found.tied / 2, found.comparable
 
 
 def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Measured]]) -> Measured:
-    """Put the values of parts together, each of which comes with the numbers of its rows."""
+    """Put the values of parts together, each of which comes with the numbers of its rows; pairs are within parts."""
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
     first = parts[0][1]
-    losses, cdf, risk = (
-        np.concatenate([getattr(part, name) for _, part in parts])[order] for name in ("losses", "cdf", "risk")
-    )
-    return Measured(first.lam, first.recalibrated, losses, cdf, risk)
+    losses, cdf = (np.concatenate([getattr(part, name) for _, part in parts])[order] for name in ("losses", "cdf"))
+    concordant, comparable = (sum(getattr(part, name) for _, part in parts) for name in ("concordant", "comparable"))
+    return Measured(first.lam, first.recalibrated, losses, cdf, concordant, comparable)
 
 
-def _cross_fitted(plain: Measured, model: PredictingModel, rows: SurvivalData) -> Measured:
-    """Values of the recalibrated model, each row's by a map of the other rows."""
-    parts = []
+def _cross_fitted(
+    plain: Measured, model: PredictingModel, kept: KaplanMeierRecalibration, rows: SurvivalData
+) -> Measured:
+    """Values of the recalibrated model, each row's by a map of the other rows; pairs by the map that is kept."""
+    losses, cdf = np.empty(rows.n), np.empty(rows.n)
     for train, test in _folds(rows):
-        fitted = fitted_map(plain, rows, train)
-        parts.append((test, measured(plain.lam, combined(model.members, fitted), rows[test])))
-    return joined(parts)
+        losses[test], cdf[test] = _values(combined(model.members, fitted_map(plain, rows, train)), rows[test])
+    return Measured(plain.lam, True, losses, cdf, *_pairs(combined(model.members, kept), rows))
 
 
 def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:

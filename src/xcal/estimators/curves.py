@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xcal._past_the_end import unseen_as_nan
 from xcal.estimators.features import Floats
 from xcal.estimators.fitted import PredictingModel
 from xcal.estimators.inputs import read_times
-from xcal.estimators.past_the_end import unseen_as_nan
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -87,6 +87,8 @@ class SurvivalModel(SurvivalPredictor):
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only if `fit` saw a data frame; later frames must have the same columns.
+    last_time_ : float
+        Last time seen in training. After it predictions are NaN, and quantiles infinite, unless they `extrapolate`.
     fitted_ : PredictingModel
         Networks (`members`), scaling, time edges, and the map of F if there is one (`recalibration`).
     best_epoch_ : int, or ndarray of shape (seeds,)

@@ -54,6 +54,7 @@ random_state, device, progress
     ----------
     n_features_in_ : int
     feature_names_in_ : ndarray of str
+    last_time_ : float
         As in `SurvivalModel`.
     frontier_ : DataFrame
         One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
@@ -68,14 +69,15 @@ random_state, device, progress
     candidates_ : DataFrame
         What `select` chooses among, measured on the validation rows as the model that it would return: one line for
         each weight, seeds averaged (see `average`), and one for each weight after recalibration, whose map of F is
-        fitted to these rows and measured by cross-fitting. Columns lambda, recalibrated, nll, dcal, dcal_floor, dcal_p,
-        conditional, concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard errors over rows of the
-        distance to the first line, the smallest weight as it is. With ``calibration="conditional"`` also
-        conditional_gap_se and conditional_p, the test of `xcal.conditional_calibration`. Without enough events to judge
-        by, nothing is recalibrated.
+        fitted to these rows and measured by cross-fitting (its concordance by the one map that is kept: a map hardly
+        changes the order of rows, and those of different folds cannot be compared). Columns lambda, recalibrated, nll,
+        dcal, dcal_floor, dcal_p, conditional, concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard
+        errors over rows of the distance to the first line, the smallest weight as it is. With
+        ``calibration="conditional"`` also conditional_gap_se and conditional_p, the test of
+        `xcal.conditional_calibration`. Without enough events to judge by, nothing is recalibrated.
     cross_fitted_ : DataFrame or None
         The smallest weight in the same columns, as it is and recalibrated, on all rows, each by networks that have not
-        seen it; None where the validation rows judged. See `cross_fit`.
+        seen it, and its concordance within the folds; None where the validation rows judged. See `cross_fit`.
     fitted_ : tuple of FittedModel
         In the order of `frontier_`.
     selection_ : Selection

@@ -45,6 +45,11 @@ class SurvivalPipeline(Pipeline):
         # As above: scikit-learn has no types.
         return super().fit(X, y, **params, **{f"{last}__validation_data": prepared})  # type: ignore[no-any-return]
 
+    @property
+    def last_time_(self) -> float:
+        """As `SurvivalModel.last_time_`."""
+        return float(self.steps[-1][1].last_time_)
+
     def _predict_with(self, name: str, X: Any, *arguments: Any, **options: Any) -> Any:
         prepared = self[:-1].transform(X) if len(self.steps) > 1 else X
         return getattr(self.steps[-1][1], name)(prepared, *arguments, **options)

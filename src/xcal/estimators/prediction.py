@@ -10,6 +10,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_row, fail, first_row
+from xcal._past_the_end import unseen_as_inf, unseen_as_nan
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method
 from xcal.distributions import SurvivalDistribution
@@ -17,7 +18,6 @@ from xcal.estimators.curves import SurvivalCurve
 from xcal.estimators.features import Floats, read_rows
 from xcal.estimators.fitted import PredictingModel
 from xcal.estimators.inputs import read_judged_weights, read_outcome, read_times
-from xcal.estimators.past_the_end import unseen_as_inf, unseen_as_nan
 from xcal.estimators.ties import Ties, interval_starts
 from xcal.metrics import concordance_index
 
@@ -32,6 +32,12 @@ class SurvivalPredictor(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a model; the columns of X are known as soon as a fit has begun."""
         return hasattr(self, "fitted_")
+
+    @property
+    def last_time_(self) -> float:
+        """Last time seen in training; what is predicted of later ones is extrapolated."""
+        check_is_fitted(self)
+        return float(self._predicting_model().outputs.grid[-1])
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -78,7 +84,7 @@ class SurvivalPredictor(BaseEstimator):
         if times is not None:
             asked = read_times(times)
             model, x = self._read(X)
-            return self._seen(model.survival(x, asked), asked, model, extrapolate)
+            return self._seen(model.survival(x, asked), asked, extrapolate)
         model, x = self._read(X)
         grid, raw = model.outputs.grid, model.raw(x)
         curves = np.empty(len(x), dtype=object)
@@ -93,7 +99,7 @@ class SurvivalPredictor(BaseEstimator):
         """
         asked = read_times(times)
         model, x = self._read(X)
-        return self._seen(model.cdf(x, asked), asked, model, extrapolate)
+        return self._seen(model.cdf(x, asked), asked, extrapolate)
 
     def predict_quantile(self, X: Any, p: Any, *, extrapolate: bool = False) -> Floats:
         """Time by which a share `p` of rows like these has had the event.
@@ -118,21 +124,21 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         values = model.quantile(x, levels)
         if not as_flag("extrapolate", extrapolate):
-            values = unseen_as_inf(values, float(model.outputs.grid[-1]), stacklevel=3)
+            values = unseen_as_inf(values, self.last_time_, stacklevel=3)
         return values[:, 0] if np.ndim(p) == 0 else values
 
     def predict_median(self, X: Any, *, extrapolate: bool = False) -> Floats:
         """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen."""
         model, x = self._read(X)
         values = model.quantile(x, np.array([0.5]))[:, 0]
-        return (
-            values
-            if as_flag("extrapolate", extrapolate)
-            else unseen_as_inf(values, float(model.outputs.grid[-1]), stacklevel=3)
-        )
+        return values if as_flag("extrapolate", extrapolate) else unseen_as_inf(values, self.last_time_, stacklevel=3)
 
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
-        """Distribution of each row's time in the unit of the training times, in torch's float64."""
+        """Return the distribution of each row's time in the unit of the training times, in torch's float64.
+
+        It is the law as it was fitted, at all times: its median, unlike `predict_median`, is finite also where it lies
+        after `last_time_`, and so says what ``extrapolate=True`` says.
+        """
         model, x = self._read(X)
         return model.distribution(x)
 
@@ -182,12 +188,10 @@ class SurvivalPredictor(BaseEstimator):
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
         return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties, weights=weights)
 
-    def _seen(self, values: Floats, times: Floats, model: PredictingModel, extrapolate: bool) -> Floats:
-        return (
-            values
-            if as_flag("extrapolate", extrapolate)
-            else unseen_as_nan(values, times, float(model.outputs.grid[-1]), stacklevel=4)
-        )
+    def _seen(self, values: Floats, times: Floats, extrapolate: bool) -> Floats:
+        if as_flag("extrapolate", extrapolate):
+            return values
+        return unseen_as_nan(values, times, self.last_time_, stacklevel=4)
 
     def _read(self, X: Any) -> tuple[PredictingModel, Any]:
         check_is_fitted(self)

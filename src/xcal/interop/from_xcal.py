@@ -1,5 +1,6 @@
 """Models of xcal itself: everything follows from the distribution of each row."""
 
+from dataclasses import replace
 from typing import Any
 
 from xcal.interop.fitted import check_fitted
@@ -11,6 +12,7 @@ from xcal.interop.rows import Rows, take_rows
 def read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a fitted `SurvivalModel` or `SurvivalPath`; the path predicts with the model that it selected."""
     check_fitted(model)
-    return from_distribution(
+    found = from_distribution(
         class_name(model), "xcal", lambda part: model.predict_distribution(take_rows(X, part)), rows
     )
+    return replace(found, end=model.last_time_)

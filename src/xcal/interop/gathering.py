@@ -93,7 +93,14 @@ def from_own_times(
         survival = np.concatenate([predict(part) for part in rows.parts(own.size)])
         sentences = (origin, BETWEEN[interpolation], past_the_end(float(own[-1]), rows.time))
         return ModelPredictions(
-            model, library, rows.n, survival=survival, times=own, interpolation=interpolation, reading=sentences
+            model,
+            library,
+            rows.n,
+            survival=survival,
+            times=own,
+            interpolation=interpolation,
+            reading=sentences,
+            end=float(own[-1]),
         )
     times = own[kept] if asked is None else asked
     survival, cdf = np.empty((rows.n, times.size)), np.empty(rows.n)
@@ -109,7 +116,15 @@ def from_own_times(
         past_the_end(float(times[-1]), rows.time),
     )
     return ModelPredictions(
-        model, library, rows.n, survival=survival, times=times, interpolation=interpolation, cdf=cdf, reading=reading
+        model,
+        library,
+        rows.n,
+        survival=survival,
+        times=times,
+        interpolation=interpolation,
+        cdf=cdf,
+        reading=reading,
+        end=float(own[-1]),
     )
 
 

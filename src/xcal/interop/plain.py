@@ -9,7 +9,7 @@ from xcal.interop.frames import curves_of_frame, is_frame
 from xcal.interop.gathering import BETWEEN, past_the_end
 from xcal.interop.predictions import ModelPredictions
 from xcal.interop.rows import Rows
-from xcal.interop.step_functions import curves_of_functions, is_functions
+from xcal.interop.step_functions import curves_of_functions, end_of_functions, is_functions
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation
 from xcal.metrics.inputs import as_choice, as_curves
 
@@ -37,7 +37,8 @@ def read_curves(
     `interpolation` is "linear" unless said, and "previous" for step functions.
     """
     how: Interpolation = "linear"
-    if is_functions(survival):
+    functions = is_functions(survival)
+    if functions:
         curves, points, how = curves_of_functions(survival, rows)
     elif is_frame(survival):
         curves, points = curves_of_frame(survival, rows.n, times)
@@ -60,7 +61,10 @@ def read_curves(
         BETWEEN[how],
         past_the_end(float(points[-1]), rows.time),
     )
-    return ModelPredictions(model, library, rows.n, survival=curves, times=points, interpolation=how, reading=reading)
+    end = end_of_functions(survival) if functions else float(points[-1])
+    return ModelPredictions(
+        model, library, rows.n, survival=curves, times=points, interpolation=how, reading=reading, end=end
+    )
 
 
 def read_cdf(cdf: Any, rows: Rows) -> ModelPredictions:

@@ -38,6 +38,9 @@ class ModelPredictions:
     reading : tuple of str
         Sentences for the report: how the curves were obtained, how they are read between the times, and what happens
         past the last of them.
+    end : float, or None
+        Last time that the model knows of: the last one of its training rows, or of its own curves. None for a model
+        that gives a law for all times and does not say how long its training rows were followed.
     """
 
     model: str
@@ -51,6 +54,7 @@ class ModelPredictions:
     cdf: Vector | None = None
     nll: Vector | None = None
     reading: tuple[str, ...] = ()
+    end: float | None = None
 
 
 def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:

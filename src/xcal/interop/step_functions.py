@@ -57,10 +57,16 @@ def _points(functions: Any, rows: Rows) -> Vector:
     return np.unique(np.concatenate([np.asarray(function.x, dtype=np.float64) for function in functions]))
 
 
+def end_of_functions(functions: Any) -> float | None:
+    """Return the last time that every function covers; None where they do not say what they cover."""
+    ends = [function.domain[1] for function in functions if getattr(function, "domain", None) is not None]
+    return float(min(ends)) if ends else None
+
+
 def _within(functions: Any, grid: Vector) -> Vector:
     """Those times of the grid that every function covers, where the functions say what they cover."""
-    ends = [function.domain[1] for function in functions if getattr(function, "domain", None) is not None]
-    inside = grid[grid <= min(ends)] if ends else grid
+    end = end_of_functions(functions)
+    inside = grid if end is None else grid[grid <= end]
     if inside.size == 0:
-        fail("survival", "functions that cover the times of y", f"an end at time {min(ends):g}")
+        fail("survival", "functions that cover the times of y", f"an end at time {end:g}")
     return inside

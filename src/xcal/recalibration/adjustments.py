@@ -17,6 +17,8 @@ from xcal.recalibration.reading import chosen_rows, n_rows, own_values, quantile
 Column = str | int
 # Rows that a model is asked about at once, where each is asked at many times.
 _AT_ONCE = 10_000
+# F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
+_ROUNDING = 1e-14
 
 
 class Adjustment(ABC):
@@ -126,7 +128,8 @@ class ShiftedQuantiles(Adjustment):
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
         """F' of each row at its own time, and its negative log-likelihood where the model has a density."""
         own, new = self._quantiles(model, X, float(time.max()))
-        cdf = self._cdf(model, X, time[:, None], own, new)[:, 0]
+        at = read_own(model, X, time, event).time  # where the curves of a model end, a row counts as censored
+        cdf = self._cdf(model, X, at[:, None], own, new)[:, 0]
         moved = np.maximum(time - (new[:, -1] - own[:, -1]), 0.0)
         tail = read_own(model, X, moved, event).nll
         if tail is None:
@@ -137,7 +140,7 @@ class ShiftedQuantiles(Adjustment):
         width = ends[rows, piece + 1] - ends[rows, piece]
         with np.errstate(divide="ignore"):
             inside = np.where(event, np.log(width) - np.log(np.diff(levels)[piece]), -np.log1p(-cdf))
-        return cdf, np.where(time > new[:, -1], tail, inside)
+        return cdf, np.where(time >= new[:, -1], tail, inside)
 
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
         """Find the times at which F' of each row reaches each of `p`."""
@@ -147,7 +150,10 @@ class ShiftedQuantiles(Adjustment):
         beyond = p > levels[-1]
         if beyond.any():
             asked = np.broadcast_to(p[beyond], (len(new), int(beyond.sum())))
-            moved = quantile_at(model, X, np.ascontiguousarray(asked), last) + (new[:, -1:] - own[:, -1:])
+            tail, shift = quantile_at(model, X, np.ascontiguousarray(asked), last), new[:, -1:] - own[:, -1:]
+            moved = tail + shift
+            # Rounding must not put a quantile before the step of the model's curve that it belongs to.
+            moved = np.where(moved - shift < tail, np.nextafter(moved, np.inf), moved)
             result[:, beyond] = np.maximum(moved, new[:, -1:])
         return result
 
@@ -223,5 +229,8 @@ def labels_of(X: Any, column: Column | None) -> Any:
 
 
 def _inside(u: Floats) -> Floats:
-    """Cut off what rounding of 1 - (1 - F) added beyond 0 and 1; curves were checked when they were read."""
-    return np.clip(u, 0.0, 1.0)
+    """Cut off what rounding of 1 - S added beyond 0 and 1, or to 0; curves were checked when they were read.
+
+    A map may rise so steeply at 0 that the rounding could be seen, as an F' above 0 at time 0.
+    """
+    return np.where(u < _ROUNDING, 0.0, np.minimum(u, 1.0))

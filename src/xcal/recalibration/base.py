@@ -9,6 +9,9 @@ import numpy.typing as npt
 from xcal._checks import BoolArray, as_event, as_numpy, as_probability, check_rows, fail
 
 Floats = npt.NDArray[np.float64]
+# Digits to which F values are told apart by a map. Nearer ones are ties, as are those of rows that are alike but for
+# rounding: a map that rises between them would turn the rounding of F, 1e-16, into differences that can be seen.
+DIGITS = 8
 
 
 class Recalibration(ABC):
@@ -45,13 +48,18 @@ class Recalibration(ABC):
 
 
 def held_out_rows(cdf: Any, event: Any) -> tuple[Floats, BoolArray]:
-    """Check F at the own times of rows that a map is fitted to: at least one of them must have had the event."""
+    """Check F at the observed times of rows that a map is fitted to: at least one of them must have had the event.
+
+    F is rounded to `DIGITS`; what lies nearer to 0 or 1 than that, but not on it, stays apart from it.
+    """
     check_rows({"cdf": cdf, "event": event})
-    u = as_probability("cdf", cdf).astype(np.float64)
-    happened = as_event(event, u.size)
+    given = as_probability("cdf", cdf).astype(np.float64)
+    happened = as_event(event, given.size)
     if not happened.any():
         fail("event", "at least one event", "none: every row is censored")
-    return u, happened
+    least = 10.0**-DIGITS
+    inside = np.clip(np.round(given, DIGITS), least, 1 - least)
+    return np.where((given > 0) & (given < 1), inside, given), happened
 
 
 def probabilities(values: Any, name: str = "u") -> Floats:

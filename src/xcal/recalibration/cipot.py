@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from xcal._checks import MANY, BoolArray, as_count
-from xcal.recalibration.base import Floats, held_out_rows
+from xcal.recalibration.base import DIGITS, Floats, held_out_rows
 from xcal.recalibration.piecewise import PiecewiseRecalibration, through_points
 
 # The paper reports 9 levels, the deciles: ten pieces.
@@ -58,7 +58,7 @@ class CiPOTRecalibration(PiecewiseRecalibration):
         u, happened = held_out_rows(cdf, event)
         pieces = DEFAULT_PIECES if n_pieces is None else as_count("n_pieces", n_pieces, at_least=2, at_most=MANY)
         wanted = np.arange(1, pieces) / pieces
-        knots, levels = through_points(_quantiles(u, happened, wanted), wanted)
+        knots, levels = through_points(np.round(_quantiles(u, happened, wanted), DIGITS), wanted)
         return cls(knots, levels, u.size, int(happened.sum()))
 
 

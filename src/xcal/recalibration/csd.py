@@ -25,8 +25,9 @@ class ConformalQuantiles:
     which leaves a share p of the held-out rows below. A censored row is replaced by event times from the Kaplan-Meier
     curve of the held-out rows, given that the row is event-free until its censoring; here at `SAMPLES` evenly spaced
     levels of that curve, not drawn at random. Where the curve ends above 0, the rest lies evenly between its end and
-    the time at which a line from (0, 1) through its end reaches 0. New quantiles below 0 become 0, and those of one
-    row are put into increasing order.
+    the time at which a line from (0, 1) through its end reaches 0. The new quantiles of one row are put into increasing
+    order. Nobody has the event before time 0: F' is a straight line from time 0 to a row's first new quantile after it,
+    and a row whose quantiles would all be moved to before 0 has its last one where the model's first one was.
 
     A shift is the same for every row, in units of time: unlike a map of F, it changes the order of risks, and moves a
     short curve as far as a long one.
@@ -91,8 +92,15 @@ class ConformalQuantiles:
         return cls(levels, np.array(shifts), seen.size, int(happened.sum()))
 
     def quantiles(self, own: Floats) -> Floats:
-        """Give the new quantiles at `levels`, ``(n, k)``: the model's own moved, not below 0, in increasing order."""
-        return np.sort(np.maximum(own + self.shifts, 0.0), axis=1)
+        """Return the new quantiles at `levels`, ``(n, k)``: the model's own moved, increasing, after time 0."""
+        moved = np.sort(own + self.shifts, axis=1)
+        first = np.where(own > 0, own, np.inf).min(axis=1)
+        # A model that has everything happen at time 0 stays there.
+        first = np.where(np.isfinite(first), first, 0.0)
+        moved[:, -1] = np.where(moved[:, -1] > 0, moved[:, -1], first)
+        rows, after = np.arange(len(moved)), np.argmax(moved > 0, axis=1)
+        line = (moved[rows, after] / self.levels[after])[:, None] * self.levels
+        return np.where(moved > 0, moved, np.maximum(line, 0.0))
 
     def content(self) -> dict[str, Any]:
         """Everything that is kept in a file, as numbers and lists."""

@@ -13,16 +13,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import BoolArray, as_count, as_floats, as_row, as_time, fail, first_row
+from xcal._checks import BoolArray, as_count, as_flag, as_floats, as_row, as_time, fail, first_row
+from xcal._past_the_end import unseen_as_inf, unseen_as_nan
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.results import Method as DMethod
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.metrics import concordance_index
 from xcal.recalibration.adjustments import Column
 from xcal.recalibration.base import Floats
-from xcal.recalibration.curves import RecalibratedCurve
+from xcal.recalibration.curves import SEEN, RecalibratedCurve
 from xcal.recalibration.held_out import Asked, as_table, pooled
-from xcal.recalibration.reading import chosen_rows, read_outcome, read_own
+from xcal.recalibration.reading import chosen_rows, last_time, read_outcome, read_own
 from xcal.recalibration.refitting import folds, refit
 from xcal.recalibration.registry import HeldOut, as_method
 from xcal.recalibration.saving import write_recalibrated
@@ -47,7 +48,9 @@ class Recalibrated(BaseEstimator):
         of `model` is trained on all folds but one and predicts that one, until every row has an F from a model that
         did not see it. The map is fitted to these F, and the model that predicts is trained on all rows. It is honest
         in that no row's F comes from a model trained on it. The map belongs to models that had fewer rows, a share
-        1 - 1/cv, than the one it is used with, which is a little better than they were.
+        1 - 1/cv, than the one it is used with, which is a little better than they were. A fold in which the model has
+        not converged, so that its F are far from those of the others, is left out of the map, with a warning; folds of
+        a splitter, which may differ for reasons of their own, are kept.
     n_pieces : int, optional
         For "km", "groups", "cipot" and "csd": straight lines of the map. By default the method's own number.
     group_column : str or int, optional
@@ -65,9 +68,12 @@ class Recalibrated(BaseEstimator):
     adjustment_ : MapOfF or ShiftedQuantiles
         What was fitted; ``adjustment_.map`` is the map G, ``adjustment_.shifts`` those of "csd".
     held_out_ : HeldOut
-        The rows it was fitted to: F at the own times by models that have not seen them. Not in a loaded estimator.
+        The rows it was fitted to: F at the own times by models that have not seen them. With `cv` all rows, but for
+        those of a fold that was left out. Not in a loaded estimator.
     times_ : ndarray
-        Times up to the last one seen in `fit`, where curves are drawn and over which `predict` takes the mean of F.
+        Times up to the end, where curves are drawn and over which `predict` takes the mean of F. The end is the last
+        time that the model knows of: that of its training rows (models of xcal), or of its curves (those of Cox models
+        end); for a model that does not say, the last time seen in `fit`.
 
     Examples
     --------
@@ -131,7 +137,9 @@ class Recalibrated(BaseEstimator):
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
         _warn_of_few(int(held_out.event.sum()))
         self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
-        self.times_ = Rows(time, event).grid()
+        end = last_time(model, as_table(X), time)
+        seen = np.minimum(np.append(time, end), end)
+        self.times_ = Rows(seen, np.append(event & (time <= end), False)).grid()
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
@@ -150,37 +158,40 @@ class Recalibrated(BaseEstimator):
         return tags
 
     def predict(self, X: Any) -> Floats:
-        """Risk of each row, ``(n,)``: the mean of F' from 0 to the last time seen in `fit`.
+        """Risk of each row, ``(n,)``: the mean of F' from 0 to the end, the last of `times_`.
 
         It is taken along straight lines between `times_`. The higher, the sooner the event is expected.
         """
         times = np.append(0.0, self._fitted().times_)
-        return np.asarray(np.trapezoid(self.predict_cdf(X, times), times, axis=1) / times[-1])
+        return np.asarray(np.trapezoid(self._cdf(X, times, extrapolate=True), times, axis=1) / times[-1])
 
-    def predict_survival_function(self, X: Any, times: Any = None) -> npt.NDArray[Any]:
+    def predict_survival_function(self, X: Any, times: Any = None, *, extrapolate: bool = False) -> npt.NDArray[Any]:
         """Probability of no event until each of `times`, ``(n, m)``; without `times` an array of n curves to call.
 
-        Past the end of a model's curves, as those of Cox models have one, they keep their last value.
+        After the end, the last of `times_`, it is NaN, with a warning. With `extrapolate` it is what the model says
+        there, recalibrated; a curve that ends, as that of a Cox model, keeps its last value.
         """
         if times is not None:
-            return 1 - self.predict_cdf(X, times)
+            return 1 - self._cdf(X, times, extrapolate)
         grid = np.append(0.0, self._fitted().times_)
-        survival = 1 - self.predict_cdf(X, grid)
+        survival = 1 - self._cdf(X, grid, extrapolate=True)
         curves = np.empty(len(survival), dtype=object)
         for row, values in enumerate(survival):
             curves[row] = RecalibratedCurve(grid, values, self, chosen_rows(X, np.array([row])))
         return curves
 
-    def predict_cdf(self, X: Any, times: Any) -> Floats:
-        """Probability of an event by each of `times`, ``(n, m)``."""
-        asked = as_time(as_row("times", times), name="times").astype(np.float64)
-        fitted = self._fitted()
-        return fitted.adjustment_.cdf(fitted.model_, as_table(X), asked)
+    def predict_cdf(self, X: Any, times: Any, *, extrapolate: bool = False) -> Floats:
+        """Probability of an event by each of `times`, ``(n, m)``; NaN after the end.
+
+        `extrapolate` as in `predict_survival_function`.
+        """
+        return self._cdf(X, times, extrapolate)
 
     def predict_own_cdf(self, X: Any, time: Any = None) -> Floats:
         """F' of each row at its own time, ``(n,)``: what D-calibration and a PIT histogram take.
 
-        `time` is not given where X is `SurvivalData`.
+        `time` is not given where X is `SurvivalData`. Times after the end are answered too, as rows were observed
+        there: by the model's law, or at the end of the curves of a model that says no more.
         """
         if time is None:
             seen, _ = read_outcome(X, None)
@@ -190,22 +201,36 @@ class Recalibrated(BaseEstimator):
         own, _ = fitted.adjustment_.own(fitted.model_, as_table(X), seen, np.zeros(seen.size, dtype=bool))
         return own
 
-    def predict_quantile(self, X: Any, p: Any) -> Floats:
+    def predict_quantile(self, X: Any, p: Any, *, extrapolate: bool = False) -> Floats:
         """Time by which a share `p` of rows like these has had the event, ``(n,)``, or ``(n, m)`` for an array `p`.
 
-        Infinity where the curves of a model, as those of Cox models, end before they get there.
+        Infinity where it lies after the end, the last of `times_`, with a warning. With `extrapolate` it is what the
+        model says, recalibrated: still infinity where the curve of a model ends before it gets there.
         """
+        values = self._quantiles(X, p, extrapolate)
+        return values[:, 0] if np.ndim(p) == 0 else values
+
+    def predict_median(self, X: Any, *, extrapolate: bool = False) -> Floats:
+        """Time by which half of rows like these have had the event, ``(n,)``; see `predict_quantile`."""
+        return self._quantiles(X, 0.5, extrapolate)[:, 0]
+
+    def _cdf(self, X: Any, times: Any, extrapolate: bool) -> Floats:
+        asked = as_time(as_row("times", times), name="times").astype(np.float64)
+        fitted = self._fitted()
+        values = fitted.adjustment_.cdf(fitted.model_, as_table(X), asked)
+        if as_flag("extrapolate", extrapolate):
+            return values
+        return unseen_as_nan(values, asked, float(fitted.times_[-1]), stacklevel=4, seen=SEEN)
+
+    def _quantiles(self, X: Any, p: Any, extrapolate: bool) -> Floats:
         levels = as_floats("p", as_row("p", p)).astype(np.float64)
         bad = ~((levels > 0) & (levels < 1))
         if bad.any():
             fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
         fitted = self._fitted()
-        values = fitted.adjustment_.quantile(fitted.model_, as_table(X), levels, float(fitted.times_[-1]))
-        return values[:, 0] if np.ndim(p) == 0 else values
-
-    def predict_median(self, X: Any) -> Floats:
-        """Time by which half of rows like these have had the event, ``(n,)``."""
-        return self.predict_quantile(X, 0.5)
+        end = float(fitted.times_[-1])
+        values = fitted.adjustment_.quantile(fitted.model_, as_table(X), levels, end)
+        return values if as_flag("extrapolate", extrapolate) else unseen_as_inf(values, end, stacklevel=4, seen=SEEN)
 
     def nll(self, X: Any, y: Any = None) -> Floats:
         """Negative log-likelihood of each row, ``(n,)``: density at an event, survival at a censoring.
@@ -245,7 +270,12 @@ class Recalibrated(BaseEstimator):
         )
         changed = fitted.adjustment_.predictions(fitted.model_, found, table, rows)
         sentence = f"The model is recalibrated by the method {self.method!r} on {self._fitted_to()}."
-        return replace(changed, model=f"{found.model}, recalibrated", reading=(*found.reading, sentence))
+        return replace(
+            changed,
+            model=f"{found.model}, recalibrated",
+            reading=(*found.reading, sentence),
+            end=float(fitted.times_[-1]),
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a recalibrated model of xcal to one file, from which `xcal.load` makes it again; nothing in it runs."""
@@ -258,7 +288,7 @@ class Recalibrated(BaseEstimator):
             fresh = refit(self.model, chosen_rows(X, train), time[train], event[train], self.fit_model)
             parts.append(asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test]))
             tested.append(test)
-        held_out = pooled(parts, np.concatenate(tested), time, event)
+        held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
         return refit(self.model, X, time, event, self.fit_model), held_out
 
     def _fitted_to(self) -> str:

@@ -85,7 +85,7 @@ class GroupedRecalibration:
             if counts[label][1] == 0:
                 continue
             own[label] = KaplanMeierRecalibration.fit(v[rows], happened[rows])
-            distance[label] = _squared_distance(own[label])
+            distance[label] = squared_distance(own[label])
             noise[label] = (1 - counts[label][1] / common.n_events) / (6 * counts[label][1])
         found = {label: counts[label][1] * (distance[label] - noise[label]) for label in own}
         between = max(0.0, sum(found.values()) / common.n_events)
@@ -210,8 +210,8 @@ class RowMaps:
         return self.maps.log_survival(u, self.groups, log_survival)
 
 
-def _squared_distance(own: PiecewiseRecalibration) -> float:
-    """Mean squared difference of a map from no change."""
+def squared_distance(own: PiecewiseRecalibration) -> float:
+    """Return the mean squared difference of a map from no change."""
     points = (np.arange(_POINTS) + 0.5) / _POINTS
     return float(((own.cdf(points) - points) ** 2).mean())
 

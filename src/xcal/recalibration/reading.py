@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import torch
 from xcal._checks import BoolArray, as_numpy, check_same_length, fail
 from xcal.data import SurvivalData, time_and_event
 from xcal.data._arguments import check_nothing_beside
+from xcal.distributions import SurvivalDistribution
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop.rows import count_rows
 from xcal.metrics.curves import at_own_time, at_point
@@ -20,7 +21,16 @@ from xcal.recalibration.base import Floats
 _DOUBLINGS = 60
 # Steps in search of a quantile within its bracket, and how close in time (relative) or in F is close enough.
 _STEPS = 200
-_CLOSE = 1e-12
+_CLOSE = 1e-14
+
+
+@runtime_checkable
+class WholeLaw(Protocol):
+    """What the estimators of xcal have, which are built on this package: a distribution of each row."""
+
+    def predict_distribution(self, X: Any) -> SurvivalDistribution:
+        """Return the distribution of each row's time."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +42,17 @@ class OwnValues:
     cdf : array of shape (n,)
     event : array of shape (n,)
         Whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
-        censored there: the model says no more.
+        censored at their end, and F is the one there: the model says no more.
     nll : array of shape (n,), or None
         Negative log-likelihood of each row, where the model has a density.
+    time : array of shape (n,)
+        The time that F belongs to: the row's own, or the end of the curves.
     """
 
     cdf: Floats
     event: BoolArray
     nll: Floats | None
+    time: Floats
 
 
 def read_outcome(X: Any, y: Any) -> tuple[Floats, BoolArray]:
@@ -72,6 +85,8 @@ def chosen_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
         return X.iloc[rows]
     if hasattr(X, "tocsr"):  # of scipy's sparse forms, the one that has rows
         return X.tocsr()[rows]
+    if hasattr(X, "num_row"):  # XGBoost's DMatrix
+        return X.slice(rows)
     if hasattr(X, "shape") or isinstance(X, SurvivalData):
         return X[rows]
     return np.asarray(X)[rows]
@@ -83,15 +98,30 @@ def read_own(model: Any, X: Any, time: Floats, event: BoolArray) -> OwnValues:
 
 
 def own_values(found: ModelPredictions, time: Floats, event: BoolArray) -> OwnValues:
-    """F at the own times from what was read of a model."""
+    """F at the own times from what was read of a model; see `OwnValues` for rows past the end of its curves."""
     if found.survival is None or found.times is None:
         fail("model", "a model with survival curves", f"{found.model}, which gives none")
-    # Where there is a density there is no end.
-    known = event if found.nll is not None else event & (time <= found.times[-1])
-    cdf = found.cdf
-    if cdf is None:
-        cdf = np.clip(1 - at_own_time(found.survival, found.times, time, found.interpolation), 0.0, 1.0)
-    return OwnValues(cdf, known, found.nll)
+    if _has_law(found):
+        return OwnValues(np.asarray(found.cdf), event, found.nll, time)
+    end = float(found.times[-1])
+    cdf = np.clip(1 - at_own_time(found.survival, found.times, time, found.interpolation), 0.0, 1.0)
+    if found.cdf is not None:
+        cdf = np.where(time > end, cdf, found.cdf)
+    return OwnValues(cdf, event & (time <= end), None, np.minimum(time, end))
+
+
+def last_time(model: Any, X: Any, time: Floats) -> float:
+    """Return the last time that a model knows of; of one that does not say, the last of these rows' times."""
+    latest = np.array([int(np.argmax(time))])
+    found = read_model(model, chosen_rows(X, latest), time=time[latest], event=np.zeros(1, dtype=bool))
+    if found.end is not None:
+        return found.end
+    return float(time[latest[0]] if _has_law(found) or found.times is None else found.times[-1])
+
+
+def _has_law(found: ModelPredictions) -> bool:
+    """Return whether a model gives F and a density at every time, so that its curves have no end."""
+    return found.cdf is not None and found.nll is not None
 
 
 def survival_at(model: Any, X: Any, times: Floats) -> Floats:
@@ -117,16 +147,16 @@ def quantile_at(model: Any, X: Any, levels: Floats, last: float, *, extended: bo
         What to give where a model's curves end below a level: infinity, or (True) the time at which a line from F = 0
         at time 0 through the end of the curve gets there.
     """
-    n = levels.shape[0]
-    start = np.full(n, last)
-    none = np.zeros(n, dtype=bool)
-    found = read_model(model, X, time=start, event=none)
-    if found.nll is None:
-        return _of_curves(found, levels, extended)
-    if found.library == "xcal" and type(model).__module__.startswith("xcal.estimators"):
+    if isinstance(model, WholeLaw):
         with torch.no_grad():
             inside = torch.from_numpy(np.array(levels.T))
             return np.asarray(model.predict_distribution(X).quantile(inside).T.numpy())
+    n = levels.shape[0]
+    start = np.full(n, last if last > 0 else 1.0)
+    none = np.zeros(n, dtype=bool)
+    found = read_model(model, X, time=start, event=none)
+    if not _has_law(found):
+        return _of_curves(found, levels, extended)
 
     # All levels of all rows at once: what a library does once for many rows costs little more than for one.
     n_levels = levels.shape[1]

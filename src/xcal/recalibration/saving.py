@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -19,6 +19,7 @@ from safetensors.numpy import save
 from xcal._checks import fail
 from xcal._files import write_whole
 from xcal.recalibration.base import Floats
+from xcal.recalibration.reading import WholeLaw
 from xcal.recalibration.registry import METHODS
 
 FORMAT, VERSION = "xcal-recalibrated", "1"
@@ -26,10 +27,19 @@ _EXPECTED = "a file that Recalibrated.save wrote"
 _KEYS = {"method", "cv", "n_pieces", "group_column", "random_state", "times", "adjustment"}
 
 
+@runtime_checkable
+class Saved(WholeLaw, Protocol):
+    """A model of xcal that has a file."""
+
+    def save(self, path: Any) -> None:
+        """Write the model to a file that `xcal.load` reads."""
+        ...
+
+
 def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
     """Write a fitted `Recalibrated` whose model is one of xcal to a new file, and move it into place."""
     model = estimator.model_
-    if not type(model).__module__.startswith("xcal.estimators"):
+    if not isinstance(model, Saved):
         advice = "save the other library's model in its own way, and the map by adjustment_.content()"
         fail("save", f"a recalibrated model of xcal ({advice})", f"{type(model).__module__}.{type(model).__name__}")
     cv = estimator.cv
