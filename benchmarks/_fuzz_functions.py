@@ -34,6 +34,7 @@ NAN = {
     "decision_curve": "lower upper model treat_all",
     "net_benefit": "observed value treat_all",
     "integrated_calibration_index": "value e50 e90 emax observed predicted floor excess lower upper error",
+    "cox_ici": "value e50 e90 emax observed predicted",
     "calibration_slope": "slope slope_lower slope_upper intercept intercept_lower intercept_upper",
     "observed_expected": "value lower upper observed",
     "one_calibration": "p_value statistic observed predicted",
@@ -154,7 +155,7 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
     weights = {"weights": r["weights"]}
     harrell = outcome | {"risk": r["risk"], "method": "harrell", "tau": None, "outside": "drop"}
     antolini = curves | {"method": "antolini", "interpolation": "linear", "tau": None}
-    curve = {"n_risk_groups": 3, "n_bins": 5, "n_knots": 3, "n_bootstrap": 0, "level": 0.9}
+    curve = {"n_risk_groups": 3, "n_bins": 5, "level": 0.9}
     names = (
         ("brier_score", curves | more),
         ("integrated_brier_score", curves | more),
@@ -168,12 +169,13 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("cox_calibration", at | {"level": 0.9, "outside": "nan"}),
         ("decision_curve", at | {"thresholds": np.array([0.2, 0.5]), "n_bootstrap": 0, "level": 0.9}),
         ("net_benefit", at | {"threshold": 0.3}),
-        ("integrated_calibration_index", at | {"n_knots": 3, "outside": "nan"}),
-        ("observed_expected", at | {"level": 0.9, "outside": "nan"}),
+        ("integrated_calibration_index", at | {"level": 0.9, "outside": "nan"}),
+        ("cox_ici", at | {"n_knots": 3, "outside": "nan"}),
+        ("observed_expected", at | {"level": 0.9, "interval": "greenwood", "outside": "nan"}),
         ("one_calibration", at | {"n_risk_groups": 3, "min_events": 1, "ddof": 0, "cdf": r["cdf"], "method": None}),
         ("pp_curve", {"cdf": r["cdf"], "event": r["event"], "level": 0.9, "n_points": 5}),
         ("quantile_slope", {"cdf": r["cdf"], "event": r["event"], "levels": None}),
-        ("risk_distribution", at | {"n_bins": 5}),
+        ("risk_distribution", at | {"n_bins": 5, "min_cell": 2}),
         ("kaplan_meier", outcome | {"of": "event"}),
         ("kaplan_meier (weights)", outcome | weights),
         ("brier_score (weights)", curves | weights),

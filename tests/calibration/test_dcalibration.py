@@ -274,12 +274,12 @@ def test_draws_of_the_null_are_as_large_as_its_statistic_needs(method, rows, mon
 
     def recording(*args):
         inner = estimate(*args)
-        return lambda u, event: seen.append(u.size) or inner(u, event)
+        return lambda u, event: seen.append(u.shape) or inner(u, event)
 
     monkeypatch.setattr(measured_rows, "_estimator", recording)
     u, event, _ = survival_data(7_000, 0.5, rng=np.random.default_rng(0))
     d_calibration(u, event, method=method, p_value="simulated", n_simulations=3)
-    assert seen == [rows] * 3
+    assert seen == [(3, rows)]
 
 
 def test_simulated_p_value_is_seeded():

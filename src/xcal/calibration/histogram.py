@@ -38,8 +38,8 @@ class Masses:
         return float(np.square(self.histogram - np.diff(edges)).sum())
 
 
-def bin_sums(bins: npt.NDArray[np.intp], weights: Array, n_bins: int) -> Floats:
-    """Sum of the weights of the rows in each bin."""
+def bin_sums(bins: npt.NDArray[np.intp], weights: Array | None, n_bins: int) -> Floats:
+    """Sum of the weights of the rows in each bin, or their number."""
     return np.bincount(bins, weights, minlength=n_bins).astype(np.float64, copy=False)
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from xcal._checks import effective_units
 from xcal.calibration.bins import Edges
+from xcal.calibration.censored import mass_of_bins, rest
 from xcal.calibration.clusters import Clusters
 from xcal.calibration.histogram import (
     Array,
@@ -16,6 +17,8 @@ from xcal.calibration.histogram import (
     Floats,
     Masses,
     WeightedSums,
+    bin_sums,
+    locate,
     redistributed,
     weighted,
 )
@@ -147,14 +150,23 @@ def result(
 
 
 def _estimator(method: Method, edges: Edges) -> Any:
-    """Masses of one simulated draw by the method in use."""
+    """Histograms ``(draws, bins)`` of simulated draws ``(draws, n)`` by the method in use."""
 
-    def uniform(u: Floats, event: npt.NDArray[np.bool_]) -> Masses:
-        sums = BinSums(edges)
-        sums.add(u, event, hazard=False)
-        return sums.uniform()
+    def uniform(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+        # As `BinSums` adds up rows, for all draws at once: each has bins of its own.
+        (draws, n), n_bins = u.shape, edges.size - 1
+        bins = locate(u.ravel(), edges) + np.repeat(np.arange(draws) * n_bins, n)
+        later = np.flatnonzero(~event)
+        own, left = bins.take(later), 1 / rest(u.ravel().take(later), edges)
+        rows, censored, inverse = (
+            bin_sums(of, weights, draws * n_bins).reshape(draws, n_bins)
+            for of, weights in ((bins, None), (own, None), (own, left))
+        )
+        earlier = np.cumsum(inverse, axis=1) - inverse
+        return np.asarray(mass_of_bins(rows - censored, censored, inverse, earlier, edges) / n)
 
-    def km(u: Floats, event: npt.NDArray[np.bool_]) -> Masses:
-        return redistributed(u, event, u, edges, floor=False)
+    def km(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+        one = (redistributed(v, happened, v, edges, floor=False) for v, happened in zip(u, event, strict=True))
+        return np.array([masses.histogram for masses in one])
 
     return uniform if method == "uniform" else km

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc  # the chi-squared survival function, without importing all of scipy.stats
 
 from xcal.calibration.bins import Edges
-from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, Masses, WeightedSums
+from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, WeightedSums
 
 # With the uniform estimator n x D-calibration is a sum of means; its distribution has stopped changing by this many
 # rows. Redistribution goes deeper into the tail the more rows there are, so there a draw has as many rows as the data.
@@ -31,6 +31,7 @@ _ENOUGH_ROWS = 5_000
 # Statistics closer than this, relative to one plus their size, are equal: few rows have few possible values, many draws
 # are as uneven as the data, and rounding must not decide those ties. Different values of counts are much further apart.
 _SAME = 1e-9
+_BLOCK = 1 << 18  # rows of a block of draws
 # Signs drawn in one go, so that many clusters need little memory.
 _SIGNS = 1 << 22
 # Cells with fewer expected events than this are joined with a neighbour, as for every chi-squared test.
@@ -48,15 +49,15 @@ class Test:
     df: int | None
 
 
-def chi_squared(histogram: Floats, n: int, edges: Edges) -> float:
-    """Pearson's statistic of the bin masses."""
+def chi_squared(histogram: Floats, n: int, edges: Edges) -> Any:
+    """Pearson's statistic of the bin masses, ``(...)`` of ``(..., bins)``."""
     width = np.diff(edges)
-    return float(n * (np.square(histogram - width) / width).sum())
+    return n * (np.square(histogram - width) / width).sum(axis=-1)
 
 
 def pearson(histogram: Floats, n: int, edges: Edges) -> Test:
     """Haider's test: the masses as if they were counts of n fully observed rows."""
-    statistic, df = chi_squared(histogram, n, edges), edges.size - 2
+    statistic, df = float(chi_squared(histogram, n, edges)), edges.size - 2
     return Test(statistic, float(chdtrc(df, statistic)), df)
 
 
@@ -175,7 +176,7 @@ def _cell_starts(expected: Floats) -> list[int]:
 
 
 def simulated(
-    estimate: Callable[[Floats, npt.NDArray[np.bool_]], Masses],
+    estimate: Callable[[Floats, npt.NDArray[np.bool_]], Floats],
     observed: Floats,
     cdf: Array,
     event: npt.NDArray[np.bool_],
@@ -193,15 +194,18 @@ def simulated(
     """
     n = cdf.size
     rows = min(n, _ENOUGH_ROWS) if scale_free else n
-    statistic = chi_squared(observed, n, edges)
+    statistic = float(chi_squared(observed, n, edges))
     censoring_points, reached = _censoring_curve(cdf, event)
-    as_large = 0
-    for _ in range(n_simulations):
-        happens = rng.random(rows)
+    as_large, done = 0, 0
+    while done < n_simulations:
+        number = min(max(1, _BLOCK // rows), n_simulations - done)
+        done += number
+        happens, chance = np.moveaxis(rng.random((number, 2, rows)), 1, 0)
         # Beyond the last point censoring was never seen: those rows are not censored at all.
-        censors = np.append(censoring_points, np.inf)[np.searchsorted(reached, rng.random(rows), side="right")]
-        draw = estimate(np.minimum(happens, censors), happens <= censors)
-        as_large += chi_squared(draw.histogram, rows, edges) >= statistic - _SAME * (1 + statistic)
+        censors = np.append(censoring_points, np.inf)[np.searchsorted(reached, chance, side="right")]
+        draws = estimate(np.minimum(happens, censors), happens <= censors)
+        far = chi_squared(draws, rows, edges) >= statistic - _SAME * (1 + statistic)
+        as_large += int(np.count_nonzero(far))
     return Test(statistic, (1 + as_large) / (1 + n_simulations), None)
 
 
