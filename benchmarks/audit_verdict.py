@@ -38,8 +38,8 @@ def cells(kind: str) -> list[tuple]:
             for j, n in enumerate(ROWS):
                 found.append((law, n, CENSORED[(i + j) % 3], bool((i + j // 2) % 2), "true", 200 if n <= 1000 else 50))
         else:
-            for j, share in enumerate(CENSORED):
-                depends = bool((i + j) % 2)
+            for j in range(2):
+                share, depends = CENSORED[(i + j) % 3], bool((i + j) % 2)
                 n = round((3000 if kind == "many" else 1000) / share_of_events(law, share, depends))
                 models = ["hazards x 1.5", "over-confident", "wrong in a fifth"]
                 models += ["Cox model"] if law in ("varying shape", "heavy tails") else []
