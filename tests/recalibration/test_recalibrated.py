@@ -860,3 +860,11 @@ def test_a_model_whose_curves_never_fall_has_no_quantiles_to_move():
         ValueError, match=r"model: expected quantiles up to the level 0\.9, got a curve that never falls at row 0"
     ):
         Recalibrated(Immortal(), "csd").fit(*HELD)
+
+
+def test_weights_are_not_ignored_in_silence():
+    X, y = HELD
+    weighted = SurvivalData(X.to_numpy(), time=y["time"], event=y["event"], weights=np.linspace(1, 2, N))
+    model = SurvivalModel(**FAST).fit(TRAIN[0].to_numpy(), TRAIN[1])
+    with pytest.raises(ValueError, match="X: expected rows of equal weight"):
+        Recalibrated(model).fit(weighted)

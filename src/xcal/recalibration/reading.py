@@ -59,6 +59,8 @@ def read_outcome(X: Any, y: Any) -> tuple[Floats, BoolArray]:
     """Read times and events, from y or from the `SurvivalData` that X is."""
     if isinstance(X, SurvivalData):
         check_nothing_beside({"y": y})
+        if X.weights is not None and np.ptp(as_numpy("weights", X.weights)) > 0:
+            fail("X", "rows of equal weight: of recalibrations SurvivalPath.fit alone takes weights", "other weights")
         return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
     if y is None:
         fail("y", "Surv(time=..., event=...)", "None: recalibration requires y to be passed, but the target y is None")
