@@ -9,8 +9,12 @@ rows, 20 to 85 % censored, independently or depending on covariates:
 
 The horizon is the median event time. True values are those of the population: what the model would score on very many
 rows whose probabilities are known. `--rows-per-cluster 5`: rows that share covariates and whose times are alike, with
-`clusters=`, or by `--naive` without. `--censoring independent`: values that are not corrected. `--smoothers` compares
-three ways to draw the calibration curve.
+`clusters=`, or by `--naive` without. `--censoring independent`: values that are not corrected. Three other tables:
+
+- `--smoothers`: three ways to draw the calibration curve;
+- `--biases`: values of a true model where censoring depends on covariates, uncorrected and as the audit gives them;
+- `--comparisons`: two models that are equally good; how often `compare_models` shows a difference, line by line, and
+  how often it says "better" or "worse" of any main line. With `--rows-per-cluster 5`, and `--naive`, too.
 """
 
 import argparse
@@ -22,11 +26,15 @@ from functools import cache
 import numpy as np
 
 from benchmarks._laws import CENSORED, LAWS, draw, grid, predicted, survival
-from xcal import audit
+from xcal import audit, compare_models
 from xcal.metrics import calibration_slope, cox_ici
 from xcal.metrics.pseudo_values import jackknife
+from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditResult
 
-NAMES = ("oe", "slope", "ici", "auc", "brier", "ipa")
+NAMES = ("oe", "slope", "ici", "auc", "brier", "ipa", "benefit")
+# Risk from which one would act, of the net benefit.
+THRESHOLD = 0.3
 TESTS = ("oe_p", "slope_p", "ici_p", "d_calibration_p")
 MODELS = ("true", "hazards x 1.5", "over-confident")
 
@@ -51,6 +59,7 @@ def population(law: str, model: str, at: float) -> dict[str, float]:
     error = float((truth * (1 - said) ** 2 + (1 - truth) * said**2).mean())
     by_level = np.array_split(order, 500)  # neighbours in the predicted risk
     distance = [abs(truth[rows].mean() - said[rows].mean()) for rows in by_level]
+    acted = said >= THRESHOLD
     return {
         "oe": float(truth.mean() / said.mean()),
         "slope": 1.0 if model == "true" else _true_slope(said, truth),
@@ -58,6 +67,7 @@ def population(law: str, model: str, at: float) -> dict[str, float]:
         "auc": float(case @ below / (case.sum() * control.sum())),
         "brier": error,
         "ipa": float(1 - error / (truth.mean() * (1 - truth.mean()))),
+        "benefit": float((acted * (truth - (1 - truth) * THRESHOLD / (1 - THRESHOLD))).mean()),
     }
 
 
@@ -79,7 +89,7 @@ def measured(task: tuple) -> dict[str, float]:
         y=(time, event),
         covariates={"a": x[:, 0], "b": x[:, 1], "c": x[:, 2]},
         horizons=at,
-        thresholds=[0.5],
+        thresholds=[THRESHOLD],
         censoring=censoring,
         clusters=None if naive or together == 1 else np.arange(n) // together,
         n_bootstrap=resamples,
@@ -87,14 +97,20 @@ def measured(task: tuple) -> dict[str, float]:
         progress=False,
     )
     values = {value.metric: value for value in result if value.group is None}
+    values |= {"benefit": _net_benefit(result)} if result.measured.decision else {}
     truth, found = population(law, model, at), {}
     for name in NAMES:
-        if name in values:
+        if name in values and np.isfinite(values[name].value):
             found[name] = values[name].value
             found[f"{name} covered"] = values[name].lower <= truth[name] <= values[name].upper
             found[f"{name} bias"] = values[name].value - truth[name]
     found |= {name: values[name].value for name in (*TESTS, "ici_floor", "ici_cox", "cox_slope") if name in values}
     return found
+
+
+def _net_benefit(result: AuditResult) -> AuditValue:
+    (curve,) = result.measured.decision
+    return AuditValue("benefit", curve.horizon, None, *(float(x[0]) for x in (curve.model, curve.lower, curve.upper)))
 
 
 def cells(rows: list[int], models: list[str]) -> list[tuple]:
@@ -209,6 +225,67 @@ def compare_smoothers(options: argparse.Namespace) -> None:
             print(f"{law:<14} {n:>5,} {how:>9}  {model:<15} {truth:.3f}  {line}", flush=True)
 
 
+def show_biases(options: argparse.Namespace) -> None:
+    """Print how far values of a true model are off on average where rows at high risk leave early."""
+    names = ("oe", "auc", "brier", "ipa", "benefit")
+    print(f"{options.datasets} data sets each, true model: mean value less the truth, uncorrected -> corrected (error)")
+    print(f"{'law':<14} {'rows':>5} {'censored':>9}  " + "  ".join(f"{name:>24}" for name in names))
+    with ProcessPoolExecutor(options.processes) as pool:
+        for law in LAWS:
+            for n in options.n:
+                share = CENSORED[1]
+                found = {
+                    how: list(pool.map(measured, [(law, n, share, True, "true", 1, False, 0, how, s) for s in seeds]))
+                    for seeds in [range(options.datasets)]
+                    for how in ("independent", "auto")
+                }
+                shown = []
+                for name in names:
+                    plain, auto = (
+                        np.array([d[f"{name} bias"] for d in f if f"{name} bias" in d]) for f in found.values()
+                    )
+                    error = auto.std() / auto.size**0.5
+                    shown.append(f"{plain.mean():>+7.3f} -> {auto.mean():>+6.3f} ({error:.3f})")
+                print(f"{law:<14} {n:>5,} {f'{share:.0%} by x':>9}  " + "  ".join(shown), flush=True)
+
+
+def compared(task: tuple) -> tuple[list[bool], bool]:
+    """Compare two models with errors of the same law: which intervals exclude zero, and whether any word says so."""
+    law, n, share, together, naive, resamples, seed = task
+    x, time, event = draw(law, n, share, False, [LAWS.index(law), n, round(100 * share), seed, 9], together=together)
+    times, cluster = grid(law, time), np.arange(n) // together
+    rng = np.random.default_rng([seed, 10])
+    curves = survival(law, x, times)
+    models = {name: curves ** np.exp(0.3 * rng.normal(size=n)[cluster])[:, None] for name in ("one", "other")}
+    result = compare_models(
+        models,
+        y=(time, event),
+        times=times,
+        thresholds=[THRESHOLD],
+        clusters=None if naive or together == 1 else cluster,
+        n_bootstrap=resamples,
+        seed=seed,
+        progress=False,
+    )
+    main = [value for value in result.differences["other"] if result._is_main(value) and np.isfinite(value.lower)]
+    return [not value.lower <= 0 <= value.upper for value in main], bool(result.clear["other"])
+
+
+def show_comparisons(options: argparse.Namespace) -> None:
+    """Print how often two equally good models seem to differ."""
+    print(f"{options.datasets} data sets each; standard error of 0.05: {(0.0475 / options.datasets) ** 0.5:.3f}")
+    print(f"{'law':<14} {'rows':>5} {'censored':>9}  {'one line':>8}  {'any line':>8}  {'any word':>8}")
+    with ProcessPoolExecutor(options.processes) as pool:
+        for law in ("proportional", "varying shape", "heavy tails"):
+            for n in options.n:
+                given = (options.rows_per_cluster, options.naive, options.resamples)
+                tasks = [(law, n, 0.6, *given, seed) for seed in range(options.datasets)]
+                found = list(pool.map(compared, tasks, chunksize=5))
+                single = np.mean([np.mean(lines) for lines, _ in found])
+                anywhere, said = np.mean([any(lines) for lines, _ in found]), np.mean([word for _, word in found])
+                print(f"{law:<14} {n:>5,} {0.6:>9.0%}  {single:>8.3f}  {anywhere:>8.3f}  {said:>8.3f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=int, default=40)
@@ -219,9 +296,16 @@ def main() -> None:
     parser.add_argument("--rows-per-cluster", type=int, default=1)
     parser.add_argument("--naive", action="store_true", help="take rows for independent although they are in clusters")
     parser.add_argument("--smoothers", action="store_true", help="compare ways to draw the curve instead")
+    parser.add_argument("--biases", action="store_true", help="values where censoring depends on covariates instead")
+    parser.add_argument("--comparisons", action="store_true", help="two models that are equally good instead")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options, _ = parser.parse_known_args()
-    (compare_smoothers if options.smoothers else show)(options)
+    if options.biases:
+        show_biases(options)
+    elif options.comparisons:
+        show_comparisons(options)
+    else:
+        (compare_smoothers if options.smoothers else show)(options)
 
 
 if __name__ == "__main__":
