@@ -155,6 +155,14 @@ def show(record: Path) -> None:
         )
 
 
+def show_groups(record: Path) -> None:
+    """Print how often anything is said to be off of true models, by the number of groups."""
+    for k, groups in enumerate(GROUPS):
+        off = [bool(line["off"]) for line in _lines(record) if line["model"] == "true" and line["seed"] % 3 == k]
+        if off:
+            print(f"true models, {groups:>2} groups: any word of it off {np.mean(off):.3f} of {len(off):,}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", nargs="*", default=["true", "many", "wrong"], choices=["true", "many", "wrong"])
@@ -166,6 +174,7 @@ def main() -> None:
     if not options.show:
         run(options)
     show(options.record)
+    show_groups(options.record)
 
 
 if __name__ == "__main__":

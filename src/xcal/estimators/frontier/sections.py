@@ -126,7 +126,11 @@ def _horizon_tiles(one: AtHorizon) -> Figures:
         Figure("Mean predicted risk", written(risk.expected, "percent"), risk.expected, note="average over all rows"),
         Figure("Observed risk", written(risk.observed, "percent"), known(risk.observed), note="by Kaplan-Meier"),
         Figure(
-            "ICI", written(one.ici, "fraction"), known(one.ici), note="mean distance of predicted from observed risk"
+            "ICI",
+            written(one.ici, "fraction"),
+            known(one.ici),
+            note="mean distance of predicted from observed risk; a perfect model would show "
+            f"{written(one.floor, 'fraction')}",
         ),
     )
     return Figures(figures)

@@ -105,6 +105,7 @@ class AtHorizon:
 
     curve: CalibrationCurve
     ici: float
+    floor: float  # ICI of a perfect model on as many rows
     risk: ObservedExpected
 
 
@@ -278,8 +279,8 @@ def _at_horizon(risk: Floats, at: float, rows: GivenRows) -> AtHorizon:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     smooth = smooth_calibration(risk, jackknife(rows.time, rows.event, at))
     curve = drawn_curve(risk, rows.time, rows.event, at, smooth, min_cell=rows.min_cell)
-    index = float(np.abs(smooth.lines.at_rows(smooth.deviations)).mean())
-    return AtHorizon(curve, index, observed_expected(risk, at=at, **given))
+    index = smooth.distances(0.95)["ici"]
+    return AtHorizon(curve, index.value, index.floor, observed_expected(risk, at=at, **given))
 
 
 def _levels_of_risk(model: PredictingModel, rows: GivenRows) -> tuple[Example, ...]:

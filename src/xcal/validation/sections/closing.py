@@ -72,7 +72,10 @@ def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Sec
     blocks: list[Block] = []
     if differences:
         first, second = names(results)[:2]
-        caption = f"{second} minus {first}, on the same resamples of the rows"
+        caption = (
+            f"{second} minus {first}, on the same resamples of the rows; each interval holds for itself, and of the "
+            "many lines some exclude 0 by chance"
+        )
         blocks.append(_value_table(differences, caption, results[0].time_unit, filterable=False))
     for name, result in zip(names(results), results, strict=True):
         part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all rows"

@@ -22,6 +22,8 @@ from xcal.validation.result import AuditResult
 
 Results = Sequence[AuditResult]
 Wanted = Sequence[tuple[str, float | None]]
+# Distances that are zero at best, and never of a real model: noise makes them positive.
+_WITH_FLOOR = ("ici", "e50", "e90", "emax", "km_calibration")
 
 
 def for_each_horizon(horizons: Sequence[float], make: Callable[[float], Block]) -> Block:
@@ -31,8 +33,13 @@ def for_each_horizon(horizons: Sequence[float], make: Callable[[float], Block]) 
 
 
 def numbers(results: Results, wanted: Wanted) -> Block:
-    """Show numbers with their intervals: tiles for one model, a table for several."""
+    """Show numbers with their intervals: tiles for one model, a table for several.
+
+    A distance that is zero at best comes with what a perfect model scores on as many rows.
+    """
     if len(results) > 1:
+        floors = {(f"{metric}_floor", horizon) for metric, horizon in wanted if metric in _WITH_FLOOR} - set(wanted)
+        wanted = [one for m, t in wanted for one in ((m, t), *({(f"{m}_floor", t)} & floors))]
         rows = [
             (label(metric).name, *(cell(find(result, metric, horizon)) for result in results))
             for metric, horizon in wanted
@@ -41,7 +48,7 @@ def numbers(results: Results, wanted: Wanted) -> Block:
         columns = tuple(range(1, len(results) + 1))
         return Table("", ("", *names(results)), kept, columns)
     found = [find(results[0], metric, horizon) for metric, horizon in wanted]
-    return Figures(tuple(_tile(value) for value in found if value is not None))
+    return Figures(tuple(_tile(value, results[0]) for value in found if value is not None))
 
 
 def cell(value: AuditValue | None) -> Cell:
@@ -49,9 +56,11 @@ def cell(value: AuditValue | None) -> Cell:
     return "–" if value is None else (shown(value), value.value, interval(value))
 
 
-def _tile(value: AuditValue) -> Figure:
+def _tile(value: AuditValue, result: AuditResult) -> Figure:
     one, ends = label(value.metric), interval(value)
-    return Figure(one.name, shown(value), value.value, ends, one.hint)
+    floor = find(result, f"{value.metric}_floor", value.horizon) if value.metric in _WITH_FLOOR else None
+    hint = one.hint if floor is None else f"{one.hint}; a perfect model would show {shown(floor)}"
+    return Figure(one.name, shown(value), value.value, ends, hint)
 
 
 def reasons(results: Results, *metrics: str) -> list[Block]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xcal.charts.words import time_in_words
+from xcal.metrics.small_cells import rounded_time
 from xcal.pages import Block, Chart, Key, Row, Section, Text
 from xcal.validation import charts, performance_charts
 from xcal.validation.charts import by_horizon, keys
@@ -54,7 +55,7 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
         side.append(for_each_horizon(horizons, lambda t: numbers(results, [(m, t) for m in metrics])))
     over_all = [(m, None) for m in ("ibs", "nll") if any(find(result, m) for result in results)]
     if over_all:
-        side += [Text("Over all times", "note"), numbers(results, over_all)]
+        side += [Text(f"Over all times{_range(results)}", "note"), numbers(results, over_all)]
     if has_curve:
         moments: Sequence[float | None] = horizons or [None]
         made = [performance_charts.brier(results, t) for t in moments]
@@ -72,6 +73,13 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
     if not blocks:
         return Section(heading, tuple(nothing(results, "horizon", "brier", "ipa", "ibs")), short)
     return Section(heading, (*blocks, *reasons(results, "brier", "ipa", "ibs", "nll")), short)
+
+
+def _range(results: Results) -> str:
+    """Say over which times the Brier score was averaged; curves may end at different times."""
+    ends = [result.measured.ibs_range for result in results if result.measured.ibs_range is not None]
+    told = [f"{rounded_time(a):g} to {time_in_words(rounded_time(b), results[0].time_unit)}" for a, b in ends]
+    return f"; the Brier score averaged from {' and '.join(dict.fromkeys(told))}" if told else ""
 
 
 def usefulness(results: Results, horizons: Sequence[float]) -> Section:
