@@ -15,6 +15,7 @@ from xcal.validation.measurements import AuditValue, Skipped
 from xcal.validation.page import comparison_page, report_page, write_comparison, write_report
 from xcal.validation.result import Sentence
 from xcal.validation.sections.closing import as_csv
+from xcal.validation.sections.parts import numbers
 
 MIDDLE = HORIZONS[1]
 
@@ -116,6 +117,18 @@ def test_the_selector_moves_numbers(tab, horizon):
     top = tab.locator("main > [data-follows=horizon]:visible data").first
     assert top.text_content() == shown(result.value("oe", horizon=horizon))
     choose(tab, MIDDLE)
+
+
+def test_distances_stand_beside_what_a_perfect_model_scores():
+    """Tiles of one model name the floor, the table of two models has a line for it, and nothing else gets one."""
+    value = AuditValue("ici", 1.0, None, 0.05, 0.0, 0.1)
+    floor = AuditValue("ici_floor", 1.0, None, 0.031, NAN, NAN)
+    ratio = AuditValue("oe", 1.0, None, 1.02, 0.9, 1.1)
+    result = replace(made_result(), measured=replace(made_result().measured, values=(value, floor, ratio)))
+    wanted = [("ici", 1.0), ("oe", 1.0)]
+    hints = [figure.note for figure in numbers([result], wanted).figures]
+    assert ["0.031" in hint for hint in hints] == [True, False]
+    assert [row[0] for row in numbers([result, result], wanted).rows] == ["ICI", "ICI of a perfect model", "O/E"]
 
 
 def marks(tab):
