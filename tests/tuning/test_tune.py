@@ -229,6 +229,7 @@ def wait_for_lines(path, n, process):
         time.sleep(0.05)
 
 
+@pytest.mark.ci
 def test_a_killed_search_resumes_to_the_same_trials(whole, tmp_path):
     _, path = whole
     cut = tmp_path / "trials.jsonl"
