@@ -221,8 +221,7 @@ def test_at_a_corner_the_density_is_the_one_to_its_right(models):
 def test_a_change_of_the_unit_of_time_changes_nothing_else(method):
     """F' of rows in months is F' of the same rows in years, by shifts in time too."""
     years, months = (
-        Recalibrated(weibull_in_unit(unit), method, **options(method)).fit(*in_unit(HELD, unit))
-        for unit in (1, 12)
+        Recalibrated(weibull_in_unit(unit), method, **options(method)).fit(*in_unit(HELD, unit)) for unit in (1, 12)
     )
     at = np.array([0.3, 1.0, 4.0])
     # The networks are trained in float32, on times that were divided by their scale.
