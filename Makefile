@@ -8,11 +8,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 # Options of xcal demo, as in: make demo DEMO="--dataset metabric"
 DEMO   ?=
 
-.PHONY: demo test test-floats lint format docs bench environment clean help
+.PHONY: demo test test-ci test-floats lint format docs bench environment clean help
 
 help:
 	@echo "make demo    a model that cannot be trusted and what corrects it, pages under runs/ (DEMO=\"--dataset metabric\" for options)"
-	@echo "make test    the whole test suite, doctests included"
+	@echo "make test    the test suite, doctests included, in about five minutes"
+	@echo "make test-ci  the other tests: a browser, compilers, a built wheel, several processes, many data sets"
 	@echo "make test-floats  the tests most sensitive to rounding, without vector instructions and with four threads"
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make docs    the documentation, into docs/_build/html"
@@ -38,7 +39,11 @@ demo: $(VENV)/.stamp-datasets
 
 test: $(VENV)/.stamp-test
 	@# Two workers with one thread each: more threads than cores make small tensor operations wait for each other.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not ci" -n 2 --dist loadfile
+
+# What a change rarely breaks and what takes long: the tests with the marker ci. With make test, the whole suite.
+test-ci: $(VENV)/.stamp-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m ci -n 2 --dist loadfile
 
 # The other extreme of what a CPU can be: no vector instructions, and more threads than most have cores. Models are
 # trained and compared here, so that sums in another order show.

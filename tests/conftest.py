@@ -30,6 +30,12 @@ def pytest_addoption(parser):
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in a random order")
 
 
+def pytest_itemcollected(item):
+    """Every test that needs a browser is one for CI, whatever fixture brings it."""
+    if "browser" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.ci)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Shuffle files, and tests within a file: fixtures of a module are still made once."""

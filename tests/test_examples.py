@@ -102,6 +102,7 @@ def test_the_penalty_calibrates_a_training_loop(lines):
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.startswith("processes_")])
+@pytest.mark.ci
 def test_two_processes_train_the_model_of_one(tmp_path, name):
     # Lightning starts its processes itself.
     launcher = [] if "lightning" in name else ["-m", "torch.distributed.run", "--nproc-per-node", "2"]

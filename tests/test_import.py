@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = [
     "torch",
     "numpy",
@@ -41,6 +43,7 @@ print("torch._dynamo" in sys.modules)
 """
 
 
+@pytest.mark.ci
 def test_training_imports_no_compiler():
     """torch imports its own by many doors, for more than a second, where nothing is compiled."""
     out = subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, check=True).stdout
@@ -53,6 +56,7 @@ def test_public_names_are_an_explicit_list():
     assert all(hasattr(xcal, name) for name in xcal.__all__)
 
 
+@pytest.mark.ci
 def test_an_interrupt_waits_until_a_name_is_imported():
     """Cut short inside torch's import, everything that needs torch failed for the rest of the process."""
     code = (

@@ -59,6 +59,7 @@ def isolated(python, code, *, dependencies=False):
     return run(python, "-I", "-c", path + code).strip()
 
 
+@pytest.mark.ci
 def test_the_wheel_is_imported_without_any_other_package(python):
     code = "import importlib.metadata as m, xcal; print(xcal.__file__, xcal.__version__, m.version('xcal'))"
     file, version, metadata = isolated(python, code).split()
@@ -66,6 +67,7 @@ def test_the_wheel_is_imported_without_any_other_package(python):
     assert version == metadata == VERSION
 
 
+@pytest.mark.ci
 def test_every_file_of_the_package_is_installed(python):
     code = (
         "import xcal, pathlib; h = pathlib.Path(xcal.__file__).parent; print(*(p.relative_to(h) for p in h.rglob('*')))"
@@ -77,12 +79,14 @@ def test_every_file_of_the_package_is_installed(python):
     assert expected - installed == set()
 
 
+@pytest.mark.ci
 def test_the_installed_specs_are_read(python):
     code = "from xcal.experiments import load_spec, table_names; print(*(load_spec(n).table for n in table_names()))"
     found = isolated(python, code, dependencies=True).split()
     assert set(found) == {path.stem for path in (SOURCE / "experiments" / "specs").glob("*.toml")}
 
 
+@pytest.mark.ci
 def test_the_command_is_installed(python):
     script = (python.parent / "xcal").read_text()
     assert "from xcal.cli.app import main" in script

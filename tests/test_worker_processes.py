@@ -98,6 +98,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.ci
 def test_no_process_outlives_the_first_one(tmp_path, sent):
     script = tmp_path / "sleeper.py"
     script.write_text(SLEEPER)

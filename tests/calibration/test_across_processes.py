@@ -90,6 +90,7 @@ def local_penalties(rank, size, shape):
 
 
 @pytest.mark.parametrize(("size", "shape"), [(2, (N,)), (2, (2, 3, N)), (4, (N,))])
+@pytest.mark.ci
 def test_value_and_gradient_are_those_of_one_process_with_all_rows(size, shape):
     answers = together(size, local_penalties, shape)
     cdf, event = cdf_and_event(shape)
@@ -128,6 +129,7 @@ def parts_of_a_loss(rank, size):
     return found
 
 
+@pytest.mark.ci
 def test_mean_and_penalty_by_one_all_reduce_are_those_by_two():
     for answer in together(2, parts_of_a_loss):
         assert len(answer) == len(CUTS[2]) * len(CASES)
@@ -215,6 +217,7 @@ def ddp_parameters(rank, size):
 
 
 @pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.ci
 def test_training_takes_the_steps_of_one_process(size):
     answers = together(size, ddp_parameters)
     for number, (mode, kind) in enumerate(TRAINED[size]):
@@ -261,6 +264,7 @@ def pieces_of(rows):
         yield {name: values[start : start + 4] for name, values in rows.items()}
 
 
+@pytest.mark.ci
 def test_micro_batches_add_up_to_the_gradient_of_the_whole_batch():
     model, rows = made_model(), survival_rows()
     objective, cdf = model(**rows)
@@ -282,6 +286,7 @@ def half_precision(rank, size):
     return loss.detach(), [p.grad for p in model.parameters()]
 
 
+@pytest.mark.ci
 def test_under_autocast_sums_keep_their_precision():
     """Penalty and mean are float32 whatever F is; bfloat16 layers see the same rows in the same order."""
     model = made_model().float()
@@ -327,6 +332,7 @@ def refusals(rank, size):
     return told
 
 
+@pytest.mark.ci
 def test_what_cannot_be_summed_is_refused_on_every_process_in_one_sentence():
     first, second = together(2, refusals)
     assert first["bins"] == second["bins"] == "n_bins: expected the same number on every process, got 10, 11"
@@ -369,6 +375,7 @@ def changes(rank, size):
 
 
 @pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.ci
 def test_a_process_that_changes_alone_is_an_error_on_all_of_them(size):
     answers = together(size, changes)
     told = answers[0][0]

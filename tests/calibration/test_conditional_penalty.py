@@ -259,6 +259,7 @@ def _share_of_conditional_loss(rank, size, sizes):
     return *found, places[rank]
 
 
+@pytest.mark.ci
 def test_a_conditional_loss_across_processes_is_that_of_all_rows():
     n = rows()[0].shape[-1]
     for value, slopes, wanted, all_slopes, own in together(3, _share_of_conditional_loss, [n // 3, 0, n - n // 3]):

@@ -305,6 +305,7 @@ def test_vmap(membership, censored, estimator):
     torch.testing.assert_close(torch.func.vmap(torch.func.grad(value))(u), x.grad, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("loss", [XCALLoss(10), XCALLoss.paper(10), XCALLoss(10, estimator="unbiased")], ids=str)
 def test_compile_without_a_graph_break(loss, backend):

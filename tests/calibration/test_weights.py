@@ -117,6 +117,7 @@ def test_floor_is_what_a_perfect_model_scores_on_average(method):
     ("n", "rate", "share", "n_bins"),
     [(20_000, 0.03, 0.1, 20), (4000, 0.1, 0.1, 10), (2000, 0.5, 0.3, 10)],
 )
+@pytest.mark.ci
 def test_the_test_holds_its_size_in_case_cohort_samples(n, rate, share, n_bins):
     drawn = (case_cohort(n, seed, rate=rate, share=share) for seed in range(1000))
     found = np.array([d_calibration(u, e, weights=w, n_bins=n_bins).p_value for u, e, w in drawn])
@@ -241,6 +242,7 @@ def test_conditional_calibration_is_the_weighted_mean_of_features_times_residual
     assert (plain.value, plain.p_value) == (same.value, same.p_value)
 
 
+@pytest.mark.ci
 def test_the_test_given_covariates_holds_its_size_in_case_cohort_samples():
     weighted, plain = [], []
     for seed in range(100):

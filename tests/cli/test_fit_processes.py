@@ -46,6 +46,7 @@ def worker(launcher, rank):
     return None
 
 
+@pytest.mark.ci
 def test_a_killed_process_is_replaced_and_the_run_is_that_of_one_process(tmp_path):
     path, out = written(tmp_path, patients()), tmp_path / "several"
     launched = subprocess.Popen(

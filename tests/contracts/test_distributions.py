@@ -238,6 +238,7 @@ def test_vmap_over_models(case: Case, method: str) -> None:
     torch.testing.assert_close(slope, torch.autograd.grad(loss, first)[0], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.ci
 @every
 def test_compiles_without_a_break(case: Case) -> None:
     time = grid(case)[2]

@@ -299,6 +299,7 @@ print("refused", len(sys.argv) - 1)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory in use from /proc")
+@pytest.mark.ci
 def test_sizes_that_the_file_does_not_have_take_no_memory(tmp_path, files):
     """A quarter of a gigabyte more than before is all that loading may take; these files asked for up to 40 GB."""
     header, tensors = read(files / "model")

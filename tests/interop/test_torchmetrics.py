@@ -124,6 +124,7 @@ def one_of_two(rank, _):
     return found
 
 
+@pytest.mark.ci
 def test_two_processes_equal_one():
     metrics = made()
     update(metrics, np.arange(600))

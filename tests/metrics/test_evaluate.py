@@ -216,6 +216,7 @@ def test_bootstrap_intervals_are_reproducible_and_hold_the_value(data, times):
     assert np.isnan(first["d_calibration_p"].lower)
 
 
+@pytest.mark.ci
 def test_the_bootstrap_interval_covers_as_often_as_it_says():
     # Harrell's index of uninformative predictions is 0.5 by symmetry.
     rng = np.random.default_rng(7)

@@ -201,6 +201,7 @@ def test_coverage_in_case_cohort_samples():
     assert observed_expected(-np.expm1(-rate), at=1.0, time=time, event=event).lower > 2
 
 
+@pytest.mark.ci
 def test_index_of_a_true_model_is_at_its_floor_in_case_cohort_samples():
     found = []
     for seed in range(150):
@@ -212,6 +213,7 @@ def test_index_of_a_true_model_is_at_its_floor_in_case_cohort_samples():
     assert reaches_zero.mean() > 0.93
 
 
+@pytest.mark.ci
 def test_resamples_draw_rows_with_their_weights():
     """Of the Brier score and Harrell's concordance, whose intervals are by resampling."""
     wanted = {"metrics": ["brier", "harrell"]}

@@ -164,6 +164,7 @@ def test_models_and_rows() -> None:
     torch.testing.assert_close(together, alone)
 
 
+@pytest.mark.ci
 def test_compiles() -> None:
     logits = torch.randn(N, 5, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
 

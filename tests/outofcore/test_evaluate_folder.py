@@ -140,6 +140,7 @@ def test_a_third_pass_bounds_the_ici_of_the_rows(tmp_path):
     assert "error_bound" not in without["ici_cox", HORIZONS[0]]
 
 
+@pytest.mark.ci
 def test_two_processes_give_the_same(tmp_path):
     columns = predictions(1200)
     folder = written(tmp_path / "in", columns, 5)
@@ -147,6 +148,7 @@ def test_two_processes_give_the_same(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*")  # of Ray's own settings
+@pytest.mark.ci
 def test_ray_gives_the_same(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray")
     columns = predictions(1200)

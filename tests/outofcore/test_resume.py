@@ -114,6 +114,7 @@ class DyingWorkers(WorkerProcesses):
                     process.kill()
 
 
+@pytest.mark.ci
 def test_a_dead_worker_stops_the_run_with_one_message_and_it_resumes(tmp_path, folder, monkeypatch):
     whole = run(folder, tmp_path / "whole.json")
     with monkeypatch.context() as patch:
@@ -166,6 +167,7 @@ def wait_for(condition, seconds=120):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+@pytest.mark.ci
 def test_a_killed_run_resumes_and_leaves_no_process(tmp_path, folder):
     whole = run(folder, tmp_path / "whole.json")
     out, script = tmp_path / "m.json", tmp_path / "evaluate.py"

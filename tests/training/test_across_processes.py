@@ -111,6 +111,7 @@ def alone():
 
 
 @pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.ci
 def test_every_kind_of_path_is_that_of_one_process(alone, size):
     answers = together(size, fit_all)
     assert len(answers[0]) == (len(CASES) if size == 2 else len(ON_FOUR))
@@ -139,6 +140,7 @@ def fit_parts(rank, size, folder):
     return found
 
 
+@pytest.mark.ci
 def test_rows_in_a_file_and_rows_of_each_process(alone, tmp_path):
     answers = together(2, fit_parts, tmp_path)
     expected = summary(fitted(*rows_to_fit(), lambdas=(0.0, 5.0), seeds=(0, 1)))
@@ -171,6 +173,7 @@ def fit_some_epochs(rank, size, folder, epochs):
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.ci
 def test_a_checkpoint_is_resumed_on_another_number_of_processes(alone, tmp_path, before, after):
     def run(size, epochs):
         if size > 1:
@@ -213,6 +216,7 @@ def refused(rank, size, folder):
     return told
 
 
+@pytest.mark.ci
 def test_what_cannot_be_trained_together_is_refused_on_every_process(tmp_path):
     (tmp_path / "file").touch()
     first, second = together(2, refused, tmp_path)
@@ -256,6 +260,7 @@ def killed(rank, size):
     return str(error.value)
 
 
+@pytest.mark.ci
 def test_a_killed_process_ends_the_others_with_one_sentence():
     *told, nothing = together(3, killed, dies=2)
     assert nothing is None
@@ -276,6 +281,7 @@ def fit_row_groups(rank, size, folder):
     return train.n, validation.n, summary(path)
 
 
+@pytest.mark.ci
 def test_every_process_reads_its_row_groups_of_a_parquet_file(tmp_path):
     whole = []
     for name, rows, size in zip(("train", "validation"), rows_to_fit(), (30, 101 // 3), strict=True):

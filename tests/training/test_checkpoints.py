@@ -90,6 +90,7 @@ print(fit(sys.argv[1]).history.epochs)
 
 
 @pytest.mark.parametrize("with_safetensors", [True, False])
+@pytest.mark.ci
 def test_a_write_that_the_operating_system_refuses(tmp_path, with_safetensors):
     pytest.importorskip("resource")
     code = (

@@ -19,6 +19,7 @@ def fit(**settings):
     return fit_path(small_mlp, family("lognormal"), ROWS, HELD_OUT, config=config, **ARGUMENTS)
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore::FutureWarning:torch")
 def test_compiled_models_are_the_same_to_rounding(caplog):

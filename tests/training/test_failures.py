@@ -291,6 +291,7 @@ def test_a_thread_that_gets_no_interrupts_trains_as_well():
         threads.submit(_load_backward.__wrapped__).result()
 
 
+@pytest.mark.ci
 def test_a_bar_is_drawn_on_a_terminal_that_does_not_know_its_size():
     """Of the terminals of containers and of recorded sessions many do not; there tqdm alone draws nothing."""
     pty = pytest.importorskip("pty")

@@ -323,6 +323,7 @@ print([settings_digest("thing", thing, weights=False) for thing in things])
 """
 
 
+@pytest.mark.ci
 def test_another_process_finds_the_same_settings():
     def described(hash_seed):
         variables = os.environ | {"PYTHONHASHSEED": hash_seed}

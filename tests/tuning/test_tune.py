@@ -229,6 +229,7 @@ def wait_for_lines(path, n, process):
         time.sleep(0.05)
 
 
+@pytest.mark.ci
 def test_a_killed_search_resumes_to_the_same_trials(whole, tmp_path):
     _, path = whole
     cut = tmp_path / "trials.jsonl"
@@ -253,6 +254,7 @@ def strike(driver):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.ci
 def test_a_search_on_ray_has_the_trials_of_a_local_one_each_once_though_a_worker_dies(whole, tmp_path):
     pytest.importorskip("ray", reason="needs ray, of the extra ray")
     _, path = whole

@@ -264,6 +264,7 @@ def test_curves_on_the_very_times_of_the_rows_need_not_be_many():
     assert "d_calibration" in {value.metric for value in result}
 
 
+@pytest.mark.ci
 def test_a_model_with_exact_f_is_not_accused_where_the_times_end_early():
     """A true model of lifelines, asked at times that end before the follow-up: later events count as censored there."""
     from lifelines import WeibullAFTFitter

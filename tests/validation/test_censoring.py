@@ -101,6 +101,7 @@ def test_a_model_of_one_risk_is_corrected_by_curves_of_risk_groups():
 
 # Times in whole months: rounded up, or everything at visits.
 @pytest.mark.parametrize("law", ["months", "visits"])
+@pytest.mark.ci
 def test_true_models_of_coarse_times_are_not_accused(law):
     """12 data sets of 400 rows, 85 % censored: D-calibration, covariates and horizons, corrected for their number.
 

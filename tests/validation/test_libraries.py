@@ -120,8 +120,16 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("data", [*TABLES, *IN_FILES])
-@pytest.mark.parametrize("name", list(MODELS))
+DATA = [*TABLES, *IN_FILES]
+# Every model on one data set, and each data set at least once; CI has all pairs.
+PAIRS = [
+    pytest.param(name, data, marks=[] if k % len(DATA) == j else [pytest.mark.ci])
+    for k, name in enumerate(MODELS)
+    for j, data in enumerate(DATA)
+]
+
+
+@pytest.mark.parametrize(("name", "data"), PAIRS)
 @pytest.mark.filterwarnings("ignore")  # what the libraries warn of while they are fitted is not the subject
 def test_audit(name, data, real_data):
     root = real_data("benchmarks") if data in IN_FILES else None

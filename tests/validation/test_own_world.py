@@ -73,6 +73,7 @@ def test_the_law_in_the_models_own_world():
 
 
 @pytest.mark.parametrize("depends", [0.0, 0.8], ids=["independent", "by x"])
+@pytest.mark.ci
 def test_true_models_with_crossing_hazards_are_not_accused(depends):
     """80 data sets of 150 rows, half of them censored: 5 % of each test, and at most about 5 % of all corrected."""
     found, least = {}, []
@@ -92,6 +93,7 @@ def test_true_models_with_crossing_hazards_are_not_accused(depends):
     assert np.mean(np.array(least) <= 0.25) >= 0.1  # not so cautious as to see nothing
 
 
+@pytest.mark.ci
 def test_few_events_are_counted_as_such():
     """A dozen events: z-tests of so few are too sure; the draws are not."""
     p_values = []
@@ -158,6 +160,7 @@ def test_the_normal_law_of_absolute_values():
     assert variance == pytest.approx(drawn.var(), rel=0.02)
 
 
+@pytest.mark.ci
 def test_the_slope_has_the_power_of_a_score_test():
     """Log cumulative hazards stretched by 1.5: the score test of the slope sees it, the one of the average need not."""
     seen = []

@@ -195,6 +195,7 @@ def test_a_wrong_model_is_found():
     assert xcal.audit(**case_cohort(6000, 20, too_fast=1.6)).verdict.level == "distrust"
 
 
+@pytest.mark.ci
 def test_tests_at_horizons_hold_their_size_in_case_cohort_samples():
     rejected = {}
     for seed in range(120):
