@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from xcal.calibration.tied_times import are_coarse
 from xcal import d_calibration
 
 TIES = "distinct times only"
@@ -58,3 +59,9 @@ def test_an_interval_that_is_none():
     # An interval without length leaves the value as it is.
     same = d_calibration([0.5, 0.2], [1, 1], cdf_before=[0.5, 0.2])
     np.testing.assert_array_equal(same.histogram, d_calibration([0.5, 0.2], [1, 1]).histogram)
+
+
+def test_few_distinct_event_times_without_a_common_unit_are_coarse():
+    """Visits at odd moments: no unit is common to them, and the times of the events repeat."""
+    moments = np.sort(np.random.default_rng(0).exponential(20, 15))
+    assert are_coarse(np.repeat(moments, 20), np.full(300, True))

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import rankdata
 
 import xcal
 from tests.validation.made_result import made_result
 from xcal.calibration.covariates import Column
-from xcal.validation.covariates import FEWEST_ROWS, MOST_COLUMNS, read_covariates
+from xcal.validation.covariates import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
 from xcal.validation.for_whom import _parts
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import DataSummary
@@ -289,3 +290,14 @@ def test_a_category_whose_labels_are_numbers_is_one():
     found = xcal.audit(cdf=u, y=(u + 1, np.ones(300)), covariates=pd.DataFrame({"clinic": clinic}), n_bootstrap=0)
     names = {part.name for part in found.measured.for_whom.parts}
     assert "clinic = 7" in names
+
+
+def test_the_share_that_labels_explain_is_the_adjusted_r_squared():
+    """By least squares on indicators, and the textbook's correction for their number."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), 15)
+    ranks = rankdata(codes + 2 * rng.normal(size=60)) - 30.5
+    residual = ranks - np.eye(4)[codes] @ np.linalg.lstsq(np.eye(4)[codes], ranks, rcond=None)[0]
+    expected = 1 - (residual @ residual / (60 - 4)) / (ranks @ ranks / (60 - 1))
+    column = Column("ward", codes.astype(float), labels=("a", "b", "c", "d"))
+    assert _association(column, ranks) == pytest.approx(expected)

@@ -16,7 +16,7 @@ from xcal.validation.export import to_text
 from xcal.validation.measurements import AuditValue, Measurements, PartFound, Skipped
 from xcal.validation.result import Concern, DataSummary, Sentence
 from xcal.validation.summary import Training, differing_columns, summarise_data
-from xcal.validation.verdict import judge, state_of
+from xcal.validation.verdict import Finding, in_short, judge, state_of
 
 NAN = math.nan
 
@@ -399,3 +399,12 @@ def test_infinities_become_text_in_json():
     from xcal.validation.export import as_plain
 
     assert as_plain((NAN, math.inf, -math.inf, np.float32(0.5), np.array([1, 2]))) == [None, "inf", "-inf", 0.5, [1, 2]]
+
+
+def test_a_phrase_names_the_horizons_where_a_value_has_one():
+    def short(horizon):
+        value = AuditValue("oe", horizon, None, 1.04, 0.86, 1.26)
+        return in_short([Finding(value, "unclear", "", "")], "months")
+
+    assert short(12.0) == ["O/E by 12 months 1.04 (interval 0.86 to 1.26)"]
+    assert short(None) == ["O/E 1.04 (interval 0.86 to 1.26)"]
