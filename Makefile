@@ -17,7 +17,7 @@ help:
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make docs    the documentation, into docs/_build/html"
 	@echo "make environment  .venv for lint, docs and test, by one installation"
-	@echo "make bench   every speed and accuracy claim, as ratios"
+	@echo "make bench   every claim of speed and memory, as ratios"
 
 # One stamp for each set of extras: an unchanged pyproject.toml installs nothing again.
 $(VENV)/.stamp-%: pyproject.toml constraints.txt

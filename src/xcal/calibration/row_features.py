@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 # Rows that fix the scale of the columns and the bandwidth; more would change neither.
 _REFERENCE_ROWS = 10_000
-# The bandwidth, as a multiple of the median distance between two rows; `benchmarks.conditional_rules` compares others.
+# The bandwidth, as a multiple of the median distance between two rows; `studies.conditional_rules` compares others.
 BANDWIDTH = 0.7
 
 

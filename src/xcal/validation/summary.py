@@ -24,7 +24,7 @@ from xcal.validation.words import listed
 ENOUGH_EVENTS, FEWEST_EVENTS = 100, 20
 # Share of censored rows from which censored ones decide what is estimated.
 HEAVY_CENSORING = 0.8
-# Clusters of rows from which intervals by drawing whole clusters hold what they promise; `benchmarks.clusters`.
+# Clusters of rows from which intervals by drawing whole clusters hold what they promise; `studies.clusters`.
 ENOUGH_CLUSTERS = 50
 # Rows under observation at a horizon below which the estimate there is of little use.
 FEW_AT_RISK = 20

@@ -3,7 +3,7 @@
 Claims: the p-value of the subgroup that is named holds its level with few events, and so does the test over all rows as
 long as there are some twenty events.
 
-    python -m benchmarks.conditional_few_events --datasets 200
+    python -m studies.conditional_few_events --datasets 200
 """
 
 import argparse

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks._small_table import small_table
-from benchmarks._victims import without_times
+from tests.faults.victims import without_times
+from tests.small_table import small_table
 
 OTHERS = 10
 DRIVER = """

@@ -5,7 +5,7 @@ folder are killed at random moments, again and again (`--kills 100`). After ever
 and nothing is half written. When the same command is let to its end, its results are those of a run that nobody
 killed: the same bytes, apart from times of day.
 
-`python -m benchmarks.sweep_kills` does the same to a sweep on Ray.
+`python -m tests.faults.sweep_kills` does the same to a sweep on Ray.
 
 A child process is forked from one that has imported everything, so that moments are spread over the work and not over
 the imports. `--shell 5` adds five kills of each command as a shell starts it, imports included. Needs Linux.
@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks._victims import VICTIMS, Victim
+from tests.faults.victims import VICTIMS, Victim
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Good files of every format that is read, for `benchmarks.fuzz` to cut, flip and forge."""
+"""Good files of every format that is read, for `tests.fuzz` to cut, flip and forge."""
 
 import gzip
 import io
@@ -20,12 +20,12 @@ import pandas as pd
 import torch
 
 import xcal
-from benchmarks._fuzz_functions import rows
-from benchmarks._fuzz_mimic import mimic_targets
-from benchmarks._fuzz_outcomes import Target
-from benchmarks._fuzz_spoiling import Table
-from benchmarks._small_table import small_table
-from benchmarks._victims import train
+from tests.faults.victims import train
+from tests.fuzz.functions import rows
+from tests.fuzz.mimic import mimic_targets
+from tests.fuzz.outcomes import Target
+from tests.fuzz.spoiling import Table
+from tests.small_table import small_table
 from xcal import data
 from xcal.experiments import Record, RecordFile, load_spec
 from xcal.tuning.trials import Trial, TrialFile

@@ -18,7 +18,7 @@ import warnings
 import numpy as np
 import torch
 
-from benchmarks.choosing import REAL, Chosen, cell, measure, real
+from studies.choosing import REAL, Chosen, cell, measure, real
 from xcal.estimators import SurvivalPath
 
 NAMES = ("veterans_lung_cancer", "breast_cancer", "whas500", "gbsg2", "metabric", "support")

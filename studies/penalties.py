@@ -5,8 +5,8 @@ D-calibration levels of the paper's penalty at which it has the lower NLL and th
 --equal-dcal`), with the paper's penalty, or the one that ``--against`` names, from the records. About six seconds for
 each model and penalty on a GPU, and minutes per seed on a CPU.
 
-    python -m benchmarks.penalties --table gamma-uncensored --only "default" "temperature 0.25"
-    python -m benchmarks.penalties --against ours --epochs appendix --only "anneal to 0.25" "anneal to 0.5"
+    python -m studies.penalties --table gamma-uncensored --only "default" "temperature 0.25"
+    python -m studies.penalties --against ours --epochs appendix --only "anneal to 0.25" "anneal to 0.5"
 """
 
 import argparse

@@ -21,7 +21,7 @@ from functools import cache
 
 import numpy as np
 
-from benchmarks._laws import CENSORED, LAWS, draw, grid, predicted, survival
+from studies._laws import CENSORED, LAWS, draw, grid, predicted, survival
 from xcal import audit
 from xcal.metrics import calibration_slope, cox_ici
 from xcal.metrics.pseudo_values import jackknife

@@ -6,8 +6,8 @@ map of F (Kaplan-Meier on the validation rows), and by one map per quadrant. Mea
 censoring: conditional calibration K, D-calibration, the worst quadrant's D-calibration, NLL, integrated Brier score,
 concordance, and the mean squared error of F against the truth. One line of JSON per model; ``--show`` prints the table.
 
-    python -m benchmarks.for_whom --out for_whom.jsonl
-    python -m benchmarks.for_whom --out for_whom.jsonl --show
+    python -m studies.for_whom --out for_whom.jsonl
+    python -m studies.for_whom --out for_whom.jsonl --show
 """
 
 import argparse

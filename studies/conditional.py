@@ -5,11 +5,11 @@ it depends on x) and the number, correlation and skewness of the columns; a mode
 every row is rejected where D-calibration sees nothing, beside tests of groups and of the worst slab; a hidden subgroup
 is found and named; a million rows take seconds.
 
-    python -m benchmarks.conditional --parts size --datasets 2000 --record size.jsonl
+    python -m studies.conditional --parts size --datasets 2000 --record size.jsonl
 
 ``--record`` keeps what was found; run the same command again to resume, or with more data sets. ``--show`` prints it:
 
-    python -m benchmarks.conditional --show --record benchmarks/conditional_size.jsonl
+    python -m studies.conditional --show --record studies/conditional_size.jsonl
 """
 
 import argparse
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.stats import norm
-from xcal.validation.findings import given_covariates
+from xcal.validation.verdict import given_covariates
 
 from xcal import audit, conditional_calibration, d_calibration
 from xcal.calibration.bins import bin_edges

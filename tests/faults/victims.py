@@ -1,4 +1,4 @@
-"""What `benchmarks.kills` kills: commands, how much of their work is finished, and what they make in the end."""
+"""What `tests.faults.kills` kills: commands, how much of their work is finished, and what they make in the end."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks._small_table import small_table
+from tests.small_table import small_table
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ the covariates do not name.
 
 One line of JSON per model and map; the same command again resumes.
 
-    python -m benchmarks.for_whom_mnist --out for_whom_mnist.jsonl --device cuda
-    python -m benchmarks.for_whom_mnist --out for_whom_mnist.jsonl --show --all
+    python -m studies.for_whom_mnist --out for_whom_mnist.jsonl --device cuda
+    python -m studies.for_whom_mnist --out for_whom_mnist.jsonl --show --all
 """
 
 import argparse
@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks._for_whom import (
+from studies._for_whom import (
     TIMES,
     Line,
     Mapped,

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks._laws import CENSORED, FIFTH, LAWS, draw, grid, predicted, share_of_events
+from studies._laws import CENSORED, FIFTH, LAWS, draw, grid, predicted, share_of_events
 from xcal import audit
 from xcal.validation.verdict import faintly_given_covariates, given_covariates, in_parts, judged
 

@@ -37,7 +37,7 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 
-from benchmarks.peers import PEERS, Curves, Fit, Floats, Task
+from studies.peers import PEERS, Curves, Fit, Floats, Task
 from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
 from xcal.datasets import load_metabric, load_support

@@ -1,6 +1,6 @@
 """Training or recalibration on real data, and for whom it makes a model right.
 
-Claim: none in advance. `benchmarks.for_whom` asks the same of simulated data, where the truth is known.
+Claim: none in advance. `studies.for_whom` asks the same of simulated data, where the truth is known.
 
 - Data: METABRIC, SUPPORT (folder ``XCAL_DATA``), FLCHAIN and GBSG2 (scikit-survival's copies, or what ``--export``
   wrote of them to ``XCAL_DATA``), at most ``--rows`` rows of each, folds ``table.folds(5, seed=0)``. A fifth of the
@@ -17,8 +17,8 @@ Claim: none in advance. `benchmarks.for_whom` asks the same of simulated data, w
 One line of JSON per fold, seed and method; the same command again resumes. Values are means over folds and seeds, and
 the errors those over folds of the difference to the model as trained without a penalty, seeds of a fold averaged.
 
-    python -m benchmarks.for_whom_real --out benchmarks/for_whom_real.jsonl --rows 1500 --seeds 3 --processes 2
-    python -m benchmarks.for_whom_real --out benchmarks/for_whom_real.jsonl --show --picture docs/_static/for_whom.png
+    python -m studies.for_whom_real --out studies/for_whom_real.jsonl --rows 1500 --seeds 3 --processes 2
+    python -m studies.for_whom_real --out studies/for_whom_real.jsonl --show --picture docs/_static/for_whom.png
 """
 
 import argparse
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks._for_whom import (
+from studies._for_whom import (
     MAPS,
     TIMES,
     Line,
@@ -47,7 +47,7 @@ from benchmarks._for_whom import (
     show_together,
     values_of,
 )
-from benchmarks.remedies import LOAD, export, thirds
+from studies.remedies import LOAD, export, thirds
 from xcal.calibration import KernelFeatures
 from xcal.data import SurvivalData
 from xcal.datasets import data_directory

@@ -1,4 +1,4 @@
-"""Situations on which the rule of conditional calibration was not chosen; see `benchmarks.conditional_rules`.
+"""Situations on which the rule of conditional calibration was not chosen; see `studies.conditional_rules`.
 
 Each gives F of a wrong model at the observed times, events and columns. Where the model has one distribution for all
 rows, F is mapped by 200,000 other draws of the truth so that it is uniform over all rows: right on average, wrong given

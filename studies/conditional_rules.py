@@ -6,20 +6,20 @@ its size.
 
 - A rule is the number of features, the bandwidth as a multiple of the median distance, and the test: "K" of the value
   as it is, or "apart".
-- Alternatives, 1,000 rows with 5 and with 20 columns: those of `benchmarks.conditional --parts power`, about 60 %
+- Alternatives, 1,000 rows with 5 and with 20 columns: those of `studies.conditional --parts power`, about 60 %
   censored (one scale for all where the true one depends on one column, on a mix of five, on the product of two); a
   corner of a tenth of the rows with hazards 2.5 times higher, half censored; and hazards 1.15 times higher for all
   rows, which D-calibration sees.
-- Size: the right model of `benchmarks.conditional --parts size`, 1,000 rows with 5 normal columns, 300 with 50 skewed.
+- Size: the right model of `studies.conditional --parts size`, 1,000 rows with 5 normal columns, 300 with 50 skewed.
 - All rules see the same data sets and the same random signs (199), so that differences between them are sharper than
   the standard error of a share, 0.035 at most with 200 data sets.
 
-    python -m benchmarks.conditional_rules --datasets 200 --record rules.jsonl --processes 2
+    python -m studies.conditional_rules --datasets 200 --record rules.jsonl --processes 2
 
-``--held-out 500 2000`` takes situations that nobody chose the rule on (`benchmarks._held_out`), with so many rows: the
+``--held-out 500 2000`` takes situations that nobody chose the rule on (`studies._held_out`), with so many rows: the
 default, the rule before it, and a narrower and a wider kernel. Their effects are those first written down.
 
-    python -m benchmarks.conditional_rules --held-out 500 2000 --datasets 80 --record held_out.jsonl
+    python -m studies.conditional_rules --held-out 500 2000 --datasets 80 --record held_out.jsonl
 
 ``--record`` keeps what was found; run the same command again to resume, or with more data sets.
 """
@@ -34,8 +34,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from benchmarks._held_out import SITUATIONS, Columns
-from benchmarks.conditional import SCALES, one_scale, recorded, right_model
+from studies._held_out import SITUATIONS, Columns
+from studies.conditional import SCALES, one_scale, recorded, right_model
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.covariates import as_columns
 from xcal.calibration.random_signs import p_value_of, parts_of

@@ -2,11 +2,11 @@
 
 Claim: by K, which the penalty asks for, models with a large weight are better on new rows, and others no worse.
 
-The data, folds and models of `benchmarks.for_whom_real`, lambda 10, 100 and 1000, one seed. Each path is trained twice,
+The data, folds and models of `studies.for_whom_real`, lambda 10, 100 and 1000, one seed. Each path is trained twice,
 and nothing but the score of an epoch differs: objective + lambda times K, or times the excess of D-calibration. Printed
 are differences on the test rows, K less D-calibration, means over the data sets ± the standard error over folds.
 
-    python -m benchmarks.conditional_epochs --out epochs.jsonl
+    python -m studies.conditional_epochs --out epochs.jsonl
 """
 
 import argparse
@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from benchmarks._for_whom import BINS, TIMES, Line, Mapped, append, lines_of, measured, values_of
-from benchmarks.for_whom_real import DATA, FAMILIES, FOLDS, LAMBDAS, rows_of
+from studies._for_whom import BINS, TIMES, Line, Mapped, append, lines_of, measured, values_of
+from studies.for_whom_real import DATA, FAMILIES, FOLDS, LAMBDAS, rows_of
 from xcal.calibration import KernelFeatures
 from xcal.data import SurvivalData
 from xcal.estimators.fitting import train_on

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from benchmarks.size import draw
+from studies.size import draw
 from xcal import d_calibration
 
 GROUPS = 20

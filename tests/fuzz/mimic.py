@@ -1,4 +1,4 @@
-"""Raw tables of MIMIC-III, a few made-up rows each, for `benchmarks.fuzz` to damage."""
+"""Raw tables of MIMIC-III, a few made-up rows each, for `tests.fuzz` to damage."""
 
 import gzip
 import shutil
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._fuzz_outcomes import Target
-from benchmarks._fuzz_spoiling import Table
+from tests.fuzz.outcomes import Target
+from tests.fuzz.spoiling import Table
 
 # In every id, text and date of a row, and in nothing that a message may say.
 SECRET = "77177"

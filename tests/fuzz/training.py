@@ -1,4 +1,4 @@
-"""Good arguments for what trains or resamples, for `benchmarks.fuzz` to spoil."""
+"""Good arguments for what trains or resamples, for `tests.fuzz` to spoil."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import xcal
-from benchmarks._fuzz_outcomes import Target
+from tests.fuzz.outcomes import Target
 from xcal import calibration, data, distributions, networks
 
 

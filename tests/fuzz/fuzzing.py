@@ -30,8 +30,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks._fuzz_outcomes import GOOD, OUTCOMES, Target, outcome_of
-from benchmarks._fuzz_spoiling import fixed_chance, hostile
+from tests.fuzz.outcomes import GOOD, OUTCOMES, Target, outcome_of
+from tests.fuzz.spoiling import fixed_chance, hostile
 
 MEMORY = 3 << 30  # bytes beyond those in use when the fuzzing begins
 CHUNK = 250  # inputs that a process takes at a time
@@ -114,8 +114,8 @@ _targets: dict[str, Target] = {}  # of this process
 
 def prepare(root: Path) -> None:
     """Make the good arguments and files of this process, and limit its memory."""
-    from benchmarks._fuzz_files import file_targets
-    from benchmarks._fuzz_functions import function_targets
+    from tests.fuzz.files import file_targets
+    from tests.fuzz.functions import function_targets
 
     faulthandler.enable()
     torch.set_num_threads(1)
@@ -188,7 +188,3 @@ def main() -> None:
         total.add(tally)
     print(total.line("all"))
     sys.exit(bool(total.problems))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Laws of survival times with known curves, and censorings of them, behind the benchmarks of the audit.
+"""Laws of survival times with known curves, and censorings of them, behind the studies of the audit.
 
 Three normal covariates. Every law has its curve S(t | x) and its quantile in closed form, so that a true model is at
 hand. In the laws with varying shape and varying spread hazards cross.

@@ -1,4 +1,4 @@
-"""Good arguments for every public function, for `benchmarks.fuzz` to spoil."""
+"""Good arguments for every public function, for `tests.fuzz` to spoil."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 import xcal
-from benchmarks._fuzz_outcomes import Target
-from benchmarks._fuzz_training import training_targets
+from tests.fuzz.outcomes import Target
+from tests.fuzz.training import training_targets
 from xcal import (
     calibration,
     data,

@@ -25,8 +25,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from benchmarks.choosing import simulated
-from benchmarks.remedies import LOAD, of_table, own_values
+from studies.choosing import simulated
+from studies.remedies import LOAD, of_table, own_values
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.datasets import load_gamma

@@ -23,7 +23,7 @@ it costs in likelihood, integrated Brier score and concordance.
   90 % quantile of all observed times, C is Harrell's.
 
 Each result is one line of JSON in ``--out`` as soon as it is there; the same command again resumes. ``--show`` prints
-what is there. ``benchmarks/remedies.jsonl`` holds the run of the documentation, with ``--rows 1500``.
+what is there. ``studies/remedies.jsonl`` holds the run of the documentation, with ``--rows 1500``.
 """
 
 import argparse
