@@ -25,11 +25,11 @@ from pathlib import Path
 
 import numpy as np
 from scipy.stats import norm
-from xcal.validation.verdict import given_covariates
 
 from xcal import audit, conditional_calibration, d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.residuals import residuals
+from xcal.validation.verdict import given_covariates
 
 # Rate of an exponential censoring time beside an event time of rate one that gives about this share of censored rows.
 RATES = {0.0: 0.0, 0.3: 0.43, 0.6: 1.5, 0.8: 4.0}
