@@ -70,4 +70,4 @@ bench: $(VENV)/.stamp-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) docs/_build docs/_generated docs/gallery docs/records runs .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) docs/_build docs/_generated docs/gallery docs/records docs/studies runs .pytest_cache .mypy_cache .ruff_cache
