@@ -42,7 +42,7 @@ class Mapped:
 
 
 def values_of(mapped: Mapped, rows: SurvivalData, group: np.ndarray, grid: np.ndarray) -> dict[str, np.ndarray]:
-    """F at the own times, the negative log-likelihood and the survival curves of every row."""
+    """F at the observed times, the negative log-likelihood and the survival curves of every row."""
     cdf, loss, curves = np.empty(rows.n), np.empty(rows.n), np.empty((rows.n, grid.size))
     for chosen, distribution in mapped.parts(rows.n, group):
         time, event = (torch.from_numpy(np.ascontiguousarray(v[chosen])) for v in (rows.time, rows.event))

@@ -1,6 +1,6 @@
 """Size and power of the tests at one time: how often each rejects at 5 %.
 
-Claim: the two defaults of `one_calibration`, "likelihood-ratio" where F at each row's own time is given and
+Claim: the two defaults of `one_calibration`, "likelihood-ratio" where F at each row's observed time is given and
 "effective-size" where it is not, reject a perfect model in about 5 % of data sets, from 200 rows on and whatever the
 censoring; the others do not. Power is against a model whose hazards are 1.3 times too high.
 """

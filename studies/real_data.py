@@ -71,7 +71,7 @@ METHODS = OURS | PEERS
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Figures of one method on one test fold with one seed, and F at each row's own time."""
+    """Figures of one method on one test fold with one seed, and F at each row's observed time."""
 
     concordance: float
     antolini: float

@@ -157,7 +157,7 @@ def _cross_fitted(family: str, train: SurvivalData) -> Iterator[tuple[str, Any, 
 
 
 def own_values(estimator: Any, test: SurvivalData) -> tuple[np.ndarray, np.ndarray]:
-    """F at the own times, and the negative log-likelihood."""
+    """F at the observed times, and the negative log-likelihood."""
     if isinstance(estimator, Recalibrated):
         return estimator.predict_own_cdf(test), estimator.nll(test)
     distribution = estimator.predict_distribution(test)

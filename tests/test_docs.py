@@ -20,7 +20,7 @@ def test_every_benchmark_is_on_its_page():
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     # measure is what the others share.
     commands = {path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")} - {"measure"}
-    assert {name for name in commands if f"`python -m benchmarks.{name}`" not in page} == set()
+    assert {name for name in commands if not re.search(rf"`python -m benchmarks\.{name}[` ]", page)} == set()
 
 
 def test_every_study_is_in_the_index():

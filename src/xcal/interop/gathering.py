@@ -58,7 +58,7 @@ def from_distribution(
             loss[part] = nll(distribution, time, event, density=True).numpy()
     density = "the mass of its time bin over the bin's width" if discrete else "the density"
     reading = (
-        f"{model} gives a whole distribution for each row: F at a row's observed time is exact, and so is the likelihood "
+        f"{model} gives a whole distribution for each row: F at the observed time is exact, and so is the likelihood "
         f"({density} at an event, survival at a censoring).",
         f"Survival curves are kept at {grid.size} times, the horizons among them, and are exact there.",
         BETWEEN["linear"],
@@ -77,7 +77,7 @@ def from_own_times(
 ) -> ModelPredictions:
     """Read a model whose curves have values at times of its own, `own`.
 
-    Where that is too much to hold, or the user asked for other times, rows are read in parts: F at a row's observed time
+    Where that is too much to hold, or the user asked for other times, rows are read in parts: F at the observed time
     comes from the whole curve, and fewer columns are kept.
 
     Parameters

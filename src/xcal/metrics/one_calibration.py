@@ -177,7 +177,7 @@ def checked_method(method: Method | None, has_cdf: bool) -> Method:
 def _followed(
     predicted: FloatArray, own_cdf: FloatArray | None, time: FloatArray, event: BoolArray, end: float
 ) -> Rows:
-    """Rows as they are followed until `end`: with the hazard up to their observed time or, if that is later, up to `end`."""
+    """Rows as followed until `end`: with the hazard up to their observed time or, if that is later, up to `end`."""
     hazard = None if own_cdf is None else lived_hazard(predicted, own_cdf, time, end)
     return Rows(predicted.astype(np.float64, copy=False), hazard, time, event, end)
 

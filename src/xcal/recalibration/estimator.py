@@ -68,8 +68,8 @@ class Recalibrated(BaseEstimator):
     adjustment_ : MapOfF or ShiftedQuantiles
         What was fitted; ``adjustment_.map`` is the map G, ``adjustment_.shifts`` those of "csd".
     held_out_ : HeldOut
-        The rows it was fitted to: F at the observed times by models that have not seen them. With `cv` all rows, but for
-        those of a fold that was left out. Not in a loaded estimator.
+        The rows it was fitted to: F at the observed times by models that have not seen them. With `cv` all rows, but
+        for those of a fold that was left out. Not in a loaded estimator.
     times_ : ndarray
         Times up to the end, where curves are drawn and over which `predict` takes the mean of F. The end is the last
         time that the model knows of: that of its training rows (models of xcal), or of its curves (those of Cox models

@@ -169,7 +169,7 @@ _MOST_COVARIATES = 4
 
 
 def drawn_parts(results: Results) -> list[tuple[str, list[CovariatePart | None]]]:
-    """Return the parts of the covariates that are furthest off, in any of the models: names, and one value per model."""
+    """Return the parts of the covariates that are furthest off in any of the models: names, and one value per model."""
     found = [{} if r.measured.for_whom is None else {p.name: p for p in r.measured.for_whom.parts} for r in results]
     far: dict[str, float] = {}
     for parts in found:

@@ -75,7 +75,7 @@ def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[Aud
 
 
 def _measured(results: Sequence[AuditResult]) -> tuple[float, ...]:
-    """Return the horizons at which something was measured of every model; the others are named among what is missing."""
+    """Return the horizons at which something was measured of every model; others are named among what is missing."""
     have = [{value.horizon for value in result.values} for result in results]
     return tuple(t for t in results[0].horizons if all(t in horizons for horizons in have))
 

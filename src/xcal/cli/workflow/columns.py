@@ -21,7 +21,7 @@ _MANY_NUMBERS = 10
 
 
 def kind_of(table: TableFile, name: str, dates: str | None) -> Kind:
-    """Return the kind of a column: numbers (also true/false and durations), dates or categories; `dates` is one of `DATES`, or None.
+    """Return the kind of a column: numbers (also true/false, durations), dates or categories; `dates`: one of `DATES`.
 
     A column of numbers with a few words in it is an error that names the first one: to take each number for a category
     of its own would lose what it says.

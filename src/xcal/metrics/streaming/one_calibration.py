@@ -111,7 +111,7 @@ class StreamingOneCalibration(PairAccumulator):
         times_seen, happened = as_outcome(time, event, probability=probability, cdf=cdf)
         p = as_row_probability("probability", probability, times_seen.size)
         if (cdf is None) == self.uses_cdf:
-            fail("cdf", "F at each row's observed time with uses_cdf=True, else None", "None" if cdf is None else "an array")
+            fail("cdf", "F at the observed times with uses_cdf=True, else None", "None" if cdf is None else "an array")
         # In its own type: F = 1 counts with the largest hazard that the type can write.
         own = None if cdf is None else as_probability("cdf", cdf)
         if own is not None:
