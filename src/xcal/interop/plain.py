@@ -47,7 +47,7 @@ def read_curves(
         if array.ndim == 1:
             fail(
                 "survival",
-                "curves of shape (rows, times) (one value per row: cdf=, F at the observed time, or risk= at one horizon)",
+                "curves of shape (rows, times) (one value per row: cdf=, F at the observed time, or risk=)",
                 f"shape {array.shape}",
             )
         if times is None:

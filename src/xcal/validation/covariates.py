@@ -176,7 +176,7 @@ def _read(name: str, values: Any) -> Column | str:
 
 
 def _outcome_again(column: Column, outcome: Outcome) -> str:
-    """Return why a column tells the outcome, which no covariate does: the time, a coarser time, the event, its cause."""
+    """Return why a column tells the outcome, as no covariate does: the time, a coarser time, the event, its cause."""
     time, event = outcome
     if column.labels is None and _monotone(column.values, time):
         return "it follows from the time"
