@@ -18,7 +18,7 @@ help:
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make docs    the documentation, into docs/_build/html"
 	@echo "make environment  .venv for lint, docs and test, by one installation"
-	@echo "make bench   every speed and accuracy claim, as ratios"
+	@echo "make bench   every claim of speed and memory, as ratios"
 
 # One stamp for each set of extras: an unchanged pyproject.toml installs nothing again.
 $(VENV)/.stamp-%: pyproject.toml constraints.txt
@@ -75,4 +75,4 @@ bench: $(VENV)/.stamp-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) docs/_build docs/_generated docs/gallery docs/records runs .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) docs/_build docs/_generated docs/gallery docs/records docs/studies runs .pytest_cache .mypy_cache .ruff_cache

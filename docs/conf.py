@@ -10,11 +10,13 @@ sys.path.insert(0, str(_here / "_ext"))
 from gallery import RUN
 from house import house
 from records import copy_records
+from study_pages import copy_studies
 
 import xcal
 
-# Made anew for every build; git ignores both.
+# Made anew for every build; git ignores them.
 copy_records(_here.parent / "results", _here / "records")
+copy_studies(_here.parent / "studies", _here / "studies")
 # Files that examples write for the site while it is built: reports, a frontier page, and pictures.
 (_here / "_generated" / "extra" / "reports").mkdir(parents=True, exist_ok=True)
 (_here / "_generated" / "house.svg").write_text(house(_here.parent / "pyproject.toml"), encoding="utf-8")

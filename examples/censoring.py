@@ -38,7 +38,7 @@ class Sample:
     rate: np.ndarray
 
     def cdf(self, speed: float) -> np.ndarray:
-        """F at each row's own time, by a model whose hazards are `speed` times the true ones."""
+        """F at each row's observed time, by a model whose hazards are `speed` times the true ones."""
         return -np.expm1(-speed * self.rate * self.time)
 
 

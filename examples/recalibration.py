@@ -20,7 +20,7 @@ rng = np.random.default_rng(0)
 
 
 def rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """F at each row's own time, whether the event happened, and the group."""
+    """F at each row's observed time, whether the event happened, and the group."""
     old = rng.random(n) < 0.5
     happens, leaves = rng.exponential(size=(2, n))
     time, event = np.minimum(happens, leaves), happens <= leaves

@@ -28,7 +28,7 @@ def simulate(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor
 
 
 def log_normal(model: nn.Module, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """F at each row's own time, and the logarithms of density and survival there."""
+    """F at each row's observed time, and the logarithms of density and survival there."""
     loc, log_scale = model(x).unbind(-1)
     z = (time.log() - loc) / log_scale.exp()
     log_density = -0.5 * z.square() - log_scale - time.log() - 0.9189385

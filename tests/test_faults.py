@@ -1,6 +1,6 @@
 """Full disks, folders in the way, two processes on one folder, Ctrl-C and kills: one error, and earlier state intact.
 
-The table of faults in docs/large-data.md names these tests. `python -m benchmarks.kills` is the large form.
+The table of faults in docs/large-data.md names these tests. `python -m tests.faults.kills` is the large form.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from benchmarks._small_table import small_table
 from typer.testing import CliRunner
 
+from tests.small_table import small_table
 from xcal import Surv, SurvivalModel, TrainingConfig, audit, fit_path, load
 from xcal._locks import BusyError, sole_user
 from xcal.cli.app import app
@@ -265,7 +265,7 @@ def test_ctrl_c_during_an_audit_leaves_nothing(tmp_path, monkeypatch, moment):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc")
 def test_kills_at_random_moments():
-    command = [sys.executable, "-m", "benchmarks.kills", "--kills", "2", "--only", "fit_path,reproduce"]
+    command = [sys.executable, "-m", "tests.faults.kills", "--kills", "2", "--only", "fit_path,reproduce"]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
     )

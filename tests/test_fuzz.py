@@ -1,6 +1,6 @@
 """A small seeded run of the fuzzing, and a test for each of the kinds of fault that it found.
 
-`python -m benchmarks.fuzz --inputs 10000` is the large form.
+`python -m tests.fuzz --inputs 10000` is the large form.
 """
 
 import gzip
@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks._fuzz_files import file_targets
-from benchmarks._fuzz_functions import function_targets, rows
-from benchmarks._fuzz_outcomes import Target
-from benchmarks._fuzz_spoiling import CONSTANTS, fixed_chance, hostile
-from benchmarks.fuzz import fuzzed
 
 import xcal
+from tests.fuzz.files import file_targets
+from tests.fuzz.functions import function_targets, rows
+from tests.fuzz.fuzzing import fuzzed
+from tests.fuzz.outcomes import Target
+from tests.fuzz.spoiling import CONSTANTS, fixed_chance, hostile
 from xcal.datasets.mimic3.raw_files import COLUMNS
 from xcal.networks import Linear
 

@@ -88,3 +88,14 @@ def test_records_are_pages_without_an_entry_in_the_sidebar(tmp_path):
     assert copied == {"README.md", "table/a.md", "table/a.png", "table/trial/b.md"}
     assert (tmp_path / "pages" / "table" / "a.md").read_text() == "---\norphan: true\n---\n\n# Title\n"
     assert (tmp_path / "pages" / "README.md").read_text() == "# Title\n"
+
+
+def test_pages_of_studies_link_to_the_pages_of_the_site(tmp_path):
+    from study_pages import copy_studies
+
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "README.md").write_text("# Studies\n[one](one.md)\n")
+    (tmp_path / "studies" / "one.md").write_text("# One\n[audit](../docs/audit.md)\n")
+    copy_studies(tmp_path / "studies", tmp_path / "pages")
+    assert (tmp_path / "pages" / "README.md").read_text() == "# Studies\n[one](one.md)\n"
+    assert (tmp_path / "pages" / "one.md").read_text() == "---\norphan: true\n---\n\n# One\n[audit](../audit.md)\n"

@@ -79,7 +79,7 @@ def _as_float(value: Any) -> float:
 
 
 def _range(above: float | None, at_least: float | None, below: float) -> str:
-    """Say in words which numbers are welcome."""
+    """Return in words which numbers are welcome."""
     if below == math.inf:
         if above is not None:
             return f"a finite number above {above:g}"

@@ -18,7 +18,7 @@ from warnings import warn
 
 
 def deprecated_names(module: str, moved: Mapping[str, str], *, removed_in: str) -> Callable[[str], Any]:
-    """Give the `__getattr__` of a module whose old names still work, with a warning.
+    """Return the `__getattr__` of a module whose old names still work, with a warning.
 
     Parameters
     ----------

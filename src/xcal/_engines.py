@@ -72,7 +72,7 @@ def results(
 
 @contextmanager
 def cluster() -> Iterator[Any]:
-    """Give the module ray, connected: to what the caller has connected to, to ``RAY_ADDRESS``, or to this machine."""
+    """Yield the module ray, connected: to what the caller has connected to, to ``RAY_ADDRESS``, or to this machine."""
     ray = _ray()
     if ray.is_initialized():
         yield ray

@@ -41,7 +41,7 @@ _between_threads = threading.Lock()
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Give an empty temporary file to write to; at the end of the block it takes the place of `path`.
+    """Yield an empty temporary file to write to; at the end of the block it takes the place of `path`.
 
     After any error in the block, or in bringing the file to the disk, the temporary file is removed and the old file
     is as it was. A file that is replaced passes its permissions on.

@@ -112,7 +112,7 @@ def _design_variance(curve: KaplanMeier, happened: BoolArray, weights: Vector, s
     """Variance of the log of a weighted curve after each time: the sum of squares of the rows' influences.
 
     A row of weight w changes the log of the curve by w times the sum, over the times up to its own, of d / (r (r - d)),
-    less w / (r - d) at the time of its event. What it does until t is settled at its own time or at t.
+    less w / (r - d) at the time of its event. What it does until t is settled at its observed time or at t.
     """
     counted = happened if curve.of == "event" else ~happened
     place = np.repeat(np.arange(curve.times.size), np.diff(np.append(starts, weights.size)))

@@ -107,7 +107,7 @@ def _sign(handle: int) -> None:
 
 
 def _holder(handle: int) -> str:
-    """Say who wrote the lock file; what stands there may be damaged, or not yet written."""
+    """Return who wrote the lock file; what stands there may be damaged, or not yet written."""
     try:
         said = json.loads(os.pread(handle, 1000, 0))
         return f"process {said['process']} on {said['host']} (since {said['since']})"

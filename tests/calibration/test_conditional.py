@@ -188,7 +188,7 @@ def test_chunks_and_merging_give_what_all_rows_at_once_give():
 @pytest.mark.parametrize("n", [300, 3000])
 @pytest.mark.ci
 def test_a_right_model_is_rejected_at_about_the_level(n):
-    """A coarse guard: `python -m benchmarks.conditional` measures the size with 2,000 data sets per cell."""
+    """A coarse guard: `python -m studies.conditional` measures the size with 2,000 data sets per cell."""
     rng = np.random.default_rng(6)
     p = []
     for seed in range(100):

@@ -1,7 +1,8 @@
 """A table small enough for a test."""
 
 import pytest
-from benchmarks._small_table import small_table
+
+from tests.small_table import small_table
 
 
 @pytest.fixture

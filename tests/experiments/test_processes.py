@@ -4,8 +4,8 @@ import multiprocessing
 
 import pytest
 import torch
-from benchmarks._victims import without_times
 
+from tests.faults.victims import without_times
 from xcal._threads import one_thread
 from xcal.experiments import progress_bar, reproduce
 from xcal.experiments.data import load_data

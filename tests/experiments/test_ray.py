@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("ray", reason="needs ray, of the extra ray")
 
-from benchmarks._small_table import small_table
-from benchmarks.sweep_kills import Sweep, without_times
-
+from tests.faults.sweep_kills import Sweep, without_times
+from tests.small_table import small_table
 from xcal import _engines
 from xcal.experiments import RecordFile, reproduce
 
@@ -20,7 +19,7 @@ def test_a_killed_worker_is_replaced(tmp_path):
     # Long enough to be struck: a job takes a tenth of a second or more, and its process some seconds for its imports.
     spec.write_text(small_table(job="run", epochs=10))
     sweep = Sweep(spec, tmp_path / "struck", random.Random(1))
-    # One kill of a worker. `python -m benchmarks.sweep_kills` has many, and those of the first process.
+    # One kill of a worker. `python -m tests.faults.sweep_kills` has many, and those of the first process.
     sweep.run(1, pause=0.05, drivers=0.0)
     assert (sweep.workers, sweep.drivers) == (1, 0)
     whole = reproduce(spec, results=tmp_path / "whole", device="cpu").path

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from benchmarks._small_table import small_table
 
+from tests.small_table import small_table
 from xcal.experiments import RecordFile, compare, load_spec, reproduce
 from xcal.experiments.jobs import Job, unfinished_jobs
 from xcal.report.tables import as_json, markdown

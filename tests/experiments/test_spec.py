@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from benchmarks._small_table import small_table
 
+from tests.small_table import small_table
 from xcal.calibration import SoftBins
 from xcal.experiments import load_spec, reproduce, table_names
 from xcal.experiments.jobs import jobs_of

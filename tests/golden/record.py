@@ -242,8 +242,7 @@ def trained(checkpoint: Path, stop_after: int | None = None) -> dict[str, Any]:
 
 def records() -> list[dict[str, Any]]:
     """Run a small table of the paper, and return its records without times and versions."""
-    from benchmarks._small_table import small_table
-
+    from tests.small_table import small_table
     from xcal.experiments import reproduce
 
     with tempfile.TemporaryDirectory() as name:

@@ -59,7 +59,7 @@ def test_arrays_that_do_not_fit():
         read(CURVES)
     with pytest.raises(ValueError, match="transpose it"):
         read(CURVES.T, times=[1.0, 2.0])
-    with pytest.raises(ValueError, match=r"cdf=, F at the own time, or risk="):
+    with pytest.raises(ValueError, match=r"cdf=, F at the observed time, or risk="):
         read(CURVES[:, 0], times=[1.0])
 
 

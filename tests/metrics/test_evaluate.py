@@ -152,7 +152,7 @@ def test_rising_survival_curves_are_refused():
 
 
 def test_values_are_held_where_asked():
-    # S is 1 until 1, then 0.6 until 2, then 0.2: areas 1.6, and F at the own times 0.4 and 0.8.
+    # S is 1 until 1, then 0.6 until 2, then 0.2: areas 1.6, and F at the observed times 0.4 and 0.8.
     result = evaluate(
         time=[1.5, 2.0],
         event=[1, 1],

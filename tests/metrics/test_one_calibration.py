@@ -253,7 +253,7 @@ def test_no_degree_of_freedom_no_p_value():
 
 @pytest.mark.parametrize("method", ["gronnesby-borgan", "likelihood-ratio"])
 def test_a_test_of_hazards_asks_for_what_it_needs(method):
-    with pytest.raises(ValueError, match="cdf: expected F at each row's own time"):
+    with pytest.raises(ValueError, match="cdf: expected F at each row's observed time"):
         one_calibration([0.5], at=1, time=[1], event=[1], method=method)
 
 

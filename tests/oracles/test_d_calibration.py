@@ -21,7 +21,7 @@ DATASETS = {"whas500": load_whas500, "gbsg2": load_gbsg2, "flchain": load_flchai
 
 @pytest.fixture(scope="module", params=DATASETS)
 def predictions(request):
-    """F at each row's own time of a Weibull AFT model, with event and time."""
+    """F at each row's observed time of a Weibull AFT model, with event and time."""
     frame, y = DATASETS[request.param]()
     event, time = (np.asarray(y[name]) for name in y.dtype.names)
     numeric = frame.select_dtypes("number").astype(float)

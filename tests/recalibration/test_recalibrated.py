@@ -137,7 +137,7 @@ def test_predictions_agree_with_each_other(models, recalibrated, name, method):
     if name != "pycox":  # whose first time bin ends at time 0
         assert (survival[:, 0] == 1).all()
     np.testing.assert_allclose(fitted.predict_cdf(few, times, extrapolate=True), 1 - survival)
-    # F at the own time is the curve at that time.
+    # F at the observed time is the curve at that time.
     own = fitted.predict_own_cdf(few, y["time"])
     within = y["time"] <= fitted.times_[-1]
     curves = np.diag(fitted.predict_cdf(few, y["time"], extrapolate=True))

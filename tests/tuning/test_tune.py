@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks.sweep_kills import descendants
 from sklearn.base import clone
 from sksurv.metrics import integrated_brier_score as outside_ibs
 
+from tests.faults.sweep_kills import descendants
 from xcal import Surv, SurvivalData, SurvivalModel, tune
 from xcal._locks import BusyError, sole_user
 from xcal.tuning.scoring import Table, scored

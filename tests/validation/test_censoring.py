@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks._laws import draw, grid, survival
+from studies._laws import draw, grid, survival
 
 import xcal
 from xcal.calibration.covariates import Column
@@ -105,7 +105,7 @@ def test_a_model_of_one_risk_is_corrected_by_curves_of_risk_groups():
 def test_true_models_of_coarse_times_are_not_accused(law):
     """12 data sets of 400 rows, 85 % censored: D-calibration, covariates and horizons, corrected for their number.
 
-    `benchmarks/audit_verdict.py` has many more.
+    `studies/audit_verdict.py` has many more.
     """
     off = [audited(law, 400, censored=0.85, depends=bool(seed % 2), seed=seed).verdict.level for seed in range(12)]
     assert sum(level in ("caution", "distrust") for level in off) <= 2

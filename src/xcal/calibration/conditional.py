@@ -112,7 +112,7 @@ def conditional_calibration(
     Parameters
     ----------
     cdf : array-like of shape (n,)
-        The model's F at each row's own time.
+        The model's F at each row's observed time.
     event : array-like of shape (n,)
         True where the event happened.
     X : data frame or array of shape (n, p)

@@ -37,7 +37,7 @@ class Moments:
 
 
 def bins_and_slopes(u: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> tuple[Tensor, Tensor]:
-    """Give what each row has in each bin, or above each edge, less what a perfect model has, and its derivative in F.
+    """Return what each row has in each bin, or above each edge, less what a perfect model has, and its derivative in F.
 
     Both are (..., n, P). What a perfect model has is taken off each row before the rows are summed: features do not
     average to one.
@@ -181,7 +181,7 @@ def unchecked_conditional_penalty(
     Parameters
     ----------
     cdf : Tensor of shape (..., n)
-        F at each row's own time, in [0, 1]. Leading dimensions are models.
+        F at each row's observed time, in [0, 1]. Leading dimensions are models.
     event : bool Tensor of shape (n,) or (..., n)
     features : Tensor of shape (n, M) or (..., n, M)
         Functions of the covariates; constants to the gradient.

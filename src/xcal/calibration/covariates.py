@@ -28,7 +28,7 @@ class Column:
         return Column(self.name, self.values[rows], self.labels)
 
     def cuts(self, n: int) -> npt.NDArray[np.float64]:
-        """Give numbers that cut the rows into n parts of about equal size, fewer where values are equal.
+        """Return numbers that cut the rows into n parts of about equal size, fewer where values are equal.
 
         They are quantiles to a hundredth of what nine rows in ten span: a person reads 1.27 more easily than 1.26839,
         and no row's own value is told.

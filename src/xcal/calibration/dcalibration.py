@@ -94,7 +94,7 @@ def d_calibration(
     Parameters
     ----------
     cdf : array-like of shape (n,)
-        The model's F at each row's own time. numpy or torch.
+        The model's F at each row's observed time. numpy or torch.
     event : array-like of shape (n,)
         True or 1 where the event happened, False or 0 where the row is censored.
     n_bins : int, default 10

@@ -38,7 +38,7 @@ def uniform_histogram(sums: Tensor, edges: Tensor) -> Tensor:
 def feature_sums(
     cdf: Tensor, event: Tensor, features: Tensor, edges: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Give the sums behind conditional calibration, in float64, from F values (K, n) and features of the rows (n, M).
+    """Return the sums behind conditional calibration, in float64, from F values (K, n) and features of the rows (n, M).
 
     Features times residuals above each inner edge, (K, M, B - 1), and the products of every row with itself, (K,). The
     rules for edges are those of `bin_sums`.

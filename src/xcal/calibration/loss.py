@@ -42,7 +42,7 @@ def xcal_penalty(
     Parameters
     ----------
     cdf : Tensor of shape (..., n)
-        F at each row's own time. Leading dimensions are models, trained side by side on the same rows.
+        F at each row's observed time. Leading dimensions are models, trained side by side on the same rows.
     event : Tensor of shape (n,) or (..., n)
         True or 1 where the event happened, False or 0 where the row is censored.
     n_bins : int, default 20

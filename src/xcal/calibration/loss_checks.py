@@ -64,7 +64,7 @@ def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Ten
 
 
 def _forwards(values: Any) -> npt.NDArray[Any]:
-    """Give an array whose rows lie in memory one after the other: torch takes none that was turned round."""
+    """Return an array whose rows lie in memory one after the other: torch takes none that was turned round."""
     array = np.asarray(values)
     return array.copy() if any(step < 0 for step in array.strides) else array
 

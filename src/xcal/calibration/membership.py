@@ -1,7 +1,7 @@
 r"""How much of a row lies in each bin: the paper's soft indicators, and ours.
 
-Every function takes `u`, the model's F at each row's own time with shape (..., n), and returns one number per row and
-bin, (..., n, B), or with ``derivative=True`` its derivative in u. A bin is I = [a, b); sigma is the logistic function.
+Every function takes `u`, the model's F at each row's observed time with shape (..., n), and returns one number per row
+and bin, (..., n, B), or with ``derivative=True`` its derivative in u. A bin is I = [a, b), sigma the logistic function.
 
 ==========  ============================================================  ==================================
 name        an event at u contributes to bin I                            mass over all bins

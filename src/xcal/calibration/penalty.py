@@ -270,7 +270,7 @@ def unchecked_penalty(
     Parameters
     ----------
     cdf : Tensor of shape (..., n)
-        F at each row's own time, in [0, 1].
+        F at each row's observed time, in [0, 1].
     event : bool Tensor of shape (n,) or (..., n)
     edges : Tensor of shape (B + 1,)
     spec : SoftBins

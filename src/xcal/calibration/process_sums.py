@@ -29,7 +29,7 @@ class Exchange:
         return len(self._along)
 
     def agree(self, what: dict[str, int]) -> None:
-        """Say what the sums will mean, in numbers that must be the same on every process."""
+        """Return what the sums mean, in numbers that must be the same on every process."""
         self._what = what
         if self._own_loop:
             self._processes.agree(what)
@@ -127,6 +127,6 @@ class _Known(torch.autograd.Function):
 
 
 def with_gradient(u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-    """Give a value its gradient in `u`."""
+    """Return a value with its gradient in `u`."""
     known: Tensor = apply(_Known, u, value, gradient)
     return known

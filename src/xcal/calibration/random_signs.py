@@ -18,7 +18,7 @@ _DRAWN = 1 << 24  # signs that are drawn at a time
 
 
 def noise_of(products: Floats) -> float:
-    """Give the standard deviation over random signs of the sum of all products of two blocks, (blocks, blocks).
+    """Return the standard deviation over random signs of the sum of all products of two blocks, (blocks, blocks).
 
     Signs make every pair of blocks +1 or -1: mean zero, and the variance is twice the sum of squared products.
     """
@@ -57,7 +57,7 @@ def p_value_of(parts: list[Floats], n_draws: int, rng: np.random.Generator) -> f
 
 
 def _signed(parts: list[Floats], n_draws: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """Give the sums of the products of two blocks under random signs, (parts, draws), some draws at a time."""
+    """Yield the sums of the products of two blocks under random signs, (parts, draws), some draws at a time."""
     blocks = parts[0].shape[0]
     some = max(1, _DRAWN // blocks)
     for start in range(0, n_draws, some):

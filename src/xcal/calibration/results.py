@@ -80,7 +80,7 @@ class DCalibrationResult:
 
     @property
     def disagreement(self) -> str | None:
-        """Say why value and test disagree, where they do: they answer two questions. None where they agree.
+        """Return why value and test disagree, where they do: they answer two questions. None where they agree.
 
         The value asks how uneven the bins are, with censored rows spread out as `method` says; "uniform" spreads them
         evenly, so that they always look calibrated. Akritas' test asks whether as many events happened in each bin as

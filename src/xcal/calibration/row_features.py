@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 # Rows that fix the scale of the columns and the bandwidth; more would change neither.
 _REFERENCE_ROWS = 10_000
-# The bandwidth, as a multiple of the median distance between two rows; `benchmarks.conditional_rules` compares others.
+# The bandwidth, as a multiple of the median distance between two rows; `studies.conditional_rules` compares others.
 BANDWIDTH = 0.7
 
 
@@ -34,7 +34,7 @@ class Scale:
     name: str | None = None  # of the column
 
     def __call__(self, values: Floats) -> Floats:
-        """Give the scaled column: one column of numbers, or one for each label."""
+        """Return the scaled column: one column of numbers, or one for each label."""
         if self.reference is None:
             indicators = np.zeros((values.size, len(self.labels or ())))
             indicators[np.arange(values.size), values.astype(np.int64)] = 1.0
@@ -46,7 +46,7 @@ class Scale:
         return scores[:, None]
 
     def read(self, column: Column) -> Column:
-        """Give a column of other rows the numbers that its labels have here.
+        """Return a column of other rows as the numbers that its labels have here.
 
         Columns of a data frame must have the same names in the same order; those of an array have none (`x0`, `x1`).
         """
@@ -79,7 +79,7 @@ class RandomFeatures:
     bandwidth: float
 
     def __repr__(self) -> str:
-        """Say what they are, without the numbers."""
+        """Return what they are, without the numbers."""
         return f"<{2 * self.frequencies.shape[1]} features of {len(self.scales)} columns>"
 
     def __call__(self, columns: Sequence[Column]) -> Floats:

@@ -50,7 +50,7 @@ class SmallRows(NamedTuple):
         return cls(torch.lerp(later, happened, seen), happened, later, inverse, seen, rest, scale)
 
     def slopes(self) -> Tensor:
-        """Give the derivative of the features in F. It takes the place of what it is made of: once only."""
+        """Return the derivative of the features in F. It takes the place of what it is made of: once only."""
         event_slope = torch.addcmul(self.happened, self.happened, self.happened, value=-1).mul_(self.scale)
         later_slope = threshold(self.later.neg_(), -1.0, 0.0).mul_(self.inverse.neg_())
         return torch.lerp(later_slope, event_slope, self.seen)

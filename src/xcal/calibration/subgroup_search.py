@@ -105,7 +105,7 @@ def contrasts(edges: Edges) -> Floats:
 
 
 def expected_squares(cdf: npt.NDArray[np.floating], edges: Edges, shapes: Floats) -> Floats:
-    r"""Variance of contrasts of the bins, (B, C), that a right model expects of every row up to its own time, (n, C).
+    r"""Variance of contrasts of the bins, (B, C), that a right model expects of a row up to its observed time, (n, C).
 
     While a row is watched, from F = 0 to its own F, its score is the mean of the contrast g over what is left,
     g(v..1), and jumps to g(v) at an event. Jumps are as likely as dv / (1 - v), so that the variance is the integral of
@@ -227,7 +227,7 @@ def _conditions(index: int, column: Column, smallest: int) -> list[Condition]:
 
 
 def _finding(mass: Floats, edges: Edges) -> str:
-    """Say what the histogram of the subgroup shows: its larger departure from flat, in location or in spread.
+    """Return what the histogram of the subgroup shows: its larger departure from flat, in location or in spread.
 
     The contrast that was tested need not be the larger one: with censored rows the spread has the smaller noise, and
     a histogram that rises from left to right can be surest there.

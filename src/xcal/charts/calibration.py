@@ -15,7 +15,7 @@ PERCENT, TIP_PERCENT = ".0%", ".1%"
 
 
 def only_words(text: str) -> Spec:
-    """Say something in place of a picture."""
+    """Return words in place of a picture."""
     words = {"mark": {"type": "text", "text": text, "fontSize": 14}}
     return chart([words], height=120, data={"values": [{}]})
 
@@ -67,19 +67,19 @@ def risk_limit(curves: Sequence[CalibrationCurve]) -> float:
 
 
 def extreme(parts: Sequence[Vector], of: Callable[[Vector], float], otherwise: float) -> float:
-    """Give the largest or smallest of all finite numbers."""
+    """Return the largest or smallest of all finite numbers."""
     numbers = np.concatenate([np.zeros(0), *parts])
     finite = numbers[np.isfinite(numbers)]
     return float(of(finite)) if finite.size else otherwise
 
 
 def narrowest(edges: Sequence[Vector]) -> float:
-    """Give the width of the narrowest bin of some histograms."""
+    """Return the width of the narrowest bin of some histograms."""
     return min(float(np.diff(one).min()) for one in edges)
 
 
 def heights(values: Vector | Counts, edges: Vector, base: float) -> Vector:
-    """Give the heights of bars, some of which are wider than others: what each part of width `base` holds on average.
+    """Return the heights of bars, some of which are wider than others: what each part of width `base` holds on average.
 
     Examples
     --------
@@ -109,13 +109,13 @@ def risk_histograms(drawn: Sequence[tuple[CalibrationCurve, str]], *, top: float
 def pit_histograms(
     drawn: Sequence[tuple[PitHistogram, str]], *, beside: Sequence[PitHistogram] = (), top: float | None = None
 ) -> Spec:
-    """Draw histograms of F at the own times, with the range in which a perfect model stays.
+    """Draw histograms of F at the observed times, with the range in which a perfect model stays.
 
     `top` is where the vertical axis ends; by default above the highest bar. Those `beside` are drawn on the same scale.
     """
     first, base = drawn[0][0], narrowest([*(one.edges for one, _ in drawn), *(one.edges for one in beside)])
     end = pit_limit([one for one, _ in drawn]) if top is None else top
-    x = x_axis("F at the own time", domain=[0, 1], form=".1f")
+    x = x_axis("F at the observed time", domain=[0, 1], form=".1f")
     y = y_axis("Share of the rows", domain=[0, end], form=PERCENT)
     even = {"low": first.lower, "high": first.upper, "y": np.diff(first.edges)}
     scaled = {name: heights(part, first.edges, base) for name, part in even.items()}
@@ -151,7 +151,7 @@ def _flat_band(rows: list[Spec], x: Spec, y: Spec) -> list[Spec]:
 
 
 def pp_curves(drawn: Sequence[tuple[PPCurve, str]]) -> Spec:
-    """Draw distributions of F at the own times against the diagonal."""
+    """Draw distributions of F at the observed times against the diagonal."""
     x, y = (make(title, domain=[0, 1], form=".1f") for make, title in ((x_axis, "Predicted"), (y_axis, "Observed")))
     layers = [line(table(x=[0.0, 1.0], y=[0.0, 1.0]), x, y, "reference", dashed=True)]
     for curve, ink in drawn:

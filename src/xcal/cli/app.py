@@ -59,7 +59,7 @@ class _Interrupted(typer.Exit):
 
 
 def _with_a_word(command: Callable[..., None]) -> Callable[..., None]:
-    """Say that a command was interrupted, and what that means if it knows; typer itself says nothing."""
+    """Return the message of an interrupted command, and what that means if it knows; typer itself says nothing."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:

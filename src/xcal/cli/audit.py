@@ -171,7 +171,7 @@ def audit(
 
 
 def _groups(by: list[str] | None, former: list[str] | None) -> list[str]:
-    """Give the columns of --by, and those of its former name after a note."""
+    """Return the columns of --by, and those of its former name after a note."""
     if former:
         import warnings
 
@@ -241,7 +241,7 @@ def _outcome(table: "TableFile", time: str, event: str, value: str | None) -> An
 def _covariates(
     table: "TableFile", covariates: str | None, used: tuple[str | None, ...], curves: str | None
 ) -> dict[str, Any]:
-    """Give the columns that were named, or those that are neither outcome nor prediction, as arguments of `audit`."""
+    """Return the columns that were named, or those that are neither outcome nor prediction, as arguments of `audit`."""
     from xcal.cli.curve_columns import curve_columns
 
     if covariates is not None:

@@ -205,7 +205,7 @@ def _metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def _story(audits: "Mapping[str, AuditResult]", metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say in two sentences what the table shows: every number and every comparison is computed."""
+    """Return in two sentences what the table shows: every number and every comparison is computed."""
     (first, before), (last, after) = (list(metrics.items())[k] for k in (0, -1))
     order = after["concordance"] - before["concordance"] + 0.0
     told = [

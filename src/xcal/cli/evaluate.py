@@ -72,7 +72,7 @@ def evaluate(
 
     Without a file: measure predictions in a folder of parquet files, of
     any size, with the columns time, event and what a model says: cdf (F at
-    the row's own time), risk (larger: sooner), nll, S_12 and so on
+    the row's observed time), risk (larger: sooner), nll, S_12 and so on
     (survival at time 12), weight (how often a row counts). Run the same
     command again to resume.
 

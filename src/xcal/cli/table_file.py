@@ -79,7 +79,7 @@ class TableFile:
         return f"line {row + 2}" if self.lines else f"row {row + 1}"
 
     def column(self, name: str, option: str) -> Any:
-        """Give a column as it is; `option` is the one that named it."""
+        """Return a column as it is; `option` is the one that named it."""
         if name not in self.names:
             # Of many columns only some are listed, so the one that was meant stands first.
             meant = get_close_matches(name.lower(), [known.lower() for known in self.names], 1)
@@ -223,7 +223,7 @@ def _checked_separator(separator: str | None) -> str | None:
 
 
 def _guessed_separator(path: Path, decimal: str) -> str:
-    """Tell what stands between columns: the mark that divides the first lines, all alike, into the most columns."""
+    """Return what stands between columns: the mark that divides the first lines, all alike, into the most columns."""
     with _unpacked(path) as file:
         head = file.read(_HEAD + 1)
     text = head.decode("utf-8-sig", errors="replace")

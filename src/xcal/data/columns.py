@@ -43,7 +43,7 @@ def read_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
 
 
 def _of_one_kind(name: str, labels: npt.NDArray[np.object_]) -> npt.NDArray[Any]:
-    """Give an array of objects the type that they share."""
+    """Return an array of objects in the type that they share."""
     missing = np.array([is_missing(value) for value in labels])
     if missing.any():
         fail(name, "a label in every row", labels[first_row(missing)], first_row(missing))

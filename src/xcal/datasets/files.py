@@ -261,5 +261,5 @@ def optional_module(package: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Say an exception on one line."""
+    """Return an exception as one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -96,7 +96,7 @@ class DiscreteDistribution(SurvivalDistribution):
         return likelihood_and_cdf(*self._rows(time, event, floor))
 
     def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula | None:
-        """Give both without a graph, and their gradient by formula; not of a subclass with a likelihood of its own."""
+        """Return both without a graph, and their gradient by formula; not for a subclass with its own likelihood."""
         if type(self).log_likelihood_and_cdf is not DiscreteDistribution.log_likelihood_and_cdf:
             return None
         return LikelihoodByFormula(self._rows(time, event, floor))

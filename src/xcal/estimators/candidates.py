@@ -48,7 +48,7 @@ class Measured:
     lam, recalibrated
         Which one it is.
     losses, cdf : arrays of shape (n,)
-        Negative log-likelihood of each row, and F at its own time.
+        Negative log-likelihood of each row, and F at its observed time.
     concordant, comparable : float
         Pairs of rows that `predict` puts in order (ties count one half), and pairs that can be compared: both rows by
         one and the same model. Risks of two models are on scales of their own: between the rows of two folds their
@@ -129,7 +129,7 @@ def measured(lam: float, model: PredictingModel, rows: SurvivalData) -> Measured
 
 
 def _values(model: PredictingModel, rows: SurvivalData) -> tuple[Floats, Floats]:
-    """Negative log-likelihood of each row, and F at its own time."""
+    """Negative log-likelihood of each row, and F at its observed time."""
     distribution, time = model.distribution(rows.x), torch.from_numpy(rows.time)
     losses = nll(distribution, time, torch.from_numpy(rows.event)).numpy()
     return losses, distribution.cdf(time).numpy()

@@ -25,7 +25,7 @@ _ROWS = 10_000
 
 
 def penalty_features(settings: Settings) -> KernelFeatures | None:
-    """Give the features of the conditional penalty; None for the marginal one."""
+    """Return the features of the conditional penalty; None for the marginal one."""
     return FEATURES if settings.conditional else None
 
 

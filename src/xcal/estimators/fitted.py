@@ -80,7 +80,7 @@ class PredictingModel(ABC):
         return self._curves(len(x), times, lambda part: self.distribution(x[part]), _cdf)
 
     def cdf_at_own(self, x: Floats, time: Floats) -> Floats:
-        """F of each row at its own time, ``(n,)``."""
+        """F of each row at its observed time, ``(n,)``."""
         return self._by_parts(
             len(x), 1, lambda part: self.distribution(x[part]).cdf(torch.from_numpy(time[part])).numpy()
         )

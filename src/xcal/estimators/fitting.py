@@ -230,7 +230,7 @@ def _fitted(result: PathResult, index: int, standardizer: Standardizer, outputs:
 
 
 def _report(result: PathResult, target_dcal: float | None) -> None:
-    """Say what went wrong in training; a path of which nothing can be used is an error."""
+    """Warn of what went wrong in training; a path of which nothing can be used is an error."""
     if result.interrupted and not result.history.epochs:
         raise KeyboardInterrupt("interrupted in the first epoch: the estimator is not fitted")
     if (result.best_epoch < 0).all():

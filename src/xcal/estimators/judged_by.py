@@ -31,7 +31,7 @@ class JudgedBy:
         return lines[self.name] if self.floor is None else lines[self.name] - lines[self.floor]
 
     def described(self, line: "pd.Series[Any]") -> str:
-        """Say what a candidate scores."""
+        """Return what a candidate scores."""
         perfect = 0.0 if self.floor is None else line[self.floor]
         score = f"{self.words} {line[self.name]:.2g}, a perfect model scores {perfect:.2g}"
         return f"{score}, {p_in_words(line[f'{self.name}_p'])}"

@@ -203,7 +203,7 @@ class SurvivalModel(SurvivalPredictor):
     def recalibrate(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_pieces: int | None = None) -> Self:
         """Correct F after training by one increasing map for all rows, fitted to rows that did not train the model.
 
-        The map is the Kaplan-Meier curve of F at the rows' own times (`xcal.recalibration`). It calibrates the model
+        The map is the Kaplan-Meier curve of F at the observed times (`xcal.recalibration`). It calibrates the model
         over all rows, not within subgroups, changes no order of risks at one level of F, and is saved with the model.
         A map that was there before is replaced.
 

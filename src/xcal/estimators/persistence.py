@@ -51,7 +51,7 @@ class SavedEstimator:
     maps: dict[float, KaplanMeierRecalibration]
 
     def set_features(self, estimator: Any) -> None:
-        """Tell an estimator what its columns were."""
+        """Set the names of the columns that an estimator was fitted on."""
         estimator.n_features_in_ = self.n_features
         if self.feature_names is not None:
             estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)

@@ -89,7 +89,7 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows") -> str | None:
-    """Say why rows cannot show whether a model is calibrated; None if they can. `judge` is their name."""
+    """Return why rows cannot show whether a model is calibrated; None if they can. `judge` is their name."""
     events = int(np.count_nonzero(rows.event))
     if events < FEWEST_EVENTS:
         return f"{events} events among {rows.n} {judge} are too few to judge calibration by"
@@ -176,7 +176,7 @@ def _smallest(table: pd.DataFrame) -> "pd.Series[Any]":
 
 
 def named(lam: float, *, recalibrated: bool) -> str:
-    """Say which candidate it is."""
+    """Return which candidate it is."""
     return f"lambda {lam:g}, recalibrated" if recalibrated else f"lambda {lam:g}"
 
 

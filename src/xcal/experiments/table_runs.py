@@ -141,7 +141,7 @@ class TableRuns:
         self._trained, self._beside = self._trained + len(new), self._beside + len(records) - len(new)
 
     def summary(self, *, interrupted: bool) -> Summary:
-        """Say what was done."""
+        """Return what was done."""
         missed: set[RunKey] = set()
         if self._trained < len(self.missing):
             missed = {(m.name, lam, seed) for m, lam, seed in self.missing} - self.claims.finished()

@@ -18,5 +18,5 @@ def check_fitted(model: Any) -> None:
 
 
 def refuse_unfitted(model: Any, what: str = "call its fit method on the training rows first") -> NoReturn:
-    """Say that a model was not fitted, and what to do."""
+    """Raise the error of a model that was not fitted, with what to do."""
     fail("model", f"a fitted {class_name(model)} ({what})", "one that was not fitted")

@@ -36,7 +36,7 @@ def read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
 
 
 def _said_of(rise: FloatArray) -> str:
-    """Say how many curves were changed: each time of the grid has a classifier's answer of its own, which may rise."""
+    """Return how many curves were changed: each time of the grid has its own classifier, so a curve may rise."""
     changed = int(np.count_nonzero(rise > 0))
     if not changed:
         return "No curve rises."

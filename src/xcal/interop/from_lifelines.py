@@ -19,7 +19,7 @@ from xcal.interop.predictions import ModelPredictions
 from xcal.interop.rows import Rows
 from xcal.metrics.inputs import Vector
 
-# Rows of which a parametric model is asked F and the hazard at the own times, at once: the answer is square.
+# Rows of which a parametric model is asked F and the hazard at the observed times, at once: the answer is square.
 _SQUARE = 200
 # Beyond so many rows that takes minutes; F is then read off the curves, and there is no likelihood.
 _MOST_SQUARES = 20_000
@@ -99,13 +99,13 @@ def _parametric(model: Any, table: Any, rows: Rows) -> ModelPredictions:
     if rows.n <= _MOST_SQUARES:
         with_hazard = _gives_hazard(model, table)
         cdf, loss = _at_own_times(model, table, rows.time, rows.event, with_hazard=with_hazard)
-        reading.append("F at a row's own time and the likelihood are exact, from the model's hazard.")
+        reading.append("F at a row's observed time and the likelihood are exact, from the model's hazard.")
         if loss is None:
             why = "the hazard is negative at an event" if with_hazard else "lifelines gives no hazard of it"
-            reading[-1] = f"F at a row's own time is exact. There is no likelihood: {why}."
+            reading[-1] = f"F at a row's observed time is exact. There is no likelihood: {why}."
     else:
         why = f"there are more than {_MOST_SQUARES:,} rows"
-        reading.append(f"F at a row's own time is read off the curves, and there is no likelihood: {why}.")
+        reading.append(f"F at a row's observed time is read off the curves, and there is no likelihood: {why}.")
     return ModelPredictions(
         class_name(model),
         "lifelines",

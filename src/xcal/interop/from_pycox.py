@@ -56,7 +56,7 @@ def _without_rounding(curves: FloatArray) -> FloatArray:
 
 
 def _input(X: Any) -> Any:
-    """Give pycox what it takes: float32 arrays, or tensors and tuples as they are."""
+    """Return what pycox takes: float32 arrays, or tensors and tuples as they are."""
     if hasattr(X, "detach") or isinstance(X, tuple):
         return X
     values = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)

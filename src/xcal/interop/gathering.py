@@ -22,7 +22,7 @@ BETWEEN: dict[Interpolation, str] = {
 
 
 def past_the_end(last: float, time: FloatArray) -> str:
-    """Say what happens after the last time of the curves."""
+    """Return what happens after the last time of the curves."""
     rule = f"The curves end at time {rounded_time(last):g}; past it they keep their last value"
     if not (time > last).any():
         return f"{rule}, which no row needs."
@@ -58,7 +58,7 @@ def from_distribution(
             loss[part] = nll(distribution, time, event, density=True).numpy()
     density = "the mass of its time bin over the bin's width" if discrete else "the density"
     reading = (
-        f"{model} gives a whole distribution for each row: F at a row's own time is exact, and so is the likelihood "
+        f"{model} gives a whole distribution for each row: F at the observed time is exact, and so is the likelihood "
         f"({density} at an event, survival at a censoring).",
         f"Survival curves are kept at {grid.size} times, the horizons among them, and are exact there.",
         BETWEEN["linear"],
@@ -77,7 +77,7 @@ def from_own_times(
 ) -> ModelPredictions:
     """Read a model whose curves have values at times of its own, `own`.
 
-    Where that is too much to hold, or the user asked for other times, rows are read in parts: F at a row's own time
+    Where that is too much to hold, or the user asked for other times, rows are read in parts: F at the observed time
     comes from the whole curve, and fewer columns are kept.
 
     Parameters
@@ -111,7 +111,7 @@ def from_own_times(
     which = "of these" if asked is None else "that were asked for"
     reading = (
         origin,
-        f"{times.size:,} times {which} are kept; F at a row's own time is read from the whole curve.",
+        f"{times.size:,} times {which} are kept; F at a row's observed time is read from the whole curve.",
         BETWEEN[interpolation],
         past_the_end(float(times[-1]), rows.time),
     )

@@ -21,7 +21,7 @@ class Library:
     models : str
         Which of its models, in words.
     gives : str
-        What is read from them: curves, F at the own time, likelihood.
+        What is read from them: curves, F at the observed time, likelihood.
     modules : tuple of str
         A model belongs here if the module of its class, or of a base of it, is one of these or lies within.
     """
@@ -141,7 +141,7 @@ def supported() -> Any:
     """Table of the libraries whose models can be read, as a pandas DataFrame: models, and what is read of them.
 
     Besides, any object with a method ``predict_survival_function``, and plain predictions: survival curves as an array
-    with ``times=``, a data frame or a list of functions, F at the own times, or risks at one horizon.
+    with ``times=``, a data frame or a list of functions, F at the observed times, or risks at one horizon.
 
     Examples
     --------

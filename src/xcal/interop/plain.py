@@ -1,4 +1,4 @@
-"""Predictions that come as numbers: survival curves, F at the own times, or risks at one time."""
+"""Predictions that come as numbers: survival curves, F at the observed times, or risks at one time."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def read_curves(
         if array.ndim == 1:
             fail(
                 "survival",
-                "curves of shape (rows, times) (one value per row: cdf=, F at the own time, or risk= with one horizon)",
+                "curves of shape (rows, times) (one value per row: cdf=, F at the observed time, or risk=)",
                 f"shape {array.shape}",
             )
         if times is None:
@@ -68,12 +68,12 @@ def read_curves(
 
 
 def read_cdf(cdf: Any, rows: Rows) -> ModelPredictions:
-    """F of each row at its own time, and nothing else."""
+    """F of each row at its observed time, and nothing else."""
     values = as_probability("cdf", cdf)
     check_same_length("cdf", values, "y", rows.n)
-    reading = ("F at each row's own time was given, and nothing else: there are no risks at a horizon.",)
+    reading = ("F at each row's observed time was given, and nothing else: there are no risks at a horizon.",)
     own = values.astype(np.float64, copy=False)
-    return ModelPredictions("F at the own times", "none", rows.n, cdf=own, reading=reading)
+    return ModelPredictions("F at the observed times", "none", rows.n, cdf=own, reading=reading)
 
 
 def read_risk(risk: Any, horizon: Any, rows: Rows) -> ModelPredictions:

@@ -31,7 +31,7 @@ class ModelPredictions:
     risk, risk_horizon : array of shape (n,) and float, or None
         Probability of an event by the one time `risk_horizon`, for a model that gives no more than this.
     cdf : array of shape (n,), or None
-        F at each row's own time, where the model gives it exactly; else it is read off the curves. Where there are
+        F at each row's observed time, where the model gives it exactly; else it is read off the curves. Where there are
         curves too, a row whose time lies past the last of `times` counts as censored there: the model says no more.
     nll : array of shape (n,), or None
         Negative log-likelihood of each row (density at an event, survival at a censoring), where there is a density.

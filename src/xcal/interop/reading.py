@@ -127,7 +127,7 @@ def _as_predictions(found: Any, model: Any, rows: Rows) -> ModelPredictions:
 
 
 def _refuse(model: Any) -> NoReturn:
-    """Say that a model is of no known library, and what can be done."""
+    """Raise the error of a model of no known library, with what can be done."""
     if any(base.__module__.startswith("torch.nn") for base in type(model).__mro__):
         fail(
             "model",

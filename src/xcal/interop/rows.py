@@ -79,7 +79,7 @@ class Rows:
 
 
 def count_rows(X: Any) -> int | None:
-    """Give the number of rows of a table, array, tensor or tuple of them; None for what does not say."""
+    """Return the number of rows of a table, array, tensor or tuple of them; None for what does not say."""
     if isinstance(X, tuple):
         return count_rows(X[0]) if X else 0
     if hasattr(X, "num_row"):  # XGBoost's DMatrix

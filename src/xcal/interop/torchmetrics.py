@@ -284,7 +284,7 @@ class DCalibrationMetric(_MergedMetric[DCalibrationResult]):
         super().__init__(partial(DCalibration, n_bins=n_bins, edges=edges, p_value=p_value), options)
 
     def update(self, cdf: Any, event: Any) -> None:
-        """Add rows: F at the own time, and whether the event happened."""
+        """Add rows: F at the observed time, and whether the event happened."""
         self._add(cdf, event)
 
     def compute(self) -> torch.Tensor:

@@ -213,7 +213,7 @@ def _antolini(
 
 
 def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: int, n_dropped: int = 0) -> Concordance:
-    """Give the index of these pairs, of `n` rows with `n_events` events."""
+    """Return the index of these pairs, of `n` rows with `n_events` events."""
     agreed = pairs.concordant + pairs.tied / 2
     return Concordance(
         value=agreed / pairs.comparable if pairs.comparable > 0 else float("nan"),

@@ -58,7 +58,7 @@ def cox_calibration(
 ) -> CoxCalibration:
     r"""Calibration slope and intercept on the scale :math:`x_i = \log(-\log(1 - p_i))`.
 
-    Both use the rows as followed until t: events by t count, and everybody else is censored at their own time or at t.
+    Both use the rows as followed until t: events by t count, and others are censored at their observed time or at t.
 
     The slope is the coefficient b of a Cox regression, hazard :math:`\lambda_0(t) \exp(b x_i)`, with Efron's method
     for ties. For a model with proportional hazards x is its linear predictor plus a constant, and the slope is that on

@@ -73,7 +73,7 @@ def at_point(survival: FloatArray, times: Vector, t: float, interpolation: Inter
 
 
 def at_own_time(survival: FloatArray, times: Vector, time: FloatArray, interpolation: Interpolation) -> Vector:
-    """Survival probability of every row at its own time."""
+    """Survival probability of every row at its observed time."""
     index = left_column(times, time)
     rows = np.arange(time.size)
     value = np.where(index < 0, 1.0, survival[rows, np.maximum(index, 0)]).astype(np.float64)

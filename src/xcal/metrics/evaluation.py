@@ -46,7 +46,7 @@ def evaluate(
     time, event : array-like, shape (n,)
         Observed times, finite and not negative; True where the event happened.
     cdf : array-like, shape (n,), optional
-        F at each row's own time. Gives D-calibration and quantile slope; read off `survival` if not given. A row
+        F at each row's observed time. Gives D-calibration and quantile slope; read off `survival` if not given. A row
         whose time lies past the last of `times` then counts as censored there: what its F is, the grid does not say.
     predicted_time : array-like, shape (n,), optional
         Larger means later. Gives Harrell's and Uno's concordance; by default the area under each row's survival curve

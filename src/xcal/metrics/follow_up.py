@@ -68,6 +68,6 @@ def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
 
 
 def _first_at_or_below(curve: KaplanMeier, share: float) -> float:
-    """Give the first time at which the curve is at or below a share; a hair of rounding does not decide."""
+    """Return the first time at which the curve is at or below a share; a hair of rounding does not decide."""
     reached = np.flatnonzero(curve.survival <= share * (1 + 1e-12))
     return float(curve.times[reached[0]]) if reached.size else float("nan")

@@ -19,7 +19,7 @@ _READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 
 
 def supported_until(time: FloatArray, event: BoolArray) -> float:
-    """Give the last time at which enough rows are still under observation; half of the rows where there are few."""
+    """Return the last time at which enough rows are still under observation; half of the rows where there are few."""
     enough = min(max(SUPPORTED_ROWS, SUPPORTED_SHARE * time.size), time.size / 2)
     curve = fit_kaplan_meier(time, event)
     return float(curve.times[curve.at_risk >= enough][-1])
@@ -56,7 +56,7 @@ def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, po
 
 
 def rounded(t: float, *, at_most: float) -> float:
-    """Give the readable number that is closest in proportion, and not past `at_most`.
+    """Return the readable number that is closest in proportion, and not past `at_most`.
 
     Examples
     --------

@@ -96,7 +96,7 @@ def one_calibration(
         * "hosmer-lemeshow": rows censored before `at` are dropped and o is the share with an event among the rest,
           v = p (1 - p) / n. Dropping rows makes o too large under censoring.
     cdf : array-like, shape (n,), optional
-        F at each row's own time, for "likelihood-ratio" and "gronnesby-borgan".
+        F at each row's observed time, for "likelihood-ratio" and "gronnesby-borgan".
     n_risk_groups : int
         Risk groups asked for; fewer when many predictions are equal.
     min_events : int
@@ -165,25 +165,25 @@ def one_calibration(
 
 
 def checked_method(method: Method | None, has_cdf: bool) -> Method:
-    """Test to use: the default depends on whether F at the own times is given."""
+    """Test to use: the default depends on whether F at the observed times is given."""
     if method is None:
         return "likelihood-ratio" if has_cdf else "effective-size"
     as_choice("method", method, tuple(TESTS))
     if TESTS[method].needs_cdf and not has_cdf:
-        fail("cdf", "F at each row's own time, which this method needs", None)
+        fail("cdf", "F at each row's observed time, which this method needs", None)
     return method
 
 
 def _followed(
     predicted: FloatArray, own_cdf: FloatArray | None, time: FloatArray, event: BoolArray, end: float
 ) -> Rows:
-    """Rows as they are followed until `end`: with the hazard up to their own time or, if that is later, up to `end`."""
+    """Rows as followed until `end`: with the hazard up to their observed time or, if that is later, up to `end`."""
     hazard = None if own_cdf is None else lived_hazard(predicted, own_cdf, time, end)
     return Rows(predicted.astype(np.float64, copy=False), hazard, time, event, end)
 
 
 def lived_hazard(predicted: FloatArray, own_cdf: FloatArray, time: FloatArray, end: float) -> Vector:
-    """Cumulative hazard up to the own time or, if that is later, up to `end`."""
+    """Cumulative hazard up to the observed time or, if that is later, up to `end`."""
     return np.where(time <= end, cumulative_hazard(own_cdf), cumulative_hazard(predicted))
 
 

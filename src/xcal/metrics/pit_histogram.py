@@ -1,4 +1,4 @@
-"""Histogram of F at the own times with the range of a perfect model, bin by bin."""
+"""Histogram of F at the observed times with the range of a perfect model, bin by bin."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ N_BINS = 10
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PitHistogram:
-    """Histogram of F at the own times, as D-calibration sees it, by one estimator; a perfect model is flat."""
+    """Histogram of F at the observed times, as D-calibration sees it, by one estimator; a perfect model is flat."""
 
     method: str  # "uniform", "km" or "ipcw"
     group: str | None

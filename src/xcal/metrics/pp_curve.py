@@ -1,4 +1,4 @@
-"""Probability-probability plot of F at the own times, with a band."""
+"""Probability-probability plot of F at the observed times, with a band."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from xcal.metrics.inputs import Vector, as_count
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PPCurve:
-    """Probability-probability plot: the distribution of F at the own times (Kaplan-Meier) against the diagonal."""
+    """Probability-probability plot: the distribution of F at the observed times (Kaplan-Meier) against the diagonal."""
 
     predicted: Vector  # grid of probabilities, 0 to 1
     observed: Vector  # share of rows with F up to there
@@ -36,7 +36,7 @@ def pp_curve(cdf: Any, *, event: Any, level: float = 0.95, n_points: int = 101) 
     Parameters
     ----------
     cdf : array-like, shape (n,)
-        F at each row's own time.
+        F at each row's observed time.
     event : array-like, shape (n,)
         True where the event happened.
     level : float

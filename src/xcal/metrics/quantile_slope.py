@@ -60,7 +60,7 @@ def quantile_slope(cdf: Any, *, event: Any, levels: Any = None, weights: Any = N
     Parameters
     ----------
     cdf : array-like, shape (n,)
-        F at each row's own time.
+        F at each row's observed time.
     event : array-like, shape (n,)
         True where the event happened.
     levels : array-like, shape (m,), optional

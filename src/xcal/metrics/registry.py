@@ -124,7 +124,7 @@ def _d_calibration(p: Predictions) -> Mapping[str, float]:
 
 
 def _d_calibration_p(p: Predictions) -> Mapping[str, float]:
-    """Give what a perfect model scores on average, and Akritas' p-value, the same for every method."""
+    """Return what a perfect model scores on average, and Akritas' p-value, the same for every method."""
     result = _measured(p)
     p_value = float("nan") if result.p_value is None else result.p_value
     return {"d_calibration_floor": result.floor, "d_calibration_p": p_value}

@@ -30,7 +30,7 @@ class Rows:
     """Predictions and outcomes, looked at until time `at`."""
 
     probability: Vector
-    hazard: Vector | None  # cumulative, lived through until the own time or `at`
+    hazard: Vector | None  # cumulative, lived through until the observed time or `at`
     time: FloatArray
     event: BoolArray
     at: float

@@ -42,7 +42,7 @@ def in_words(count: int, min_cell: int) -> str:
 
 
 def said(min_cell: int) -> str:
-    """Say the rule to who reads a page; "" where all is shown."""
+    """Return the rule in words for the reader of a page; "" where all is shown."""
     if min_cell < 2:
         return ""
     return (
@@ -52,7 +52,7 @@ def said(min_cell: int) -> str:
 
 
 def told(count: int, of: int, min_cell: int) -> int | None:
-    """Give a count that divides `of` rows in two cells; None where one of them is small.
+    """Return a count that divides `of` rows in two cells; None where one of them is small.
 
     Examples
     --------
@@ -110,12 +110,12 @@ def evened(counts: npt.NDArray[np.int64], min_cell: int, values: Vector | None =
 
 
 def starts_of(cells: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """Give the first of the old cells in each of the new ones that `merged` made."""
+    """Return the first of the old cells in each of the new ones that `merged` made."""
     return np.searchsorted(cells, np.arange(cells[-1] + 1))
 
 
 def merged_edges(edges: Vector, cells: npt.NDArray[np.int64]) -> Vector:
-    """Give the edges that are left of a histogram's."""
+    """Return the edges that are left of a histogram's."""
     return np.append(edges[starts_of(cells)], edges[-1])
 
 
@@ -134,7 +134,7 @@ def two_digits(t: float) -> float:
 
 
 def rounded_time(t: float) -> float:
-    """Give a time to three digits, or to whole units where that is more.
+    """Return a time to three digits, or to whole units where that is more.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def rounded_time(t: float) -> float:
 
 
 def ends(values: Any, min_cell: int) -> tuple[float, float] | None:
-    """Give the lowest and the highest value that a cell of rows reach; None for too few rows.
+    """Return the lowest and the highest value that a cell of rows reach; None for too few rows.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def ends(values: Any, min_cell: int) -> tuple[float, float] | None:
 
 
 def reached(time: Any, min_cell: int) -> float:
-    """Give the last time that enough rows have reached, to two digits; where all is shown, the last time.
+    """Return the last time that enough rows have reached, to two digits; where all is shown, the last time.
 
     Examples
     --------

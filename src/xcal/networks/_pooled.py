@@ -48,7 +48,7 @@ class _Layout:
         self.sizes = {"ROWS": self.rows, "COLUMNS": self.columns, "HEIGHT": height, "WIDTH": width}
 
     def tiles(self, elements: int = _ELEMENTS) -> tuple[int, dict[str, int]]:
-        """Say how many tiles of about so many elements the map has, and how large they are."""
+        """Return how many tiles of about so many elements the map has, and how large they are."""
         padded = max(16, 1 << (self.channels - 1).bit_length())
         pixels = max(1, elements // padded)
         return -(-self.n_pixels // pixels), {"CHANNELS": padded, "PIXELS": pixels}
@@ -216,7 +216,7 @@ def _kept_channels(like: Tensor, channels: int, rate: float) -> tuple[Tensor, fl
 
 
 def _precision() -> str:
-    """Say what cuDNN computes a convolution in."""
+    """Return what cuDNN computes a convolution in."""
     conv: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # torch has no types there
     return "tf32" if conv.fp32_precision == "tf32" else "ieee"
 

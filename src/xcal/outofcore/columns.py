@@ -19,8 +19,8 @@ class Columns:
     ----------
     time, event : str
     weight, cdf, risk, nll : str or None
-        Whole numbers that say how often a row counts; F at the own time; a number that is larger where the event is
-        expected sooner; negative log-likelihood.
+        Whole numbers that say how often a row counts; F at the observed time; a number that is larger where the event
+        is expected sooner; negative log-likelihood.
     survival : tuple of (float, str)
         Times, increasing, and columns of the survival probabilities there.
     """

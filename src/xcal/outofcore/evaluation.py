@@ -83,8 +83,8 @@ def evaluate_folder(
     Parameters
     ----------
     folder : path
-        Files with the columns time, event, and what the model says: cdf (F at the own time), risk (larger: sooner),
-        nll, S_12 and so on (survival at time 12); weight, a whole number, says how often a row counts.
+        Files with the columns time, event, and what the model says: cdf (F at the observed time), risk (larger:
+        sooner), nll, S_12 and so on (survival at time 12); weight, a whole number, says how often a row counts.
     out : path
         JSON file to write, whole or not at all.
     settings : EvaluationSettings, optional

@@ -25,13 +25,13 @@ def piece_state(work: Work, piece: Piece, report: Report | None = None) -> State
 
 
 def in_this_process(work: Work, pieces: dict[int, Piece], report: Report) -> Iterator[tuple[int, State]]:
-    """Give the state of each piece, one after another."""
+    """Yield the state of each piece, one after another."""
     for number, piece in pieces.items():
         yield number, piece_state(work, piece, report)
 
 
 def in_processes(workers: Workers, work: Work, pieces: dict[int, Piece], report: Report) -> Iterator[tuple[int, State]]:
-    """Give the state of each piece as it is finished."""
+    """Yield the state of each piece as it is finished."""
     numbers = list(pieces)
     for place, state in workers.results(work, list(pieces.values()), report):
         yield numbers[place], state

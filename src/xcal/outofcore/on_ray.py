@@ -37,7 +37,7 @@ def _no_error(_: Any) -> Any:
 
 
 def on_ray(work: Work, pieces: dict[int, Piece]) -> State:
-    """Give the merged state of all pieces: each is counted by a task, and the states are added up where they are.
+    """Return the merged state of all pieces: each is counted by a task, and the states are added up where they are.
 
     The files must be where every machine can read them, under the same path.
     """

@@ -94,7 +94,7 @@ class SideFile:
 
 
 def _difference(stored: Any, present: Mapping[str, Any]) -> str:
-    """Say why the work of another run does not count."""
+    """Return why the work of another run does not count."""
     if not isinstance(stored, dict) or stored.keys() != present.keys():
         return "it is of another version"
     before, after = (dict(settings["files"]) for settings in (stored, present))

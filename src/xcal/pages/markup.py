@@ -36,7 +36,7 @@ class Markup:
         self._labels = 0
 
     def write(self, block: Block) -> str:
-        """Give the HTML of one block."""
+        """Return the HTML of one block."""
         writers: dict[type, Callable[[Any], str]] = {
             Text: _text,
             Notes: _notes,
@@ -55,7 +55,7 @@ class Markup:
         return writers[type(block)](block)
 
     def _label(self, of: str) -> str:
-        """Give an id that nothing else on the page has."""
+        """Return an id that nothing else on the page has."""
         self._labels += 1
         return f"{of}-{self._labels}"
 
@@ -132,7 +132,7 @@ class Markup:
 
 
 def selector_markup(selector: Selector) -> str:
-    """Give the HTML of a control."""
+    """Return the HTML of a control."""
     label = escape(selector.label)
     if selector.kind == "list":
         options = "".join(

@@ -67,7 +67,7 @@ def write_page(page: Page, path: str | Path) -> Path:
 
 
 def render_page(page: Page) -> str:
-    """Give the text of the page.
+    """Return the text of the page.
 
     Its scripts are named by their hashes in the content security policy, so that nothing else can run, nor anything be
     loaded: Vega interprets the charts' expressions instead of compiling them, which the policy would forbid. Styles may

@@ -31,7 +31,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 def colour(name: str) -> str:
-    """Give the CSS variable of a colour."""
+    """Return the CSS variable of a colour."""
     return f"var(--{name.replace('_', '-')})"
 
 

@@ -30,7 +30,7 @@ class Adjustment(ABC):
 
     @abstractmethod
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
-        """F' of each row at its own time, and its negative log-likelihood where the model has a density."""
+        """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
 
     @abstractmethod
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
@@ -62,7 +62,7 @@ class MapOfF(Adjustment):
         return self._of(X).cdf(_inside(1 - survival_at(model, X, times)))
 
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
-        """F' of each row at its own time, and its negative log-likelihood where the model has a density."""
+        """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
         found = read_own(model, X, time, event)
         return self.changed(X, found.cdf, found.nll, event)
 
@@ -102,7 +102,7 @@ class MapOfF(Adjustment):
         return self.map.n, self.map.n_events
 
     def content(self) -> dict[str, Any]:
-        """Give what a file keeps."""
+        """Return the serialisable state."""
         return self.map.content()
 
     def _of(self, X: Any) -> Recalibration | RowMaps:
@@ -126,7 +126,7 @@ class ShiftedQuantiles(Adjustment):
         return self._cdf(model, X, np.broadcast_to(times, (len(new), times.size)), own, new)
 
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
-        """F' of each row at its own time, and its negative log-likelihood where the model has a density."""
+        """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
         own, new = self._quantiles(model, X, float(time.max()))
         at = read_own(model, X, time, event).time  # where the curves of a model end, a row counts as censored
         cdf = self._cdf(model, X, at[:, None], own, new)[:, 0]
@@ -169,7 +169,7 @@ class ShiftedQuantiles(Adjustment):
         return self.shifts.n, self.shifts.n_events
 
     def content(self) -> dict[str, Any]:
-        """Give what a file keeps."""
+        """Return the serialisable state."""
         return self.shifts.content()
 
     def _quantiles(self, model: Any, X: Any, last: float) -> tuple[Floats, Floats]:

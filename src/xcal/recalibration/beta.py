@@ -16,9 +16,9 @@ class BetaRecalibration(Recalibration):
 
     .. math:: \mathrm{logit}\, G(u) = c + a \log u - b \log(1 - u), \quad a, b > 0
 
-    It leaves a calibrated model as it is at a = b = 1, c = 0. The parameters maximise the likelihood of F at the own
-    times: an event contributes the slope of G, a censored row 1 - G. A normal prior with standard deviation 1 on
-    log a, log b and c, worth about one row, keeps them finite with few events.
+    It leaves a calibrated model as it is at a = b = 1, c = 0. The parameters maximise the likelihood of F at the
+    observed times: an event contributes the slope of G, a censored row 1 - G. A normal prior with standard deviation 1
+    on log a, log b and c, worth about one row, keeps them finite with few events.
 
     Nothing ends at the last event: the form of the map continues to F = 1. An event at an F of exactly 0 or 1 tells
     that it lies beyond the nearest other F, and a censored row at F = 1 that it outlived the largest F below 1.
@@ -47,12 +47,12 @@ class BetaRecalibration(Recalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the own times of rows that did not train the model.
+        """Fit G to F at the observed times of rows that did not train the model.
 
         Parameters
         ----------
         cdf : array-like of shape (n,)
-            F at each row's own time.
+            F at each row's observed time.
         event : array-like of shape (n,)
             True or 1 where the event happened.
         """

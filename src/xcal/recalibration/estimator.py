@@ -68,8 +68,8 @@ class Recalibrated(BaseEstimator):
     adjustment_ : MapOfF or ShiftedQuantiles
         What was fitted; ``adjustment_.map`` is the map G, ``adjustment_.shifts`` those of "csd".
     held_out_ : HeldOut
-        The rows it was fitted to: F at the own times by models that have not seen them. With `cv` all rows, but for
-        those of a fold that was left out. Not in a loaded estimator.
+        The rows it was fitted to: F at the observed times by models that have not seen them. With `cv` all rows, but
+        for those of a fold that was left out. Not in a loaded estimator.
     times_ : ndarray
         Times up to the end, where curves are drawn and over which `predict` takes the mean of F. The end is the last
         time that the model knows of: that of its training rows (models of xcal), or of its curves (those of Cox models
@@ -188,7 +188,7 @@ class Recalibrated(BaseEstimator):
         return self._cdf(X, times, extrapolate)
 
     def predict_own_cdf(self, X: Any, time: Any = None) -> Floats:
-        """F' of each row at its own time, ``(n,)``: what D-calibration and a PIT histogram take.
+        """F' of each row at its observed time, ``(n,)``: what D-calibration and a PIT histogram take.
 
         `time` is not given where X is `SurvivalData`. Times after the end are answered too, as rows were observed
         there: by the model's law, or at the end of the curves of a model that says no more.
@@ -262,7 +262,7 @@ class Recalibrated(BaseEstimator):
         return result
 
     def predictions(self, X: Any, rows: Rows) -> ModelPredictions:
-        """Give `xcal.audit` what it reads: curves, F at the own times and the likelihood, after recalibration."""
+        """Return what `xcal.audit` reads: curves, F at the observed times and the likelihood, after recalibration."""
         fitted = self._fitted()
         table = as_table(X)
         found = read_model(

@@ -62,12 +62,12 @@ class GroupedRecalibration:
 
     @classmethod
     def fit(cls, cdf: Any, event: Any, groups: Any, *, n_pieces: int | None = None) -> Self:
-        """Fit the maps to F at the own times of rows that did not train the model.
+        """Fit the maps to F at the observed times of rows that did not train the model.
 
         Parameters
         ----------
         cdf, event : array-like of shape (n,)
-            F at each row's own time, and whether the event happened.
+            F at each row's observed time, and whether the event happened.
         groups : array-like of shape (n,)
             Label of each row's group, numbers or text.
         n_pieces : int, optional
@@ -136,7 +136,7 @@ class GroupedRecalibration:
         return self._by_group(u, groups, chain, tail)
 
     def of_rows(self, groups: Any) -> "RowMaps":
-        """Give the map of each row, for rows of these groups."""
+        """Return the map of each row, for rows of these groups."""
         return RowMaps(self, np.asarray(groups))
 
     def content(self) -> dict[str, Any]:

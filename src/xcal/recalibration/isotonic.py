@@ -35,12 +35,12 @@ class IsotonicRecalibration(PiecewiseRecalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the own times of rows that did not train the model.
+        """Fit G to F at the observed times of rows that did not train the model.
 
         Parameters
         ----------
         cdf : array-like of shape (n,)
-            F at each row's own time.
+            F at each row's observed time.
         event : array-like of shape (n,)
             True or 1 where the event happened.
         """

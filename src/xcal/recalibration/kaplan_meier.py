@@ -60,12 +60,12 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
     def fit(
         cls, cdf: Any, event: Any, *, n_pieces: int | None = None, weights: Any = None
     ) -> "KaplanMeierRecalibration":
-        """Fit G to F at the rows' own times.
+        """Fit G to F at the rows' observed times.
 
         Parameters
         ----------
         cdf : array-like of shape (n,)
-            F at each row's own time, of rows that did not train the model.
+            F at each row's observed time, of rows that did not train the model.
         event : array-like of shape (n,)
             True or 1 where the event happened.
         n_pieces : int, optional

@@ -1,4 +1,4 @@
-"""What recalibration asks of a model of any library: F at own times, F at given times, quantiles."""
+"""What recalibration asks of a model of any library: F at observed times, F at given times, quantiles."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class WholeLaw(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OwnValues:
-    """F of each row at its own time.
+    """F of each row at its observed time.
 
     Attributes
     ----------
@@ -95,12 +95,12 @@ def chosen_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
 
 
 def read_own(model: Any, X: Any, time: Floats, event: BoolArray) -> OwnValues:
-    """F and, where there is a density, the likelihood of each row at its own time."""
+    """F and, where there is a density, the likelihood of each row at its observed time."""
     return own_values(read_model(model, X, time=time, event=event), time, event)
 
 
 def own_values(found: ModelPredictions, time: Floats, event: BoolArray) -> OwnValues:
-    """F at the own times from what was read of a model; see `OwnValues` for rows past the end of its curves."""
+    """F at the observed times from what was read of a model; see `OwnValues` for rows past the end of its curves."""
     if found.survival is None or found.times is None:
         fail("model", "a model with survival curves", f"{found.model}, which gives none")
     if _has_law(found):

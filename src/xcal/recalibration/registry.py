@@ -24,7 +24,7 @@ class HeldOut:
     time, happened : arrays of shape (n,)
         Outcomes.
     cdf, event : arrays of shape (n,)
-        F at the own times, and whether the event happened there (see `OwnValues`).
+        F at the observed times, and whether the event happened there (see `OwnValues`).
     quantiles : array of shape (n, k), or None
         The model's quantiles, for a method that asks for them.
     groups : array of shape (n,), or None

@@ -85,7 +85,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _epochs(comparison: Comparison) -> str:
-    """Say for how many epochs the models were trained, and the name of a trial."""
+    """Return for how many epochs the models were trained, and the name of a trial."""
     spec = comparison.spec
     numbers = {m.label: spec.training_of(m, comparison.variant).epochs for m in spec.models}
     other = "".join(f"; {label}: {n}" for label, n in numbers.items() if n != spec.training.epochs)

@@ -82,7 +82,7 @@ def _end() -> None:
 
 
 def own_device(device: torch.device) -> torch.device:
-    """Give each process of a machine a GPU of its own, where GPUs are asked for without a number."""
+    """Assign each process of a machine its own GPU, where GPUs are asked for without a number."""
     if device.type != "cuda" or device.index is not None:
         return device
     number = int(os.environ.get("LOCAL_RANK", dist.get_rank()))

@@ -215,7 +215,7 @@ def _cell(cell: Any) -> Any:
 
 
 def _looked_up(code: types.CodeType, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give what a function, and the functions within it, look up outside themselves, under dotted names.
+    """Yield what a function, and the functions within it, look up outside themselves, under dotted names.
 
     Of a module of the user that is an attribute (``settings.K``), or what is imported from it. Of a module that is used
     in another way, as in ``getattr(settings, name)``, it is the whole module.
@@ -236,7 +236,7 @@ def _looked_up(code: types.CodeType, known: dict[str, Any]) -> Iterator[tuple[st
 
 
 def _imported(name: str, package: str | None, wanted: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
-    """Give a module that a function imports when it is called, or what it takes from it."""
+    """Yield a module that a function imports when it is called, or what it takes from it."""
     try:
         module = import_module(name, package)
     except ImportError:  # an optional one, or an error of the function itself

@@ -167,7 +167,7 @@ class _Run:
         state.epoch += 1
 
     def _set_penalty(self) -> None:
-        """Give the penalty the temperature and the weights of the epoch, in the memory that every step reads."""
+        """Set temperature and weights of the penalty for the epoch, in the memory that every step reads."""
         epoch, last = self.state.epoch, self.problem.penalty.temperature
         if self.temperature is not None and last is not None:
             self.temperature.fill_(self.config.temperature(epoch, float(last)))

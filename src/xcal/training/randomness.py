@@ -92,7 +92,7 @@ class OwnNumbers(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Give `function` our generator if it draws random numbers on the CPU; run it as it is if not."""
+        """Pass our generator to `function` if it draws random numbers on the CPU; run it as it is if not."""
         options = kwargs or {}
         if function in _DROPOUTS:
             return _DROPOUTS[function](self, *args, **options)
@@ -214,7 +214,7 @@ def seeded(function: Callable[[], Result], seed: int) -> Result:
 
 
 def draws(function: Callable[[], Any]) -> tuple[bool, bool]:
-    """Tell whether a function draws random numbers, and whether any of them come from torch's own generators.
+    """Return whether a function draws random numbers, and whether any of them come from torch's own generators.
 
     Where torch cannot be watched the answer is yes. Looking whether its generators have moved would not do: there are
     layers that draw for some inputs only.

@@ -128,7 +128,7 @@ def scored(table: Table, params: dict[str, Any]) -> Scored:
 
 
 def _ibs(table: Table, model: Any, fold: Fold) -> float:
-    """Give the integrated Brier score of a fold, over times that enough rows of the table support."""
+    """Return the integrated Brier score of a fold, over times that enough rows of the table support."""
     last = supported_until(table.time, table.event)
     times = np.linspace(0.0, last, _GRID + 1)[1:]
     curves = model.predict_survival_function(table.part(fold.test)[0], times, extrapolate=True)
@@ -139,7 +139,7 @@ def _ibs(table: Table, model: Any, fold: Fold) -> float:
 
 
 def _nll(table: Table, model: Any, fold: Fold) -> float:
-    """Give the mean negative log-likelihood of a fold, in the unit of the times."""
+    """Return the mean negative log-likelihood of a fold, in the unit of the times."""
     distribution = model.predict_distribution(table.part(fold.test)[0])
     time, event = torch.from_numpy(table.time[fold.test]), torch.from_numpy(table.event[fold.test])
     return mean_nll(nll(distribution, time, event)).value

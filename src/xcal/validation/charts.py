@@ -48,7 +48,7 @@ NOT_HERE = "Not measured at this horizon."
 
 
 def empty() -> Spec:
-    """Say in place of a picture that there is none."""
+    """Show in place of a picture that there is none."""
     return only_words(NOT_HERE)
 
 
@@ -66,7 +66,7 @@ def keys(results: Results, shape: str = "line") -> tuple[Key, ...]:
 
 
 def same(items: Sequence[Found], horizon: float | None, group: str | None = None) -> Found | None:
-    """Give the one of the curves that has this horizon and group."""
+    """Return the one of the curves that has this horizon and group."""
     for item in items:
         if getattr(item, "horizon", None) == horizon and getattr(item, "group", None) == group:
             return item
@@ -129,7 +129,7 @@ def calibration(results: Results, horizon: float, group: str | None = None) -> t
 
 
 def _inked(items: Sequence[Found | None]) -> list[tuple[Found, str]]:
-    """Give each model's curve its colour; models without one are left out."""
+    """Return the curves, each with its model's colour; models without one are left out."""
     return [(item, ink) for item, ink in zip(items, SERIES, strict=False) if item is not None]
 
 
@@ -146,11 +146,11 @@ def risk_histogram(results: Results, horizon: float, group: str | None = None) -
 
 
 def pit(results: Results, method: str, group: str | None = None) -> tuple[Spec, str]:
-    """Draw the histogram of F at the own times, with the range in which a perfect model stays."""
+    """Draw the histogram of F at the observed times, with the range in which a perfect model stays."""
     drawn = _inked([_pit_of(result, method, group) for result in results])
     if not drawn:
         return empty(), "Not measured."
-    return pit_histograms(drawn), f"Histogram of F at the own times{_of(group)}; a perfect model is flat."
+    return pit_histograms(drawn), f"Histogram of F at the observed times{_of(group)}; a perfect model is flat."
 
 
 def _pit_of(result: AuditResult, method: str, group: str | None) -> PitHistogram | None:
@@ -159,7 +159,7 @@ def _pit_of(result: AuditResult, method: str, group: str | None) -> PitHistogram
 
 
 def pp(results: Results) -> tuple[Spec, str]:
-    """Draw the distribution of F at the own times against the diagonal."""
+    """Draw the distribution of F at the observed times against the diagonal."""
     drawn = _inked([result.measured.pp for result in results])
     return pp_curves(drawn), "Probability-probability plot: the share of rows with F up to each value."
 
@@ -169,7 +169,7 @@ _MOST_COVARIATES = 4
 
 
 def drawn_parts(results: Results) -> list[tuple[str, list[CovariatePart | None]]]:
-    """Give the parts of the covariates that are furthest off, in any of the models: names, and one value per model."""
+    """Return the parts of the covariates that are furthest off in any of the models: names, and one value per model."""
     found = [{} if r.measured.for_whom is None else {p.name: p for p in r.measured.for_whom.parts} for r in results]
     far: dict[str, float] = {}
     for parts in found:
@@ -211,11 +211,11 @@ def subgroup(worst: WorstSubgroup) -> tuple[Spec, str]:
         low=np.maximum(mass - reach, 0.0),
         high=mass + reach,
     )
-    x = x_axis("F at the own time", domain=[0, 1], form=".1f")
+    x = x_axis("F at the observed time", domain=[0, 1], form=".1f")
     y = y_axis("Share of the rows", domain=[0, 1.1 * float((mass + reach).max())], form=PERCENT)
     tips = [tip("y", "share", TIP_PERCENT), tip("low", "from", TIP_PERCENT), tip("high", "to", TIP_PERCENT)]
     whiskers = band(rows, {**x, "field": "middle"}, y, "observed")
     whiskers["mark"] = {"type": "rule", "strokeWidth": 1.5, "aria": False, "color": "var(--ink)"}
     layers = [bars(rows, x, y, "model", tips, opacity=0.8), whiskers, horizontal(base, y)]
-    words = f"Histogram of F at the own times of rows with {worst.rule}; a perfect model is flat."
+    words = f"Histogram of F at the observed times of rows with {worst.rule}; a perfect model is flat."
     return chart(layers, height=260), words

@@ -13,7 +13,7 @@ _CAPTION = "Items of TRIPOD+AI (BMJ 2024;385:e078378) that concern the evaluatio
 
 
 def checklist(result: AuditResult) -> Checklist:
-    """Give the items with what this result says of each."""
+    """Return the items with what this result says of each."""
     return Checklist(_CAPTION, (*_methods(result), *_results(result), *_left(result)))
 
 

@@ -57,7 +57,7 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
 
 
 def of_rows(**given: Any) -> dict[str, Any]:
-    """Give all that has a value for every row, by its argument: columns of a mapping one by one, curves by row."""
+    """Return all that has a value for every row, by its argument: columns of a mapping one by one, curves by row."""
     found: dict[str, Any] = {}
     for name, values in given.items():
         if isinstance(values, Mapping):
@@ -154,7 +154,7 @@ def are_names(given: Any, most: int = MOST_GROUPS) -> bool:
 
 
 def column_of(X: Any, name: str, argument: str) -> Any:
-    """Give the column of X that an argument names."""
+    """Return the column of X that an argument names."""
     columns = getattr(X, "columns", None)
     if columns is None:
         fail(argument, "a mapping of names to labels, where X is no data frame", f"the name {name!r}")

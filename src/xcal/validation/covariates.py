@@ -133,7 +133,7 @@ def _association(column: Column, ranks: FloatArray) -> float:
 
 
 def _named(table: Any) -> dict[str, Any] | None:
-    """Give the columns by their names; None for what is no table."""
+    """Return the columns by their names; None for what is no table."""
     if isinstance(table, Mapping):
         return {str(name): values for name, values in table.items()} or None
     if hasattr(table, "columns") and not isinstance(table, np.ndarray):
@@ -176,7 +176,7 @@ def _read(name: str, values: Any) -> Column | str:
 
 
 def _outcome_again(column: Column, outcome: Outcome) -> str:
-    """Say that a column tells the outcome, which no covariate does: the time, a coarser time, the event, its cause."""
+    """Return why a column tells the outcome, as no covariate does: the time, a coarser time, the event, its cause."""
     time, event = outcome
     if column.labels is None and _monotone(column.values, time):
         return "it follows from the time"

@@ -150,7 +150,7 @@ def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue
 def _at_horizons(
     whole: dict[tuple[str, float | None], AuditValue], horizons: Sequence[float]
 ) -> list[tuple[str, list[AuditValue | None]]]:
-    """Give the main values at horizons: the name of each, and one value per horizon."""
+    """Return the main values at horizons: the name of each, and one value per horizon."""
     return [
         (label(name).name, [whole.get((name, horizon)) for horizon in horizons])
         for name in _AT_HORIZON

@@ -143,7 +143,7 @@ def _parts(
     weights: Vector | None = None,
     fewest: int = _FEWEST,
 ) -> Iterator[CovariatePart]:
-    """Give the mean of F for the parts of every column.
+    """Yield the mean of F for the parts of every column.
 
     Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above. The
     interval is that of the larger variance: the one that was seen, or the one that a right model expects up to the
@@ -167,7 +167,7 @@ def _parts(
 
 
 def _members(column: Column) -> Iterator[tuple[str, BoolArray]]:
-    """Give the categories of a column, its few different numbers, or its quarters."""
+    """Yield the categories of a column, its few different numbers, or its quarters."""
     name, values = column.name, column.values
     if column.labels is not None:
         for k, label in enumerate(column.labels):

@@ -88,7 +88,7 @@ ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
 
 
 def label(metric: str) -> Label:
-    """Give the label of a metric; one that is not in the table keeps its own name."""
+    """Return the label of a metric; one that is not in the table keeps its own name."""
     return LABELS.get(metric, Label(metric, "small", ""))
 
 
@@ -124,13 +124,13 @@ def interval(value: AuditValue, between: str = " to ") -> str:
 
 
 def names(results: Sequence[AuditResult]) -> list[str]:
-    """Give each model a name of its own: models of the same name are numbered."""
+    """Return a different name for each model: models of the same name are numbered."""
     plain = [result.model for result in results]
     return [f"{name} ({k + 1})" if plain.count(name) > 1 else name for k, name in enumerate(plain)]
 
 
 def find(result: AuditResult, metric: str, horizon: float | None = None, group: str | None = None) -> AuditValue | None:
-    """Give one number, or None where it was not measured or is NaN."""
+    """Return one number, or None where it was not measured or is NaN."""
     try:
         value = result.value(metric, horizon=horizon, group=group)
     except KeyError:

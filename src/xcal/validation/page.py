@@ -39,7 +39,7 @@ def write_comparison(
 
 
 def report_page(result: AuditResult) -> Page:
-    """Give the page of one model."""
+    """Return the page of one model."""
     library = f" ({result.library})" if result.library not in ("", "none") else ""
     summary = result.data
     horizons = _measured([result])
@@ -54,7 +54,7 @@ def report_page(result: AuditResult) -> Page:
 
 
 def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[AuditValue] = ()) -> Page:
-    """Give the page of two models."""
+    """Return the page of two models."""
     if len(results) != 2:
         fail("results", "two results to compare", len(results))
     first, second = results
@@ -75,13 +75,13 @@ def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[Aud
 
 
 def _measured(results: Sequence[AuditResult]) -> tuple[float, ...]:
-    """Give the horizons at which something was measured of every model; the others are named among what is missing."""
+    """Return the horizons at which something was measured of every model; others are named among what is missing."""
     have = [{value.horizon for value in result.values} for result in results]
     return tuple(t for t in results[0].horizons if all(t in horizons for horizons in have))
 
 
 def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:
-    """Give the selector that moves every panel; with one horizon there is nothing to select."""
+    """Return the selector that moves every panel; with one horizon there is nothing to select."""
     if len(horizons) < 2:
         return ()
     kind: Literal["buttons", "list"] = "buttons" if len(horizons) <= _MOST_BUTTONS else "list"

@@ -97,12 +97,12 @@ def decision(results: Results, horizon: float) -> tuple[Spec, str]:
 
 
 def ends_of(values: Vector) -> list[float]:
-    """Give the ends of an axis."""
+    """Return the ends of an axis."""
     return [float(values[0]), float(values[-1])]
 
 
 def benefit_limits(curves: Sequence[DecisionCurve]) -> tuple[float, float]:
-    """Give the ends of the axis of net benefit: what is far below treating nobody would hide the rest."""
+    """Return the ends of the axis of net benefit: what is far below treating nobody would hide the rest."""
     high = max(0.01, 1.06 * extreme([part for c in curves for part in (c.model, c.upper, c.treat_all)], np.max, 1.0))
     low = extreme([part for c in curves for part in (c.model, c.lower)], np.min, 0.0)
     return max(-0.35 * high, min(-0.08 * high, low)), high

@@ -146,7 +146,7 @@ def _pit(ax: Any, result: AuditResult, horizon: float | None, group: str | None)
     ax.stairs(heights(np.diff(one.edges), one.edges, base), one.edges, baseline=None, color=OBSERVED, ls="--", lw=1.2)
     for side in (one.lower, one.upper):
         ax.stairs(heights(side, one.edges, base), one.edges, baseline=None, color=OBSERVED, ls=":", lw=1.2)
-    ax.set(xlim=(0, 1), ylim=(0, None), xlabel="F at the own time", ylabel="Share of the rows")
+    ax.set(xlim=(0, 1), ylim=(0, None), xlabel="F at the observed time", ylabel="Share of the rows")
     _percent(ax.yaxis)
     title = f"censored rows: {ESTIMATORS.get(one.method, one.method)}"
     ax.set_title(title if group is None else f"{group} ({title})", fontsize=10, parse_math=False)

@@ -16,7 +16,7 @@ _EXPECTED = "True, False, None or a function of (done, total)"
 
 @contextmanager
 def shown_progress(progress: Progress, what: str = "rows") -> Iterator[Report | None]:
-    """Give a function of (done, total), or None for silence.
+    """Yield a function of (done, total), or None for silence.
 
     True shows a bar, False does not, None shows one if the standard error is a terminal.
     """

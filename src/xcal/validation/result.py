@@ -129,7 +129,7 @@ class AuditResult:
         return iter(self.values)
 
     def value(self, metric: str, *, horizon: float | None = None, group: str | None = None) -> AuditValue:
-        """Give one number by its name, horizon and group."""
+        """Return one value by its name, horizon and group."""
         for value in self.values:
             if (value.metric, value.horizon, value.group) == (metric, horizon, group):
                 return value

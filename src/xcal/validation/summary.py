@@ -24,7 +24,7 @@ from xcal.validation.words import listed
 ENOUGH_EVENTS, FEWEST_EVENTS = 100, 20
 # Share of censored rows from which censored ones decide what is estimated.
 HEAVY_CENSORING = 0.8
-# Clusters of rows from which intervals by drawing whole clusters hold what they promise; `benchmarks.clusters`.
+# Clusters of rows from which intervals by drawing whole clusters hold what they promise; `studies.clusters`.
 ENOUGH_CLUSTERS = 50
 # Rows under observation at a horizon below which the estimate there is of little use.
 FEW_AT_RISK = 20
@@ -159,7 +159,7 @@ def _named_ids(X: Any) -> str:
 
 
 def _equal_covariates(sample: Sample) -> str:
-    """Say how many rows share all covariates with another row, where that is no chance; "" if it may be."""
+    """Return how many rows share all covariates with another row, where that is no chance; "" if it may be."""
     numeric = [column.values for column in sample.covariates if column.labels is None]
     # Two columns of many values each: equal in both, and in all others, is hardly chance.
     if sum(np.unique(values).size > sample.time.size / 10 for values in numeric) < 2:
@@ -286,7 +286,7 @@ def same_censoring(training: Outcome, audited: Outcome) -> bool:
 
 
 def _risk_at_median(sample: Sample, time: FloatArray, event: BoolArray) -> str:
-    """Say what happened in the two sets of rows by the median event time of the training rows."""
+    """Return what happened in the two sets of rows by the median event time of the training rows."""
     at = min(float(np.median(time[event])), float(sample.time.max()), float(time.max()))
     before = 1 - float(fit_kaplan_meier(time, event).at(at))
     now = 1 - float(fit_kaplan_meier(sample.time, sample.event).at(at))

@@ -370,7 +370,7 @@ def _partly(what: str, partly: Sequence[Finding]) -> str:
 
 
 def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str, time_unit: str) -> Iterator[Sentence]:
-    """Say the worst of what is wrong and off in full, over all rows and in groups."""
+    """Return the worst of what is wrong and off in full, over all rows and in groups."""
     for state, title in (("wrong", "Wrong"), ("off", "Off")):
         found = _worst(whole, state)
         if found:
@@ -384,7 +384,7 @@ def _where(whole: Sequence[Finding], in_groups: Sequence[Finding], kind: str, ti
 
 
 def _small(whole: Sequence[Finding], time_unit: str) -> Iterator[Sentence]:
-    """Say which errors are real and too small to matter."""
+    """Yield which errors are real and too small to matter."""
     small = _worst(whole, "small")
     if small:
         same = [finding for finding in whole if finding.state == "small"]
@@ -392,7 +392,7 @@ def _small(whole: Sequence[Finding], time_unit: str) -> Iterator[Sentence]:
 
 
 def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> Iterator[Sentence]:
-    """Say in short what is uncertain and what is good enough."""
+    """Yield in short what is uncertain and what is good enough."""
     unsure = in_short(_unsure(whole), time_unit)
     if unsure:
         enough = f" About {needed:,} events would tell." if needed else ""
@@ -480,7 +480,7 @@ def span(numbers: list[float], digits: int) -> str:
 
 
 def _order(measured: Measurements, level: float) -> Iterator[Sentence]:
-    """Say how well the rows are ordered, which is no question of trust in a probability."""
+    """Yield how well the rows are ordered, which is no question of trust in a probability."""
     for name, words in (("harrell", "Harrell's C"), ("antolini", "Antolini's C")):
         found = next((v for v in measured.values if v.metric == name and v.group is None), None)
         if found is not None and math.isfinite(found.value):

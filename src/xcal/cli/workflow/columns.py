@@ -21,7 +21,7 @@ _MANY_NUMBERS = 10
 
 
 def kind_of(table: TableFile, name: str, dates: str | None) -> Kind:
-    """Tell numbers (also true/false and durations), dates and categories apart; `dates` is one of `DATES`, or None.
+    """Return the kind of a column: numbers (also true/false, durations), dates or categories; `dates`: one of `DATES`.
 
     A column of numbers with a few words in it is an error that names the first one: to take each number for a category
     of its own would lose what it says.
@@ -54,7 +54,7 @@ def kind_of(table: TableFile, name: str, dates: str | None) -> Kind:
 
 
 def dates_of(table: TableFile, names: Iterable[str]) -> dict[str, set[str]]:
-    """Give the columns of dates with the year last, each with the ways of `DATES` in which all of it can be read."""
+    """Return the columns of dates with the year last, each with the ways of `DATES` in which all of it can be read."""
     found = {}
     for name in names:
         column = table.frame[name]
@@ -79,7 +79,7 @@ def _as_iso(word: str, dates: str | None) -> str | None:
 
 
 def read_features(table: TableFile, kinds: Mapping[str, Kind], dates: str | None) -> Any:
-    """Give a data frame of the columns in their forms: floats, texts or dates, missing where the cell is empty."""
+    """Return a data frame of the columns in their forms: floats, texts or dates, missing where the cell is empty."""
     import pandas as pd
 
     missing = [name for name in kinds if name not in table.names]

@@ -123,7 +123,7 @@ def _kept(out: Path, asked: str) -> Trained | None:
 
 @contextmanager
 def _told(out: Path, trained: Trained, say: Say) -> Iterator[None]:
-    """Say what is kept if the reports are not made."""
+    """Report what is kept if the reports are not made."""
     try:
         yield
     except BaseException:

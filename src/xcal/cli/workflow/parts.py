@@ -104,7 +104,7 @@ def read_rows(path: Path, settings: FitSettings) -> TableFile:
 
 
 def _without_repeated(parts: list[Part], *, drop: bool) -> tuple[list[str], list[Part]]:
-    """Say how many held-out rows, the last part, repeat a row to fit on; leave such rows out if asked.
+    """Return how many held-out rows, the last part, repeat a row to fit on; leave such rows out if asked.
 
     A model knows such rows, so that they flatter it. Rows with the same features and another outcome may be the same
     patient. Where features do not tell rows apart, a few categories say, both happen by chance.

@@ -58,7 +58,7 @@ def predicted(
 
 
 def _own_cdf(model: SurvivalModel, X: Any, table: TableFile, column: str) -> Any:
-    """F at the own time of each row whose time is known; empty elsewhere."""
+    """F at the observed time of each row whose time is known; empty elsewhere."""
     from xcal.interop import read_model
 
     known = table.frame[column].notna().to_numpy()
@@ -122,5 +122,5 @@ def without_formulas(frame: Any) -> Any:
 
 
 def default_times(summary: dict[str, Any]) -> list[float]:
-    """Give the times at which the report of a run judged its model."""
+    """Return the times at which the report of a run judged its model."""
     return [float(time) for time in summary["horizons"]]

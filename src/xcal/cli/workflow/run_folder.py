@@ -58,7 +58,7 @@ def checkpoint(folder: Path, settings: FitSettings) -> Path | None:
 
 @contextmanager
 def new_run(folder: Path) -> Iterator[Path]:
-    """Give an empty folder to write to; at the end of the block its files take the places of those in `folder`.
+    """Yield an empty folder to write to; at the end of the block its files take the places of those in `folder`.
 
     After an error in the block, or a kill, the folder is as it was. When all files are written their folder gets the
     name ``.ready`` in one step; from then on the new run counts. A kill while its files are moved is made up for by the

@@ -55,7 +55,7 @@ def time_between(features: Any, time: Floats, *, at_least: float, fewest: int) -
 
 
 def as_numbers(cells: Any) -> FloatArray:
-    """Give numbers as they are, dates in days; NaN where a cell is empty."""
+    """Return numbers as they are, dates in days; NaN where a cell is empty."""
     if cells.dtype.kind != "M":
         return np.asarray(cells.to_numpy(dtype=np.float64))
     days = (cells - cells.min()).dt.total_seconds() / 86_400

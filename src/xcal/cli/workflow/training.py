@@ -93,7 +93,7 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
 
 
 def known_clusters(part: Part) -> Any:
-    """Give the clusters of rows; None where all rows are of one, from which nobody can tell noise from error."""
+    """Return the clusters of rows; None where all rows are of one, from which nobody can tell noise from error."""
     return None if part.clusters is None or np.unique(part.clusters).size < 2 else part.clusters
 
 
@@ -157,7 +157,7 @@ def audit_of(
 
 
 def figures(result: AuditResult) -> dict[str, float]:
-    """Give the few numbers of an audit that a summary shows."""
+    """Return the few numbers of an audit that a summary shows."""
     known = {value.metric: value.value for value in result if value.horizon is None and value.group is None}
     return {name: known[name] for name in FIGURES if name in known}
 

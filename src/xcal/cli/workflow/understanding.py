@@ -123,7 +123,7 @@ def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSetti
 
 
 def _date_order(table: TableFile, settings: FitSettings) -> tuple[str | None, list[str]]:
-    """Tell how dates with the year last are read: as asked, or in the one way in which some column can be read.
+    """Return how dates with the year last are read: as asked, or in the one way in which some column can be read.
 
     A file has one form of dates: the column that shows it speaks for those that could be read either way.
     """
@@ -151,7 +151,7 @@ def _date_order(table: TableFile, settings: FitSettings) -> tuple[str | None, li
 def _of_pairs(
     features: dict[str, Any], time: Floats, rows: Any, settings: FitSettings
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Say why columns are no features that are the time after another one is subtracted, and what is close to that."""
+    """Return why columns that give the time when another is subtracted are no features, and what is close to that."""
     import pandas as pd
 
     looked_at = pd.DataFrame({name: values.iloc[rows] for name, values in features.items()})
@@ -220,7 +220,7 @@ def _column(
 
 
 def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> tuple[str, str]:
-    """Say why a column is no feature, "" if it may be one, and what to do where that is not to keep it."""
+    """Return why a column is no feature, "" if it may be one, and what to do where that is not to keep it."""
     seen = cells.dropna()
     distinct, time, event = seen.nunique(), outcome.time[rows], outcome.event[rows]
     if distinct == 1 and len(seen) == len(cells):
@@ -261,7 +261,7 @@ def _outcome_again(kind: Kind, cells: Any, time: Floats, event: BoolArray) -> st
 
 
 def _suspicion(name: str, cells: Any, time: Floats) -> dict[str, str]:
-    """Say so, under its name, if a feature follows the time closely."""
+    """Return a warning, under its name, if a feature follows the time closely."""
     if cells.dtype.kind not in "fM" or len(cells) < _FEW_ROWS or not cells.notna().all():
         return {}
     correlation = rank_correlation(as_numbers(cells), time)
@@ -285,7 +285,7 @@ def _kind_in_words(kind: Kind, seen: Any) -> str:
 
 
 def _values(kind: Kind, seen: Any, min_cell: int) -> str:
-    """Say what a column holds: labels of many rows, and where most numbers lie."""
+    """Describe what a column holds: labels of many rows, and where most numbers lie."""
     if kind == "category":
         counted = seen.value_counts()
         common = counted[counted >= min_cell].iloc[:_SHOWN]

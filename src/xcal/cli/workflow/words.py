@@ -39,7 +39,7 @@ _WHAT = {
 
 
 def understood(parts: Parts, settings: FitSettings) -> str:
-    """Say what was read: columns, rows, outcome, and what to look at."""
+    """Return what was read: columns, rows, outcome, and what to look at."""
     columns = parts.understanding.columns
     listed = columns[:_MOST_COLUMNS]
     lines = [f"{settings.data}: {len(columns)} columns, {len(parts.understanding.features)} to learn from", ""]
@@ -88,7 +88,7 @@ def _counts(part: Part, min_cell: int) -> tuple[str, ...]:
 
 
 def about_to_train(settings: FitSettings) -> str:
-    """Say what is trained."""
+    """Return what is trained."""
     lambdas = ", ".join(f"{lam:g}" for lam in settings.lambdas)
     return (
         f"\nTraining a model ({settings.distribution}) for each weight of the calibration penalty (lambda {lambdas}), "
@@ -113,17 +113,17 @@ def now_and_then(say: Callable[[str], None], seconds: float = 10.0) -> Callable[
 
 
 def found_trained(folder: Path) -> str:
-    """Say that training is not done again."""
+    """Return the sentence that training is not done again."""
     return f"\nThe same command has trained these models before: they are read from {folder / run_folder.UNFINISHED}."
 
 
 def about_to_judge() -> str:
-    """Say what takes time after training."""
+    """Return what takes time after training."""
     return "\nMeasuring the chosen model on the held-out rows, and making the reports."
 
 
 def not_kept(folder: Path, error: OSError) -> str:
-    """Say at once that what was trained could not be written."""
+    """Print at once that what was trained could not be written."""
     alone = (folder / run_folder.UNFINISHED / run_folder.MODEL).is_file()
     what = "all models but the chosen one" if alone else "what was trained"
     why = os.strerror(error.errno) if error.errno else str(error)
@@ -132,7 +132,7 @@ def not_kept(folder: Path, error: OSError) -> str:
 
 
 def kept(folder: Path, *, finishes: bool) -> str:
-    """Say what is left of a run whose reports were not made, and whether the same command finishes it."""
+    """Return what is left of a run whose reports were not made, and whether the same command finishes it."""
     where = folder / run_folder.UNFINISHED
     told = f"What was trained is kept in {where}: xcal.load({str(where)!r}) reads the chosen model."
     again = "finishes it without training again" if finishes else "trains again"
@@ -140,7 +140,7 @@ def kept(folder: Path, *, finishes: bool) -> str:
 
 
 def trained(result: Trained) -> str:
-    """Say what came out of training, on the validation rows."""
+    """Return what came out of training, on the validation rows."""
     lines = [] if not result.interrupted else ["Interrupted: what follows is from what was trained until then.", ""]
     found, selected = result.path.candidates_, result.path.selection_
     rows = []
@@ -157,7 +157,7 @@ def trained(result: Trained) -> str:
 
 
 def judged(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> str:
-    """Say what the held-out rows say."""
+    """Return what the held-out rows say."""
     measured = {chosen.name: figures(result.audit)}
     if result.plain is not None:
         measured = {name_of(chosen.path.model(min(chosen.path.frontier_["lambda"]))): result.plain} | measured
@@ -184,7 +184,7 @@ def written(folder: Path) -> str:
 
 
 def notes(sentences: Sequence[str]) -> list[str]:
-    """Say what a person should look at, one paragraph each."""
+    """Return what a person should look at, one paragraph each."""
     return [line for sentence in sentences for line in wrapped(f"note: {sentence}", hang="      ")]
 
 

@@ -48,7 +48,7 @@ _COLUMNS = {
 def load_mimic_los(
     folder: str | Path, *, death: Death | None = None, cache: str | Path | None = None
 ) -> SurvivalDataset:
-    """Give the length-of-stay task of a folder that ``xcal mimic prepare`` has made; its features stay in a file.
+    """Return the length-of-stay task of a folder that ``xcal mimic prepare`` has made; its features stay in a file.
 
     Training draws rows at random, which parquet cannot give. The first call therefore writes the 714 statistics of
     every row, piece by piece, to a memory-mapped file (half of what the 1,428 features take: masks follow from what is
@@ -91,7 +91,7 @@ def load_mimic_los(
 
 
 def data_source(manifest: Mapping[str, Any]) -> Source:
-    """Say which data a prepared folder was made from: the full MIMIC-III, the open demo, or something else."""
+    """Return which data a prepared folder was made from: the full MIMIC-III, the open demo, or something else."""
     counts = manifest["steps"].get("stays", {}).get("counts", {})
     stays, admissions, subjects = (counts.get(f"{what}_all", -1) for what in ("stays", "admissions", "subjects"))
     return _SOURCES.get((stays, admissions, subjects), "other")

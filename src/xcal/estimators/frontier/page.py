@@ -64,7 +64,7 @@ def write_frontier(report: FrontierReport, path: str | Path) -> Path:
 
 
 def frontier_page(report: FrontierReport) -> Page:
-    """Give the page."""
+    """Return the page."""
     rows = report.frontier.rows
     events = int(np.count_nonzero(rows.event))
     drawn = f" (drawn at random from {rows.given:,})" if rows.given > rows.n else ""
@@ -87,7 +87,7 @@ def frontier_page(report: FrontierReport) -> Page:
 
 
 def _answer(report: FrontierReport) -> Callout:
-    """Say what was chosen and why, and how it does on the rows of the page."""
+    """Return what was chosen and why, and how it does on the rows of the page."""
     one = report.frontier.candidates[report.chosen]
     measured = one.values.dcal
     reason = report.selection.reason
@@ -148,7 +148,7 @@ def _points(report: FrontierReport, value: Callable[[Values], float]) -> list[Fr
 
 
 def _in_words(report: FrontierReport, short: str, value: Callable[[Values], float]) -> str:
-    """Say where the points stand, for those who cannot see them."""
+    """Return where the points stand, for those who cannot see them."""
     told = (
         f"{name}: D-calibration {one.values.dcal.value:.2g}, {short} {written(value(one.values), 'fraction')}"
         for name, one in zip(report.frontier.names, report.frontier.candidates, strict=True)

@@ -25,7 +25,7 @@ _INKS = ("without_event", "model", "second")
 
 
 def known(value: float) -> float | None:
-    """Give a number, or None for one that the rows do not determine."""
+    """Return a number, or None for one that the rows do not determine."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -39,16 +39,16 @@ def _following(
 
 
 def all_times(shown: Frontier) -> Section:
-    """Show F at the own times of the picked model: histogram with its band, and the same without bins."""
+    """Show F at the observed times of the picked model: histogram with its band, and the same without bins."""
     # One axis for all models, so that a bar that shrinks is seen to shrink.
     every = [one.pit for one in shown.candidates]
     top = pit_limit(every)
     histogram = _following(
         shown,
         lambda one: pit_histograms([(one.pit, "model")], beside=every, top=top),
-        "Histogram of F at the own times of",
+        "Histogram of F at the observed times of",
         (Key("the picked model", "model", "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
-        title="F at the own times",
+        title="F at the observed times",
         reading="Of a perfect model all bars are equally high, up to chance: each ends within its two "
         "dotted lines 95 of 100 times. High on the left: events come "
         "earlier than predicted; on the right: later; at both ends: the model is too sure.",

@@ -26,7 +26,7 @@ _METRICS: tuple[tuple[str, str, Form, Callable[[Values], float]], ...] = (
 
 
 def candidate_table(candidates: Sequence[Candidate]) -> Table:
-    """Give all candidates on the rows of the page; beneath a value the range of its networks alone."""
+    """Return all candidates on the rows of the page; beneath a value the range of its networks alone."""
     rows = []
     for one in candidates:
         cells: list[Cell] = [one.name]
@@ -42,7 +42,7 @@ def candidate_table(candidates: Sequence[Candidate]) -> Table:
 
 
 def validation_table(table: pd.DataFrame) -> Table:
-    """Give the values on the validation rows by which the path chose, `SurvivalPath.candidates_`."""
+    """Return the values on the validation rows by which the path chose, `SurvivalPath.candidates_`."""
     shown = [(name, label, form) for name, label, form, _ in _METRICS if name in table.columns]
     rows = []
     for line in table.to_dict("records"):
@@ -59,7 +59,7 @@ def validation_table(table: pd.DataFrame) -> Table:
 
 
 def as_csv(candidates: Sequence[Candidate]) -> str:
-    """Give all values as text in full precision; a line without a seed is the model of all networks together."""
+    """Return all values as text in full precision; a line without a seed is the model of all networks together."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["lambda", "recalibrated", "seed", *(name for name, _, _, _ in _METRICS)])

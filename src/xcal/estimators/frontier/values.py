@@ -122,7 +122,7 @@ class Candidate:
     seeds : mapping of int to Values
         Of each network alone; empty for a recalibrated candidate, whose map belongs to all of them together.
     pit, pp
-        Histogram and distribution of F at the own times.
+        Histogram and distribution of F at the observed times.
     horizons : tuple of AtHorizon
     survival : array of shape (examples, points)
         Curves of the examples.
@@ -248,7 +248,7 @@ def measure_frontier(
 
 
 def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Floats]:
-    """Numbers of one model; with them F at the own times and the risks at the horizons, ``(h, n)``."""
+    """Numbers of one model; with them F at the observed times and the risks at the horizons, ``(h, n)``."""
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     asked = Rows(rows.time, rows.event, horizons=rows.horizons)
     read = from_distribution("", "", lambda part: model.distribution(rows.x[part]), asked)
@@ -268,7 +268,7 @@ def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Fl
 
 
 def _pit(dcal: DCalibrationResult, cdf: Floats, rows: GivenRows) -> PitHistogram:
-    """Give the histogram behind the value of D-calibration, and the range of a perfect model."""
+    """Return the histogram behind the value of D-calibration, and the range of a perfect model."""
     bins = bin_shares(cdf, rows.event, rows.n_bins, rows.min_cell)
     lower, upper = perfect_range(bins.widths, uniform_variance(bins))
     mass = np.add.reduceat(dcal.histogram, np.searchsorted(dcal.edges, bins.edges[:-1]))
@@ -284,7 +284,7 @@ def _at_horizon(risk: Floats, at: float, rows: GivenRows) -> AtHorizon:
 
 
 def _levels_of_risk(model: PredictingModel, rows: GivenRows) -> tuple[Example, ...]:
-    """Give the rows around each level of risk; of few rows fewer levels, so that no two share a row."""
+    """Return the rows around each level of risk; of few rows fewer levels, so that no two share a row."""
     found = {1: ("middle risk",), 2: ("low risk", "high risk"), 3: tuple(_LEVELS)}
     fewest = max(FEWEST_AVERAGED, rows.min_cell)
     names = found.get(min(rows.n // fewest, len(_LEVELS)), ())

@@ -30,7 +30,7 @@ class Accumulator(ABC):
 
     @abstractmethod
     def _settings(self) -> tuple[Any, ...]:
-        """Say what two accumulators must have in common to be merged."""
+        """Return what two accumulators must have in common to be merged."""
 
     @property
     def n(self) -> int:

@@ -122,7 +122,7 @@ class SparseCells:
         }
 
     def loaded(self, state: Mapping[str, Any], name: str) -> "SparseCells":
-        """Give a table with the same settings and this state."""
+        """Return a table with the same settings and this state."""
         keys, counts = np.asarray(state["keys"]), np.asarray(state["counts"])
         fits = keys.ndim == 2 and keys.shape[0] == self.keys.shape[0] and counts.shape == (2, keys.shape[1])
         if not fits or keys.dtype != np.int64 or counts.dtype != np.int64 or keys.shape[1] > self.limit:
@@ -257,7 +257,7 @@ class SparseCells:
 
 
 def _read_only(values: Integers) -> Integers:
-    """Give a view that cannot be written to; the arrays of a table are replaced, never written to."""
+    """Return a view that cannot be written to; the arrays of a table are replaced, never written to."""
     view = values.view()
     view.flags.writeable = False
     return view

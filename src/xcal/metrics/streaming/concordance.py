@@ -153,7 +153,7 @@ def _of_cells(cells: PairCellCounts) -> _Counted:
 
 
 def _likely(events: Integers, censored: Integers) -> PairWeights:
-    """Say what to expect of the pairs in one cell of time, whose rows stand in the order of their risks.
+    """Return what to expect of the pairs in one cell of time, whose rows stand in the order of their risks.
 
     Of two events either may have come first, with equal chances. An event and a censoring are comparable if the event
     came first, also with equal chances.

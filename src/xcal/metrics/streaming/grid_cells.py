@@ -41,7 +41,7 @@ def grid_counts(axis: GridAxis, place: npt.NDArray[np.intp], event: BoolArray) -
 
 
 def grid_cells(axis: GridAxis, counts: Integers, between: Integers) -> CellCounts:
-    """Give the filled cells of a grid."""
+    """Return the filled cells of a grid."""
     low, high = axis.ends(between)
     filled = counts.any(axis=0)
     return CellCounts(low[filled], high[filled], counts[0][filled], counts[1][filled])
@@ -50,7 +50,7 @@ def grid_cells(axis: GridAxis, counts: Integers, between: Integers) -> CellCount
 def grid_pair_cells(
     axes: tuple[GridAxis, GridAxis], counts: Integers, between: tuple[Integers, Integers]
 ) -> PairCellCounts:
-    """Give the filled cells of two grids; `counts` has shape (2, cells of the first, cells of the second)."""
+    """Return the filled cells of two grids; `counts` has shape (2, cells of the first, cells of the second)."""
     ends = [axis.ends(off) for axis, off in zip(axes, between, strict=True)]
     first, second = np.nonzero(counts.any(axis=0))
     return PairCellCounts(

@@ -201,7 +201,7 @@ def _log_hazard_range(sums: RiskSetSums, place: Place, cells: CellCounts, moved:
 
 
 def _later(sums: RiskSetSums, some: npt.NDArray[np.bool_]) -> tuple[Vector, Matrix, Matrix]:
-    """Give the sums over the rows of later cells, for cells with a death."""
+    """Return the sums over the rows of later cells, for cells with a death."""
     parts = (sums.weight, sums.first, sums.second)
     from_end = [np.cumsum(part[::-1], axis=0)[::-1] for part in parts]
     weight, first, second = (np.concatenate([sum_[1:], np.zeros_like(sum_[:1])])[some] for sum_ in from_end)
@@ -209,7 +209,7 @@ def _later(sums: RiskSetSums, some: npt.NDArray[np.bool_]) -> tuple[Vector, Matr
 
 
 def _root(later: tuple[Vector, Matrix, Matrix], part: Vector) -> Matrix:
-    """Give R with R R' = J^-1: lengths of y R are those of the proof; infinite if J is singular."""
+    """Return R with R R' = J^-1: lengths of y R are those of the proof; infinite if J is singular."""
     weight, first, second = later
     safe = np.where(weight > 0, weight, 1.0)
     mean = first / safe[:, None]

@@ -53,7 +53,7 @@ class StreamingOneCalibration(PairAccumulator):
         As there; "likelihood-ratio" if `uses_cdf`, else "effective-size". Tests that need no Kaplan-Meier curve
         ("likelihood-ratio", "gronnesby-borgan", "hosmer-lemeshow") are always exact.
     uses_cdf : bool
-        Whether `update` is given F at the own times.
+        Whether `update` is given F at the observed times.
     min_events, ddof : int
         As in `one_calibration`.
     grid : array-like, optional
@@ -105,13 +105,13 @@ class StreamingOneCalibration(PairAccumulator):
         return *super()._settings(), self.at, self.cuts, self.method, self.uses_cdf, self.min_events, self.ddof
 
     def update(self, probability: Any, *, time: Any, event: Any, cdf: Any = None) -> Self:
-        """Add rows: probability of an event by `at`, the outcome, and with `uses_cdf` F at the own times."""
+        """Add rows: probability of an event by `at`, the outcome, and with `uses_cdf` F at the observed times."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
         times_seen, happened = as_outcome(time, event, probability=probability, cdf=cdf)
         p = as_row_probability("probability", probability, times_seen.size)
         if (cdf is None) == self.uses_cdf:
-            fail("cdf", "F at each row's own time with uses_cdf=True, else None", "None" if cdf is None else "an array")
+            fail("cdf", "F at the observed times with uses_cdf=True, else None", "None" if cdf is None else "an array")
         # In its own type: F = 1 counts with the largest hazard that the type can write.
         own = None if cdf is None else as_probability("cdf", cdf)
         if own is not None:

@@ -53,7 +53,7 @@ class Place:
         return np.asarray(np.clip((curve_basis(log_hazard(p), self.knots) - low) / (high - low), 0.0, 1.0))
 
     def weights(self, basis: Matrix) -> Vector:
-        """Give exp(score) divided by what it cannot exceed."""
+        """Return exp(score) divided by what it cannot exceed."""
         return np.asarray(np.exp(basis @ self.slopes - np.maximum(self.slopes, 0.0).sum()))
 
 

@@ -53,7 +53,7 @@ def unit_sums_by_bin(bins: npt.NDArray[np.intp], values: npt.NDArray[Any], n_bin
 
 
 def as_floats(total: Integers, scale: float = 1.0) -> Floats:
-    """Give sums as floats, each rounded once; `scale` is what the values were divided by."""
+    """Return sums as floats, each rounded once; `scale` is what the values were divided by."""
     high, low = total.astype(object)
     # Python's division of whole numbers is rounded correctly, whatever their size.
     found = np.asarray((high * 2**31 + low) / 2**62, dtype=np.float64)

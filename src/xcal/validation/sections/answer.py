@@ -12,7 +12,7 @@ _FEW = 2
 
 
 def verdicts(results: Results) -> Block:
-    """Give the answer in words; of several models side by side."""
+    """Return the answer in words; of several models side by side."""
     boxes = []
     for name, result in zip(names(results), results, strict=True):
         level, word = VERDICTS[result.verdict.level]
@@ -33,7 +33,7 @@ def _sorted_sentences(result: AuditResult) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:
-    """Give the numbers that most readers look for first."""
+    """Return the numbers that most readers look for first."""
     metrics = ("oe", "ici", "auc", "ipa")
     over_all = tuple((metric, None) for metric in ("harrell", "d_calibration_p"))
     if not horizons:

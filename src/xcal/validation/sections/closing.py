@@ -106,7 +106,7 @@ def _value_table(values: Sequence[AuditValue], caption: str, unit: str, *, filte
 
 
 def as_csv(results: Results) -> str:
-    """Give all numbers as text, in full precision; the model is the first column if there are several."""
+    """Return all numbers as text, in full precision; the model is the first column if there are several."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     several = len(results) > 1
@@ -120,7 +120,7 @@ def as_csv(results: Results) -> str:
 
 
 def methods(results: Results) -> Section:
-    """Say how it was done, for a paper."""
+    """Return how it was done, for a paper."""
     blocks: list[Block] = []
     for name, result in zip(names(results), results, strict=True):
         if len(results) > 1:

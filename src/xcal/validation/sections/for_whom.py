@@ -57,7 +57,7 @@ def _named(results: Results) -> list[tuple[str, AuditResult]]:
 
 
 def _answer(name: str, result: AuditResult) -> str:
-    """Say in words what the test and the search found, with the levels that the verdict has."""
+    """Return in words what the test and the search found, with the levels that the verdict has."""
     one = result.measured.for_whom
     assert one is not None
     differs = differs_with_covariates(result.measured)
@@ -86,7 +86,7 @@ def _subgroups(results: Results) -> Table:
 
 
 def _columns(one: ForWhom) -> list[Block]:
-    """Say which columns were asked about, and which could not be."""
+    """Return which columns were asked about, and which could not be."""
     asked = (
         f"Asked about: {', '.join(one.columns)}. A column that is known only after the start has no place here. Where "
         f"up to {MOST_MISSING:.0%} of the numbers of a column are missing, its median stands for them."

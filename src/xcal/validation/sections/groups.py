@@ -107,7 +107,7 @@ def _has_curves(result: AuditResult, horizons: Sequence[float], group: str) -> b
 
 
 def _group_method(results: Results, shared: Sequence[str]) -> str | None:
-    """Give the first estimator that every model has for every group."""
+    """Return the first estimator that every model has for every group."""
     for method in ESTIMATORS:
         have = [{one.group for one in result.measured.pit if one.method == method} for result in results]
         if all(set(shared) <= groups_of for groups_of in have):

@@ -64,7 +64,7 @@ def _tile(value: AuditValue, result: AuditResult) -> Figure:
 
 
 def reasons(results: Results, *metrics: str) -> list[Block]:
-    """Say in one line per reason why something is missing."""
+    """Return in one line per reason why something is missing."""
     lines = []
     for name, result in zip(names(results), results, strict=True):
         who = f" for {name}" if len(results) > 1 else ""
@@ -73,7 +73,7 @@ def reasons(results: Results, *metrics: str) -> list[Block]:
 
 
 def nothing(results: Results, *metrics: str) -> list[Block]:
-    """Say why a section has no picture."""
+    """Return why a section has no picture."""
     found = reasons(results, *metrics)
     return found or [Text("Not shown: the predictions given do not allow this picture.", "note")]
 
