@@ -1,7 +1,18 @@
-"""A table small enough for a test."""
+"""A table small enough for a test, and what all tests share."""
+
+import sys
 
 import pytest
 from benchmarks._small_table import small_table
+from tests.conftest import _numpys_own_warnings, real_data
+
+__all__ = ["_numpys_own_warnings", "real_data"]
+
+
+@pytest.fixture(autouse=True)
+def no_download(monkeypatch):
+    """No test reaches for the network, whether or not pooch is installed."""
+    monkeypatch.setitem(sys.modules, "pooch", None)
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """The picture of a frontier."""
 
 import pytest
-
 from tests.estimators.simulate import survival_rows
-from tests.experiments.made_records import as_the_paper, write
+
+from paper.tests.experiments.made_records import as_the_paper, write
 from xcal import SurvivalPath
-from xcal.experiments import compare
-from xcal.report import draw_frontier
-from xcal.report.frontier_picture import _figure
+from xcal_paper import compare
+from xcal_paper.report import _figure, draw_frontier
 
 
 @pytest.mark.parametrize("of", ["concordance", "nll", "dcal_within"])

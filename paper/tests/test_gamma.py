@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from xcal.datasets import load_gamma
+from xcal_paper import load_gamma
 
 SMALL = (4000, 2000, 2000)
 

@@ -6,10 +6,8 @@ import struct
 import numpy as np
 import pytest
 
-from xcal.datasets import load_glioma
-from xcal.datasets.glioma import encode, standardise, usable
-from xcal.datasets.glioma_forms import pick_fields
-from xcal.datasets.rda import read_string_frame
+from xcal_paper import load_glioma
+from xcal_paper.glioma import encode, pick_fields, read_string_frame, standardise, usable
 
 FOLDER = "tcga_gbmlgg"
 

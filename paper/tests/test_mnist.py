@@ -4,8 +4,8 @@ import struct
 import numpy as np
 import pytest
 
-from xcal.datasets import load_survival_mnist
-from xcal.datasets.mnist import parse_idx, simulate_split
+from xcal_paper import load_survival_mnist
+from xcal_paper.simulated import parse_idx, simulate_split
 
 # The table of risk scores in the paper's appendix.
 RISK = {0: 11.25, 1: 2.25, 2: 5.25, 3: 5.0, 4: 4.75, 5: 8.0, 6: 2.0, 7: 11.0, 8: 1.75, 9: 10.75}

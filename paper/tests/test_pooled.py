@@ -4,15 +4,15 @@ import sys
 
 import pytest
 import torch
+from tests.triton_on_cpu import emulated, on_cpu  # noqa: F401  (a fixture)
 from torch import nn
 from torch.nn.functional import max_pool2d, relu
 
 import xcal.networks
-from tests.triton_on_cpu import emulated, on_cpu  # noqa: F401  (a fixture)
-from xcal.networks import _pooled
-from xcal.networks._pooled import pooled_block
+from xcal_paper import networks as _pooled
+from xcal_paper.networks import pooled_block
 
-MODULES = ("xcal.networks._kernels", "xcal.networks._convolution_kernels")
+MODULES = ("xcal_paper._kernels", "xcal_paper._kernels")
 # Channels before and after, height, width: even and odd maps; images, maps of whole tiles, and others.
 SHAPES = [(1, 32, 8, 8), (1, 5, 7, 10), (16, 32, 7, 7), (32, 64, 5, 6), (64, 16, 3, 8), (16, 48, 6, 6), (3, 20, 6, 7)]
 every_shape = pytest.mark.parametrize("shape", SHAPES)

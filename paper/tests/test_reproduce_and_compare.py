@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from xcal.cli.app import main
-from xcal.experiments import table_names
+from xcal_paper import table_names
 
 
 @pytest.fixture

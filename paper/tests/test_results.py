@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from xcal.experiments import RecordFile, compare, compare_penalties, load_spec, table_names
-from xcal.experiments.spec import Penalty
+from xcal_paper import RecordFile, compare, compare_penalties, load_spec, table_names
+from xcal_paper.spec import Penalty
 
 RESULTS = Path(__file__).parent.parent / "results"
 FILES, TRIALS = (sorted(RESULTS.rglob(pattern)) for pattern in ("*.jsonl", "trial/*.jsonl"))

@@ -1,7 +1,7 @@
 """Pages of a folder of results."""
 
-from tests.experiments.made_records import as_the_paper, write
-from xcal.report import write_pages
+from paper.tests.experiments.made_records import as_the_paper, write
+from xcal_paper.report import write_pages
 
 
 def test_pages_of_all_records(tmp_path):

@@ -4,10 +4,10 @@ import csv
 import io
 import json
 
-from tests.experiments.made_records import as_the_paper, write
-from xcal.experiments import compare
-from xcal.experiments.paper_values import paper_values
-from xcal.report import as_csv, as_json, markdown
+from paper.tests.experiments.made_records import as_the_paper, write
+from xcal_paper import compare
+from xcal_paper.comparison import paper_values
+from xcal_paper.report import as_csv, as_json, markdown
 
 
 def test_what_is_written(small, tmp_path):

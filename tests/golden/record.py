@@ -244,7 +244,7 @@ def records() -> list[dict[str, Any]]:
     """Run a small table of the paper, and return its records without times and versions."""
     from benchmarks._small_table import small_table
 
-    from xcal.experiments import reproduce
+    from xcal_paper import reproduce
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

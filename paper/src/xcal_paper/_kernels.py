@@ -201,8 +201,8 @@ def map_backward(
 # Triton kernels of `_pooled` for maps of many channels: convolution, ReLU, dropout and pooling in one pass.
 #
 # Maps are channels-last in memory, weights too: (after, tap, before). The kernel of the convolution has 2 x 2 taps, and
-# four positions are pooled. So a pooled value is made of a 3 x 3 window of pixels, and the unpooled map is never written.
-# Taps and positions are numbered alike: upper left, upper right, lower left, lower right.
+# four positions are pooled. So a pooled value is made of a 3 x 3 window of pixels, and the unpooled map is never
+# written. Taps and positions are numbered alike: upper left, upper right, lower left, lower right.
 
 
 @triton.jit

@@ -173,10 +173,9 @@ class PublishedCNN(nn.Module):
 # Convolution blocks on a GPU: convolution, bias, ReLU, dropout and max-pooling in one pass, forward and backward.
 #
 # One operation at a time, a block writes and reads its largest map five times over, and memory traffic and random
-# numbers take longer than the convolution. Here that map is never written; what is kept for the gradient is one byte for
-# each pooled value, which of the four it was. `_kernels` has images of one channel, and maps of many.
-# Maps whose channels do not fill tiles, and convolutions without TensorFloat-32, are left to cuDNN, and the rest is one
-# pass.
+# numbers take longer than the convolution. Here that map is never written; what is kept for the gradient is one byte
+# for each pooled value, which of the four it was. `_kernels` has images of one channel, and maps of many. Maps whose
+# channels do not fill tiles, and convolutions without TensorFloat-32, are left to cuDNN, and the rest is one pass.
 
 
 _ELEMENTS = 1024  # of one tile, pixels times channels padded to a power of two

@@ -263,8 +263,8 @@ def published_nll(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> Te
 # The published code's survival CRPS, which it had for the log-normal only.
 #
 # It departs from the definition twice: 32 trapezoids stand for each integral, and the right tail, mapped by w = 1 / z,
-# integrates ``(1 - F)^2 / w`` where the change of variables asks for ``(1 - F)^2 / w^2``. At loc = 1, scale = 0.5, y = 2
-# it gives 0.199; the definition gives 0.490.
+# integrates ``(1 - F)^2 / w`` where the change of variables asks for ``(1 - F)^2 / w^2``. At loc = 1, scale = 0.5, y =
+# 2 it gives 0.199; the definition gives 0.490.
 
 
 _POINTS = 32

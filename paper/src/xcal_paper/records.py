@@ -233,9 +233,9 @@ def _as_json(metrics: Metrics) -> dict[str, float | str]:
 # ----------------------------------------------------------------------------------------------------------------------
 # Which runs are trained together.
 #
-# A penalty as sharp as the paper's enlarges differences in the last digits of a model, and the last digits depend on how
-# many runs share a matrix product. So all runs of a job are always trained, even where only one record is missing: that
-# run then gives the same record as before (on the same machine and with the same versions).
+# A penalty as sharp as the paper's enlarges differences in the last digits of a model, and the last digits depend on
+# how many runs share a matrix product. So all runs of a job are always trained, even where only one record is missing:
+# that run then gives the same record as before (on the same machine and with the same versions).
 
 
 @dataclass(frozen=True)

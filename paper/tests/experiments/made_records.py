@@ -1,8 +1,8 @@
 """Records made by hand, for tests of what is done with records."""
 
-from xcal.experiments import Record, RecordFile, load_spec
-from xcal.experiments.paper_values import paper_values
-from xcal.experiments.records import is_trial
+from xcal_paper import Record, RecordFile, load_spec
+from xcal_paper.comparison import paper_values
+from xcal_paper.records import is_trial
 
 
 def write(results, path, metrics, *, variant="as-published", penalty="paper", seeds=(0, 1), epochs=None):

@@ -7,16 +7,14 @@ from scipy import stats
 from scipy.integrate import quad
 
 from xcal import concordance_index, d_calibration, nll
-from xcal.datasets import load_gamma
-from xcal.datasets.gamma import VARIANCE
 from xcal.distributions import family, quantile_edges
-from xcal.experiments import RecordFile, load_spec, reproduce
-from xcal.experiments.data import load_data
-from xcal.experiments.evaluation import test_metrics
-from xcal.experiments.models import make_family, make_network, make_objective, predicted_time
-from xcal.experiments.recalibrated_model import recalibrated_rows
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import fit_path
+from xcal_paper import RecordFile, load_gamma, load_spec, reproduce
+from xcal_paper.data import load_data
+from xcal_paper.evaluation import test_metrics
+from xcal_paper.models import make_family, make_network, make_objective, predicted_time, recalibrated_rows
+from xcal_paper.simulated import VARIANCE
 
 test_metrics.__test__ = False
 CPU = torch.device("cpu")

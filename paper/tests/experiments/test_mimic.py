@@ -6,12 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from xcal.datasets import load_mimic_los
-from xcal.datasets.mimic3 import generate, prepare
-from xcal.experiments import RecordFile, compare, load_spec, reproduce
-from xcal.experiments.evaluation import mean_intervals
-from xcal.report.results_page import write_pages
-from xcal.report.tables import as_json, markdown
+from xcal_paper import RecordFile, compare, load_mimic_los, load_spec, reproduce
+from xcal_paper.evaluation import mean_intervals
+from xcal_paper.mimic3 import generate, prepare
+from xcal_paper.report import as_json, markdown, write_pages
 
 # mimic-los itself, with small networks.
 SMALL = (
@@ -26,7 +24,7 @@ SMALL = (
 
 def small_spec(path, table="mimic-los"):
     """Write a small spec of the table to `path`."""
-    from xcal.experiments.spec_file import _folder
+    from xcal_paper.spec import _folder
 
     text = (_folder() / f"{table}.toml").read_text()
     for old, new in SMALL:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from xcal.experiments import compare
-from xcal.experiments.paper_comparison import mark_concordance, mark_dcal, mark_nll
+from xcal_paper import compare
+from xcal_paper.comparison import mark_concordance, mark_dcal, mark_nll
 
 from .made_records import as_the_paper, write
 

@@ -7,13 +7,13 @@ import torch
 from benchmarks._victims import without_times
 
 from xcal._threads import one_thread
-from xcal.experiments import progress_bar, reproduce
-from xcal.experiments.data import load_data
-from xcal.experiments.job_records import JobRecords
-from xcal.experiments.jobs import jobs_of
-from xcal.experiments.runner import Manner, reproduce_tables
-from xcal.experiments.spec_file import load_spec
-from xcal.experiments.table_runs import Request
+from xcal_paper import reproduce
+from xcal_paper import runner as progress_bar
+from xcal_paper.data import load_data
+from xcal_paper.jobs import JobRecords
+from xcal_paper.records import jobs_of
+from xcal_paper.runner import Manner, Request, reproduce_tables
+from xcal_paper.spec import load_spec
 
 
 def test_two_processes_make_the_records_of_one(small, tmp_path, monkeypatch):
@@ -47,7 +47,7 @@ def test_two_processes_make_the_records_of_one(small, tmp_path, monkeypatch):
 def test_nothing_missing_starts_no_process(small, tmp_path, monkeypatch):
     only = {"results": tmp_path, "device": "cpu", "models": ["mtlr-i"]}
     reproduce(small(), **only)
-    monkeypatch.setattr("xcal.experiments.runner.remote", None)
+    monkeypatch.setattr("xcal_paper.runner.remote", None)
     assert reproduce(small(), **only, processes=3).kept == 4
 
 

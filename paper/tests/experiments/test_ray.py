@@ -11,7 +11,7 @@ from benchmarks._small_table import small_table
 from benchmarks.sweep_kills import Sweep, without_times
 
 from xcal import _engines
-from xcal.experiments import RecordFile, reproduce
+from xcal_paper import RecordFile, reproduce
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

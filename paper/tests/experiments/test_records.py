@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.processes import together
+
 from xcal._record_lines import _check, content_of
-from xcal.experiments import Record, RecordFile
-from xcal.experiments.records import _record
+from xcal_paper import Record, RecordFile
+from xcal_paper.records import _record
 
 RECORD = Record(
     table="small",

@@ -12,15 +12,15 @@ import pytest
 import torch
 from benchmarks._small_table import small_table
 
-from xcal.experiments import RecordFile, compare, load_spec, reproduce
-from xcal.experiments.jobs import Job, unfinished_jobs
-from xcal.report.tables import as_json, markdown
+from xcal_paper import RecordFile, compare, load_spec, reproduce
+from xcal_paper.records import Job, unfinished_jobs
+from xcal_paper.report import as_json, markdown
 
 # Runs a table on the CPU and dies, as by a power cut: before or after the records of a job get their place, or while
 # a job is trained.
 SCRIPT = """
 import os, signal, sys
-from xcal.experiments import progress_bar, reproduce
+from xcal_paper import progress_bar, reproduce
 
 path, results, when = sys.argv[1:]
 written = 0
@@ -205,7 +205,7 @@ def test_records_made_on_other_rows_are_replaced(small, tmp_path):
 
 
 def test_an_interruption_keeps_finished_jobs(small, tmp_path, monkeypatch):
-    from xcal.experiments import job_records
+    from xcal_paper import jobs as job_records
 
     path, train = small(), job_records.fit_path
     calls = []
@@ -225,7 +225,7 @@ def test_an_interruption_keeps_finished_jobs(small, tmp_path, monkeypatch):
 
 
 def test_a_path_that_was_cut_short_is_no_record(small, tmp_path, monkeypatch):
-    from xcal.experiments import job_records
+    from xcal_paper import jobs as job_records
 
     train = job_records.fit_path
     monkeypatch.setattr(job_records, "fit_path", lambda *a, **k: replace(train(*a, **k), interrupted=True))

@@ -6,12 +6,11 @@ import pytest
 from benchmarks._small_table import small_table
 
 from xcal.calibration import SoftBins
-from xcal.experiments import load_spec, reproduce, table_names
-from xcal.experiments.jobs import jobs_of
-from xcal.experiments.models import make_network
-from xcal.experiments.paper_comparison import METRICS
-from xcal.experiments.paper_values import paper_values
-from xcal.experiments.spec import VariantSpec, soft_bins
+from xcal_paper import load_spec, reproduce, table_names
+from xcal_paper.comparison import METRICS, paper_values
+from xcal_paper.models import make_network
+from xcal_paper.records import jobs_of
+from xcal_paper.spec import VariantSpec, soft_bins
 
 LAMBDAS = (0, 1, 5, 10, 50, 100, 500, 1000)
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from xcal.experiments import RecordFile, compare, compare_penalties, load_spec, reproduce
-from xcal.report import as_json, markdown, results_page
+from xcal_paper import RecordFile, compare, compare_penalties, load_spec, reproduce
+from xcal_paper import report as results_page
+from xcal_paper.report import as_json, markdown
 
 from .made_records import as_the_paper, write
 

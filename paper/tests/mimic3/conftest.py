@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from xcal.datasets.mimic3 import generate, prepare
+from xcal_paper.mimic3 import generate, prepare
 
 
 @pytest.fixture(scope="session")

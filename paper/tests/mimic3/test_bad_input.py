@@ -7,9 +7,9 @@ from collections import namedtuple
 
 import pytest
 
-from tests.datasets.mimic3.conftest import lines_of, write_lines
-from xcal.datasets.mimic3 import features, prepare, write_benchmark_csv
-from xcal.datasets.mimic3.database import bytes_of
+from paper.tests.mimic3.conftest import lines_of, write_lines
+from xcal_paper.mimic3 import features, prepare, write_benchmark_csv
+from xcal_paper.mimic3.files import bytes_of
 
 USAGE = namedtuple("USAGE", "total used free")
 SECRET = "a secret of a patient"
@@ -343,7 +343,7 @@ def test_values_that_are_no_numbers_are_counted_and_said(raw, tmp_path):
 
 
 def test_missing_libraries_are_named(monkeypatch, raw, tmp_path):
-    monkeypatch.setattr("xcal.datasets.mimic3.database.find_spec", lambda name: None if name == "duckdb" else name)
+    monkeypatch.setattr("xcal_paper.mimic3.files.find_spec", lambda name: None if name == "duckdb" else name)
     with pytest.raises(ImportError, match=r'needs duckdb: pip install "xcal\[mimic\]"'):
         prepare(raw, tmp_path / "out")
 

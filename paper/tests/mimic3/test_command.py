@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from xcal.cli.app import app, main
-from xcal.datasets.mimic3 import generate
+from xcal_paper.mimic3 import generate
 
 run = CliRunner().invoke
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from xcal.datasets.mimic3 import write_benchmark_csv
+from xcal_paper.mimic3 import write_benchmark_csv
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import skew
 
-from xcal.datasets.mimic3 import discretised_names, feature_names, variables
-from xcal.datasets.mimic3.statistics import MICROSECONDS, statistics_of
+from xcal_paper.mimic3 import discretised_names, feature_names, variables
+from xcal_paper.mimic3.features import MICROSECONDS, statistics_of
 
 SPANS = [(0, 1), (0, 0.1), (0, 0.25), (0, 0.5), (0.9, 1), (0.75, 1), (0.5, 1)]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.datasets.mimic3.conftest import lines_of, manifest_of
-from xcal.datasets.mimic3 import generate, prepare
+from paper.tests.mimic3.conftest import lines_of, manifest_of
+from xcal_paper.mimic3 import generate, prepare
 
 
 def rows_of(folder, table):
@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 
 def test_a_demo_sized_folder_has_about_as_many_events_as_the_demo():
-    from xcal.datasets.mimic3.generator import _PER_HOUR
+    from xcal_paper.mimic3.generator import _PER_HOUR
 
     # The demo: 758,355 chart events and 76,074 laboratory values; 136 stays of 4.45 days on average.
     hours = 136 * 4.45 * 24

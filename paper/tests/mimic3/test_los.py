@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from xcal.data.features import MappedFeatures
-from xcal.datasets import load_mimic_los
-from xcal.datasets.mimic3 import data_source, feature_names, prepare, read_manifest
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path
+from xcal_paper import load_mimic_los
+from xcal_paper.mimic3 import data_source, feature_names, prepare, read_manifest
 
 
 @pytest.fixture(scope="module")

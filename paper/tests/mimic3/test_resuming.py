@@ -9,8 +9,8 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from tests.datasets.mimic3.conftest import manifest_of
-from xcal.datasets.mimic3 import prepare
+from paper.tests.mimic3.conftest import manifest_of
+from xcal_paper.mimic3 import prepare
 
 # What is reported while each table is read and each step is done.
 MOMENTS = ["CHARTEVENTS", "LABEVENTS", "OUTPUTEVENTS", "events", "timeseries", "instances", "statistics", "features"]
@@ -21,7 +21,7 @@ STEPS = ["stays", "events", "timeseries", "instances", "features", "discretised"
 KILLED = """
 import json, os, pathlib, signal, sys
 import duckdb, pyarrow.parquet
-from xcal.datasets.mimic3 import prepare
+from xcal_paper.mimic3 import prepare
 raw, out, *moments = sys.argv[1:]
 for moment in moments:
     def report(doing, done, total):

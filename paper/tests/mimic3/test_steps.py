@@ -7,12 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from xcal.datasets.mimic3.cleaning import cleaned
-from xcal.datasets.mimic3.instances import write_instances
-from xcal.datasets.mimic3.parquet_files import block_path, read_columns, write_parquet
-from xcal.datasets.mimic3.stays import read_stays
-from xcal.datasets.mimic3.timeseries import write_timeseries
-from xcal.datasets.mimic3.variables import items
+from xcal_paper.mimic3.files import block_path, read_columns, write_parquet
+from xcal_paper.mimic3.steps import read_stays, write_instances, write_timeseries
+from xcal_paper.mimic3.variables import cleaned, items
 
 ALL_VARIABLES = sorted({item.variable for item in items()})
 

@@ -227,9 +227,9 @@ def _number(text: str, categorical: bool) -> float:
 # ----------------------------------------------------------------------------------------------------------------------
 # Fifth step: 714 statistics and 714 masks for each instance, standardised on the training rows.
 #
-# The statistics of a block are computed once and kept in a temporary file, as small tables with a row for each thing that
-# can be seen (`statistics.Lookup`). From these come the means and standard deviations of the training rows, and then the
-# rows themselves: never more than one block is in memory.
+# The statistics of a block are computed once and kept in a temporary file, as small tables with a row for each thing
+# that can be seen (`statistics.Lookup`). From these come the means and standard deviations of the training rows, and
+# then the rows themselves: never more than one block is in memory.
 
 
 @dataclass
@@ -355,8 +355,8 @@ def _scaling(moments: _Moments) -> str:
 # ----------------------------------------------------------------------------------------------------------------------
 # Last step, on demand: 76 numbers for each hour of a stay.
 #
-# A continuous variable has one column, a categorical one a column per category (one-hot), and every variable a mask. The
-# last value of an hour wins. An hour without a value has zeros and a mask of zero; nothing is filled in.
+# A continuous variable has one column, a categorical one a column per category (one-hot), and every variable a mask.
+# The last value of an hour wins. An hour without a value has zeros and a mask of zero; nothing is filled in.
 
 
 def write_discretised(

@@ -130,8 +130,8 @@ def _table(name: str) -> list[dict[str, str]]:
 # How a value's text becomes a number, rule by rule, as SQL.
 #
 # The rules are the benchmark's, with what they really do: a fraction of inspired oxygen is divided by 100 even where it
-# is a fraction already, and a temperature is taken for Fahrenheit from 79 on, whatever its unit says. No value is removed
-# as an outlier.
+# is a fraction already, and a temperature is taken for Fahrenheit from 79 on, whatever its unit says. No value is
+# removed as an outlier.
 
 
 # Texts that the benchmark's reader of CSV files took for missing. "None" is no such text: it is an eye opening.
