@@ -20,7 +20,7 @@ from xcal_paper.report import as_json, markdown
 # a job is trained.
 SCRIPT = """
 import os, signal, sys
-from xcal_paper import progress_bar, reproduce
+from xcal_paper import reproduce, runner as progress_bar
 
 path, results, when = sys.argv[1:]
 written = 0
