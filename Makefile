@@ -21,9 +21,9 @@ help:
 	@echo "make bench   every claim of speed and memory, as ratios"
 
 # One stamp for each set of extras: an unchanged pyproject.toml installs nothing again.
-$(VENV)/.stamp-%: pyproject.toml constraints.txt
+$(VENV)/.stamp-%: pyproject.toml paper/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[$*]"
+	$(PIP) -e ".[$*]" -e paper
 	@# An outside reference that works with numpy 2 but declares numpy < 2.
 	@case "$*" in *test*) $(PIP) --no-deps survival-evaluation==0.1.3;; esac
 	@# Not the tests of other packages. Templates that are no Python are left alone, as pip does.

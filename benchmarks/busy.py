@@ -64,10 +64,10 @@ def work(*, plain: bool) -> dict[str, Callable[[], Any]]:
         as_torch_comes()
     import xcal
     from xcal.data import SurvivalData
-    from xcal.datasets import load_gamma
     from xcal.distributions import family, quantile_edges
     from xcal.networks import MLP
     from xcal.training import TrainingConfig, fit_path
+    from xcal_paper import load_gamma
 
     data = load_gamma(seed=0, n=(20_000, 5_000, 1_000), censored=True)
     train, validation = (

@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.measure import recorded, side_by_side
-from xcal.networks import PaperCNN, _pooled
+from xcal_paper import networks as _pooled
+from xcal_paper.networks import PaperCNN
 
 IMAGES, BINS, DROPOUT, STEPS = 5000, 50, 0.2, 50
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xcal.datasets.mimic3 import feature_names
+from xcal_paper.mimic3 import feature_names
 
 CHILD = """
 import json, resource, sys, threading, time

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from xcal.experiments import reproduce
-from xcal.experiments.job_records import JobRecords
-from xcal.experiments.table_runs import TableRuns
 from xcal.training.problem import Problem
 from xcal.training.state import RunState
 from xcal.training.steps import Steps
+from xcal_paper import reproduce
+from xcal_paper.jobs import JobRecords
+from xcal_paper.runner import TableRuns
 
 PHASES = {
     "loading": (TableRuns, "load"),

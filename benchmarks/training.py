@@ -26,11 +26,11 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, S
 
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
-from xcal.datasets import SurvivalDataset, load_gamma
 from xcal.distributions import family, quantile_edges
 from xcal.distributions.family_base import Family
 from xcal.networks import MLP
 from xcal.training import PathResult, TrainingConfig, fit_path
+from xcal_paper import SurvivalDataset, load_gamma
 
 LAMBDAS = (0.0, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0)
 SEEDS = (0, 1, 2)

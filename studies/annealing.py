@@ -1,7 +1,7 @@
 """A rising weight with a falling temperature (`penalty_schedule="anneal"`) against a constant penalty, same lambdas.
 
 Claim: at every D-calibration level that the constant penalty reaches, the annealed one is matched or better in NLL and
-concordance (`xcal.experiments.penalty_comparison`: NLL at most .05 higher, concordance at most .02 lower), and lambda 0
+concordance (`xcal_paper.comparison`: NLL at most .05 higher, concordance at most .02 lower), and lambda 0
 is the same model.
 
 - Each repetition splits the rows anew, two thirds to fit on and one third new, and fits two `SurvivalPath` with the
@@ -29,9 +29,9 @@ from studies.choosing import simulated
 from studies.remedies import LOAD, of_table, own_values
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
-from xcal.datasets import load_gamma
 from xcal.estimators import SurvivalModel, SurvivalPath
-from xcal.experiments.penalty_comparison import Point, level_at
+from xcal_paper import load_gamma
+from xcal_paper.comparison import Point, level_at
 
 LAMBDAS = (0.0, 1.0, 10.0, 100.0, 1000.0)
 SCHEDULES = ("constant", "anneal")

@@ -49,12 +49,11 @@ from studies._for_whom import (
 from xcal import fit_path
 from xcal.calibration import KernelFeatures
 from xcal.data import SurvivalData
-from xcal.datasets import load_survival_mnist
 from xcal.distributions import SurvivalDistribution, quantile_edges
-from xcal.experiments import load_spec
-from xcal.experiments.models import make_family, make_network, make_objective
 from xcal.networks import TwoTower
 from xcal.training import PathResult, TrainingConfig
+from xcal_paper import load_spec, load_survival_mnist
+from xcal_paper.models import make_family, make_network, make_objective
 
 SPECS = {"dense": "mnist-dense", "cnn": "mnist-censored"}
 MODELS = ("lognormal-nll", "categorical-i")

@@ -13,10 +13,10 @@ import torch
 
 from xcal.calibration import SoftBins
 from xcal.data import SurvivalData
-from xcal.datasets import load_gamma
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path
+from xcal_paper import load_gamma
 
 PENALTIES = {
     "paper, gamma 1e4": SoftBins("product", gamma=1e4, censored="soft"),

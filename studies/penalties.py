@@ -23,14 +23,13 @@ from torch import Tensor
 from xcal.calibration.membership import exact_above
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.softbins import SoftBins
-from xcal.experiments import load_spec
-from xcal.experiments.data import TableData, load_data
-from xcal.experiments.evaluation import test_metrics
-from xcal.experiments.models import make_family, make_network, make_objective
-from xcal.experiments.paper_comparison import compare
-from xcal.experiments.penalty_comparison import Level, Point, level_at, point_of
-from xcal.experiments.spec import ModelSpec, Spec
 from xcal.training import fit_path, problem
+from xcal_paper import load_spec
+from xcal_paper.comparison import Level, Point, compare, level_at, point_of
+from xcal_paper.data import TableData, load_data
+from xcal_paper.evaluation import test_metrics
+from xcal_paper.models import make_family, make_network, make_objective
+from xcal_paper.spec import ModelSpec, Spec
 
 Penalty = Callable[..., Tensor]
 FIGURES = ("nll", "dcal", "dcal_floor", "concordance")

@@ -12,12 +12,12 @@ import torch
 import xcal
 from xcal._checks import as_choice, as_count, as_event, as_number
 from xcal.calibration import DCalibration, SoftBins, bin_edges, d_calibration, xcal_penalty
-from xcal.datasets import load_gamma
 from xcal.distributions import quantile_edges
 from xcal.metrics import evaluate
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import TrainingConfig
+from xcal_paper import load_gamma
 
 F, EVENT = np.linspace(0.05, 0.95, 40), np.ones(40)
 ROWS = {"time": np.arange(1.0, 41), "event": EVENT, "cdf": F}

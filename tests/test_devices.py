@@ -14,8 +14,8 @@ from xcal.cli.app import main
 from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.estimators import SurvivalModel, SurvivalPath
-from xcal.experiments import reproduce
 from xcal.training import TrainingConfig, fit_path
+from xcal_paper import reproduce
 
 ABSENT = ["meta", "xla", "mps", "vulkan", "toaster", "cuda:99", "cpu:-1", "", "cuda:", "CPU"]
 EXPECTED = r"^device: expected a device of this machine \(cpu"

@@ -23,8 +23,8 @@ from xcal.cli.app import app
 from xcal.cli.workflow.run_folder import FILES, new_run, read_run, settle
 from xcal.data import SurvivalData
 from xcal.distributions import family
-from xcal.experiments import RecordFile, reproduce
 from xcal.networks import Linear
+from xcal_paper import RecordFile, reproduce
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,7 +100,7 @@ def test_a_read_only_disk_is_said_before_any_training(small_disk, small):
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-from xcal.experiments import Record, RecordFile
+from xcal_paper import Record, RecordFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # what Python does by itself
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 file = RecordFile(Path(sys.argv[1]) / "records.jsonl")
@@ -164,7 +164,8 @@ def test_two_trainings_in_one_folder(tmp_path):
 
 
 def test_two_sweeps_share_the_jobs_of_a_table(tmp_path, small, monkeypatch):
-    from xcal.experiments import claims, job_records
+    from xcal_paper import jobs as job_records
+    from xcal_paper import records as claims
 
     options = {"results": tmp_path / "results", "device": "cpu", "seeds": [0]}
     fit, left = job_records.fit_path, []

@@ -21,8 +21,8 @@ from tests.fuzz.functions import function_targets, rows
 from tests.fuzz.fuzzing import fuzzed
 from tests.fuzz.outcomes import Target
 from tests.fuzz.spoiling import CONSTANTS, fixed_chance, hostile
-from xcal.datasets.mimic3.raw_files import COLUMNS
 from xcal.networks import Linear
+from xcal_paper.mimic3.files import COLUMNS
 
 FEW = 10
 # Callables that are no functions of numbers: results, which only functions make; containers; readers of whole data
@@ -179,7 +179,7 @@ AT = {"probability": R["probability"], "at": 1.0} | OWN
             lambda: xcal.distributions.RecalibratedDistribution(1, [0, 1], [0, 1]),
             "base: expected a SurvivalDistribution",
         ),
-        (lambda: xcal.published.ranking_time(None), "dist: expected a SurvivalDistribution, got NoneType"),
+        (lambda: xcal_paper.published.ranking_time(None), "dist: expected a SurvivalDistribution, got NoneType"),
         (lambda: xcal.SurvivalData(R["X"], **OWN, feature_names=2), "feature_names: expected a sequence of names"),
         (lambda: xcal.SurvivalModel(random_state=len).fit(R["X"], _y()), "random_state: .* cannot be used to seed"),
         (lambda: xcal.SurvivalModel(distribution=np.array(0.5)).fit(R["X"], _y()), "distribution: expected one of"),
@@ -261,7 +261,7 @@ def test_a_damaged_summary_is_one_error(tmp_path, content):
     "line", [b"17,1\n18;0", "17,1\n²,0".encode(), b"17,1\n\xff,0", b"17,1\n" + b"9" * 5000 + b",0"]
 )
 def test_a_damaged_list_of_subjects_is_one_error(tmp_path, line):
-    from xcal.datasets.mimic3.stays import read_test_subjects
+    from xcal_paper.mimic3.steps import read_test_subjects
 
     (tmp_path / "subjects.csv").write_bytes(line)
     with pytest.raises(ValueError, match=r"subjects\.csv: expected a subject id and 0 or 1 .* at line 2"):
@@ -304,7 +304,7 @@ def test_no_path_among_the_hostile_values_can_be_made(path):
 def test_lists_within_lists_in_an_r_file(tmp_path):
     import lzma
 
-    from xcal.datasets.rda import read_string_frame
+    from xcal_paper.glioma import read_string_frame
 
     nested = b"RDX2\nX\n" + struct.pack(">iii", 2, 0, 0) + struct.pack(">ii", 19, 1) * 5000
     with pytest.raises(ValueError, match=r"glioma: expected an R data file .* RecursionError"):
@@ -316,7 +316,7 @@ import resource, struct, sys
 from pathlib import Path
 import xcal, numpy as np
 from xcal.data import map_parquet
-from xcal.datasets.mnist import parse_idx
+from xcal_paper.simulated import parse_idx
 import gzip, json, pyarrow.parquet
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), resource.RLIM_INFINITY))

@@ -81,7 +81,7 @@ def test_every_file_of_the_package_is_installed(python):
 
 @pytest.mark.ci
 def test_the_installed_specs_are_read(python):
-    code = "from xcal.experiments import load_spec, table_names; print(*(load_spec(n).table for n in table_names()))"
+    code = "from xcal_paper import load_spec, table_names; print(*(load_spec(n).table for n in table_names()))"
     found = isolated(python, code, dependencies=True).split()
     assert set(found) == {path.stem for path in (SOURCE / "experiments" / "specs").glob("*.toml")}
 

@@ -1,6 +1,6 @@
 """Files of records: lines of JSON, each with a checksum of itself, rewritten whole under a lock.
 
-What a record holds is its owner's affair (`xcal.experiments.records`, `xcal.tuning.trials`): it has a `key`, a `line`,
+What a record holds is its owner's affair (`xcal.tuning.trials`, the records of the paper): it has a `key`, a `line`,
 and a function that reads a line's content again. A line that does not match its checksum is reported, and its record
 counts as missing.
 """

@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.distributions.table import CASES, EDGES, SMOOTH, STEP, Case
 from xcal.distributions import SurvivalDistribution
 from xcal.objectives.joint import with_cdf
-from xcal.published import published_nll
+from xcal_paper.published import published_nll
 
 METHODS = ("log_prob", "log_density", "log_survival", "survival", "cdf", "hazard", "log_censored")
 INTEGRALS = ("squared_cdf_below", "squared_survival_above")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xcal.data import SurvivalData
-from xcal.datasets import load_gamma
+from xcal_paper import load_gamma
 
 FORMER = [
     ("xcal.training", "Rows"),

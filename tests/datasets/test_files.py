@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from xcal.datasets import data_directory, files, load_glioma, load_metabric, load_support, load_survival_mnist
+from xcal.datasets import data_directory, files, load_metabric, load_support
 from xcal.datasets.files import DataFile, read_file
+from xcal_paper import load_glioma, load_survival_mnist
 
 CONTENT = b"the right content"
 FILE = DataFile(

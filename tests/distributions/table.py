@@ -21,7 +21,7 @@ from xcal.distributions import (
     SurvivalDistribution,
     Weibull,
 )
-from xcal.published import Shifted
+from xcal_paper.published import Shifted
 
 EDGES = torch.tensor([0.25, 0.5, 1.0, 1.75, 3.0, 4.5], dtype=torch.float64)
 N_BINS = EDGES.shape[0] - 1

@@ -16,7 +16,7 @@ from xcal.distributions import (
     family,
     quantile_edges,
 )
-from xcal.published import Shifted
+from xcal_paper.published import Shifted
 
 EDGES = [0.0, 1.0, 2.0, 4.0]
 CONTINUOUS = ("lognormal", "lognormal-published", "weibull", "weibull-published", "loglogistic")

@@ -6,7 +6,7 @@ import torch
 from xcal.distributions import family
 from xcal.objectives import nll
 from xcal.objectives.joint import with_cdf
-from xcal.published import published_nll
+from xcal_paper.published import published_nll
 
 EDGES = [0.0, 0.5, 1.0, 2.0, 4.0]
 FAMILIES = {

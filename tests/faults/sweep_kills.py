@@ -23,7 +23,7 @@ from tests.small_table import small_table
 OTHERS = 10
 DRIVER = """
 import sys
-from xcal.experiments import reproduce
+from xcal_paper import reproduce
 reproduce(sys.argv[1], results=sys.argv[2], engine="ray", progress=False)
 """
 
@@ -97,8 +97,8 @@ class Sweep:
 
 def sweeps(kills: int, rng: random.Random, root: Path, size: dict[str, int], pause: float) -> dict[str, int]:
     """Kill workers and first processes of sweeps, as many sweeps as it takes, and look at all records."""
-    from xcal.experiments import RecordFile
-    from xcal.experiments import reproduce as run
+    from xcal_paper import RecordFile
+    from xcal_paper import reproduce as run
 
     spec = root / "small.toml"
     spec.write_text(small_table(job="run", **size))

@@ -87,7 +87,7 @@ def reproduction(folder: Path) -> list[object]:
 
 
 def records(folder: Path) -> int:
-    from xcal.experiments import RecordFile
+    from xcal_paper import RecordFile
 
     path = folder / "small" / "as-published.paper.jsonl"
     found, corrupt = RecordFile(path).read()

@@ -27,8 +27,8 @@ from tests.fuzz.outcomes import Target
 from tests.fuzz.spoiling import Table
 from tests.small_table import small_table
 from xcal import data
-from xcal.experiments import Record, RecordFile, load_spec
 from xcal.tuning.trials import Trial, TrialFile
+from xcal_paper import Record, RecordFile, load_spec
 
 HERE = "@folder@"  # stands for the folder of the files, which has another name each time
 
@@ -211,9 +211,9 @@ def _folders(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
 
 def _data_files() -> Iterator[Target]:
     from xcal.datasets.benchmarks import parse_hdf5, parse_table
-    from xcal.datasets.mimic3.manifest import FORMAT
-    from xcal.datasets.mnist import parse_idx
-    from xcal.datasets.rda import read_string_frame
+    from xcal_paper.glioma import read_string_frame
+    from xcal_paper.mimic3.preparation import FORMAT
+    from xcal_paper.simulated import parse_idx
 
     def packed(raw: bytes, pack: Callable[[bytes], bytes], read: Callable[[bytes], Any]) -> Callable[..., Any]:
         """Read what was spoilt before it was packed, and sometimes what was spoilt after."""
@@ -261,7 +261,7 @@ def _hdf5() -> bytes:
 def _subjects(content: bytes) -> Any:
     import tempfile
 
-    from xcal.datasets.mimic3.stays import read_test_subjects
+    from xcal_paper.mimic3.steps import read_test_subjects
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "subjects.csv"
@@ -272,7 +272,7 @@ def _subjects(content: bytes) -> Any:
 def _manifest(content: bytes) -> Any:
     import tempfile
 
-    from xcal.datasets.mimic3.manifest import NAME, read_manifest
+    from xcal_paper.mimic3.preparation import NAME, read_manifest
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / NAME).write_bytes(content)

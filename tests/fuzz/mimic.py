@@ -86,8 +86,8 @@ def _target(folder: Path, tables: dict[str, Table], name: str, content: bytes) -
 
 def _prepared(raw: Path, out: Path) -> Any:
     """Return hours and target of all instances. No NaN without its mask, and no message with a part of a row."""
-    from xcal.datasets.mimic3 import prepare
-    from xcal.datasets.mimic3.parquet_files import read_columns
+    from xcal_paper.mimic3 import prepare
+    from xcal_paper.mimic3.files import read_columns
 
     try:
         prepare(raw, out, threads=1, memory="1GB", death="censor", discretised=True)

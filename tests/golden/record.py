@@ -243,7 +243,7 @@ def trained(checkpoint: Path, stop_after: int | None = None) -> dict[str, Any]:
 def records() -> list[dict[str, Any]]:
     """Run a small table of the paper, and return its records without times and versions."""
     from tests.small_table import small_table
-    from xcal.experiments import reproduce
+    from xcal_paper import reproduce
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import max_pool2d, relu
 
-from xcal.networks import PaperCNN
-from xcal.networks._pooled import pooled_block
+from xcal_paper.networks import PaperCNN, pooled_block
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -7,7 +7,8 @@ from torch import nn
 
 from xcal.distributions import family
 from xcal.metrics import kaplan_meier
-from xcal.networks import MLP, Linear, PaperCNN, PublishedCNN, TwoTower, start_near
+from xcal.networks import MLP, Linear, TwoTower, start_near
+from xcal_paper.networks import PaperCNN, PublishedCNN
 
 SHARED = MLP(3, 1)
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

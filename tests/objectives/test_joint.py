@@ -11,9 +11,9 @@ from tests.training.simulate import distance, simulated_rows, small_mlp
 from xcal.distributions import family
 from xcal.objectives import gives_cdf, nll, survival_crps
 from xcal.objectives.joint import with_cdf
-from xcal.published import published_nll
 from xcal.training import TrainingConfig, fit_path
 from xcal.training.fingerprint import settings_digest
+from xcal_paper.published import published_nll
 
 ROWS, HELD_OUT = (simulated_rows(n, seed=n, dtype=torch.float64) for n in (200, 100))
 CONFIG = TrainingConfig(epochs=3, batch_size=50, learning_rate=1e-2)

@@ -12,10 +12,10 @@ from xcal.calibration.softbins import SoftBins
 from xcal.distributions import Categorical, family
 from xcal.objectives import nll, survival_crps
 from xcal.objectives.joint import with_slopes
-from xcal.published import published_nll
 from xcal.training.loss import by_autograd
 from xcal.training.problem import Problem
 from xcal.training.rows import prepared, take
+from xcal_paper.published import published_nll
 
 EDGES = torch.tensor([0.0, 0.5, 1.0, 2.0, 5.0])
 FAMILIES = [

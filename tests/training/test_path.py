@@ -10,9 +10,10 @@ from xcal import d_calibration
 from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
-from xcal.networks import MLP, Linear, PaperCNN
+from xcal.networks import MLP, Linear
 from xcal.objectives import nll, survival_crps
 from xcal.training import PathResult, TrainingConfig, fit_path
+from xcal_paper.networks import PaperCNN
 
 LOGNORMAL = family("lognormal")
 SHORT = TrainingConfig(epochs=2, batch_size=50)

@@ -7,16 +7,13 @@ from typing import Any
 import typer
 
 from xcal import __version__
+from xcal._extensions import COMMANDS, extensions
 from xcal.cli.audit import audit
-from xcal.cli.compare import compare
 from xcal.cli.demo import demo
 from xcal.cli.evaluate import evaluate, report
 from xcal.cli.fit import fit
-from xcal.cli.mimic import mimic
 from xcal.cli.predict import predict
 from xcal.cli.processes import is_helper
-from xcal.cli.reproduce import reproduce
-from xcal.cli.results_page import results_page
 
 app = typer.Typer(
     name="xcal",
@@ -87,9 +84,11 @@ def _say_interrupted(more: str = "") -> None:
         typer.echo(f"interrupted{': ' if more else ''}{more}", err=True)
 
 
-for _command in (demo, fit, predict, evaluate, report, audit, reproduce, compare, results_page):
+for _command in (demo, fit, predict, evaluate, report, audit):
     app.command(_command.__name__.replace("_", "-"))(_with_a_word(_command))
-app.add_typer(mimic, name="mimic")
+# Commands of other packages: an entry point is a function that adds them to the application.
+for _extension in extensions(COMMANDS):
+    _extension.load()(app, _with_a_word)
 
 
 def main() -> None:

@@ -44,42 +44,6 @@ class DataFile:
         return f"sha256 {self.sha256}" if self.size is None else f"{self.size} bytes, sha256 {self.sha256}"
 
 
-def _mnist(name: str, size: int, sha256: str) -> DataFile:
-    mirrors = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
-    return DataFile(f"mnist/{name}", sha256, size, tuple(mirror + name for mirror in mirrors))
-
-
-MNIST = {
-    "train-images": _mnist(
-        "train-images-idx3-ubyte.gz", 9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
-    ),
-    "train-labels": _mnist(
-        "train-labels-idx1-ubyte.gz", 28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
-    ),
-    "t10k-images": _mnist(
-        "t10k-images-idx3-ubyte.gz", 1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
-    ),
-    "t10k-labels": _mnist(
-        "t10k-labels-idx1-ubyte.gz", 4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
-    ),
-}
-
-GLIOMA_PICKED = DataFile(
-    "tcga_gbmlgg/gbmlgg_picked_like.csv",
-    "f028a57768b6df0abd19f022cbe85702e48e951df386040435edd15fd2a80872",
-    126166,
-    origin="derived from the .rda file",
-)
-GLIOMA_MERGED = DataFile(
-    "tcga_gbmlgg/GBMLGG.clinical.20160128.rda",
-    "c3a1c692f44678f9853f64343cf479d567369518cbbc69ff057c90b1544f4904",
-    1211024,
-    (
-        "https://raw.githubusercontent.com/RTCGA/RTCGA.clinical.20160128/6abf602ac532d835fde1660789e3c5b721f89e9d/"
-        "data/GBMLGG.clinical.20160128.rda",
-    ),
-)
-
 _DEEPSURV = (
     "https://raw.githubusercontent.com/jaredleekatzman/DeepSurv/41eed003e5b892c81e7855e400861fa7a2d9da4f/"
     "experiments/data/"

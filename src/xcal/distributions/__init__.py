@@ -1,6 +1,5 @@
 """Survival distributions: parameters of shape ``(..., n)`` in, stable log-likelihoods and probabilities out."""
 
-from xcal._deprecation import deprecated_names
 from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.categorical import Categorical
 from xcal.distributions.discrete import DiscreteDistribution
@@ -33,5 +32,3 @@ __all__ = [
     "mixture",
     "quantile_edges",
 ]
-
-__getattr__ = deprecated_names(__name__, {"Shifted": "xcal.published.Shifted"}, removed_in="0.2.0")

@@ -1,8 +1,7 @@
 """Networks: plain torch modules from covariates to the raw outputs of a family, ``(n, ...)`` to ``(n, n_outputs)``."""
 
-from xcal.networks.convolutional import PaperCNN, PublishedCNN
 from xcal.networks.dense import MLP, Linear
 from xcal.networks.start import start_near
 from xcal.networks.towers import TwoTower
 
-__all__ = ["MLP", "Linear", "PaperCNN", "PublishedCNN", "TwoTower", "start_near"]
+__all__ = ["MLP", "Linear", "TwoTower", "start_near"]

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from xcal._checks import as_flag
+from xcal._extensions import published
 from xcal.distributions.base import SurvivalDistribution
 from xcal.objectives._rows import check_rows
 
@@ -40,12 +41,9 @@ def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as
     >>> time, event = torch.tensor([2.0]), torch.tensor([True])
     >>> survival_crps(dist, time, event)
     tensor([0.4904])
-    >>> survival_crps(dist, time, event, as_published=True)
-    tensor([0.1989])
     """
     check_rows(dist, time, event)
     if as_flag("as_published", as_published):
-        from xcal.published.crps import trapezoid_survival_crps
-
-        return trapezoid_survival_crps(dist, time, event)
+        crps: Tensor = published("survival-crps")(dist, time, event)
+        return crps
     return dist.survival_crps(time, event)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import as_flag, fail
+from xcal._extensions import published
 from xcal.distributions.base import SurvivalDistribution
 from xcal.objectives._rows import check_rows
 from xcal.objectives.joint import RowTerms, gives_cdf, has_formula, negative_likelihood
@@ -52,7 +53,7 @@ def nll(
     as_published
         The published code's likelihood: ``log(S + 1e-4)`` for censored rows, bin masses, and in the step reading a
         censored row of the last bin counted as an event. To reproduce the paper's tables only; for training give
-        `xcal.published.published_nll`, which computes F in the same pass.
+        `xcal_paper.published.published_nll`, which computes F in the same pass.
 
     Returns
     -------
@@ -71,8 +72,7 @@ def nll(
     if as_flag("as_published", as_published):
         if density:
             fail("density", "False with as_published: the published likelihood is by bin mass", True)
-        from xcal.published.likelihood import log_likelihood
-
-        return -log_likelihood(dist, time, event)
+        log_likelihood: Tensor = published("log-likelihood")(dist, time, event)
+        return -log_likelihood
     observed = dist.log_density(time) if density else dist.log_prob(time)
     return -torch.where(event, observed, dist.log_censored(time))

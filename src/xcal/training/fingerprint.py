@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from xcal._checks import fail
+from xcal._extensions import extending_packages
 from xcal._torch_private import MODULE_STATE
 from xcal.objectives.joint import DECLARATION
 
@@ -92,7 +93,7 @@ class _Settings:
         if id(value) in self.seen:
             return f"again {list(self.seen).index(id(value))}"
         self.seen[id(value)] = value
-        return f"{type(value).__module__}.{type(value).__qualname__}({self._content(value)})"
+        return f"{_place(type(value))}({self._content(value)})"
 
     def _content(self, value: Any) -> str:
         if isinstance(value, Tensor):
@@ -124,7 +125,7 @@ class _Settings:
         return self._object(value)
 
     def _function(self, value: types.FunctionType) -> str:
-        place = f"{value.__module__}.{value.__qualname__}"
+        place = _place(value)
         if _of_library(value.__module__):
             return place
         enclosed = [_cell(cell) for cell in value.__closure__ or ()]
@@ -144,7 +145,7 @@ class _Settings:
         return f"{value.__name__}, {self.of({k: v for k, v in sorted(vars(value).items()) if not _is_dunder(k)})}"
 
     def _class(self, value: type) -> str:
-        place = f"{value.__module__}.{value.__qualname__}"
+        place = _place(value)
         if _of_library(value.__module__):
             return place
         own = {key: item for key, item in sorted(vars(value).items()) if not _is_machinery(key, item)}
@@ -171,11 +172,20 @@ class _Settings:
         return f"{described}, {self.of(items)}"
 
 
+def _place(value: Any) -> str:
+    """Return the full name of a class or function, under the module that it had when checkpoints were first written.
+
+    A module that has taken over something names its former place in ``FORMER_MODULES``.
+    """
+    former = getattr(sys.modules.get(value.__module__), "FORMER_MODULES", {}) if _of_library(value.__module__) else {}
+    return f"{former.get(value.__qualname__.partition('.')[0], value.__module__)}.{value.__qualname__}"
+
+
 @lru_cache(maxsize=256)
 def _of_library(module: str | None) -> bool:
-    """Whether code belongs to Python, to an installed package or to xcal, and is known by its name alone."""
+    """Whether code belongs to Python, to an installed package, to xcal or an extension of it: known by its name."""
     root = (module or "").split(".", 1)[0]
-    if root in {"xcal", "builtins"} or root in sys.stdlib_module_names:
+    if root in {"xcal", "builtins"} or root in sys.stdlib_module_names or root in extending_packages():
         return root != "__main__"
     found = getattr(sys.modules.get(root), "__file__", None)
     return found is not None and any(Path(found).resolve().is_relative_to(folder) for folder in _INSTALLED)

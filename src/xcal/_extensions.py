@@ -1,0 +1,41 @@
+"""What other packages add to xcal, found by their entry points: xcal imports none of them by name.
+
+`xcal.commands` adds commands to the command line (`xcal.cli.app`). `xcal.published` holds the published code of the
+X-CAL paper, to which ``as_published=True`` and the families with ``-published`` lead; the package xcal_paper, in the
+folder ``paper`` of the repository, fills both.
+"""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+COMMANDS, PUBLISHED = "xcal.commands", "xcal.published"
+
+
+def extensions(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group, by name."""
+    return tuple(sorted(entry_points(group=group), key=lambda one: one.name))
+
+
+@cache
+def published(name: str) -> Any:
+    """Return a part of the published code by its name.
+
+    Raises
+    ------
+    ImportError
+        The package that has it is not installed.
+    """
+    for found in extensions(PUBLISHED):
+        if found.name == name:
+            return found.load()
+    raise ImportError(
+        f"{name}: expected the package xcal_paper, which holds the published code of the X-CAL paper, got none "
+        "installed: pip install -e paper, in the repository of xcal"
+    )
+
+
+@cache
+def extending_packages() -> frozenset[str]:
+    """Return the names of the packages that extend xcal."""
+    return frozenset(found.module.partition(".")[0] for group in (COMMANDS, PUBLISHED) for found in extensions(group))
