@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-
 from tests.conftest import _numpys_own_warnings, real_data
 from tests.small_table import small_table
 

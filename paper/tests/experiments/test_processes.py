@@ -4,8 +4,8 @@ import multiprocessing
 
 import pytest
 import torch
-
 from tests.faults.victims import without_times
+
 from xcal._threads import one_thread
 from xcal_paper import reproduce
 from xcal_paper import runner as progress_bar

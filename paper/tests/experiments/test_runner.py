@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from tests.small_table import small_table
+
 from xcal_paper import RecordFile, compare, load_spec, reproduce
 from xcal_paper.records import Job, unfinished_jobs
 from xcal_paper.report import as_json, markdown

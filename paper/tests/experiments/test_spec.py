@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-
 from tests.small_table import small_table
+
 from xcal.calibration import SoftBins
 from xcal_paper import load_spec, reproduce, table_names
 from xcal_paper.comparison import METRICS, paper_values
