@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import xcal
+import xcal_paper.published
 from tests.fuzz.files import file_targets
 from tests.fuzz.functions import function_targets, rows
 from tests.fuzz.fuzzing import fuzzed

@@ -165,7 +165,3 @@ def test_the_corrected_log_normal_is_held_against_the_published_one(small, tmp_p
         "lognormal-nll, lambda 0": ["nll", "dcal", "concordance"],
         "lognormal-nll, lambda 10": ["nll", "concordance"],
     }
-
-
-def test_the_earlier_name_is_the_same_class():
-    assert Headline is PenaltyComparison
