@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from xcal.calibration.tied_times import are_coarse
 from xcal import d_calibration
+from xcal.calibration.tied_times import are_coarse
 
 TIES = "distinct times only"
 
