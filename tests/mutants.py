@@ -286,9 +286,8 @@ def main() -> None:
         tests.measure(options.limit)
         print(f"{options.folder}: tests without a change took {tests.whole:.0f} s", flush=True)
         if options.at:
-            mutants = [
-                one for at in options.at for one in named(tests.package, at.split(":")[0], int(at.split(":")[1]))
-            ]
+            places = [at.split(":") for at in options.at]
+            mutants = [one for file, line in places for one in named(tests.package, file, int(line))]
         else:
             mutants = draw(tests.package, options.mutants, random.Random(options.seed))
         dead = 0

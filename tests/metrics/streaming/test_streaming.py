@@ -442,7 +442,7 @@ def test_every_setting_is_compared():
         (
             StreamingOneCalibration(at=1.0, cuts=[0.5]),
             {"probability": [0.5], "time": [1.0], "event": [1], "cdf": [0.5]},
-            "cdf: expected F at each row",
+            "cdf: expected F at the observed times",
         ),
     ],
 )
