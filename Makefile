@@ -43,7 +43,7 @@ test: $(VENV)/.stamp-test
 
 # What a change rarely breaks and what takes long: the tests with the marker ci. With make test, the whole suite.
 test-ci: $(VENV)/.stamp-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m ci -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests paper/tests -m ci -n 2 --dist loadfile
 
 # The other extreme of what a CPU can be: no vector instructions, and more threads than most have cores. Models are
 # trained and compared here, so that sums in another order show.
@@ -51,7 +51,7 @@ FLOATS := tests/estimators tests/training tests/networks tests/objectives tests/
 test-floats: $(VENV)/.stamp-test
 	@# Passive: a thread that has nothing to do sleeps. By default it keeps its core busy, which here another one needs.
 	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=4 OMP_WAIT_POLICY=passive \
-		$(BIN)/python -m pytest $(FLOATS) -n 2 --dist loadfile \
+		$(BIN)/python -m pytest $(FLOATS) -m "not ci" -n 2 --dist loadfile \
 		--ignore tests/estimators/test_sklearn_checks.py --ignore tests/recalibration/test_sklearn_checks.py \
 		--ignore tests/estimators/test_frontier_page.py --ignore tests/training/test_across_processes.py \
 		--ignore tests/estimators/test_forged_files.py --ignore tests/estimators/test_composition.py \
@@ -75,4 +75,4 @@ bench: $(VENV)/.stamp-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) docs/_build docs/_generated docs/gallery docs/records docs/studies runs .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) docs/_build docs/_generated docs/gallery docs/paper docs/records docs/studies runs .pytest_cache .mypy_cache .ruff_cache

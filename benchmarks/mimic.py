@@ -31,7 +31,7 @@ import pandas as pd
 from scipy.stats import skew
 
 from xcal_paper.mimic3 import generate, prepare
-from xcal_paper.mimic3.variables import items, variables
+from xcal_paper.mimic3.variable_list import items, variables
 
 TABLES = ("CHARTEVENTS", "LABEVENTS", "OUTPUTEVENTS")
 SPANS = [(0, 1), (0, 0.1), (0, 0.25), (0, 0.5), (0.9, 1), (0.75, 1), (0.5, 1)]

@@ -9,13 +9,16 @@ sys.path.insert(0, str(_here / "_ext"))
 
 from gallery import RUN
 from house import house
-from records import copy_records
+from paper_pages import copy_paper
+from records import record_pages
 from study_pages import copy_studies
 
 import xcal
+from xcal_paper.report import write_pages
 
 # Made anew for every build; git ignores them.
-copy_records(_here.parent / "results", _here / "records")
+record_pages(_here.parent / "paper" / "results", _here / "records", write_pages)
+copy_paper(_here.parent / "paper" / "docs", _here / "paper")
 copy_studies(_here.parent / "studies", _here / "studies")
 # Files that examples write for the site while it is built: reports, a frontier page, and pictures.
 (_here / "_generated" / "extra" / "reports").mkdir(parents=True, exist_ok=True)

@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(TRIALS), default=list(TRIALS))
     parser.add_argument("--against", choices=["paper", "ours", "ramped"], default="paper")
     parser.add_argument("--epochs", help="a trial of the table, as appendix; by default the table's epochs")
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--results", type=Path, default=Path("paper/results"))
     chosen = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     spec = load_spec(chosen.table).of_penalty(chosen.against).narrowed(seeds=chosen.seeds, epochs=chosen.epochs)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
+DOCS, PAPER = ROOT / "docs", ROOT / "paper" / "docs"
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,10 @@ def test_spaces_and_signs_are_those_of_a_typeset_formula(to_mathml, latex, part)
 
 
 def test_every_formula_of_the_pages_can_be_shown(to_mathml):
-    shown = {page.name: [to_mathml(f, display="inline") for f in formulas(page)] for page in DOCS.glob("*.md")}
+    shown = {
+        page.name: [to_mathml(f, display="inline") for f in formulas(page)]
+        for page in [*DOCS.glob("*.md"), *PAPER.glob("*.md")]
+    }
     assert len(shown["penalty.md"]) > 30
     assert all(one.startswith("<math") and one.endswith("</math>") for page in shown.values() for one in page)
 
@@ -76,18 +79,38 @@ def test_the_house_has_every_package_on_the_floor_that_the_contract_gives_it(tmp
 
 
 def test_records_are_pages_without_an_entry_in_the_sidebar(tmp_path):
-    from records import copy_records
+    from records import record_pages
 
     (tmp_path / "results" / "table" / "trial").mkdir(parents=True)
-    for name in ("README.md", "table/a.md", "table/a.jsonl", "table/a.png", "table/trial/b.md", "table/trial/b.jsonl"):
+    for name in ("README.md", "table/a.jsonl", "table/old.md", "table/.a.lock", "table/trial/b.jsonl"):
         (tmp_path / "results" / name).write_text("# Title\n")
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "old.md").touch()
-    copy_records(tmp_path / "results", tmp_path / "pages")
-    copied = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*") if path.is_file()}
-    assert copied == {"README.md", "table/a.md", "table/a.png", "table/trial/b.md"}
+
+    def write(folder):
+        records = sorted(folder.rglob("*.*"))
+        assert [path.name for path in records] == ["a.jsonl", "b.jsonl"]
+        (folder / "README.md").write_text("# Title\n")
+        for path in records:
+            path.with_suffix(".png").touch()
+            path.with_suffix(".md").write_text("# Title\n")
+
+    record_pages(tmp_path / "results", tmp_path / "pages", write)
+    made = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*") if path.is_file()}
+    assert made == {"README.md", "table/a.md", "table/a.png", "table/trial/b.md", "table/trial/b.png"}
     assert (tmp_path / "pages" / "table" / "a.md").read_text() == "---\norphan: true\n---\n\n# Title\n"
     assert (tmp_path / "pages" / "README.md").read_text() == "# Title\n"
+
+
+def test_pages_of_the_paper_link_to_the_pages_of_the_site(tmp_path):
+    from paper_pages import copy_paper
+
+    (tmp_path / "paper").mkdir()
+    text = "# One\n[audit](../../docs/audit.md), [records](../results/README.md), [two](two.md)\n"
+    (tmp_path / "paper" / "one.md").write_text(text)
+    copy_paper(tmp_path / "paper", tmp_path / "pages")
+    expected = "# One\n[audit](../audit.md), [records](../records/README.md), [two](two.md)\n"
+    assert (tmp_path / "pages" / "one.md").read_text() == expected
 
 
 def test_pages_of_studies_link_to_the_pages_of_the_site(tmp_path):

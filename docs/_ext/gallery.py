@@ -30,10 +30,10 @@ class Order:
         self.folder = folder
 
     def __call__(self, name: str) -> int:
-        """Give the place of a script."""
+        """Return the place of a script."""
         return list(SMALL).index(name)
 
 
 def arguments(gallery_conf: dict[str, Any], script_vars: dict[str, Any]) -> list[str]:
-    """Give the arguments for one script; sphinx-gallery calls this before it runs it."""
+    """Return the arguments for one script; sphinx-gallery calls this before it runs it."""
     return SMALL[Path(script_vars["src_file"]).name]

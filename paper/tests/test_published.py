@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy import stats
 
-import xcal.distributions
 from xcal.distributions import Categorical, LogNormal, Weibull, family
 from xcal.objectives import nll, survival_crps
 from xcal_paper.published import Shifted, counted_as_event, published_nll, published_survival_crps, ranking_time
@@ -58,11 +57,6 @@ def test_objectives_check_their_rows():
     for objective in (published_nll, published_survival_crps):
         with pytest.raises(ValueError, match="event: expected a boolean tensor"):
             objective(LogNormal(torch.zeros(3), torch.zeros(3)), TIME.float(), EVENT.float())
-
-
-def test_the_old_place_of_shifted_warns():
-    with pytest.warns(FutureWarning, match=r"xcal\.distributions\.Shifted is now xcal\.published\.Shifted"):
-        assert xcal.distributions.Shifted is Shifted
 
 
 def test_nobody_imports_the_room_who_does_not_ask_for_it():

@@ -146,11 +146,19 @@ def test_help_teaches(xcal, command):
         assert table in out
 
 
-def test_earlier_names_of_options(xcal, small, tmp_path):
-    words = [small(), "--results", tmp_path]
-    code, out, _ = xcal("reproduce", *words, "--rows", "mtlr-i", "--seeds", "0", "--device", "cpu")
+def test_records_are_kept_where_the_repository_keeps_its_own(xcal, small, tmp_path, monkeypatch):
+    path = small()
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = xcal("reproduce", path, "--models", "mtlr-i", "--seeds", "0", "--device", "cpu")
     assert code == 0
     assert "2 runs trained" in out
+    assert (tmp_path / "paper" / "results" / "small" / "as-published.paper.jsonl").is_file()
+
+
+def test_earlier_names_of_options(xcal, small, tmp_path):
+    words = [small(), "--results", tmp_path]
+    only = ["--models", "mtlr-i", "--seeds", "0", "--device", "cpu"]
+    assert xcal("reproduce", *words, *only)[0] == 0
     code, _, err = xcal("compare", *words, "--headline")
     assert code == 2
     assert "penalty ours" in err

@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shutil
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import get_args
 import pytest
 
 from xcal_paper import RecordFile, compare, compare_penalties, load_spec, table_names
+from xcal_paper.report import write_pages
 from xcal_paper.spec import Penalty
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -90,15 +92,31 @@ def test_a_table_that_is_compared_lacks_no_model_lambda_or_seed(table, epochs, v
     assert runs == set(product([model.name for model in found.spec.models], lambdas, found.spec.seeds))
 
 
-def test_the_pages_are_made_of_the_records_as_they_are():
-    for path in FILES:
-        page = path.with_suffix(".csv")
-        if path in TRIALS:
-            continue  # their pages hold records of two files
+def test_the_pages_are_made_of_the_records_as_they_are(tmp_path):
+    tables = ("glioma", "jensen-slack")
+    for table in tables:
+        shutil.copytree(
+            RESULTS / table,
+            tmp_path / table,
+            ignore=lambda _, names: [n for n in names if "." in n and not n.endswith(".jsonl")],
+        )
+    written = write_pages(tmp_path)
+    assert written[-1] == tmp_path / "README.md"
+    copies = sorted(tmp_path.rglob("*.jsonl"))
+    assert len(copies) == 6
+    for path in copies:
         runs = Counter((record.model, record.lam) for record in RecordFile(path).read()[0].values())
-        with page.open() as lines:
-            for cell in csv.DictReader(lines):
-                assert int(cell["n_seeds"]) == runs[cell["row"], float(cell["lam"])], (name_of(path), cell)
+        assert path.with_suffix(".md") in written
+        with path.with_suffix(".csv").open() as lines:
+            cells = list(csv.DictReader(lines))
+        assert cells
+        for cell in cells:
+            assert int(cell["n_seeds"]) == runs[cell["row"], float(cell["lam"])], (path.name, cell)
+    # The list that is committed has the same lines for these tables.
+    listed = [line for line in (tmp_path / "README.md").read_text().splitlines() if ".md)" in line]
+    committed = (RESULTS / "README.md").read_text().splitlines()
+    assert len(listed) == len(copies)
+    assert [line for line in listed if line not in committed] == []
 
 
 def test_the_list_of_pages_counts_the_records_as_they_are():

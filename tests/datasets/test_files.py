@@ -11,6 +11,8 @@ import pytest
 from xcal.datasets import data_directory, files, load_metabric, load_support
 from xcal.datasets.files import DataFile, read_file
 from xcal_paper import load_glioma, load_survival_mnist
+from xcal_paper.glioma import GLIOMA_MERGED, GLIOMA_PICKED
+from xcal_paper.simulated import MNIST
 
 CONTENT = b"the right content"
 FILE = DataFile(
@@ -153,7 +155,7 @@ def test_truncated_real_file(name, tmp_path, real_data):
 
 
 def test_registry_is_right(real_data):
-    known = [*files.MNIST.values(), files.GLIOMA_PICKED, files.GLIOMA_MERGED, files.METABRIC_CSV, files.SUPPORT_CSV]
+    known = [*MNIST.values(), GLIOMA_PICKED, GLIOMA_MERGED, files.METABRIC_CSV, files.SUPPORT_CSV]
     for file in known:
         root = real_data(Path(file.path).parent)
         assert len(read_file(file, data_dir=root)[1]) == file.size

@@ -12,14 +12,13 @@ from tests.fuzz.training import training_targets
 from xcal import (
     calibration,
     data,
-    datasets,
     distributions,
     metrics,
     objectives,
-    published,
     recalibration,
     tuning,
 )
+from xcal_paper import load_gamma, published
 
 N = 24
 # NaN that the docstrings explain: what cannot be estimated from the rows, errors and intervals of few rows.
@@ -265,7 +264,7 @@ def _data(r: dict[str, Any]) -> _Rows:
         ("data.SurvivalData.folds", whole.folds, {"k": 3, "seed": 0, "whole_groups": False}),
         ("data.SurvivalData[rows]", lambda rows: whole[rows], {"rows": np.arange(5)}),
         ("data.SurvivalData.batches", lambda **g: list(whole.batches(**g)), {"size": 5, "seed": 0}),
-        ("datasets.load_gamma", datasets.load_gamma, gamma),
+        ("xcal_paper.load_gamma", load_gamma, gamma),
         ("tuning.Range", tuning.Range, {"low": 0.1, "high": 1.0, "log": True}),
         (
             "xcal.TrainingConfig",

@@ -43,11 +43,13 @@ def write(path: Path, value: Any) -> None:
 def public_names() -> dict[str, dict[str, str]]:
     """Return the public names of every module that lists some, with their signatures."""
     import xcal
+    import xcal_paper
 
     found: dict[str, dict[str, str]] = {}
-    root = Path(xcal.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        name = ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
+    roots = [Path(package.__file__).parent for package in (xcal, xcal_paper)]
+    for path in (path for root in roots for path in sorted(root.rglob("*.py"))):
+        (home,) = (root.parent for root in roots if path.is_relative_to(root))
+        name = ".".join(path.relative_to(home).with_suffix("").parts).removesuffix(".__init__")
         hidden = any(part.startswith("_") for part in name.split(".")[1:])
         if hidden or name.startswith(NOT_PUBLIC) or "__all__ = [" not in path.read_text():
             continue  # of the others some need a GPU

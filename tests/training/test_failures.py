@@ -273,17 +273,22 @@ def test_a_flipped_bit_is_found(share, tmp_path):
 
 def test_an_interrupt_waits_while_torch_imports_its_parts(monkeypatch):
     """Cut short inside the import, sympy lacked parts, and later fits of the process failed."""
-    finished, before = [], signal.getsignal(signal.SIGINT)
+    # Where the tests run in the background of a shell, the interrupt is ignored from the start.
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)
+    finished, before = [], signal.default_int_handler
 
     def importing(*_, **__):
         signal.raise_signal(signal.SIGINT)
         finished.append(True)
 
     monkeypatch.setattr(torch.autograd, "grad", importing)
-    with pytest.raises(KeyboardInterrupt):
-        _load_backward.__wrapped__()
-    assert finished == [True]
-    assert signal.getsignal(signal.SIGINT) is before
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _load_backward.__wrapped__()
+        assert finished == [True]
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, found)
 
 
 def test_a_thread_that_gets_no_interrupts_trains_as_well():

@@ -50,7 +50,11 @@ Death = Annotated[
         "censor is the table mimic-los-death-censored."
     ),
 ]
-Results = Annotated[Path, typer.Option(help="Folder of the records.")]
+# Where the repository keeps its records.
+RECORDS = Path("paper/results")
+Results = Annotated[
+    Path, typer.Option(help="Folder of the records. By default that of the repository, seen from its root.")
+]
 
 Tables = Annotated[
     list[str],
@@ -58,9 +62,7 @@ Tables = Annotated[
 ]
 Models = Annotated[
     str | None,
-    typer.Option(
-        "--models", "--rows", help="Only these models (rows of the paper's table), with commas: categorical-ni,mtlr-i"
-    ),
+    typer.Option(help="Only these models (rows of the paper's table), with commas: categorical-ni,mtlr-i"),
 ]
 Lambdas = Annotated[str | None, typer.Option(help="Only these lambdas of the table, with commas: 0,10,100")]
 Seeds = Annotated[str | None, typer.Option(help="These seeds instead of the table's, with commas: 0,1,2")]
@@ -108,7 +110,7 @@ def reproduce(
     penalty: Penalty = None,
     epochs: Epochs = None,
     device: Device = None,
-    results: Results = Path("results"),
+    results: Results = RECORDS,
     data: Data = None,
     death: Death = None,
     engine: Engine = "local",
@@ -232,7 +234,7 @@ def compare(
     variant: Variant = None,
     penalty: Penalty = None,
     epochs: Epochs = None,
-    results: Results = Path("results"),
+    results: Results = RECORDS,
     as_json: AsJson = False,
     equal_dcal: EqualDcal = False,
     against: Against = None,
@@ -343,7 +345,7 @@ def _check_records(found: "Comparison", epochs: str | None, results: Path) -> No
 # ``xcal results-page``: tables and pictures of every record in a folder.
 
 
-def results_page(results: Results = Path("results")) -> None:
+def results_page(results: Results = RECORDS) -> None:
     """Write tables and pictures of all records in a results folder, and a README.md that lists them.
 
     For example:

@@ -205,7 +205,7 @@ def compare(
     variant: str | None = None,
     penalty: str | None = None,
     epochs: int | str | None = None,
-    results: PathLike = "results",
+    results: PathLike = "paper/results",
     part: str = "",
 ) -> Comparison:
     """Compare the records of a table with the paper's values.
@@ -379,7 +379,7 @@ def compare_penalties(
     penalty: str = "ours",
     against: str = "paper",
     epochs: int | str | None = None,
-    results: PathLike = "results",
+    results: PathLike = "paper/results",
 ) -> PenaltyComparison:
     """Compare our penalty (or `penalty`, "annealed" or "ramped") with the paper's (or `against`), all else equal.
 

@@ -109,7 +109,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _epochs(comparison: Comparison) -> str:
-    """Say for how many epochs the models were trained, and the name of a trial."""
+    """Return in words for how many epochs the models were trained, and the name of a trial."""
     spec = comparison.spec
     numbers = {m.label: spec.training_of(m, comparison.variant).epochs for m in spec.models}
     other = "".join(f"; {label}: {n}" for label, n in numbers.items() if n != spec.training.epochs)
@@ -349,7 +349,7 @@ def draw_frontier(
     variant: str | None = None,
     penalty: str | None = None,
     epochs: int | str | None = None,
-    results: PathLike = "results",
+    results: PathLike = "paper/results",
     part: str = "",
 ) -> Path:
     """Draw D-calibration against concordance (or NLL, or D-cal within groups), one panel per model of the table.
@@ -547,7 +547,8 @@ def _scores(found: list[Comparison]) -> list[str]:
         "",
         "Made by `xcal results-page` from the records in this folder. A score is the share of cells that match the "
         "paper's value or are better; cells without a record are counted separately. A name in brackets is a part of "
-        "the data, or a trial: other epochs than the table's (`--epochs NAME`).",
+        "the data, or a trial: other epochs than the table's (`--epochs NAME`). The same command makes the pages "
+        "behind the links.",
         "",
         "| table | variant | penalty | score | cells compared | cells missing | runs |",
         "|---|---|---|---|---|---|---|",

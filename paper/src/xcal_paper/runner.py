@@ -5,7 +5,6 @@ First the runs of one table, then the progress bar, then all tables of a call.
 """
 
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ class Request:
     variant: Variant | None = None
     penalty: Penalty | None = None
     epochs: int | str | None = None
-    results: PathLike = "results"
+    results: PathLike = "paper/results"
     data_dir: PathLike | None = None
 
 
@@ -148,7 +147,7 @@ class TableRuns:
         self._trained, self._beside = self._trained + len(new), self._beside + len(records) - len(new)
 
     def summary(self, *, interrupted: bool) -> Summary:
-        """Say what was done."""
+        """Return what was done."""
         missed: set[RunKey] = set()
         if self._trained < len(self.missing):
             missed = {(m.name, lam, seed) for m, lam, seed in self.missing} - self.claims.finished()
@@ -243,12 +242,11 @@ def reproduce(
     penalty: Penalty | None = None,
     epochs: int | str | None = None,
     device: str | None = None,
-    results: PathLike = "results",
+    results: PathLike = "paper/results",
     data_dir: PathLike | None = None,
     progress: bool | None = None,
     engine: Engine = "local",
     processes: int = 1,
-    rows: Iterable[str] | None = None,
 ) -> Summary:
     """Train and measure every run of a table that has no record yet.
 
@@ -275,7 +273,7 @@ def reproduce(
     device
         By default the GPU if there is one.
     results
-        Folder of the records.
+        Folder of the records; by default that of the repository, seen from its root.
     data_dir
         See `xcal.datasets.data_directory`; for MIMIC-III the folder that ``xcal mimic prepare`` has made. Records of
         its demo, or of other data of its shape, go to a folder of their own.
@@ -290,19 +288,12 @@ def reproduce(
         equal shares of torch's threads; those that take longest begin first. By default one after another, in this
         process. The records are the same; on a CPU, the same as those of one process with a share's threads. A script
         that uses this needs the lines ``if __name__ == "__main__":`` around what it does.
-    rows
-        Earlier name of `models`.
 
     Returns
     -------
     Summary
         Also after a keyboard interrupt. Records of finished jobs are kept; call the function again to resume.
     """
-    if rows is not None:
-        if models is not None:
-            fail("rows", "nothing beside models, of which it is the earlier name", rows)
-        warnings.warn("reproduce: the argument 'rows' is now 'models'", FutureWarning, stacklevel=2)
-        models = rows
     request = Request(table, models, lambdas, seeds, variant, penalty, epochs, results, data_dir)
     return next(reproduce_tables([request], Manner(device, progress, engine, processes)))
 

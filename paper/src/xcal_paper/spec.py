@@ -471,7 +471,7 @@ def _folder() -> Any:
 
 
 def _with_new_names(source: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Give keys with an earlier name their new one, and say so."""
+    """Rename keys that have an earlier name, with a warning."""
     found = _renamed(values, _EARLIER_KEYS)
     if found.get("job") == _EARLIER_JOB:
         found["job"] = "model"

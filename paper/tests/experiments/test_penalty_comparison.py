@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from xcal_paper import PenaltyComparison, compare_penalties
+from xcal_paper import compare_penalties
 from xcal_paper.report import draw_frontier, penalties_as_json, penalties_as_text
 
 from .made_records import path_metrics, write

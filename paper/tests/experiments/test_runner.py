@@ -308,13 +308,3 @@ def test_results_that_cannot_be_written_are_said_before_training(small, tmp_path
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(OSError, match="results: expected a folder that can be written"):
         reproduce(small(), results=tmp_path / "results", device="cpu")
-
-
-def test_the_earlier_name_of_models_warns(small, tmp_path):
-    options = {"results": tmp_path, "device": "cpu", "seeds": [0]}
-    with pytest.warns(FutureWarning, match="the argument 'rows' is now 'models'"):
-        summary = reproduce(small(), rows=["mtlr-i"], **options)
-    assert summary.trained == 2
-    assert reproduce(small(), models=["mtlr-i"], **options).kept == 2
-    with pytest.raises(ValueError, match="rows: expected nothing beside models"):
-        reproduce(small(), rows=["mtlr-i"], models=["mtlr-i"], **options)

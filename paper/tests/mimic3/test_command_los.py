@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from xcal.cli.options import by_death
+from xcal_paper.commands import by_death
 
 from .test_reproduce_and_compare import xcal
 

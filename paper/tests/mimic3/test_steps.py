@@ -9,7 +9,7 @@ import pytest
 
 from xcal_paper.mimic3.files import block_path, read_columns, write_parquet
 from xcal_paper.mimic3.steps import read_stays, write_instances, write_timeseries
-from xcal_paper.mimic3.variables import cleaned, items
+from xcal_paper.mimic3.variable_list import cleaned, items
 
 ALL_VARIABLES = sorted({item.variable for item in items()})
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from xcal_paper.mimic3.files import Report, block_path, blocks_of, read_columns, write_parquet
 from xcal_paper.mimic3.steps import SLACK
-from xcal_paper.mimic3.variables import (
+from xcal_paper.mimic3.variable_list import (
     FUNCTIONS,
     SUB_PERIODS,
     categories,

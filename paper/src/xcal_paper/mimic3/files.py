@@ -170,7 +170,7 @@ def bytes_of(memory: str) -> int:
 
 
 def check_installed() -> None:
-    """Say what to install where DuckDB or pyarrow is missing."""
+    """Raise an error that names what to install where DuckDB or pyarrow is missing."""
     missing = [name for name in ("duckdb", "pyarrow") if find_spec(name) is None]
     if missing:
         raise ImportError(f'preparing MIMIC-III needs {" and ".join(missing)}: pip install "xcal[mimic]"')

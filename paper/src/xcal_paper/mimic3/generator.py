@@ -21,7 +21,7 @@ import numpy.typing as npt
 from xcal._checks import as_count, as_number, fail
 from xcal._files import new_file
 from xcal_paper.mimic3.files import Report, check_installed, silent
-from xcal_paper.mimic3.variables import categories, items, text_variables, variables
+from xcal_paper.mimic3.variable_list import categories, items, text_variables, variables
 
 # Events of a variable among all chart events, in about the proportions of the demo.
 _FREQUENCY = {

@@ -19,7 +19,7 @@ from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, with_masks
 from xcal_paper.mimic3.files import SPLITS
 from xcal_paper.mimic3.preparation import Death, read_manifest
-from xcal_paper.mimic3.variables import feature_names
+from xcal_paper.mimic3.variable_list import feature_names
 from xcal_paper.simulated import SurvivalDataset
 
 Source = Literal["full", "demo", "other"]

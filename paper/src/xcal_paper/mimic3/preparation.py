@@ -41,7 +41,7 @@ from xcal_paper.mimic3.steps import (
     write_stays,
     write_timeseries,
 )
-from xcal_paper.mimic3.variables import feature_names, variables
+from xcal_paper.mimic3.variable_list import feature_names, variables
 
 FORMAT = 1
 NAME = "manifest.json"

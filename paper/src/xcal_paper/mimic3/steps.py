@@ -28,7 +28,7 @@ from xcal_paper.mimic3.files import (
     typed_batches,
     write_parquet,
 )
-from xcal_paper.mimic3.variables import MISSING_TEXTS, cleaned, items, text_variables, variables
+from xcal_paper.mimic3.variable_list import MISSING_TEXTS, cleaned, items, text_variables, variables
 
 STAYS_PER_BLOCK = 256
 # As in the benchmark, whose list has 5,070 of 33,798 subjects.
