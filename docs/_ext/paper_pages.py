@@ -9,7 +9,5 @@ def copy_paper(sources: Path, pages: Path) -> None:
     shutil.rmtree(pages, ignore_errors=True)
     pages.mkdir(parents=True)
     for page in sources.glob("*.md"):
-        text = (
-            page.read_text(encoding="utf-8").replace("](../../docs/", "](../").replace("](../results/", "](../records/")
-        )
+        text = page.read_text(encoding="utf-8").replace("](../../docs/", "](../").replace("../results/", "../records/")
         (pages / page.name).write_text(text, encoding="utf-8")

@@ -17,6 +17,8 @@ from xcal._checks import fail
 from xcal._torch_private import kernels_usable
 from xcal.networks._arguments import check_dropout, check_size, check_sizes
 
+__all__ = ["PaperCNN", "PublishedCNN"]
+
 # Modules that these had before; a fingerprint of a run knows them by it (`xcal.training.fingerprint`).
 FORMER_MODULES = dict.fromkeys(("PaperCNN", "PublishedCNN", "_Block"), "xcal.networks.convolutional")
 

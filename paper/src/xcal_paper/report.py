@@ -33,6 +33,16 @@ from xcal_paper.data import PathLike
 from xcal_paper.records import is_trial
 from xcal_paper.spec import Penalty, Variant, load_spec, table_names
 
+__all__ = [
+    "as_csv",
+    "as_json",
+    "draw_frontier",
+    "markdown",
+    "penalties_as_json",
+    "penalties_as_text",
+    "write_pages",
+]
+
 SIGNS = {"matched": "=", "better": "+", "worse": "−", "not settled": "?", "missing": "", "not in the paper": ""}
 
 # What the second table of a page shows, and under which names.

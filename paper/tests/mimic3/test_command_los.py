@@ -6,7 +6,7 @@ import pytest
 
 from xcal_paper.commands import by_death
 
-from .test_reproduce_and_compare import xcal
+from ..test_reproduce_and_compare import xcal
 
 __all__ = ["xcal"]
 
