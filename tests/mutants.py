@@ -170,7 +170,7 @@ class Tests:
     def __init__(self, place: Path, folder: str, also: list[str]) -> None:
         self.place, self.package = place, place / "src" / "xcal" / folder
         ignore = shutil.ignore_patterns("__pycache__")
-        for name in ("src", "tests", "benchmarks"):
+        for name in ("src", "tests", "benchmarks", "studies"):
             shutil.copytree(ROOT / name, place / name, ignore=ignore)
         shutil.copy(ROOT / "pyproject.toml", place)
         self.chosen = [f"tests/{folder}", *also]

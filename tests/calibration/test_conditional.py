@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from scipy.stats import norm, rankdata
 
 from xcal import conditional_calibration, d_calibration
@@ -13,6 +14,7 @@ from xcal.calibration import ConditionalCalibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional_sums import BLOCKS
 from xcal.calibration.covariates import as_columns
+from xcal.calibration.histogram_torch import conditional_value, feature_sums
 from xcal.calibration.random_signs import parts_of
 from xcal.calibration.residuals import residuals
 from xcal.calibration.row_features import KernelFeatures, random_features
@@ -540,3 +542,19 @@ def test_an_accumulator_counts_rows_by_their_weights():
     one = ConditionalCalibration(as_given, bin_edges(10)).update(u, event, h, np.arange(80) == 3)
     with pytest.raises(ValueError, match="at least two rows of positive weight"):
         one.compute(0, rng)
+
+
+def test_the_value_in_torch_does_not_depend_on_the_unit_of_the_weights():
+    rng = np.random.default_rng(16)
+    (u, event), h, w = censored_uniform(40, rng), torch.tensor(rng.normal(size=(40, 3))), torch.tensor(rng.random(40))
+    given = torch.tensor(np.asarray(u))[None], torch.tensor(np.asarray(event) == 1), h, torch.tensor(bin_edges(10))
+
+    def value(weights):
+        pairs = weights.sum() ** 2 - weights.square().sum()
+        return conditional_value(*feature_sums(*given, weights), pairs).item()
+
+    # The weight of all pairs is below one, and far below.
+    for unit in (1e-2, 1e-6):
+        assert value(unit * w) == pytest.approx(value(w), rel=1e-9)
+    assert value(w) != 0
+    assert value(torch.eye(40, dtype=torch.float64)[3]) == 0  # one row makes no pair

@@ -469,3 +469,9 @@ def test_value_and_test_that_disagree_say_why():
     assert "value and test disagree" in repr(off)
     assert "method='km'" in repr(off)
     assert dataclasses.replace(off, test="simulated").disagreement is None
+
+
+@pytest.mark.parametrize("edge", [0.4, 0.5])
+def test_an_edge_that_does_not_rise_is_named_with_its_row_and_the_one_before(edge):
+    with pytest.raises(ValueError, match=rf"^edges: .* edges, above 0\.5, got {edge} at row 2$"):
+        bin_edges(edges=[0, 0.5, edge, 1])

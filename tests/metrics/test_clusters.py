@@ -6,6 +6,7 @@ import pytest
 from xcal.calibration.clusters import as_clusters
 from xcal.metrics import evaluate
 from xcal.metrics.intervals import resampled_rows
+from xcal.metrics.pit_histogram import bin_shares, uniform_variance
 
 TIMES = np.linspace(0.1, 3, 12)
 
@@ -103,3 +104,13 @@ def test_bad_clusters_are_refused():
     missing = [None if row == 17 else "a" for row in range(240)]
     with pytest.raises(ValueError, match="clusters: expected a label for every row, got None at row 17"):
         evaluate(**given, clusters=missing)
+
+
+def test_the_range_of_a_bin_counts_clusters():
+    rng = np.random.default_rng(2)
+    u, event = rng.random(90), rng.random(90) < 0.7
+    alone = uniform_variance(bin_shares(u, event))
+    np.testing.assert_allclose(uniform_variance(bin_shares(u, event), as_clusters(np.arange(90), 90)), alone)
+    # Copies of a row tell nothing new.
+    copies = bin_shares(np.repeat(u, 4), np.repeat(event, 4))
+    np.testing.assert_allclose(uniform_variance(copies, as_clusters(np.repeat(np.arange(90), 4), 360)), alone)

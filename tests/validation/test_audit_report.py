@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 import xcal
+from tests.validation.made_result import made_result
+from xcal.validation.performance_charts import outcome_keys
 
 TIMES = np.linspace(0.1, 6, 30)
 
@@ -59,3 +61,9 @@ def test_two_models_and_their_differences_are_on_one_page(rows, tmp_path, visit)
     table = tab.get_by_role("table", name="B minus A, on the same resamples of the rows")
     shown = [float(value) for value in table.locator("data").evaluate_all("all => all.map(one => one.value)")]
     assert shown == [value.value for value in both.differences["B"] if not np.isnan(value.value)]
+
+
+def test_the_legend_of_outcomes_has_the_lines_of_the_picture():
+    """Censored rows alone have a dashed line and no ground."""
+    shapes = {key.colour: key.shape for key in outcome_keys(made_result())}
+    assert shapes == {"with_event": "box", "without_event": "box", "censored": "dashed"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 
 import xcal
 from tests.validation.made_result import made_result
@@ -301,3 +301,13 @@ def test_the_share_that_labels_explain_is_the_adjusted_r_squared():
     expected = 1 - (residual @ residual / (60 - 4)) / (ranks @ ranks / (60 - 1))
     column = Column("ward", codes.astype(float), labels=("a", "b", "c", "d"))
     assert _association(column, ranks) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_the_interval_of_a_part_without_horizon_is_that_of_a_count(level):
+    """Events given the hazards lived through are about Poisson: the log of their number has the error 1 / sqrt."""
+    counted = [part for part in audited(level=level).measured.parts if part.horizon is None]
+    assert counted
+    for part in counted:
+        reach = np.exp(norm.ppf((1 + level) / 2) / np.sqrt(part.n_events))
+        assert (part.lower, part.upper) == pytest.approx((part.value / reach, part.value * reach), rel=1e-9)

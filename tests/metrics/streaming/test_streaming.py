@@ -478,3 +478,11 @@ def test_a_damaged_state_is_refused():
             StreamingConcordance(limit=100).load_state_dict(state | {name: values})
     with pytest.raises(ValueError, match="whole numbers of shape"):
         StreamingMeanNLL().load_state_dict(StreamingMeanNLL().state_dict() | {"values": np.zeros(3)})
+
+
+def test_times_without_events_are_no_empty_chunk():
+    meter = StreamingObservedExpected([1.0])
+    for time, event in (([], [1]), ([0.5], [])):
+        with pytest.raises(ValueError, match=r"time: expected|event: expected"):
+            meter.update([[0.2]], time=time, event=event)
+    assert meter.update(np.empty((0, 1)), time=[], event=[]).n == 0
