@@ -32,7 +32,7 @@ from xcal.metrics.pseudo_values import jackknife
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
 
-NAMES = ("oe", "slope", "ici", "auc", "brier", "ipa", "benefit")
+NAMES = ("oe", "slope", "ici", "e50", "e90", "emax", "auc", "brier", "ipa", "benefit")
 # Risk from which one would act, of the net benefit.
 THRESHOLD = 0.3
 TESTS = ("oe_p", "slope_p", "ici_p", "d_calibration_p")
@@ -59,11 +59,13 @@ def population(law: str, model: str, at: float) -> dict[str, float]:
     error = float((truth * (1 - said) ** 2 + (1 - truth) * said**2).mean())
     by_level = np.array_split(order, 500)  # neighbours in the predicted risk
     distance = [abs(truth[rows].mean() - said[rows].mean()) for rows in by_level]
+    distances = {"ici": np.mean(distance), "e50": np.median(distance), "e90": np.quantile(distance, 0.9)}
+    distances["emax"] = np.max(distance)
     acted = said >= THRESHOLD
     return {
         "oe": float(truth.mean() / said.mean()),
         "slope": 1.0 if model == "true" else _true_slope(said, truth),
-        "ici": 0.0 if model == "true" else float(np.mean(distance)),
+        **{name: 0.0 if model == "true" else float(value) for name, value in distances.items()},
         "auc": float(case @ below / (case.sum() * control.sum())),
         "brier": error,
         "ipa": float(1 - error / (truth.mean() * (1 - truth.mean()))),

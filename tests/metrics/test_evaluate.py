@@ -74,7 +74,7 @@ def test_every_value_is_that_of_its_own_function(data, times):
         "e50": ici.e50,
         "e90": ici.e90,
         "emax": ici.emax,
-        "ici_floor": ici.floor,
+        **{f"{name}_floor": ici.distances[name].floor for name in ("ici", "e50", "e90", "emax")},
         "km_calibration": km_calibration(survival, times, **rows).value,
         "cox_slope": cox.slope,
         "cox_intercept": cox.intercept,
@@ -92,7 +92,7 @@ def test_every_value_is_that_of_its_own_function(data, times):
         "oe": (ratio.lower, ratio.upper),
         "slope": (line.slope_lower, line.slope_upper),
         "intercept": (line.intercept_lower, line.intercept_upper),
-        "ici": (ici.lower, ici.upper),
+        **{name: (distance.lower, distance.upper) for name, distance in ici.distances.items()},
     }
     for name, ends in by_formula.items():
         assert (result[name].lower, result[name].upper) == pytest.approx(ends, rel=1e-9)

@@ -62,7 +62,7 @@ def test_every_value_has_draws_but_those_by_formula_alone_and_p_values(draws):
     assert without == {
         *("cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox"),
         *("one_calibration_p", "d_calibration_p", "e50", "e90", "emax", "ici_excess", "d_calibration_excess"),
-        *("ici_floor", "e50_floor", "e90_floor", "emax_floor"),
+        *("ici_floor", "e50_floor", "e90_floor", "emax_floor", "e50_excess", "e90_excess", "emax_excess"),
         *("d_calibration_floor", "d_calibration_km_floor", "d_calibration_ipcw_floor"),
     }
 

@@ -19,7 +19,8 @@ from xcal.validation.subgroups import MIN_EVENTS
 OF_HORIZON = {
     *("auc", "brier", "ipa", "oe", "oe_p", "oe_p_corrected", "mean_risk", "observed_risk"),
     *("slope", "slope_p", "slope_p_corrected", "intercept", "ici", "ici_floor", "ici_excess", "ici_p"),
-    *("ici_p_corrected", "e50", "e50_floor", "e90", "e90_floor", "emax", "emax_floor", "one_calibration_p"),
+    *("ici_p_corrected", "e50", "e50_floor", "e50_excess", "e90", "e90_floor", "e90_excess"),
+    *("emax", "emax_floor", "emax_excess", "one_calibration_p"),
     *("ici_cox", "e50_cox", "e90_cox", "emax_cox"),
 }
 OF_ALL_ROWS = {

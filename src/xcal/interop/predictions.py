@@ -35,6 +35,9 @@ class ModelPredictions:
         curves too, a row whose time lies past the last of `times` counts as censored there: the model says no more.
     nll : array of shape (n,), or None
         Negative log-likelihood of each row (density at an event, survival at a censoring), where there is a density.
+    risk_score : array of shape (n,), or None
+        Order of the rows by the model itself, larger for an earlier event: what its `score` goes by. None for a model
+        that has none; rows are then ordered by the area under their curves.
     reading : tuple of str
         Sentences for the report: how the curves were obtained, how they are read between the times, and what happens
         past the last of them.
@@ -53,6 +56,7 @@ class ModelPredictions:
     risk_horizon: float | None = None
     cdf: Vector | None = None
     nll: Vector | None = None
+    risk_score: Vector | None = None
     reading: tuple[str, ...] = ()
     end: float | None = None
 

@@ -76,7 +76,7 @@ def evaluate(
         Resamples of the rows for standard errors, and so for intervals; 0 for none. D-calibration and KM calibration
         are distances, zero at best, and grow under resampling; theirs are intervals of the true distance, which reach
         zero where the rows do not exclude a perfect model (see "Intervals" in the documentation). O/E, slope,
-        intercept and ICI have intervals by formula, with or without resamples. E50, E90, Emax, p-values and the ICI by
+        intercept, ICI, E50, E90 and Emax have intervals by formula, with or without resamples. P-values and the ICI by
         a Cox model get none.
     level : float
         Coverage of the intervals.

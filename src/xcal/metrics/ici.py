@@ -24,7 +24,7 @@ from xcal.metrics.inputs import (
     as_time_point,
     mean_of,
 )
-from xcal.metrics.intervals import Distance, true_distance
+from xcal.metrics.intervals import UNKNOWN_DISTANCE, Distance, true_distance, true_distance_by_counts
 from xcal.metrics.pseudo_values import jackknife
 
 Matrix = npt.NDArray[np.float64]
@@ -36,6 +36,10 @@ N_PLACES = 101  # quantiles of the predictions at which the curve is computed; b
 _FEW_LEVELS, _MOST_LEVELS = 10, 5000
 # Draws of the noise, from one fixed stream so that the same rows give the same interval, and places of each.
 _DRAWS, _NOISE_PLACES = 400, 26
+_ROUNDING = 1e-12  # of sums of shares
+# Quantiles of the distances over the rows that are shown beside their mean.
+_QUANTILES = {"e50": 0.5, "e90": 0.9, "emax": 1.0}
+DISTANCES = ("ici", *_QUANTILES)
 
 
 class LocalLines:
@@ -184,7 +188,10 @@ class SmoothCalibration:
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
     def distances(self, level: float) -> Mapping[str, Distance]:
-        """Return ICI, E50, E90 and Emax with their floors; the ICI with its interval too, see `Distance`."""
+        """Return ICI, E50, E90 and Emax with their floors, excesses and intervals, see `Distance`.
+
+        All of them from the same draws of the noise.
+        """
         rows, weights = np.abs(self.lines.at_rows(self.deviations)), self.lines.weights
         # Of so smooth a curve a few places are enough to draw noise at.
         kept = np.unique(np.linspace(0, self.broad.size - 1, _NOISE_PLACES).round().astype(np.int64))
@@ -194,18 +201,29 @@ class SmoothCalibration:
         size = float(np.abs(broad) @ share)
         shape = broad / size if size > 0 else np.zeros_like(broad)
         index = true_distance(mean_of(rows, weights), lambda m: np.asarray(np.abs(m * shape + noise) @ share), level)
-        distances, nan = np.abs(noise), float("nan")
         others = {
-            "e50": (_quantile(rows, weights, 0.5), _weighted_quantile(distances, share, 0.5)),
-            "e90": (_quantile(rows, weights, 0.9), _weighted_quantile(distances, share, 0.9)),
-            "emax": (rows.max(), distances.max(axis=1)),
+            name: _true_quantile(_quantile(rows, weights, at), noise, broad, share, at, level)
+            for name, at in _QUANTILES.items()
         }
-        return {"ici": index} | {
-            name: Distance(float(value), float(floor.mean()), nan, nan, nan) for name, (value, floor) in others.items()
-        }
+        return {"ici": index} | others
+
+
+def _true_quantile(value: float, noise: Matrix, broad: Vector, share: Vector, at: float, level: float) -> Distance:
+    """Return what is known of a quantile of the distances, from draws of the noise at a few places."""
+    size = float(_weighted_quantile(np.abs(broad)[None], share, at)[0])
+    shape = broad / size if size > 0 else np.ones_like(broad)
+
+    def below(m: float) -> float:
+        """Share of the draws whose quantile is less than the one observed: enough of their rows are closer."""
+        closer = np.abs(m * shape + noise) < value
+        return float(np.mean(closer.all(axis=1) if at == 1 else closer @ share >= at - _ROUNDING))
+
+    return true_distance_by_counts(value, _weighted_quantile(np.abs(noise), share, at), below, level)
 
 
 def _quantile(values: Vector, weights: Vector | None, level: float) -> float:
+    if level == 1:
+        return float(values.max())
     if weights is None:
         return float(np.quantile(values, level))
     return float(_weighted_quantile(values[None], weights / weights.sum(), level)[0])
@@ -213,8 +231,10 @@ def _quantile(values: Vector, weights: Vector | None, level: float) -> float:
 
 def _weighted_quantile(values: Matrix, share: Vector, level: float) -> Vector:
     """Return a quantile of each line, whose entries stand for shares of the rows."""
+    if level == 1:
+        return np.asarray(values.max(axis=1))
     order = np.argsort(values, axis=1)
-    reached = np.cumsum(share[order], axis=1) >= level - 1e-12
+    reached = np.cumsum(share[order], axis=1) >= level - _ROUNDING
     return np.asarray(np.take_along_axis(values, order, axis=1)[np.arange(len(values)), np.argmax(reached, axis=1)])
 
 
@@ -245,7 +265,7 @@ class IntegratedCalibrationIndex:
     value : float
         ICI, the mean absolute distance over the rows.
     e50, e90, emax : float
-        Median, 90th percentile and maximum of it.
+        Median, 90th percentile and maximum of that distance over the rows.
     floor : float
         The mean ICI of a perfect model on as many rows: noise alone.
     excess : float
@@ -256,6 +276,9 @@ class IntegratedCalibrationIndex:
         The time.
     predicted, observed, error : arrays, shape (k,)
         The calibration curve at quantiles of the predictions, and its standard error.
+    distances : mapping of str to Distance
+        The same of all four, "ici", "e50", "e90" and "emax": each with its own `value`, `floor`, `excess`, `lower` and
+        `upper`.
     """
 
     value: float
@@ -270,6 +293,7 @@ class IntegratedCalibrationIndex:
     predicted: Vector = field(repr=False)
     observed: Vector = field(repr=False)
     error: Vector = field(repr=False)
+    distances: Mapping[str, Distance] = field(repr=False)
 
 
 def integrated_calibration_index(
@@ -291,7 +315,7 @@ def integrated_calibration_index(
     .. math:: ICI = \frac1n \sum_i |p_i - \hat p(p_i)|
 
     and E50, E90 and Emax are the median, the 90th percentile and the maximum of the same distances. Noise makes all of
-    them positive for a perfect model too; `floor` says how much.
+    them positive for a perfect model too; `floor` says how much, of the others than the ICI `distances`.
 
     It assumes that censoring does not depend on the covariates. `xcal.audit` tests that, and corrects for it.
 
@@ -329,6 +353,8 @@ def integrated_calibration_index(
     >>> wrong = integrated_calibration_index(1 - np.exp(-2 * rate), at=1.0, time=time, event=np.ones(2000))
     >>> right.lower == 0 and right.upper < 0.05 < wrong.lower
     True
+    >>> right.distances["emax"].lower == 0 < 0.05 < wrong.distances["emax"].excess
+    True
     """
     times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
     p = as_row_probability("probability", probability, times_seen.size)
@@ -354,10 +380,16 @@ def index_of(
 ) -> IntegratedCalibrationIndex:
     """Return the index of checked predictions and pseudo-values."""
     if np.isnan(observed).any():
-        nothing, nan = np.full(1, np.nan), float("nan")
-        return IntegratedCalibrationIndex(nan, nan, nan, nan, nan, nan, nan, nan, at, nothing, nothing, nothing)
+        nothing = np.full(1, np.nan)
+        return _index(dict.fromkeys(DISTANCES, UNKNOWN_DISTANCE), at, nothing, nothing, nothing)
     smooth = smooth_calibration(p, observed, clusters, weights)
-    found, places = smooth.distances(level), smooth.lines.places
+    places = smooth.lines.places
+    return _index(smooth.distances(level), at, places, places + smooth.deviations, smooth.error)
+
+
+def _index(
+    found: Mapping[str, Distance], at: float, predicted: Vector, curve: Vector, error: Vector
+) -> IntegratedCalibrationIndex:
     index = found["ici"]
     return IntegratedCalibrationIndex(
         value=index.value,
@@ -369,7 +401,8 @@ def index_of(
         lower=index.lower,
         upper=index.upper,
         at=at,
-        predicted=places,
-        observed=places + smooth.deviations,
-        error=smooth.error,
+        predicted=predicted,
+        observed=curve,
+        error=error,
+        distances=found,
     )

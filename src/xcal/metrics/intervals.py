@@ -40,7 +40,7 @@ class Distance:
         What a perfect model scores on average on as many rows.
     excess : float
         The true distance at which a value such as this one is as often exceeded as not; 0 if a perfect model often
-        scores so much.
+        scores so much, and at most `value`.
     lower, upper : float
         Interval of the true distance. `upper` is never below `value`: a lucky value is no proof.
     """
@@ -70,22 +70,51 @@ def true_distance(value: float, lengths: Callable[[float], Vector], level: float
     """
     if not np.isfinite(value):
         return UNKNOWN_DISTANCE
-    tail = (1 - level) / 2
     at_zero = lengths(0.0)
+
+    def reached(m: float, share: float) -> bool:
+        return bool(np.quantile(at_zero if m == 0 else lengths(m), share) >= value)
+
+    return _least_reached(value, at_zero, reached, level)
+
+
+def true_distance_by_counts(value: float, at_zero: Vector, below: Callable[[float], float], level: float) -> Distance:
+    """Return what is known of a distance as `true_distance` does, where lengths are slower to find than to compare.
+
+    Parameters
+    ----------
+    value : float
+        The distance observed.
+    at_zero : array, shape (draws,)
+        What noise alone makes of a true distance of zero, in many draws.
+    below : callable
+        ``below(m)``: the share of the draws in which less than `value` would be observed if the true distance were m.
+    level : float
+        Coverage of the interval.
+    """
+    if not np.isfinite(value):
+        return UNKNOWN_DISTANCE
+    return _least_reached(value, at_zero, lambda m, share: below(m) <= share, level)
+
+
+def _least_reached(value: float, at_zero: Vector, reached: Callable[[float, float], bool], level: float) -> Distance:
+    """Return a distance from whether, under a true distance m, a quantile of the draws reaches what was observed."""
+    tail = (1 - level) / 2
     most = float(2 * value + 4 * at_zero.max(initial=0.0) + np.finfo(float).tiny)
 
     def where(share: float) -> float:
         """Smallest m whose quantile reaches the observed value."""
         low, high = 0.0, most
-        if np.quantile(at_zero, share) >= value:
+        if reached(0.0, share):
             return 0.0
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            low, high = (middle, high) if np.quantile(lengths(middle), share) < value else (low, middle)
+            low, high = (low, middle) if reached(middle, share) else (middle, high)
         return high
 
-    upper = max(where(tail), value)
-    return Distance(float(value), float(at_zero.mean()), where(0.5), where(1 - tail), float(upper))
+    # Noise can shorten a quantile where the curve crosses the diagonal; no more than was observed is claimed.
+    excess, lower = min(where(0.5), value), min(where(1 - tail), value)
+    return Distance(float(value), float(at_zero.mean()), float(excess), float(lower), float(max(where(tail), value)))
 
 
 def true_square(value: float, along: Vector, squares: Vector, level: float) -> Distance:

@@ -13,7 +13,7 @@ from xcal.metrics.calibration_slope import CalibrationSlope, slope_of
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.cox_calibration import cox_calibration
 from xcal.metrics.cox_ici import cox_ici
-from xcal.metrics.ici import smooth_calibration
+from xcal.metrics.ici import DISTANCES, smooth_calibration
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import UNKNOWN_DISTANCE, Distance
 from xcal.metrics.km_calibration import both_curves, event_points, km_calibration
@@ -202,18 +202,18 @@ def _one_calibration(p: Predictions) -> Mapping[str, float]:
 def _distances(p: Predictions, level: float) -> Mapping[str, Distance]:
     observed = _observed(p)
     if np.isnan(observed).any():
-        return dict.fromkeys(("ici", "e50", "e90", "emax"), UNKNOWN_DISTANCE)
+        return dict.fromkeys(DISTANCES, UNKNOWN_DISTANCE)
     return smooth_calibration(p.probability, observed, p.clusters, p.weights).distances(level)
 
 
 def _ici(p: Predictions) -> Mapping[str, float]:
     found = _distances(p, 0.95)
-    return {name: distance.value for name, distance in found.items()} | {"ici_floor": found["ici"].floor}
+    floors = {f"{name}_floor": distance.floor for name, distance in found.items()}
+    return {name: distance.value for name, distance in found.items()} | floors
 
 
 def _ici_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
-    index = _distances(p, level)["ici"]
-    return {"ici": (index.lower, index.upper)}
+    return {name: (distance.lower, distance.upper) for name, distance in _distances(p, level).items()}
 
 
 def _ici_cox(p: Predictions) -> Mapping[str, float]:
@@ -274,7 +274,7 @@ ENTRIES: Mapping[str, Entry] = {
     "ici": Entry(
         "survival",
         _ici,
-        {"ici": 0, "e50": 0, "e90": 0, "emax": 0, "ici_floor": None},
+        {name: 0 for name in DISTANCES} | {f"{name}_floor": None for name in DISTANCES},
         intervals=_ici_intervals,
     ),
     "km_calibration": Entry("survival", _km_calibration, {"km_calibration": 0}, deviations=_curve_deviations),

@@ -133,6 +133,17 @@ def two_digits(t: float) -> float:
     return float(f"{math.floor(t / step) * step:.12g}")
 
 
+def shown_range(first: float, last: float, min_cell: int) -> tuple[float, float]:
+    """Return the first and the last time of some rows as they are shown: those of single rows are rounded.
+
+    Examples
+    --------
+    >>> shown_range(0.01299, 73.99138, 5), shown_range(0.01299, 73.99138, 0)
+    ((0.012, 73.0), (0.01299, 73.99138))
+    """
+    return (first, last) if min_cell < 2 else (two_digits(first), two_digits(last))
+
+
 def rounded_time(t: float) -> float:
     """Return a time to three digits, or to whole units where that is more.
 

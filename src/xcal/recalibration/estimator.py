@@ -274,6 +274,8 @@ class Recalibrated(BaseEstimator):
             changed,
             model=f"{found.model}, recalibrated",
             reading=(*found.reading, sentence),
+            # The order of the model inside may be another: a map bends its curves.
+            risk_score=self.predict(X),
             end=float(fitted.times_[-1]),
         )
 

@@ -35,6 +35,12 @@ _MAIN = {
     "d_calibration": -1,
 }
 
+# Measured by `python -m studies.audit_coverage --comparisons`, see docs/audit.md.
+WORDS = (
+    '"better" and "worse" allow for the number of these lines, and were said of two equally good models in at most 2 '
+    "of 100 data sets; a single interval does not, and some line excluded 0 in 12 to 25 of 100."
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelComparison:
@@ -106,8 +112,10 @@ class ModelComparison:
                 "two models, to put them on one page (comparison[name].report for each)",
                 len(self.results),
             )
-        ((_, differences),) = self.differences.items()
-        return write_comparison(tuple(self.results.values()), path, differences=differences)
+        ((name, differences),) = self.differences.items()
+        return write_comparison(
+            tuple(self.results.values()), path, differences=differences, main=self._lines(name), words=WORDS
+        )
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the answer for each model, and the main differences."""
@@ -115,14 +123,16 @@ class ModelComparison:
         said = [f"<li><b>{escape(name)}</b>: {escape(one.verdict.headline)}</li>" for name, one in self.results.items()]
         title = f"{len(self.results)} models on the same {first.data.n:,} rows, {first.data.n_events:,} events"
         parts = [f"<p>{title}</p><ul>{''.join(said)}</ul>"]
-        for name, values in self.differences.items():
-            lines = [_told(value, first.time_unit, self.clear[name]) for value in values if self._is_main(value)]
+        for name in self.differences:
             head = (f"{name} minus {self.first}", "difference", f"{100 * first.level:g} % interval", "")
-            parts.append(html_table(head, lines))
+            parts.append(html_table(head, self._lines(name)))
         return "".join(parts)
 
-    def _is_main(self, value: AuditValue) -> bool:
-        return _is_main(value, self.results[self.first].horizons)
+    def _lines(self, name: str) -> list[tuple[str, str, str, str]]:
+        """Return the main differences of a model from the first in words; see `_told`."""
+        first = self.results[self.first]
+        main = [value for value in self.differences[name] if _is_main(value, first.horizons)]
+        return [_told(value, first.time_unit, self.clear[name]) for value in main]
 
     def __repr__(self) -> str:
         first = self.results[self.first]
@@ -130,13 +140,11 @@ class ModelComparison:
         for name, result in self.results.items():
             lines += wrapped(f"{name}: {result.verdict.headline}")
         lines += [f"note: {one.what}. {one.effect}" for one in first.data.concerns if one.serious]
-        for name, values in self.differences.items():
+        for name in self.differences:
             lines += ["", f"{name} minus {self.first}, {100 * first.level:g} % intervals from paired resamples:"]
-            for value in values:
-                if self._is_main(value):
-                    what, shown, ends, said = _told(value, first.time_unit, self.clear[name])
-                    lines.append(f"  {what:<26}{shown}{f'  {ends}  {said}' if ends else ''}")
-            lines.append('"better" and "worse" allow for the number of these lines; a single interval does not.')
+            for what, shown, ends, said in self._lines(name):
+                lines.append(f"  {what:<26}{shown}{f'  {ends}  {said}' if ends else ''}")
+            lines += wrapped(WORDS)
         return "\n".join(lines)
 
 

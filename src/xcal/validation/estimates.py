@@ -173,11 +173,10 @@ def _calibration_at(rows: Rows, horizon: float, level: float, found: Estimates, 
     found.put("slope", horizon, slope.slope, (slope.slope_lower, slope.slope_upper))
     found.put("intercept", horizon, slope.intercept, (slope.intercept_lower, slope.intercept_upper))
     for name, distance in at.distances.items():
-        found.put(name, horizon, distance.value)
+        interval = distance.lower, distance.upper
+        found.put(name, horizon, distance.value, interval)
         found.put(f"{name}_floor", horizon, distance.floor)
-    index = at.distances["ici"]
-    found.intervals["ici", horizon] = (index.lower, index.upper)
-    found.put("ici_excess", horizon, index.excess, (index.lower, index.upper))
+        found.put(f"{name}_excess", horizon, distance.excess, interval)
 
 
 def _count(events: int) -> str:

@@ -15,7 +15,7 @@ from xcal.charts.words import time_in_words
 from xcal.validation.labels import interval, label, shown
 from xcal.validation.measurements import AuditValue
 from xcal.validation.result import AuditResult
-from xcal.validation.words import broken
+from xcal.validation.words import broken, range_in_words
 
 COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
 # Of the JSON: raised when a reader of an older file would misread a newer one.
@@ -88,7 +88,8 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
     overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
     if overall:
-        lines += ["", *(f"{label(value.metric).name:<28}{_number(value)}" for value in overall)]
+        numbers = (f"{label(value.metric).name:<28}{_number(value)}{_averaged(value, result)}" for value in overall)
+        lines += ["", *numbers]
     lines += _table(result, whole)
     lines.append("")
     lines.append(f"{_intervals(result)}{_groups(result)}")
@@ -103,9 +104,10 @@ def to_html(result: AuditResult) -> str:
     title = f"Audit of {result.model}: {data.n:,} rows, {data.n_events:,} events"
     whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
     first = result.horizons[:_MOST_HORIZONS]
-    overall = [(label(name).name, [whole[name, None]]) for name in _OVERALL if (name, None) in whole]
+    overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
     head = ["", *(f"at {time_in_words(horizon, result.time_unit)}" for horizon in first)]
-    parts = [html_table(["", "over all times"], [(name, *map(_cell, values)) for name, values in overall])]
+    lines = [(f"{label(value.metric).name}{_averaged(value, result)}", _cell(value)) for value in overall]
+    parts = [html_table(["", "over all times"], lines)]
     rows = _at_horizons(whole, first)
     parts += [html_table(head, [(name, *map(_cell, values)) for name, values in rows])] if rows else []
     end = f"<p>{escape(_intervals(result))}{escape(_groups(result))}</p>"
@@ -129,6 +131,14 @@ def wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
 
 def _number(value: AuditValue) -> str:
     return f"{shown(value):<10}{_ends(value)}".rstrip()
+
+
+def _averaged(value: AuditValue, result: AuditResult) -> str:
+    """Say over which times the Brier score was averaged; "" for other values."""
+    ends = result.measured.ibs_range
+    if value.metric != "ibs" or ends is None:
+        return ""
+    return f", averaged from {range_in_words(ends, result.time_unit)}"
 
 
 def _ends(value: AuditValue) -> str:

@@ -19,7 +19,7 @@ from xcal.metrics.net_benefit import DecisionCurve, benefit, decision_curve
 from xcal.metrics.pit_histogram import bin_shares, pit_histogram
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.risk_distribution import RiskDistribution, risk_distribution
-from xcal.metrics.small_cells import is_small, told, two_digits
+from xcal.metrics.small_cells import is_small, shown_range, told
 from xcal.validation.at_horizon import CalibrationAt, calibration_at
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.censoring import dependent_censoring
@@ -41,7 +41,8 @@ _CALIBRATION = (
     *("oe", "oe_p", "oe_p_corrected", "mean_risk", "observed_risk"),
     *("slope", "slope_p", "slope_p_corrected", "intercept"),
     *("ici", "ici_floor", "ici_excess", "ici_p", "ici_p_corrected"),
-    *("e50", "e50_floor", "e90", "e90_floor", "emax", "emax_floor", "one_calibration_p"),
+    *("e50", "e50_floor", "e50_excess", "e90", "e90_floor", "e90_excess"),
+    *("emax", "emax_floor", "emax_excess", "one_calibration_p"),
     *("d_calibration", "d_calibration_floor", "d_calibration_excess"),
     *("d_calibration_km", "d_calibration_km_floor", "d_calibration_km_excess"),
     *("d_calibration_ipcw", "d_calibration_ipcw_floor", "d_calibration_ipcw_excess"),
@@ -135,7 +136,7 @@ def measure(
         draws={(*key, part.group): values for part in everything for key, values in part.draws.values.items()},
         for_whom=for_whom,
         parts=found_parts,
-        ibs_range=_shown_range(whole.estimates, rows.min_cell),
+        ibs_range=shown_range(*whole.estimates.ibs_range[0], rows.min_cell) if whole.estimates.ibs_range else None,
         n_families=max(1, families + (for_whom is not None)),
         censoring=censoring,
         seen={h: at.ratios for h, at in whole.estimates.at.items()} if len(rows.seen) > 1 else {},
@@ -153,14 +154,6 @@ def _risks(rows: Rows) -> tuple[tuple[RiskDistribution, ...], list[Skipped]]:
         else:
             found.append(one)
     return tuple(found), hidden
-
-
-def _shown_range(found: Estimates, min_cell: int) -> tuple[float, float] | None:
-    """Return the first and the last time of the integrated Brier score, which are those of single rows."""
-    if not found.ibs_range:
-        return None
-    first, last = found.ibs_range[0]
-    return (first, last) if min_cell < 2 else (two_digits(first), two_digits(last))
 
 
 def _uncorrected(rows: Rows, found: Estimates) -> tuple[AuditValue, ...]:

@@ -10,7 +10,7 @@ from xcal.metrics.small_cells import rounded_time
 from xcal.validation.measurements import Measurements
 from xcal.validation.result import DataSummary
 from xcal.validation.sample import Sample
-from xcal.validation.words import listed, times_in_words
+from xcal.validation.words import listed, range_in_words, times_in_words
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
@@ -211,10 +211,7 @@ def _overall(names: set[str], measured: Measurements, unit: str, cite: _Cited) -
 
 
 def _range(measured: Measurements, unit: str) -> str:
-    if measured.ibs_range is None:
-        return ""
-    start, stop = (rounded_time(t) for t in measured.ibs_range)
-    return f" (averaged from {start:g} to {time_in_words(stop, unit)})"
+    return "" if measured.ibs_range is None else f" (averaged from {range_in_words(measured.ibs_range, unit)})"
 
 
 def _weights(sample: Sample, names: set[str]) -> Iterator[str]:

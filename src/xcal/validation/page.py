@@ -22,7 +22,12 @@ def write_report(result: AuditResult, path: str | Path) -> Path:
 
 
 def write_comparison(
-    results: Sequence[AuditResult], path: str | Path, *, differences: Sequence[AuditValue] = ()
+    results: Sequence[AuditResult],
+    path: str | Path,
+    *,
+    differences: Sequence[AuditValue] = (),
+    main: Sequence[tuple[str, str, str, str]] = (),
+    words: str = "",
 ) -> Path:
     """Write two models on one page, on the same axes.
 
@@ -34,8 +39,13 @@ def write_comparison(
         The file; written whole or not at all.
     differences : sequence of AuditValue
         Second minus first model, with intervals, for a table.
+    main : sequence of tuple of str
+        The differences to read first: of what, how large, the interval, and whether the second model is better or
+        worse.
+    words : str
+        How sure these words are.
     """
-    return write_page(comparison_page(results, differences=differences), path)
+    return write_page(comparison_page(results, differences=differences, main=main, words=words), path)
 
 
 def report_page(result: AuditResult) -> Page:
@@ -53,7 +63,13 @@ def report_page(result: AuditResult) -> Page:
     )
 
 
-def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[AuditValue] = ()) -> Page:
+def comparison_page(
+    results: Sequence[AuditResult],
+    *,
+    differences: Sequence[AuditValue] = (),
+    main: Sequence[tuple[str, str, str, str]] = (),
+    words: str = "",
+) -> Page:
     """Return the page of two models."""
     if len(results) != 2:
         fail("results", "two results to compare", len(results))
@@ -68,7 +84,7 @@ def comparison_page(results: Sequence[AuditResult], *, differences: Sequence[Aud
         title=f"{one} and {other}",
         subtitle=f"Two models tested on the same {first.data.n:,} rows with {first.data.n_events:,} events",
         selectors=_horizon(horizons, first.time_unit),
-        top=(sections.verdicts(results),),
+        top=(sections.verdicts(results), *sections.main_differences(results, main, words)),
         sections=_sections(results, horizons, differences),
         footer=_footer(first),
     )

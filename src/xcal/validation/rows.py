@@ -42,7 +42,8 @@ class Rows:
     risk : mapping of float to array of shape (n,)
         Predicted probability of an event by each horizon that the predictions reach.
     score : array of shape (n,), or None
-        Larger for a later event: the restricted mean of the curve, or minus the risk of the one horizon.
+        Larger for a later event: minus the risk by which the model itself orders rows, the restricted mean of the
+        curve of a model that has none, or minus the risk of the one horizon.
     cdf, cdf_event : arrays of shape (n,), or None
         F at the observed time; where there are curves, rows past their end count as censored there. Where times are
         coarse (`seen`), an event's F is drawn evenly from the interval that its time stands for.
@@ -129,7 +130,9 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
     risk, skipped = _risks(sample, survival, order)
     seen, cdfs, cdf_event = _observed_cdf(sample, survival, order, time, event)
     score: Vector | None = None
-    if survival is not None and p.times is not None:
+    if p.risk_score is not None:
+        score = -p.risk_score[order].astype(np.float64, copy=False)
+    elif survival is not None and p.times is not None:
         score = restricted_mean(survival, p.times, p.interpolation).astype(np.float64, copy=False)
     elif p.risk is not None:
         score = -p.risk[order].astype(np.float64, copy=False)

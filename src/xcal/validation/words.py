@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from xcal.charts.words import time_in_words
+from xcal.metrics.small_cells import rounded_time
 from xcal.validation.measurements import AuditValue
 
 
@@ -48,6 +49,18 @@ def times_in_words(times: Sequence[float], unit: str) -> str:
     if not unit and before:
         return f"time {listed([f'{t:g}' for t in times])}"
     return listed([*(f"{t:g}" for t in before), time_in_words(last, unit)])
+
+
+def range_in_words(ends: tuple[float, float], unit: str) -> str:
+    """Write a range of times.
+
+    Examples
+    --------
+    >>> range_in_words((0.05, 6.0), "years"), range_in_words((0.05, 6.0), "")
+    ('0.05 to 6 years', '0.05 to time 6')
+    """
+    first, last = (rounded_time(t) for t in ends)
+    return f"{first:g} to {time_in_words(last, unit)}"
 
 
 def interval_in_words(value: AuditValue, level: float, factor: float = 1.0, digits: int = 2) -> str:

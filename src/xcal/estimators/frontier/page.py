@@ -10,12 +10,12 @@ import pandas as pd
 
 from xcal._frontier_axes import vertical_label
 from xcal.charts.frontier import SIGNAL, FrontierPoint, frontier
-from xcal.charts.words import Form, p_in_words, written
+from xcal.charts.words import Form, p_in_words, time_in_words, written
 from xcal.estimators.frontier.sections import all_times, known, one_time, patients
 from xcal.estimators.frontier.tables import as_csv, candidate_table, validation_table
 from xcal.estimators.frontier.values import Frontier, Values
 from xcal.estimators.selection import Selection
-from xcal.metrics.small_cells import said
+from xcal.metrics.small_cells import rounded_time, said
 from xcal.pages import (
     Block,
     Callout,
@@ -203,10 +203,19 @@ def tiles(report: FrontierReport, k: int) -> Figures:
                 "IBS",
                 written(values.ibs, "fraction"),
                 known(values.ibs),
-                note=beside(base.ibs, "fraction") or "Brier score over time; 0 is best",
+                note=beside(base.ibs, "fraction") or f"Brier score {_averaged(report)}; 0 is best",
             ),
         )
     )
+
+
+def _averaged(report: FrontierReport) -> str:
+    """Say over which times the Brier score is averaged: the same for all candidates, as their rows are."""
+    ends = report.frontier.candidates[0].values.ibs_range
+    if ends is None:
+        return "averaged over all times seen"
+    first, last = (rounded_time(t) for t in ends)
+    return f"averaged from {first:g} to {time_in_words(last, report.time_unit)}"
 
 
 def _numbers(report: FrontierReport) -> Section:
@@ -219,7 +228,7 @@ def _numbers(report: FrontierReport) -> Section:
             "Conditional is conditional calibration: whether F is right given the covariates, less what noise gives.",
             "Concordance is Harrell's. NLL is the mean negative log-likelihood; under a discrete distribution an event "
             "counts the mass of its time bin over its width, on the validation rows the mass alone, as in training. "
-            "IBS is the Brier score averaged over all times seen, weighted for censoring.",
+            f"IBS is the Brier score {_averaged(report)}, weighted for censoring.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",
             "xcal.audit(path.model(...), X, y) reports one model with all intervals, and the same values.",
             *filter(None, [said(report.frontier.rows.min_cell)]),

@@ -24,7 +24,7 @@ from xcal.metrics.observed_expected import ObservedExpected, observed_expected
 from xcal.metrics.pit_histogram import PitHistogram, bin_shares, perfect_range, uniform_variance
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.pseudo_values import jackknife
-from xcal.metrics.small_cells import MIN_CELL, as_min_cell, two_digits
+from xcal.metrics.small_cells import MIN_CELL, as_min_cell, shown_range, two_digits
 from xcal.recalibration import KaplanMeierRecalibration
 
 # Levels of risk whose mean curve is drawn, as shares of the rows that have a lower risk.
@@ -81,13 +81,18 @@ class GivenRows:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Numbers of one model on the rows of the page; NaN where the rows do not determine one."""
+    """Numbers of one model on the rows of the page; NaN where the rows do not determine one.
+
+    `ibs_range` is the first and the last time of the integrated Brier score, rounded where rows are not to be told
+    apart; None without a score.
+    """
 
     dcal: DCalibrationResult
     conditional: float
     concordance: float
     nll: float
     ibs: float
+    ibs_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,12 +261,15 @@ def _values(model: PredictingModel, rows: GivenRows) -> tuple[Values, Floats, Fl
     assert read.times is not None
     assert read.cdf is not None
     assert read.nll is not None
+    score = integrated_brier_score(read.survival, read.times, **given)
+    known = np.isfinite(score.value)
     values = Values(
         dcal=d_calibration_of(model, rows.x, rows.time, rows.event, n_bins=rows.n_bins, clusters=rows.clusters),
         conditional=float(conditional_values(read.cdf[None], rows.x, rows.event, None, rows.n_bins)[0]),
         concordance=concordance_index(**given, risk=model.risk(rows.x)).value,
         nll=float(read.nll.mean()),
-        ibs=integrated_brier_score(read.survival, read.times, **given).value,
+        ibs=score.value,
+        ibs_range=shown_range(score.start, score.stop, rows.min_cell) if known else None,
     )
     columns = np.searchsorted(read.times, rows.horizons)
     return values, read.cdf, np.clip(1.0 - read.survival[:, columns].T, 0.0, 1.0)

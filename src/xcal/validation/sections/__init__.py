@@ -1,6 +1,6 @@
 """The sections of a report: one question each, its picture, how to read it, and its numbers."""
 
-from xcal.validation.sections.answer import glance, verdicts
+from xcal.validation.sections.answer import glance, main_differences, verdicts
 from xcal.validation.sections.calibration import all_times, each_level, on_average
 from xcal.validation.sections.closing import all_numbers, data, guideline, methods
 from xcal.validation.sections.for_whom import for_whom
@@ -17,6 +17,7 @@ __all__ = [
     "glance",
     "groups",
     "guideline",
+    "main_differences",
     "methods",
     "on_average",
     "ordering",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from xcal.pages import Block, Callout, Row
+from xcal.pages import Block, Callout, Row, Table, Text
 from xcal.validation.labels import VERDICTS, names
 from xcal.validation.result import AuditResult
 from xcal.validation.sections.parts import Results, for_each_horizon, numbers
@@ -30,6 +30,16 @@ def _sorted_sentences(result: AuditResult) -> tuple[tuple[str, ...], tuple[str, 
     if len(on_groups) <= _FEW:
         return result.verdict.sentences, ()
     return tuple(one.text for one in said if one.group is None), on_groups
+
+
+def main_differences(results: Results, main: Sequence[tuple[str, str, str, str]], words: str) -> list[Block]:
+    """Show the differences to read first, with words for those that are more than chance; nothing without any."""
+    if not main:
+        return []
+    first, second = names(results)[:2]
+    caption = f"{second} minus {first}, on the same resamples of the rows"
+    head = ("", "Difference", f"{100 * results[0].level:g} % interval", f"{second} is")
+    return [Table(caption, head, tuple(main), (1, 2)), *([Text(words, "note")] if words else [])]
 
 
 def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:

@@ -60,6 +60,8 @@ def _tile(value: AuditValue, result: AuditResult) -> Figure:
     one, ends = label(value.metric), interval(value)
     floor = find(result, f"{value.metric}_floor", value.horizon) if value.metric in _WITH_FLOOR else None
     hint = one.hint if floor is None else f"{one.hint}; a perfect model would show {shown(floor)}"
+    excess = find(result, f"{value.metric}_excess", value.horizon) if floor is not None else None
+    hint += "" if excess is None else f"; without noise {shown(excess)}"
     return Figure(one.name, shown(value), value.value, ends, hint)
 
 

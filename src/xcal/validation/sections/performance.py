@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from xcal.charts.words import time_in_words
-from xcal.metrics.small_cells import rounded_time
 from xcal.pages import Block, Chart, Key, Row, Section, Text
 from xcal.validation import charts, performance_charts
 from xcal.validation.charts import by_horizon, keys
@@ -20,6 +19,7 @@ from xcal.validation.sections.parts import (
     reasons,
     with_intervals,
 )
+from xcal.validation.words import range_in_words
 
 
 def ordering(results: Results, horizons: Sequence[float]) -> Section:
@@ -78,7 +78,7 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
 def _range(results: Results) -> str:
     """Say over which times the Brier score was averaged; curves may end at different times."""
     ends = [result.measured.ibs_range for result in results if result.measured.ibs_range is not None]
-    told = [f"{rounded_time(a):g} to {time_in_words(rounded_time(b), results[0].time_unit)}" for a, b in ends]
+    told = [range_in_words(one, results[0].time_unit) for one in ends]
     return f"; the Brier score averaged from {' and '.join(dict.fromkeys(told))}" if told else ""
 
 
