@@ -1,4 +1,4 @@
-"""What `python -m build` makes is whole: the wheel alone, in an environment without anything else, has every file."""
+"""What `python -m build` makes is whole: the two wheels, in an environment without anything else, have every file."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ import pytest
 import xcal
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "xcal"
+SOURCES = {"xcal": ROOT / "src" / "xcal", "xcal_paper": ROOT / "paper" / "src" / "xcal_paper"}
 # A version that the repository never has: the wheel can only have it from xcal.__version__ of the copy that was built.
 VERSION = "7.8.9"
 
@@ -26,29 +26,31 @@ def run(*command):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of a copy of the source, made through an sdist as a release is."""
+def wheels(tmp_path_factory):
+    """The wheels of copies of the sources, made through an sdist as a release is."""
     copy = tmp_path_factory.mktemp("source")
-    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
+    skipped = shutil.ignore_patterns("*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "src", copy / "src", ignore=skipped)
+    shutil.copytree(ROOT / "paper" / "src", copy / "paper" / "src", ignore=skipped)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "paper/pyproject.toml"):
+        shutil.copy(ROOT / name, copy / name)
     package = copy / "src" / "xcal" / "__init__.py"
     text, changed = re.subn(r'^__version__ = ".*"$', f'__version__ = "{VERSION}"', package.read_text(), flags=re.M)
     assert changed == 1
     package.write_text(text)
     # Without isolation the build uses the setuptools of this environment, and needs no network.
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", copy)
-    (made,) = (copy / "dist").glob("*.whl")
-    return made
+    for source in (copy, copy / "paper"):
+        run(sys.executable, "-m", "build", "--no-isolation", "--outdir", copy / "dist", source)
+    return sorted((copy / "dist").glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
-def python(wheel, tmp_path_factory):
-    """The python of an environment that has this wheel and nothing else, not even pip."""
+def python(wheels, tmp_path_factory):
+    """The python of an environment that has these wheels and nothing else, not even pip."""
     home = tmp_path_factory.mktemp("environment")
     venv.create(home, with_pip=False, symlinks=True)
     python = home / "bin" / "python"
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", *wheels)
     return python
 
 
@@ -68,14 +70,17 @@ def test_the_wheel_is_imported_without_any_other_package(python):
 
 
 @pytest.mark.ci
-def test_every_file_of_the_package_is_installed(python):
-    code = (
-        "import xcal, pathlib; h = pathlib.Path(xcal.__file__).parent; print(*(p.relative_to(h) for p in h.rglob('*')))"
-    )
-    installed = set(isolated(python, code).split())
-    names = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*") if path.is_file()}
+@pytest.mark.parametrize(
+    ("package", "some"),
+    [("xcal", {"py.typed"}), ("xcal_paper", {"py.typed", "specs/paper.csv", "specs/gamma-censored.toml"})],
+)
+def test_every_file_of_the_package_is_installed(python, package, some):
+    code = f"import importlib.util as u, pathlib; h = pathlib.Path(u.find_spec('{package}').origin).parent; "
+    installed = set(isolated(python, code + "print(*(p.relative_to(h) for p in h.rglob('*')))").split())
+    source = SOURCES[package]
+    names = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
     expected = {name for name in names if "__pycache__" not in name and not name.endswith("README.md")}
-    assert {"py.typed", "experiments/specs/paper.csv", "experiments/specs/gamma-censored.toml"} <= expected
+    assert some <= expected
     assert expected - installed == set()
 
 
@@ -83,7 +88,7 @@ def test_every_file_of_the_package_is_installed(python):
 def test_the_installed_specs_are_read(python):
     code = "from xcal_paper import load_spec, table_names; print(*(load_spec(n).table for n in table_names()))"
     found = isolated(python, code, dependencies=True).split()
-    assert set(found) == {path.stem for path in (SOURCE / "experiments" / "specs").glob("*.toml")}
+    assert set(found) == {path.stem for path in (SOURCES["xcal_paper"] / "specs").glob("*.toml")}
 
 
 @pytest.mark.ci
