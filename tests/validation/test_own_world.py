@@ -118,7 +118,7 @@ def test_wrong_hazards_are_seen_and_corrected_p_values_are_never_smaller():
 def test_many_events_need_no_draws_and_agree_with_them(monkeypatch):
     rows, _ = rows_of(800, 6, power=1.1)
     drawn = horizon_tests(rows, {}, {}, seed=0)
-    monkeypatch.setattr("xcal.validation.own_world._MANY_EVENTS", 10)
+    monkeypatch.setattr("xcal.validation.own_world.MANY_EVENTS", 10)
     normal = horizon_tests(rows, {}, {}, seed=0)
     for key, tested in normal.items():
         assert tested.p_value == pytest.approx(drawn[key].p_value, abs=0.04), key

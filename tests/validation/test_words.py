@@ -12,6 +12,7 @@ import xcal
 from tests.metrics.simulate import survival_data
 from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
+from xcal.validation import methods
 from xcal.validation.export import to_text
 from xcal.validation.measurements import AuditValue, Measurements, PartFound, Skipped
 from xcal.validation.result import Concern, DataSummary, Sentence
@@ -366,6 +367,24 @@ def test_methods_tell_what_was_computed_and_cite_it():
         assert all(line.startswith(f"[{k}] ") for k, line in enumerate(listed, 1))
         cited = {int(k) for part in body.split("[")[1:] for k in part.split("]")[0].split(",")}
         assert cited == set(range(1, len(listed) + 1))
+
+
+def test_methods_say_what_tests_at_horizons_were_compared_with(monkeypatch):
+    """A model without whole curves has no world to draw from, and rows of one patient are not drawn one by one."""
+    made = survival_data(300, rng=np.random.default_rng(0))
+    given = {"y": xcal.Surv(time=made.time, event=made.event), "n_bootstrap": 0, "progress": False}
+    times = np.linspace(0.1, 3.0, 30)
+    curves = {"survival": made.survival(times), "times": times, "horizons": 1.0}
+    assert "compared with draws from the model's own curves;" in xcal.audit(**curves, **given).methods
+    alone = xcal.audit(risk=made.probability(1.0), horizons=1.0, **given)
+    assert "compared with random signs of the rows;" in alone.methods
+    # Three times are no whole curve: F at the observed times is not read from them.
+    few = {"survival": made.survival([0.5, 1, 2]), "times": [0.5, 1, 2]}
+    assert "compared with random signs of the rows;" in xcal.audit(**few, **given).methods
+    together = xcal.audit(**curves, **given, clusters=np.arange(300) // 3)
+    assert "compared with random signs of whole clusters;" in together.methods
+    monkeypatch.setattr(methods, "MANY_EVENTS", 100)
+    assert "compared with the normal law of such sums;" in xcal.audit(**curves, **given).methods
 
 
 def test_exports(tmp_path):

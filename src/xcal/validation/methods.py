@@ -8,6 +8,7 @@ from xcal.charts.words import time_in_words
 from xcal.metrics.pit_histogram import N_BINS
 from xcal.metrics.small_cells import rounded_time
 from xcal.validation.measurements import Measurements
+from xcal.validation.own_world import MANY_EVENTS
 from xcal.validation.result import DataSummary
 from xcal.validation.sample import Sample
 from xcal.validation.words import listed, range_in_words, times_in_words
@@ -149,7 +150,7 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
             f"{cite('austin')}; beside each stands the mean value of a perfect model on as many rows."
         )
     if "oe_p" in names:
-        law = "draws from the model's own curves" if sample.weights is None else "random signs of the rows"
+        law = _law(sample, has_cdf="d_calibration" in names)
         yield (
             "Calibration at horizons was tested with what is known of a row less what was predicted of it, summed over "
             f"all rows and over neighbours in risk, compared with {law}; p-values are corrected for the number of "
@@ -191,6 +192,17 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
         )
     if "km_calibration" in names:
         yield "Over time, the mean predicted survival curve was compared with the Kaplan-Meier curve."
+
+
+def _law(sample: Sample, *, has_cdf: bool) -> str:
+    """Return what the tests at horizons were compared with: draws need whole curves, and rows that are independent."""
+    if np.count_nonzero(sample.event) >= MANY_EVENTS:
+        return "the normal law of such sums"
+    if sample.clusters is not None:
+        return "random signs of whole clusters"
+    if sample.weights is not None or sample.predictions.survival is None or not has_cdf:
+        return "random signs of the rows"
+    return "draws from the model's own curves"
 
 
 def _overall(names: set[str], measured: Measurements, unit: str, cite: _Cited) -> Iterator[str]:

@@ -41,7 +41,7 @@ Matrix = npt.NDArray[np.float64]
 _FEWEST_DRAWS, _MOST_DRAWS = 1000, 4000
 _BLOCK = 1 << 21  # numbers of a block of draws, and of all draws where there may be more than the fewest
 # Events from which sums over them are normal far into the tails, so that nothing needs to be drawn.
-_MANY_EVENTS = 5000
+MANY_EVENTS = 5000
 # Events by the horizon below which one level of risk cannot be told from another: over all rows, and in a group.
 FEWEST_FOR_LEVELS, FEWEST_FOR_LEVELS_IN_GROUP = 20, 50
 _PLACES = 26  # levels of risk at which the test looks
@@ -141,7 +141,7 @@ def _tested(
     observed = [d.deviation[None] for d, own in zip(deviations, statistics, strict=True) for _ in own]
     sizes = np.array([float(one.size(d)[0]) for one, d in zip(everything, observed, strict=True)])
     family = np.array([0 if one.key[2] is None else 1 if one.key[2] in groups else 2 for one in everything])
-    if np.count_nonzero(rows.event) >= _MANY_EVENTS:
+    if np.count_nonzero(rows.event) >= MANY_EVENTS:
         tails = np.array([one.tail(size[None])[0] for one, size in zip(everything, sizes, strict=True)])
         corrected = np.minimum(1.0, tails * np.bincount(family)[family])
         return {one.key: Tested(float(p), float(c)) for one, p, c in zip(everything, tails, corrected, strict=True)}
