@@ -230,7 +230,9 @@ def _numbers(report: FrontierReport) -> Section:
             "counts the mass of its time bin over its width, on the validation rows the mass alone, as in training. "
             f"IBS is the Brier score {_averaged(report)}, weighted for censoring.",
             "A recalibrated model has the map of F that was fitted when the path was, not one fitted to these rows.",
-            "xcal.audit(path.model(...), X, y) reports one model with all intervals, and the same values.",
+            "xcal.audit(path.model(...), X, y) reports one model with all intervals. Its values are the same but in "
+            "two cases: where times are in whole units, its D-calibration always draws F of an event evenly from the "
+            "unit; where censoring depends on covariates, it corrects values at horizons, and this page does not.",
             *filter(None, [said(report.frontier.rows.min_cell)]),
         ),
         "How this was measured",
