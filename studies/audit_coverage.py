@@ -9,12 +9,14 @@ rows, 20 to 85 % censored, independently or depending on covariates:
 
 The horizon is the median event time. True values are those of the population: what the model would score on very many
 rows whose probabilities are known. `--rows-per-cluster 5`: rows that share covariates and whose times are alike, with
-`clusters=`, or by `--naive` without. `--censoring independent`: values that are not corrected. Three other tables:
+`clusters=`, or by `--naive` without. `--censoring independent`: values that are not corrected. Four other tables:
 
 - `--smoothers`: three ways to draw the calibration curve;
 - `--biases`: values of a true model where censoring depends on covariates, uncorrected and as the audit gives them;
 - `--comparisons`: two models that are equally good; how often `compare_models` shows a difference, line by line, and
-  how often it says "better" or "worse" of any main line. With `--rows-per-cluster 5`, and `--naive`, too.
+  how often it says "better" or "worse" of any main line. With `--rows-per-cluster 5`, and `--naive`, too;
+- `--events-needed`: of true models whose events are too few to say, how often so many as the verdict asks for tell, and
+  how often half as many, to which the intervals are as wide as the range that is good enough.
 """
 
 import argparse
@@ -25,12 +27,13 @@ from functools import cache
 
 import numpy as np
 
-from studies._laws import CENSORED, LAWS, draw, grid, predicted, survival
+from studies._laws import CENSORED, LAWS, draw, grid, predicted, share_of_events, survival
 from xcal import audit, compare_models
 from xcal.metrics import calibration_slope, cox_ici
 from xcal.metrics.pseudo_values import jackknife
+from xcal.validation.comparison import is_main
 from xcal.validation.measurements import AuditValue
-from xcal.validation.result import AuditResult
+from xcal.validation.result import AuditResult, Verdict
 
 NAMES = ("oe", "slope", "ici", "e50", "e90", "emax", "auc", "brier", "ipa", "benefit")
 # Risk from which one would act, of the net benefit.
@@ -269,7 +272,8 @@ def compared(task: tuple) -> tuple[list[bool], bool]:
         seed=seed,
         progress=False,
     )
-    main = [value for value in result.differences["other"] if result._is_main(value) and np.isfinite(value.lower)]
+    horizons = result[result.first].horizons
+    main = [value for value in result.differences["other"] if is_main(value, horizons) and np.isfinite(value.lower)]
     return [not value.lower <= 0 <= value.upper for value in main], bool(result.clear["other"])
 
 
@@ -288,6 +292,43 @@ def show_comparisons(options: argparse.Namespace) -> None:
                 print(f"{law:<14} {n:>5,} {0.6:>9.0%}  {single:>8.3f}  {anywhere:>8.3f}  {said:>8.3f}", flush=True)
 
 
+def asked_again(task: tuple) -> tuple[int, list[bool]] | None:
+    """Audit too few rows, then as many as the verdict asks for, and half as many: which of them say something."""
+    law, n, share, seed = task
+    first = _verdict_of_true(law, n, share, seed)
+    if first.events_needed is None:
+        return None
+    rows = first.events_needed / share_of_events(law, share, False)
+    again = [_verdict_of_true(law, round(part * rows), share, 1000 + seed) for part in (0.5, 1.0)]
+    return first.events_needed, [one.level != "unknown" for one in again]
+
+
+def _verdict_of_true(law: str, n: int, share: float, seed: int) -> Verdict:
+    x, time, event = draw(law, n, share, False, [LAWS.index(law), n, round(100 * share), seed, 11])
+    times = grid(law, time)
+    curves = predicted(law, "true", x, times)
+    return audit(survival=curves, times=times, y=(time, event), n_bootstrap=0, seed=seed, progress=False).verdict
+
+
+def show_events_needed(options: argparse.Namespace) -> None:
+    """Print how often the events that a verdict asks for are enough."""
+    print(
+        f"{options.datasets} data sets each, true model; standard error of 0.8: {(0.16 / options.datasets) ** 0.5:.2f}"
+    )
+    print(f"{'law':<14} {'rows':>5} {'censored':>9}  {'too few':>7}  {'asked for':>9}  {'half of it':>10}  {'all':>4}")
+    with ProcessPoolExecutor(options.processes) as pool:
+        for law, share in (("proportional", 0.2), ("varying shape", 0.2), ("heavy tails", 0.6)):
+            for n in options.n:
+                tasks = [(law, n, share, seed) for seed in range(options.datasets)]
+                found = [one for one in pool.map(asked_again, tasks) if one is not None]
+                asked = float(np.median([needed for needed, _ in found]))
+                half, whole = np.mean([told for _, told in found], axis=0)
+                print(
+                    f"{law:<14} {n:>5,} {share:>9.0%}  {len(found):>7}  {asked:>9,.0f}  {half:>10.2f}  {whole:>4.2f}",
+                    flush=True,
+                )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=int, default=40)
@@ -301,8 +342,11 @@ def main() -> None:
     parser.add_argument("--biases", action="store_true", help="values where censoring depends on covariates instead")
     parser.add_argument("--comparisons", action="store_true", help="two models that are equally good instead")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--events-needed", action="store_true", help="are the events that a verdict asks for enough?")
     options, _ = parser.parse_known_args()
-    if options.biases:
+    if options.events_needed:
+        show_events_needed(options)
+    elif options.biases:
         show_biases(options)
     elif options.comparisons:
         show_comparisons(options)

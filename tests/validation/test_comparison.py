@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from studies import audit_coverage
 
 import xcal
 from tests.metrics.simulate import survival_data
@@ -124,6 +125,13 @@ def test_words_allow_for_the_number_of_lines():
     assert np.mean(single) > 0.25
     assert np.mean(any_clear) < 0.1
     assert np.mean(real) > 0.95
+
+
+def test_the_study_of_two_equally_good_models_runs():
+    """`python -m studies.audit_coverage --comparisons`: its lines are those that a person compares first."""
+    lines, said = audit_coverage.compared(("proportional", 200, 0.6, 1, False, 20, 0))
+    assert len(lines) >= 5
+    assert isinstance(said, bool)
 
 
 def test_several_rows_per_patient_are_looked_for():

@@ -162,14 +162,14 @@ def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
 
 
 def test_too_few_events_come_with_how_many_would_be_enough():
-    """An interval twice as wide as the good range takes four times the events."""
+    """An interval twice as wide as the good range takes four times the events, and to lie in it twice as many again."""
     wide = verdict(*good_but("oe", *of_ratio(1.0, 1.25**-2, 1.25**2, 0.9)))
     assert wide.level == "unknown"
-    assert wide.events_needed == 2000
+    assert wide.events_needed == 4000
     assert "500 events are too few" in wide.headline
-    assert "about 2,000 would be enough" in wide.headline
+    assert "about 4,000 would be enough" in wide.headline
     error = verdict(*good_but("ici", *of_error(0.03, 0.0, 0.075, 0.9)))
-    assert error.events_needed == 1200  # 500 x (0.075 / 0.05)^2 = 1,125, rounded up
+    assert error.events_needed == 2300  # 2 x 500 x (0.075 / 0.05)^2 = 2,250, rounded up
 
 
 def test_a_wide_slope_alone_does_not_keep_from_trust():
@@ -247,7 +247,7 @@ def test_parts_of_covariates_count_as_groups_do():
     assert doubt.level == "unknown"
     assert "may not hold in age > 70" in doubt.headline
     assert "In doubt where age > 70: risks by 5 years are too low on average (O/E 1.60" in " ".join(doubt.sentences)
-    assert doubt.events_needed == 550  # a tenth more than the 500 at hand
+    assert doubt.events_needed == 730  # 2 x 500 x (log(1.9 / 1.3) / 2 / log(1.25))^2 = 723, rounded up
     assert with_part(0.04, (1.2, 1.1, 1.3)).level == "trust"  # as it looks, not by enough to matter
     found = with_part(1e-3)
     assert found.level == "caution"

@@ -131,7 +131,7 @@ class ModelComparison:
     def _lines(self, name: str) -> list[tuple[str, str, str, str]]:
         """Return the main differences of a model from the first in words; see `_told`."""
         first = self.results[self.first]
-        main = [value for value in self.differences[name] if _is_main(value, first.horizons)]
+        main = [value for value in self.differences[name] if is_main(value, first.horizons)]
         return [_told(value, first.time_unit, self.clear[name]) for value in main]
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ def as_plain_row(value: AuditValue) -> dict[str, Any]:
     return {name: getattr(value, name) for name in COLUMNS}
 
 
-def _is_main(value: AuditValue, horizons: tuple[float, ...]) -> bool:
+def is_main(value: AuditValue, horizons: tuple[float, ...]) -> bool:
     """Return whether a difference is a main one: over all times, or at the horizon in the middle."""
     middle = horizons[len(horizons) // 2] if horizons else None
     return value.group is None and value.metric in _MAIN and value.horizon in (None, middle)
@@ -252,7 +252,7 @@ def _clear(first: AuditResult, second: AuditResult, found: tuple[AuditValue, ...
     for value in found:
         key = (value.metric, value.horizon, value.group)
         before, after = first.measured.draws.get(key), second.measured.draws.get(key)
-        if not _is_main(value, first.horizons) or before is None or after is None or before.size != after.size:
+        if not is_main(value, first.horizons) or before is None or after is None or before.size != after.size:
             continue
         drawn = after - before
         error = float(np.nanstd(drawn))

@@ -44,6 +44,10 @@ GOOD_SLOPE = (0.8, 1.25)
 GOOD_ICI, GOOD_ICI_SHARE = 0.05, 0.25
 GOOD_BINS = 0.15
 OFF_LEVEL, WRONG_LEVEL = 0.02, 0.01
+# How many times as many events as intervals of the right width need. An interval of that width lies in the range only
+# if its middle does not move, and does so in half of all audits of a right model or fewer; with twice as many events in
+# nine of ten (`python -m studies.audit_coverage --events-needed`).
+_SLACK = 2.0
 # Share of the good range of O/E that coarse times may use up before they, and not the events, are what is lacking.
 _COARSE = 0.5
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
@@ -69,7 +73,7 @@ class Finding:
     short : str
         A phrase for what is good or uncertain, where the value and its interval do not say it.
     lacks : float
-        How many times as many events would tell; 1 where these do.
+        How many times as many events make the interval as wide as the good range; 1 where these do.
     """
 
     value: AuditValue
@@ -322,11 +326,11 @@ def _unsure(whole: Sequence[Finding]) -> list[Finding]:
 
 
 def events_needed(whole: Sequence[Finding], data: DataSummary) -> int:
-    """Return how many events like these would tell, from how wide the intervals are; a round number.
+    """Return how many events like these would tell in nine of ten audits of a right model; a round number.
 
-    Intervals shrink with the root of the number of events.
+    From how wide the intervals are: they shrink with the root of the number of events.
     """
-    factors = [finding.lacks for finding in _unsure(whole) if math.isfinite(finding.lacks)]
+    factors = [_SLACK * finding.lacks for finding in _unsure(whole) if math.isfinite(finding.lacks)]
     needed = max(ENOUGH_EVENTS, data.n_events * max([1.1, *factors]))
     digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
     return int(math.ceil(needed / digits) * digits)
