@@ -111,8 +111,8 @@ def audit(
         were not corrected. "independent" never corrects, as in published guidelines; "covariates" always does.
     last_seen : {"auto", "exact", "end", "middle", "unknown"}
         For times in whole units, such as months: whether a row that was censored in month 7 was observed through all
-        of it ("end") or half of it ("middle"). If that is not known ("unknown"), intervals hold both cases, and tests
-        give the larger p-value. "auto" takes coarse times for unknown, and others for exact.
+        of it ("end") or half of it ("middle"). If that is not known ("unknown"), intervals of O/E, slope and ICI hold
+        both cases, and tests give the larger p-value. "auto" takes coarse times for unknown, and others for exact.
     min_cell : int
         Rows below which nothing is told of a group, a bin of a histogram or the end of follow-up: so few could be one
         person. Such cells are merged with their neighbours, groups without their names, on the page, in the JSON and on

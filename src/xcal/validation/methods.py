@@ -159,7 +159,7 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
     if measured.seen:
         yield (
             "As times are in whole units and it is not known how long censored rows were observed in their last one, "
-            "intervals hold both extremes and tests give the larger p-value."
+            "intervals of O/E, slope and ICI hold both extremes and tests give the larger p-value."
         )
     if "d_calibration" in names:
         others = {"km": "redistributed as by Kaplan-Meier", "ipcw": "replaced by weights of inverse probability"}

@@ -190,8 +190,8 @@ def _of_coarse_times(sample: Sample, measured: Measurements) -> Iterator[Concern
         yield Concern(what, f"{effect}Concordance counts tied rows.", serious=False)
         return
     effect += (
-        "A row censored in a unit may have been observed through all of it or only half: intervals at horizons hold "
-        "both cases, and tests give the larger p-value. "
+        "A row censored in a unit may have been observed through all of it or only half: intervals of O/E, slope and "
+        "ICI hold both cases, and tests give the larger p-value. "
     )
     horizon, low, high = furthest_apart(measured)
     effect += f"For this reason alone O/E at {horizon:g} is {low:.2f} or {high:.2f}. last_seen= settles it."
