@@ -155,15 +155,6 @@ def test_records_are_kept_where_the_repository_keeps_its_own(xcal, small, tmp_pa
     assert (tmp_path / "paper" / "results" / "small" / "as-published.paper.jsonl").is_file()
 
 
-def test_earlier_names_of_options(xcal, small, tmp_path):
-    words = [small(), "--results", tmp_path]
-    only = ["--models", "mtlr-i", "--seeds", "0", "--device", "cpu"]
-    assert xcal("reproduce", *words, *only)[0] == 0
-    code, _, err = xcal("compare", *words, "--headline")
-    assert code == 2
-    assert "penalty ours" in err
-
-
 @pytest.mark.parametrize("command", ["demo", "reproduce", "compare", "results-page"])
 def test_examples_of_the_help_can_be_pasted(xcal, command, monkeypatch):
     # On a terminal of 80 columns every example is one line, and every option in it exists.

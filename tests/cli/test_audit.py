@@ -88,14 +88,10 @@ def test_the_file_gives_what_the_function_gives(table, tmp_path):
         assert read[value.metric, value.horizon, value.group] == pytest.approx(value.value, rel=1e-12, abs=1e-300)
 
 
-def test_the_former_name_of_by_works_with_a_note(table, tmp_path):
-    path = written(tmp_path, table)
-    old, new = (run(path, "--curves", "s_*", word, "sex") for word in ("--group", "--by"))
-    assert old.exit_code == 0, old.exception
-    assert old.stdout == new.stdout
-    assert "--group is now --by" in old.stderr
-    assert "--group" not in new.stderr
-    assert "nothing is computed at time 2: few rows are still under observation" in new.stderr
+def test_a_time_at_which_nothing_is_computed_is_noted(table, tmp_path):
+    done = run(written(tmp_path, table), "--curves", "s_*", "--by", "sex")
+    assert done.exit_code == 0, done.exception
+    assert "nothing is computed at time 2: few rows are still under observation" in done.stderr
 
 
 def test_curves_that_end_early_are_read_up_to_their_end(table, tmp_path):

@@ -17,7 +17,7 @@ def tables(spread):
     rng = np.random.default_rng(0)
     dcal, concordance = 3e-3 * np.exp(spread * rng.normal(size=12)), 0.7 + 0.05 * spread * rng.normal(size=12)
     lines = pd.DataFrame({"lambda": LAMBDAS, "dcal": dcal, "concordance": concordance, "dcal_floor": 1e-3})
-    for name in ("nll", "nll_gap_se", "dcal_gap_se", "dcal_p"):
+    for name in ("nll", "nll_gap_se", "dcal_gap_se", "dcal_p", "conditional"):
         lines[name] = 1.0
     for name in ("nll_sd", "dcal_sd", "concordance_sd"):
         lines[name] = 0.0

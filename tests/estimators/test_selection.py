@@ -13,7 +13,6 @@ from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, load
 from xcal.estimators.candidates import Measured, _folds, joined, measured_table
-from xcal.estimators.persistence import write_estimator
 from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
 from xcal.recalibration import KaplanMeierRecalibration
 
@@ -26,7 +25,7 @@ def table_of(nll, dcal, concordance=(0.7,) * 4, se=0.01, p=(1e-3, 1e-3, 0.2, 0.4
     lambdas = [0.0, 1.0, 10.0, 100.0]
     frame = pd.DataFrame({"lambda": lambdas, "seed": 0, "nll": nll, "dcal": dcal, "concordance": concordance})
     frame = frame.assign(nll_gap_se=se, dcal_floor=0.001, nll_sd=np.nan, dcal_sd=np.nan, concordance_sd=np.nan)
-    return frame.assign(dcal_p=p, dcal_gap_se=dcal_se)
+    return frame.assign(dcal_p=p, dcal_gap_se=dcal_se, conditional=0.0)
 
 
 DCAL = [0.02, 0.010, 0.004, 0.001]
@@ -158,7 +157,7 @@ def test_several_dependent_seeds_hold_the_level():
         p_values = np.where(rng.random((n, 3)) < together, common, own)
         k = np.sort(p_values, axis=1)[:, 1]
         frames = pd.DataFrame({"lambda": np.repeat(np.arange(n), 3), "dcal_p": p_values.ravel()})
-        for name in ("nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "concordance"):
+        for name in ("nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "conditional", "concordance"):
             frames[name] = 0.0
         summary = summarise(frames.assign(nll_sd=0.0, dcal_sd=0.0, concordance_sd=0.0))
         np.testing.assert_allclose(summary["dcal_p"], np.minimum(1.5 * k, 1))
@@ -331,20 +330,6 @@ def test_a_saved_path_keeps_its_choice(skewed, tmp_path):
     assert again.selection_ == path.selection_
     assert again.selected_ == path.selected_
     pd.testing.assert_frame_equal(again.frontier_, path.frontier_)
-
-
-def test_a_file_of_an_earlier_version_predicts_as_it_did(skewed, tmp_path):
-    path, (x, _) = skewed
-    frontier = path.frontier_.drop(columns=["dcal_p", "dcal_gap_se"])
-    write_estimator(tmp_path / "path.xcal", path, path.fitted_, {"frontier": frontier.to_dict("list")})
-    again = load(tmp_path / "path.xcal")
-    former = path.select(**RULE)
-    assert again.selection_.rule == "one_standard_error"
-    assert again.select().xcal_lambda == again.selection_.lam == former.xcal_lambda
-    np.testing.assert_allclose(again.predict(x), former.predict(x))
-    assert again.summary()["dcal_p"].isna().all()
-    with pytest.raises(ValueError, match=r"rule: expected one_standard_error .*earlier version.*, got 'when_needed'"):
-        again.select(rule="when_needed")
 
 
 def test_a_target_says_how_close_it_came():

@@ -198,13 +198,10 @@ def test_antolini_equals_the_double_loop(monkeypatch, interpolation, grid, many_
     assert result.value == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_default_reading_is_that_of_evaluate_and_says_that_it_has_changed():
+def test_the_default_reading_is_that_of_evaluate():
     data, survival, times = crossing_curves(120, 3)
     rows = {"time": data.time, "event": data.event, "survival": survival, "times": times}
-    message = r"^interpolation: the default is now 'linear', it was 'previous'; write interpolation='linear' or "
-    with pytest.warns(FutureWarning, match=message) as seen:
-        default = concordance_index(**rows)
-    assert [warning.filename for warning in seen] == [__file__]
+    default = concordance_index(**rows)
     start = np.concatenate([[0.0], times])
 
     def survival_at(t):

@@ -166,21 +166,6 @@ def test_values_are_held_where_asked():
     assert result["concordance_harrell"].value == 0.5
 
 
-def test_the_former_name_of_held_values_gives_the_same_with_a_warning():
-    rows, times = {"time": [1.5, 2.0, 2.5], "event": [1, 1, 0]}, [1.0, 2.0]
-    survival = [[0.6, 0.2], [0.7, 0.3], [0.9, 0.4]]
-    calls = {
-        "evaluate": lambda word: evaluate(**rows, survival=survival, times=times, interpolation=word),
-        "km": lambda word: km_calibration(survival, times, **rows, interpolation=word),
-        "antolini": lambda word: concordance_index(**rows, survival=survival, times=times, interpolation=word),
-    }
-    for call in calls.values():
-        with pytest.warns(FutureWarning, match="^the metrics' interpolation='step' is now 'previous'; ") as seen:
-            former = call("step")
-        assert [warning.filename for warning in seen] == [__file__]
-        assert repr(former) == repr(call("previous"))
-
-
 def test_a_single_grid_time_has_no_integral():
     result = evaluate(time=[1, 2, 3], event=[1, 1, 1], survival=[[0.3], [0.5], [0.7]], times=[1.5])
     assert np.isnan(result["integrated_brier"].value)

@@ -268,13 +268,3 @@ def test_hosmer_lemeshow_without_a_row_known_at_the_time_is_nan():
     assert result.sizes.sum() == 1
     early = one_calibration([0.5], at=3, time=[1], event=[0], method="hosmer-lemeshow", n_risk_groups=1)
     assert np.isnan(early.p_value)
-
-
-def test_the_former_name_of_the_number_of_risk_groups_warns():
-    data = survival_data(200, rng=np.random.default_rng(2))
-    given = {"at": 0.7, "time": data.time, "event": data.event}
-    with pytest.warns(FutureWarning, match=r"^n_groups= is now n_risk_groups=; the old name goes in 0\.2\.0$") as seen:
-        former = one_calibration(data.probability(0.7), **given, n_groups=4)
-    assert [warning.filename for warning in seen] == [__file__]
-    assert repr(former) == repr(one_calibration(data.probability(0.7), **given, n_risk_groups=4))
-    assert former.sizes.size == 4

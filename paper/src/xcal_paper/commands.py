@@ -208,7 +208,6 @@ EqualDcal = Annotated[
     bool,
     typer.Option(
         "--equal-dcal",
-        "--headline",
         help="Compare our penalty (or the one that --penalty names) with the paper's penalty (or the one that "
         "--against names) at equal D-cal.",
     ),

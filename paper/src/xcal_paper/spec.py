@@ -11,7 +11,6 @@ import json
 import math
 import re
 import tomllib
-import warnings
 from collections.abc import Iterable
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib.resources import files
@@ -432,10 +431,6 @@ _TYPES: dict[Any, tuple[type | tuple[type, ...], str]] = {
     int: (int, "a whole number"),
     float: ((int, float), "a number"),
 }
-# Keys that had another name, and the value of `job` that had one; files with the earlier names can still be read.
-_EARLIER_KEYS = {"rows": "models", "group": "job"}
-_EARLIER_MODEL_KEYS = {"model": "distribution"}
-_EARLIER_JOB = "row"
 
 
 def table_names() -> list[str]:
@@ -461,34 +456,13 @@ def load_spec(table: str | Path) -> Spec:
     except (ValueError, RecursionError) as error:
         fail(text, "a TOML file", f"one that cannot be read: {error}")
     try:
-        return _spec(_with_new_names(text, values))
+        return _spec(values)
     except ValueError as error:
         raise ValueError(f"{text}: {error}") from error
 
 
 def _folder() -> Any:
     return files("xcal_paper") / "specs"
-
-
-def _with_new_names(source: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Rename keys that have an earlier name, with a warning."""
-    found = _renamed(values, _EARLIER_KEYS)
-    if found.get("job") == _EARLIER_JOB:
-        found["job"] = "model"
-    if isinstance(found.get("models"), list):
-        found["models"] = [_renamed(m, _EARLIER_MODEL_KEYS) if isinstance(m, dict) else m for m in found["models"]]
-    if found != values:
-        names = ", ".join(f"{old!r} is {new!r}" for old, new in (_EARLIER_KEYS | _EARLIER_MODEL_KEYS).items())
-        value = f"the value {_EARLIER_JOB!r} is 'model'"
-        warnings.warn(
-            f"{source}: keys of a spec have new names: {names}; for 'job', {value}", FutureWarning, stacklevel=3
-        )
-    return found
-
-
-def _renamed(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Rename keys; one that is there by both names stays, and is then refused as an unknown key."""
-    return {names[key] if key in names and names[key] not in values else key: value for key, value in values.items()}
 
 
 def _spec(values: dict[str, Any]) -> Spec:

@@ -328,28 +328,6 @@ def test_the_hash_is_of_what_decides_the_numbers(small):
     assert len(hashes) == 4 + len(others)
 
 
-def test_a_file_with_the_earlier_names_of_keys_is_read_with_a_warning(small):
-    new = load_spec(small())
-    earlier = [
-        ('job = "model"', 'group = "row"'),
-        ("[[models]]", "[[rows]]"),
-        ("distribution = ", "model = "),
-    ]
-    for changes in (*([change] for change in earlier), earlier):
-        with pytest.warns(FutureWarning, match="'rows' is 'models', 'group' is 'job', 'model' is 'distribution'"):
-            found = load_spec(small(*changes))
-        assert found == new
-        hashes = [[spec.hash(model, "as-published", "paper") for model in spec.models] for spec in (found, new)]
-        assert hashes[0] == hashes[1]
-
-
-def test_a_key_by_both_names_is_refused(small):
-    with pytest.raises(ValueError, match=r"keys: expected one of the keys table, .*got 'group'"):
-        load_spec(small(('job = "model"', 'job = "model"\ngroup = "run"')))
-    with pytest.raises(ValueError, match=r"models\[2\]: expected one of the keys name, .*got 'model'"):
-        load_spec(small(('distribution = "mtlr"', 'distribution = "mtlr"\nmodel = "mtlr"')))
-
-
 def test_lambdas_beyond_the_papers_are_a_job_of_their_own_and_not_for_its_penalty():
     spec = load_spec("gamma-censored")
     paper, ours = spec.of_penalty("paper"), spec.of_penalty("ours")

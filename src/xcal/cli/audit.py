@@ -23,8 +23,6 @@ Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event b
 Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
 Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probability of an event by the row's time.")]
 By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
-# The name of --by until 0.2.0; in xcal fit it has another meaning.
-Group = Annotated[list[str] | None, typer.Option(hidden=True)]
 Clusters = Annotated[
     str | None,
     typer.Option(
@@ -80,7 +78,6 @@ def audit(
     horizon: Horizon = None,
     cdf: Cdf = None,
     by: By = None,
-    group: Group = None,
     clusters: Clusters = None,
     weights: Weights = None,
     covariates: Covariates = None,
@@ -147,7 +144,7 @@ def audit(
         typer.echo(f"note: {note}", err=True)
     given: dict[str, Any] = {
         "y": _outcome(table, time, event, event_value),
-        "groups": {column: table.column(column, "--by") for column in _groups(by, group)} or None,
+        "groups": {column: table.column(column, "--by") for column in by or []} or None,
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
         "weights": None if weights is None else table.weights(weights, "--weights"),
         "horizons": horizon if risk is not None else asked,
@@ -168,20 +165,6 @@ def audit(
         name=file.name if name is None else name,
     )
     _give(result, out, as_json)
-
-
-def _groups(by: list[str] | None, former: list[str] | None) -> list[str]:
-    """Return the columns of --by, and those of its former name after a note."""
-    if former:
-        import warnings
-
-        from xcal._deprecation import warn_renamed
-
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            warn_renamed("--group", "--by", removed_in="0.2.0", stacklevel=2)
-        typer.echo(f"note: {told[0].message}", err=True)
-    return [*(by or []), *(former or [])]
 
 
 def _check_writable(*paths: Path | None) -> None:

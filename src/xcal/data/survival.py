@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from warnings import warn
 
 import numpy as np
 import numpy.typing as npt
@@ -137,21 +136,6 @@ class SurvivalData:
     def device(self) -> torch.device:
         """Where the tensors are, or go when they are read from a file; the CPU for numpy arrays."""
         return self.time.device if isinstance(self.time, Tensor) else torch.device("cpu")
-
-    @property
-    def label(self) -> Any:
-        """Deprecated: `groups`."""
-        return self._renamed("label", "groups", self.groups)
-
-    @property
-    def mean(self) -> Any:
-        """Deprecated: ``extra["mean"]``."""
-        return self._renamed("mean", 'extra["mean"]', self.extra.get("mean"))
-
-    @staticmethod
-    def _renamed(old: str, new: str, value: Any) -> Any:
-        warn(f"SurvivalData.{old} is now SurvivalData.{new}; the old name goes in 0.2.0", FutureWarning, stacklevel=3)
-        return value
 
     def __getitem__(self, rows: Any) -> "SurvivalData":
         """Pick rows by a slice, a mask or row numbers, in the given order. Features in a file stay there."""

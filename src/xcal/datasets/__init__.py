@@ -4,7 +4,6 @@ Loaders read files from a data directory: the argument `data_dir`, else the envi
 cache folder of the user. Importing this package reads no file.
 """
 
-from xcal._deprecation import deprecated_names
 from xcal.data import Fold
 from xcal.datasets.benchmarks import load_metabric, load_support
 from xcal.datasets.files import data_directory
@@ -15,9 +14,3 @@ __all__ = [
     "load_metabric",
     "load_support",
 ]
-
-__getattr__ = deprecated_names(
-    __name__,
-    {"SurvivalSplit": "xcal.data.SurvivalData", "SurvivalTable": "xcal.data.SurvivalData"},
-    removed_in="0.2.0",
-)

@@ -10,11 +10,12 @@ from xcal.estimators.settings import KINDS
 
 # Columns that the rules of `SurvivalPath.select` read; a frontier may have more.
 FRONTIER = (
-    *("lambda", "seed", "best_epoch", "nll", "nll_gap_se", "nll_sd", "dcal", "dcal_floor", "dcal_sd"),
-    *("concordance", "concordance_sd", "total"),
+    *("lambda", "seed", "best_epoch", "nll", "nll_gap_se", "nll_sd", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
+    *("dcal_sd", "conditional", "concordance", "concordance_sd", "total"),
 )
 CANDIDATES = (
-    *("lambda", "recalibrated", "nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p", "concordance"),
+    *("lambda", "recalibrated", "nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
+    *("conditional", "concordance"),
 )
 # Tables of candidates: on the validation rows, and on all rows.
 MEASURED = {"candidates", "cross_fitted"}
@@ -23,23 +24,22 @@ MEASURED = {"candidates", "cross_fitted"}
 def read_extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]], shapes: Shapes) -> dict[str, Any]:
     """Check what a file says beside the networks, and return it as it is."""
     path = kind == "SurvivalPath"
-    # Files of an earlier version have no selection and no candidates, and large data are not judged by cross-fitting.
-    needed, known = ({"frontier"}, {"frontier", "selection", *MEASURED}) if path else (set(), set())
-    if not isinstance(value, dict) or not needed <= set(value) <= known | {"maps", "encoding"}:
-        fail(
-            "extra", "a frontier and a selection for a path, nothing but maps and an encoding for a model", shown(value)
-        )
+    needed = {"frontier", "candidates", "selection"} if path else set()
+    # Large data are not judged by cross-fitting.
+    known = needed | {"maps", "encoding"} | ({"cross_fitted"} if path else set())
+    if not isinstance(value, dict) or not needed <= set(value) <= known:
+        expected = "a frontier, candidates and a selection for a path, nothing but maps and an encoding for a model"
+        fail("extra", expected, shown(value))
     lambdas = [model[0] for model in models]
     _check_maps(value.get("maps", []), lambdas, shapes)
     if "encoding" in value:
         _check_encoding(value["encoding"], shapes)
     if not path:
         return value
-    if "selection" in value:
-        _check_selection(value["selection"], lambdas)
-        mapped = {line[0] for line in value.get("maps", [])}
-        if value["selection"].get("recalibrated") and value["selection"]["lam"] not in mapped:
-            fail("selection", "a lambda with a map, as it is recalibrated", shown(value["selection"]))
+    _check_selection(value["selection"], lambdas)
+    mapped = {line[0] for line in value.get("maps", [])}
+    if value["selection"]["recalibrated"] and value["selection"]["lam"] not in mapped:
+        fail("selection", "a lambda with a map, as it is recalibrated", shown(value["selection"]))
     frontier = value["frontier"]
     _check_columns("frontier", frontier, FRONTIER, len(models))
     if any(line[:2] != model[:2] for line, model in zip(_lines(frontier), models, strict=True)):
@@ -114,10 +114,9 @@ def _check_maps(value: Any, lambdas: Sequence[float], shapes: Shapes) -> None:
 
 
 def _check_selection(value: Any, lambdas: Sequence[float]) -> None:
-    needed = {"lam", "rule", "reason"}
-    if not isinstance(value, dict) or not needed <= set(value) <= needed | {"recalibrated", "at_floor"}:
+    if not isinstance(value, dict) or set(value) != {"lam", "rule", "reason", "recalibrated", "at_floor"}:
         fail("selection", "the keys lam, rule, reason, recalibrated and at_floor", shown(value))
-    if not all(isinstance(value.get(name, False), bool) for name in ("recalibrated", "at_floor")):
+    if not all(isinstance(value[name], bool) for name in ("recalibrated", "at_floor")):
         fail("selection", "true or false for recalibrated and at_floor", shown(value))
     if value["lam"] not in lambdas:
         fail("selection", "the lambda of a model", shown(value["lam"]))

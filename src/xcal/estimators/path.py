@@ -12,7 +12,7 @@ from xcal._checks import as_count, as_flag, fail
 from xcal.estimators.decision import Decision, decide
 from xcal.estimators.fitting import TrainedPath, fit_models
 from xcal.estimators.persistence import SavedEstimator
-from xcal.estimators.selection import Selection, as_before, as_candidates, by_target, frontier
+from xcal.estimators.selection import Selection, as_candidates, by_target, frontier
 from xcal.estimators.settings import AVERAGE, DEFAULTS, LAMBDAS, Settings, checked_seeds, checked_target
 from xcal.estimators.trained_choice import TrainedChoice
 from xcal.training.arguments import checked_lambdas
@@ -239,12 +239,10 @@ random_state, device, progress
 
     @classmethod
     def _from_saved(cls, saved: SavedEstimator) -> Self:
-        # Before there was a choice, a path predicted with one seed.
-        path = cls(**({"average": False} | saved.parameters))
+        path = cls(**saved.parameters)
         saved.set_features(path)
-        table, known = pd.DataFrame(saved.extra["frontier"]), saved.extra.get("selection")
-        selection = as_before(table, path.target_dcal) if known is None else Selection(**known)
-        measured, on_all = (saved.extra.get(name) for name in ("candidates", "cross_fitted"))
-        lines = as_candidates(table) if measured is None else pd.DataFrame(measured)
+        table, lines = (pd.DataFrame(saved.extra[name]) for name in ("frontier", "candidates"))
+        on_all = saved.extra.get("cross_fitted")
         judged = None if on_all is None else pd.DataFrame(on_all)
-        return path._adopt(saved.models, table, Decision(selection, lines, judged, saved.maps, None))
+        decision = Decision(Selection(**saved.extra["selection"]), lines, judged, saved.maps, None)
+        return path._adopt(saved.models, table, decision)

@@ -45,7 +45,7 @@ class Selection:
     recalibrated : bool
         Whether the Kaplan-Meier map of F was chosen with it.
     rule : str
-        "when_needed" or "target_dcal"; "one_standard_error" for a path from a file of an earlier version.
+        "when_needed" or "target_dcal".
     reason : str
         What was decided and why, in a sentence.
     at_floor : bool
@@ -81,9 +81,7 @@ def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, 
 def summarise(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds of each lambda, and the standard deviations."""
     groups = frame.groupby("lambda")
-    known = ("nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "conditional", "concordance")
-    # A frontier from a file of an earlier version has no conditional calibration.
-    means = groups[[name for name in known if name in frame]].mean()
+    means = groups[["nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "conditional", "concordance"]].mean()
     spread = groups[[f"{name}_sd" for name in _MEASURES]].first()
     return means.join(groups["dcal_p"].agg(_common_p_value)).join(spread)
 
@@ -160,16 +158,6 @@ def by_target(table: pd.DataFrame, target: float) -> Selection:
     return Selection(float(line["lambda"]), "target_dcal", reason)
 
 
-def as_before(table: pd.DataFrame, target: Any) -> Selection:
-    """Choose for a file of an earlier version what that version chose; the values of the default rule are unknown."""
-    table[["dcal_p", "dcal_gap_se"]] = np.nan
-    if target is not None:
-        return by_target(table, float(target))
-    lam = largest_within_one_error(table)
-    reason = f"lambda {lam:g}: the largest whose NLL is at most one standard error above the lowest"
-    return Selection(lam, "one_standard_error", reason)
-
-
 def _smallest(table: pd.DataFrame) -> "pd.Series[Any]":
     """Smallest step away from the first model: a map that leaves the networks alone, then the smallest weight."""
     return table.sort_values(["lambda", "recalibrated"], ascending=True).iloc[0]
@@ -203,8 +191,7 @@ def choose(
             fail("max_concordance_drop", "validation rows that can be compared in pairs", "none: too few events")
         return _best(table, drop <= limit, "dcal", "max_concordance_drop", drop, limit)
     as_choice("rule", rule, RULES)
-    expected = "one_standard_error (this path has a target, or comes from a file of an earlier version)"
-    fail("rule", expected, repr(rule))
+    fail("rule", "one_standard_error (this path has a target)", repr(rule))
 
 
 def largest_within_one_error(frame: pd.DataFrame) -> float:

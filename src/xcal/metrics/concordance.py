@@ -7,11 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail, first_row
-from xcal._deprecation import warn_new_default
 from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.antolini import antolini_weights
 from xcal.metrics.censoring import as_censoring, censoring_survival
-from xcal.metrics.curves import Interpolation, as_interpolation
+from xcal.metrics.curves import INTERPOLATIONS, Interpolation
 from xcal.metrics.inputs import as_choice, as_curves, as_outcome, as_row_weights, as_score, as_time_point
 from xcal.metrics.pairs import PairWeights, pair_weights, weighted_pairs
 
@@ -63,7 +62,7 @@ def concordance_index(
     times: Any = None,
     method: Method | None = None,
     tau: float | None = None,
-    interpolation: Interpolation | None = None,
+    interpolation: Interpolation = "linear",
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["drop", "raise", "clip"] = "drop",
@@ -92,10 +91,9 @@ def concordance_index(
         :math:`1 / G(t-)^2`, so that the result does not depend on the censoring, only on `tau`.
     tau : float, optional
         Events at or after `tau` open no pair.
-    interpolation : {"linear", "previous"}, optional
-        How to read curves between grid points; by default "linear", as in `evaluate`. The default was "previous";
-        until 0.2.0 a warning says so where it is used. "previous" takes O(m n log n) time, "linear" O(n) for each
-        event.
+    interpolation : {"linear", "previous"}
+        How to read curves between grid points; see `evaluate`. "previous" takes O(m n log n) time, "linear" O(n) for
+        each event.
     censoring : KaplanMeier, optional
         Where Uno's G comes from: ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows. By
         default it is estimated from the rows at hand.
@@ -192,7 +190,7 @@ def _antolini(
     survival: Any,
     cdf: Any,
     times: Any,
-    interpolation: Interpolation | None,
+    interpolation: Interpolation,
     tau: float,
     rows: npt.NDArray[np.float64] | None,
 ) -> PairWeights:
@@ -201,10 +199,7 @@ def _antolini(
         fail("survival, cdf", "exactly one of the two", "neither" if cdf is None else "both")
     if times is None:
         fail("times", "the grid on which the curves are given", None)
-    if interpolation is None:
-        interpolation = "linear"
-        warn_new_default("interpolation", "'previous'", "'linear'", removed_in="0.2.0", stacklevel=3)
-    interpolation = as_interpolation(interpolation, stacklevel=3)
+    as_choice("interpolation", interpolation, INTERPOLATIONS)
     increasing = survival is None
     name, given = ("cdf", cdf) if increasing else ("survival", survival)
     curves, grid = as_curves(name, given, times, time.size)

@@ -8,28 +8,16 @@ by straight lines, the first one to (0, 1), and ``"previous"`` holds the value o
 end of the bin, the next grid point.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import FloatArray
-from xcal._deprecation import warn_renamed
-from xcal.metrics.inputs import Vector, as_choice
+from xcal.metrics.inputs import Vector
 
 Interpolation = Literal["linear", "previous"]
 INTERPOLATIONS: tuple[Interpolation, ...] = ("linear", "previous")
-
-
-def as_interpolation(value: Any, *, stacklevel: int) -> Interpolation:
-    """Check how curves are to be read. "step", the former name of "previous", is answered with a warning.
-
-    `stacklevel` is 2 for the line that calls the function from which this one is called.
-    """
-    if isinstance(value, str) and value == "step":
-        warn_renamed("the metrics' interpolation='step'", "'previous'", removed_in="0.2.0", stacklevel=stacklevel + 1)
-        return "previous"
-    return as_choice("interpolation", value, INTERPOLATIONS)
 
 
 def left_column(times: Vector, t: FloatArray | float) -> npt.NDArray[np.int64]:

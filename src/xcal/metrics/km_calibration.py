@@ -7,8 +7,8 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.metrics.curves import Interpolation, as_interpolation, at_own_time
-from xcal.metrics.inputs import Vector, as_curves, as_outcome, as_row_weights
+from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time
+from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome, as_row_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def km_calibration(
     """
     times_seen, happened = as_outcome(time, event, survival=survival, weights=weights)
     curves, grid = as_curves("survival", survival, times, times_seen.size)
-    interpolation = as_interpolation(interpolation, stacklevel=2)
+    as_choice("interpolation", interpolation, INTERPOLATIONS)
     points = event_points(times_seen, happened, grid)
     w = as_row_weights(weights, times_seen.size)
     predicted, observed = both_curves(curves, grid, times_seen, happened, points, interpolation, w)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, fail
-from xcal._deprecation import warn_renamed
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_time_point
 from xcal.metrics.risk_group_tests import TESTS, Method, Rows, chi_square, group_labels, joined, sums_of
@@ -61,7 +60,6 @@ def one_calibration(
     min_events: int = 5,
     ddof: int = 0,
     outside: Literal["nan", "raise", "clip"] = "nan",
-    n_groups: int | None = None,
 ) -> OneCalibration:
     r"""Test whether the predicted probabilities of an event by one time agree with what was observed.
 
@@ -110,8 +108,6 @@ def one_calibration(
     outside : {"nan", "raise", "clip"}
         When `at` is after the largest of `time`: give NaN, refuse, or test at the largest time instead. A group whose
         own last row is earlier keeps its last Kaplan-Meier value.
-    n_groups : int, optional
-        Former name of `n_risk_groups`, until 0.2.0.
 
     Returns
     -------
@@ -136,9 +132,6 @@ def one_calibration(
     >>> right.p_value > 0.01, wrong.p_value < 1e-6
     (True, True)
     """
-    if n_groups is not None:
-        warn_renamed("n_groups=", "n_risk_groups=", removed_in="0.2.0", stacklevel=2)
-        n_risk_groups = n_groups
     times_seen, happened = as_outcome(time, event, probability=probability, cdf=cdf)
     predicted = _as_rows("probability", probability, times_seen.size)
     moment = as_time_point("at", at)

@@ -11,7 +11,7 @@ from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.clusters import Clusters, as_clusters
 from xcal.calibration.results import Method as DMethod
 from xcal.metrics.censoring import as_censoring
-from xcal.metrics.curves import Interpolation, as_interpolation, at_own_time, at_point
+from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import (
     Vector,
     as_choice,
@@ -91,7 +91,7 @@ def read_predictions(
         time, event, cdf=cdf, predicted_time=predicted_time, survival=survival, clusters=clusters, weights=weights
     )
     _some_prediction(cdf, predicted_time, survival, times)
-    interpolation = as_interpolation(interpolation, stacklevel=3)
+    as_choice("interpolation", interpolation, INTERPOLATIONS)
     own = None if cdf is None else _own_cdf(cdf, seen.size)
     score = None if predicted_time is None else as_score("predicted_time", predicted_time, seen.size)
     curves, grid = (None, None) if survival is None else _falling_curves(survival, times, seen.size)
