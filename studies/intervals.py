@@ -1,7 +1,9 @@
-"""Coverage of the bootstrap intervals of `evaluate` for metrics that are zero at best.
+"""Coverage of the bootstrap intervals of `evaluate`, for metrics that are zero at best.
 
 Claim: the 95 % interval holds the true distance in about 95 % of data sets or more, that of a perfect model (zero) as
 well as that of a clearly wrong one. Percentiles of the resampled metric, beside it, never reach zero.
+
+``python -m studies.intervals --accuracy --datasets 400 --resamples 200``: AUC, Brier score and IPA of a true model.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from xcal.metrics.registry import compute
 
 NAMES = ("d_calibration", "ici", "e50", "e90", "emax", "km_calibration")
 ENTRIES = ("d_calibration", "ici", "km_calibration")
+ACCURACY = ("auc", "brier", "ipa")
 CENSORING = {0.0: np.inf, 0.3: 2.4, 0.6: 0.67}
 TIMES = np.linspace(0.05, 3.0, 60)
 AT = 0.7
@@ -87,13 +90,53 @@ def covered(task: tuple[int, int, float, float, str, int, float]) -> list[tuple[
     return out
 
 
+def true_accuracy() -> dict[str, float]:
+    """AUC, Brier score and IPA of the true model in the population, by many rows without censoring."""
+    rng = np.random.default_rng(10**6)
+    rate = rates(2_000_000, rng)
+    risk, dies = -np.expm1(-rate * AT), rng.exponential(1 / rate) <= AT
+    places = np.empty(rate.size)
+    places[np.argsort(risk)] = np.arange(1, rate.size + 1)
+    cases, others = np.count_nonzero(dies), np.count_nonzero(~dies)
+    auc = (places[dies].sum() - cases * (cases + 1) / 2) / (cases * others)
+    brier, null = np.square(risk - dies).mean(), dies.mean() * (1 - dies.mean())
+    return {"auc": float(auc), "brier": float(brier), "ipa": float(1 - brier / null)}
+
+
+def accuracy_covered(task: tuple[int, int, float, int, dict[str, float]]) -> list[bool]:
+    """Return for AUC, Brier score and IPA whether the interval holds the truth."""
+    seed, n, share, resamples, truth = task
+    rng = np.random.default_rng(seed)
+    rate = rates(n, rng)
+    time, event = rows(rate, share, rng)
+    given = {"survival": np.exp(-TIMES * rate[:, None]), "times": TIMES, "at": AT, "metrics": ACCURACY}
+    result = evaluate(time=time, event=event, **given, n_bootstrap=resamples, generator=np.random.default_rng(seed))
+    return [result[name].lower <= truth[name] <= result[name].upper for name in ACCURACY]
+
+
+def show_accuracy(datasets: int, resamples: int, sizes: list[int]) -> None:
+    truth = true_accuracy()
+    print(f"share of {datasets} data sets whose 95 % interval holds the truth, a true model, {resamples} resamples")
+    print(f"{'n':>6}  {'censored':>8}  " + "  ".join(f"{name:>6}" for name in ACCURACY))
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for n in sizes:
+            for share in CENSORING:
+                tasks = [(k, n, share, resamples, truth) for k in range(datasets)]
+                means = np.mean(list(pool.map(accuracy_covered, tasks, chunksize=5)), axis=0)
+                print(f"{n:>6,}  {share:>8.0%}  " + "  ".join(f"{mean:>6.3f}" for mean in means), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=int, default=60)
     parser.add_argument("--resamples", type=int, default=60)
     parser.add_argument("--n", type=int, nargs="*", default=[200])
     parser.add_argument("--method", default="uniform", choices=["uniform", "km"])
+    parser.add_argument("--accuracy", action="store_true", help="AUC, Brier score and IPA instead")
     options, _ = parser.parse_known_args()
+    if options.accuracy:
+        show_accuracy(options.datasets, options.resamples, options.n)
+        return
     print(
         f"share of {options.datasets} data sets whose 95 % interval holds the truth: ours / percentiles (our width "
         f"over that of percentiles); D-calibration by {options.method}"

@@ -382,6 +382,18 @@ def test_p_values_of_groups_are_corrected_by_holm_s_method(seed):
     assert f"{grouped.adjusted_p_values[7]:.3g}" in shown[-2]
 
 
+def test_groups_of_few_rows_are_not_printed():
+    """Whoever knows the one patient of a ward would read his outcome off its line."""
+    u, event, _ = survival_data(200, 1.0, rng=np.random.default_rng(1))
+    labels = np.array(["a", "b"] * 100, dtype=object)
+    labels[:4], labels[4:9], labels[9] = "four", "five", "one"
+    grouped = d_calibration(u, event, groups=labels)
+    shown = repr(grouped)
+    assert {"four", "one"} <= set(grouped.groups)
+    assert [line.split()[0] for line in shown.splitlines()[2:-2]] == ["a", "b", "five"]
+    assert shown.splitlines()[-1] == "not shown: 2 groups of fewer than 5 rows (.groups has them)"
+
+
 def test_groups_without_p_values_have_none_to_correct():
     u, event, _ = survival_data(60, rng=np.random.default_rng(0))
     grouped = d_calibration(u, event, groups=[1, 2] * 30, p_value=None)

@@ -67,9 +67,28 @@ def test_uncensored_band_is_kolmogorovs():
     u = np.random.default_rng(3).uniform(size=200)
     curve = pp_curve(u, event=np.ones(200))
     np.testing.assert_allclose(curve.observed, [np.mean(u <= x) for x in curve.predicted], atol=1e-12)
-    inside = (curve.observed < 1) & (curve.upper < 1)
-    expected = stats.kstwobign.ppf(0.95) / np.sqrt(200)
-    np.testing.assert_allclose((curve.upper - curve.observed)[inside], expected, rtol=1e-9)
+    width = stats.kstwobign.ppf(0.95) / np.sqrt(200)
+    np.testing.assert_allclose(curve.upper, np.minimum(curve.observed + width, 1), rtol=1e-9)
+    np.testing.assert_allclose(curve.lower, np.maximum(curve.observed - width, 0), rtol=1e-9, atol=1e-12)
+    assert np.count_nonzero((curve.lower > 0) & (curve.upper < 1)) > 50  # of 101 points, most are not cut off
+
+
+def test_censored_band_is_hall_and_wellners():
+    rng = np.random.default_rng(6)
+    happens, censors = rng.uniform(size=150), rng.uniform(0.1, 1.4, size=150)
+    cdf, event = np.minimum(happens, censors), happens <= censors
+    curve = pp_curve(cdf, event=event)
+    fitted = KaplanMeierFitter().fit(cdf, event)
+    survival = fitted.predict(curve.predicted).to_numpy()
+    # Greenwood's sum, from the numbers of events and of rows at risk that lifelines counts.
+    counts = fitted.event_table.query("observed > 0")
+    terms = counts["observed"] / (counts["at_risk"] * (counts["at_risk"] - counts["observed"]))
+    variance = np.array([terms[terms.index <= u].sum() for u in curve.predicted])
+    width = stats.kstwobign.ppf(0.95) / np.sqrt(150) * survival * (1 + 150 * variance)
+    kept = np.isfinite(curve.observed) & (survival > 0)
+    np.testing.assert_allclose(curve.upper[kept], np.minimum(1 - survival + width, 1)[kept], rtol=1e-9)
+    np.testing.assert_allclose(curve.lower[kept], np.maximum(1 - survival - width, 0)[kept], rtol=1e-9, atol=1e-12)
+    assert np.count_nonzero((curve.lower > 0) & (curve.upper < 1)) > 50
 
 
 def test_the_band_holds_the_diagonal_of_a_perfect_model_as_often_as_it_says():

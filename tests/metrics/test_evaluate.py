@@ -365,5 +365,11 @@ def test_groups_are_evaluated_as_if_alone():
     whole = evaluate(time=time, event=event, survival=survival, times=times, at=0.8)
     assert values_of(result) == values_of(whole)
     assert whole.groups == {}
+    label = label.astype(object)
+    label[:4] = "ward of J. Smith"
+    few = evaluate(time=time, event=event, survival=survival, times=times, at=0.8, groups=label, metrics=["harrell"])
+    assert few.groups["ward of J. Smith"].n == 4
+    assert "Smith" not in repr(few)
+    assert repr(few).endswith("not shown: 1 group of fewer than 5 rows (.groups has them)")
     with pytest.raises(ValueError, match="groups: expected 400 rows, as many as time has, got 3"):
         evaluate(time=time, event=event, survival=survival, times=times, groups=["a", "b", "a"])

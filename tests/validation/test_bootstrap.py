@@ -11,8 +11,8 @@ from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
 from xcal import _threads
 from xcal.metrics import concordance_index, evaluate
 from xcal.metrics.intervals import true_square
-from xcal.validation.bootstrap import _counts, bootstrap
-from xcal.validation.estimates import estimate
+from xcal.validation.bootstrap import Draws, _counts, _scaled, bootstrap
+from xcal.validation.estimates import Estimates, estimate
 from xcal.validation.measure import measure
 from xcal.validation.rows import read_rows
 
@@ -175,6 +175,29 @@ def test_intervals_from_a_part_of_the_rows_are_as_wide_as_those_from_all():
         assert part.draws[key].std() == pytest.approx(whole.draws[key].std(), rel=0.35), name
     for a, b in zip(whole.decision, part.decision, strict=True):
         assert np.median(b.upper - b.lower) == pytest.approx(np.median(a.upper - a.lower), rel=0.3)
+
+
+def test_what_a_part_differs_by_is_scaled_as_the_deviations_of_its_bins_are():
+    """Of a squared distance: scale the noise itself, and take its part along the distance and its square again."""
+    rng = np.random.default_rng(0)
+    noise, along, scale = rng.normal(size=(50, 6)), rng.normal(size=6), 0.3
+    along /= np.linalg.norm(along)
+    drawn, benefit = rng.normal(5, 1, size=50), rng.normal(2, 1, size=(50, 3))
+    distance, value = ("d_calibration", None), ("auc", 1.0)
+    draws = Draws(
+        50,
+        {value: drawn},
+        {distance: noise @ along},
+        {distance: np.square(noise).sum(axis=1)},
+        {1.0: benefit},
+    )
+    own = Draws(1, {value: np.array([5.5])}, {}, {}, {1.0: np.full((1, 3), 2.5)})
+    whole = np.array([0.1, 0.2, 0.3])
+    scaled = _scaled(draws, own, Estimates({value: 0.7}), {1.0: whole}, scale)
+    np.testing.assert_allclose(scaled.along[distance], scale * noise @ along, rtol=1e-12)
+    np.testing.assert_allclose(scaled.squares[distance], np.square(scale * noise).sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose((scaled.values[value] - 0.7) / scale, drawn - 5.5, rtol=1e-9)
+    np.testing.assert_allclose((scaled.benefit[1.0] - whole) / scale, benefit - 2.5, rtol=1e-9)
 
 
 def test_a_part_of_the_rows_is_the_same_for_two_models(given):

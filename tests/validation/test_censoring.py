@@ -123,7 +123,7 @@ def test_what_is_not_known_of_coarse_times_is_in_the_interval_and_said():
     assert abs(middle.value - 1) < abs(end.value - 1)  # times were rounded up: rows were seen for half of a month
     assert result.measured.seen[horizon] == pytest.approx((end.value, middle.value))
     (concern,) = [one for one in result.data.concerns if one.what.startswith("Times in whole units")]
-    assert "last_seen= settles it" in concern.effect
+    assert "last_seen= (--last-seen) settles it" in concern.effect
     assert result.value("d_calibration_p").value == max(one.value("d_calibration_p").value for one in (whole, half))
 
 

@@ -149,6 +149,7 @@ def test_several_rows_per_patient_are_looked_for():
     twice = pd.DataFrame({name: np.repeat(rng.normal(size=120), 2) for name in ("x", "z")})
     (concern,) = [c for c in xcal.audit(curves, twice, **given).data.concerns if c.what.startswith("Perhaps several")]
     assert "240 rows share all covariates with another row" in concern.what
+    assert "--clusters" in concern.effect  # the page of a command has no clusters=
     assert concern.serious
     usual = pd.DataFrame(
         {"x": rng.normal(size=240), "age": rng.integers(40, 90, 240), "sex": rng.choice(["f", "m"], 240)}

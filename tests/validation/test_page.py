@@ -343,6 +343,24 @@ def test_without_intervals_and_groups_the_checklist_says_so():
     assert "resamples" not in page.sections[-3].blocks[0].caption
 
 
+def test_advice_names_the_options_of_commands_beside_those_of_the_function():
+    """The page of `xcal fit` and `xcal audit` is the same: there nobody can give `groups=`."""
+    measured = replace(made_result().measured, for_whom=None)
+    data = replace(made_result().data, compared_with_training=False)
+    told = []
+    for result in (
+        replace(made_result(), groups=(), measured=measured, data=data),
+        replace(made_result(), groups=(), data=data),
+    ):
+        sections = report_page(result).sections
+        told += [item.where for item in sections[-1].blocks[0].items]
+        told += [block.text for part in sections if part.short == "Groups" for block in part.blocks[:1]]
+    advice = [text for text in told if re.search(r"\w=", text)]
+    assert {option for text in advice for option in re.findall(r"\w+=", text)} == {"groups=", "training="}
+    for text in advice:
+        assert ("--by" if "groups=" in text else "--training") in text
+
+
 def blank(item):
     """The same curve with NaN for every number that may be missing."""
     kept = ("horizon", "group", "edges", "risk_edges", "times", "threshold", "predicted", "method", "at_risk")

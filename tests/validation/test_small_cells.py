@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xcal
-from xcal.metrics.small_cells import MIN_CELL, evened, merged, merged_edges, starts_of
+from xcal._checks import MIN_CELL
+from xcal.metrics.small_cells import evened, merged, merged_edges, starts_of
 from xcal.validation import measurements
 from xcal.validation.export import as_plain
 

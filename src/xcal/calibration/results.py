@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from xcal._checks import MIN_CELL
 from xcal.calibration.bins import Edges
 from xcal.calibration.histogram import Floats
 
@@ -143,16 +144,20 @@ class GroupedDCalibration:
 
     def __repr__(self) -> str:
         adjusted = self.adjusted_p_values
-        width = max(5, *(len(str(label)) for label in self.groups))
+        groups = {label: result for label, result in self.groups.items() if result.n >= MIN_CELL}
+        width = max([5, *(len(str(label)) for label in groups)])
         head = f"{'group':>{width}}  {'n':>9}  {'censored':>8}  {'D-cal':>9}  {'floor':>9}  {'p':>8}  {'p (Holm)':>8}"
         lines = [head]
-        for label, r in (("whole", self.whole), *self.groups.items()):
+        for label, r in (("whole", self.whole), *groups.items()):
             corrected = None if adjusted is None or r is self.whole else adjusted[label]
             share = r.n_censored / r.n
             measured = f"{label!s:>{width}}  {r.n:>9,}  {share:>8.0%}  {r.value:>9.3g}  {r.floor:>9.3g}"
             lines.append(f"{measured}  {_shown(r.p_value):>8}  {_shown(corrected):>8}".rstrip())
         if adjusted:
             lines.append(f"p (Holm): corrected for looking at {len(adjusted)} groups")
+        if few := len(self.groups) - len(groups):
+            noun = "group" if few == 1 else "groups"
+            lines.append(f"not shown: {few:,} {noun} of fewer than {MIN_CELL} rows (.groups has them)")
         return "\n".join(lines)
 
 

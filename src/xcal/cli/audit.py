@@ -128,9 +128,9 @@ def audit(
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
     import xcal
+    from xcal._checks import MIN_CELL
     from xcal.cli.table_file import read_table_file
     from xcal.cli.workflow.predictions import OWN_CDF
-    from xcal.metrics.small_cells import MIN_CELL
 
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)

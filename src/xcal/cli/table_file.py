@@ -22,8 +22,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_count, fail, is_missing
-from xcal.metrics.small_cells import MIN_CELL
+from xcal._checks import MIN_CELL, BoolArray, as_count, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 

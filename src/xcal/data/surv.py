@@ -18,6 +18,8 @@ _DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
 def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     """Put times and events together, by name, as the `y` of an estimator.
 
+    The result is an array without an index: its rows are those of `X` by position.
+
     Parameters
     ----------
     time : array-like of shape (n,)

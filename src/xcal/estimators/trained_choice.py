@@ -12,7 +12,7 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import check_rows, effective_units, fail
+from xcal._checks import MIN_CELL, check_rows, effective_units, fail
 from xcal.estimators.choices import Choices, Chosen
 from xcal.estimators.crossfit import trained_as
 from xcal.estimators.decision import Decision
@@ -25,7 +25,6 @@ from xcal.estimators.plotting import plot_frontier
 from xcal.estimators.prediction import SurvivalPredictor
 from xcal.estimators.selection import Selection, choose, largest_within_one_error, summarise
 from xcal.estimators.settings import SHARED, Settings
-from xcal.metrics.small_cells import MIN_CELL
 
 
 class TrainedChoice(SurvivalPredictor):

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from xcal._checks import MIN_CELL
+
 
 @dataclass(frozen=True)
 class Score:
@@ -95,7 +97,10 @@ class Evaluation:
             names = [name for name, lacks in self.skipped.items() if lacks == needed]
             lines.append(f"not computed without {needed}: {', '.join(names)}")
         for label, own in self.groups.items():
-            lines += ["", f"group {label}: {own!r}"]
+            if own.n >= MIN_CELL:
+                lines += ["", f"group {label}: {own!r}"]
+        if few := sum(own.n < MIN_CELL for own in self.groups.values()):
+            lines += ["", f"not shown: {_count(few, 'group')} of fewer than {MIN_CELL} rows (.groups has them)"]
         return "\n".join(lines)
 
 

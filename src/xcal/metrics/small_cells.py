@@ -16,9 +16,6 @@ import numpy.typing as npt
 from xcal._checks import MANY, as_count
 from xcal.metrics.inputs import Vector
 
-MIN_CELL = 5
-"""Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all."""
-
 
 def as_min_cell(value: Any) -> int:
     """Check a smallest number of rows."""

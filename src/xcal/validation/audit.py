@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from xcal._checks import as_choice, as_number, as_numpy, as_row, fail
+from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, as_row, fail
 from xcal.data import SurvivalData
 from xcal.data._arguments import check_nothing_beside
 from xcal.data.features import loaded_features
@@ -15,7 +15,7 @@ from xcal.interop.predictions import check_predictions
 from xcal.metrics import horizons as horizon_times
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector
-from xcal.metrics.small_cells import MIN_CELL, as_min_cell
+from xcal.metrics.small_cells import as_min_cell
 from xcal.validation import checks
 from xcal.validation.covariates import read_covariates
 from xcal.validation.measurements import Measurements

@@ -60,8 +60,8 @@ def _fairness(result: AuditResult) -> str:
     if result.groups:
         return "Groups: calibration within each."
     if result.measured.for_whom is not None:
-        return "For whom: calibration given the covariates; name the groups that matter by groups=."
-    return "No groups were given: use groups=."
+        return "For whom: calibration given the covariates; name the groups that matter (groups=, --by)."
+    return "No groups were given: name them (groups=, --by)."
 
 
 def _results(result: AuditResult) -> tuple[ChecklistItem, ...]:
@@ -88,7 +88,7 @@ def _results(result: AuditResult) -> tuple[ChecklistItem, ...]:
             "23b",
             "Whether performance differs between sites or other clusters",
             None if groups else False,
-            "Groups, if one of them is the site." if groups else "Give the site as a group: groups=.",
+            "Groups, if one of them is the site." if groups else "Give the site as a group (groups=, --by).",
         ),
     )
 
@@ -105,7 +105,7 @@ def _left(result: AuditResult) -> tuple[ChecklistItem, ...]:
             None if result.data.compared_with_training else False,
             "Data: the differences found, if any; say where both come from."
             if result.data.compared_with_training
-            else "Give the training rows: training=.",
+            else "Give the training rows (training=, --training).",
         ),
         _item("24", "Results of any update of the model, such as recalibration", False, where),
         _item("25–27", "Interpretation, limitations, and how the model would be used", False, where),

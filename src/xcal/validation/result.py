@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xcal.metrics.small_cells import MIN_CELL
+from xcal._checks import MIN_CELL
 from xcal.validation.measurements import AuditValue, Measurements
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, effective_units
+from xcal._checks import MIN_CELL, BoolArray, FloatArray, effective_units
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
 from xcal._ordering import sortable_time, stable_sort
 from xcal.calibration.clusters import Clusters
@@ -15,7 +15,6 @@ from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector
 from xcal.metrics.predictions import restricted_mean
 from xcal.metrics.pseudo_values import CensoringModel
-from xcal.metrics.small_cells import MIN_CELL
 from xcal.validation.measurements import Skipped
 from xcal.validation.sample import Labels, Sample
 

@@ -7,12 +7,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import MIN_CELL, BoolArray, FloatArray
 from xcal.calibration.clusters import Clusters
 from xcal.calibration.covariates import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
-from xcal.metrics.small_cells import MIN_CELL
 
 Labels = npt.NDArray[np.str_]
 LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]

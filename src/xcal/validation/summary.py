@@ -139,7 +139,8 @@ def _of_repeated_rows(sample: Sample, X: Any) -> Iterator[Concern]:
     if what:
         effect = (
             "Rows of one patient depend on each other: intervals that count them as independent are too narrow, tests "
-            "too sure, and two equal models seem to differ. If these are such rows, give clusters=."
+            "too sure, and two equal models seem to differ. If these are such rows, name the column of patients "
+            "(clusters=, in xcal audit --clusters, in xcal fit --group)."
         )
         yield Concern(f"Perhaps several rows per patient: {what}", effect, serious=True)
 
@@ -194,7 +195,8 @@ def _of_coarse_times(sample: Sample, measured: Measurements) -> Iterator[Concern
         "ICI hold both cases, and tests give the larger p-value. "
     )
     horizon, low, high = furthest_apart(measured)
-    effect += f"For this reason alone O/E at {horizon:g} is {low:.2f} or {high:.2f}. last_seen= settles it."
+    effect += f"For this reason alone O/E at {horizon:g} is {low:.2f} or {high:.2f}. "
+    effect += "last_seen= (--last-seen) settles it."
     yield Concern(what, effect, serious=False)
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from xcal import __version__
-from xcal._checks import as_choice, as_count, as_flag, as_number, fail
+from xcal._checks import MIN_CELL, as_choice, as_count, as_flag, as_number, fail
 from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
-from xcal.metrics.small_cells import MIN_CELL
 
 # Kinds of value in the file; a key without a kind here is a text.
 _NUMBERS = ("test_fraction",)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, fail
+from xcal._checks import MIN_CELL, BoolArray, fail
 from xcal.calibration.results import DCalibrationResult
 from xcal.data._arguments import row_numbers
 from xcal.data.columns import read_labels
@@ -24,7 +24,7 @@ from xcal.metrics.observed_expected import ObservedExpected, observed_expected
 from xcal.metrics.pit_histogram import PitHistogram, bin_shares, perfect_range, uniform_variance
 from xcal.metrics.pp_curve import PPCurve, pp_curve
 from xcal.metrics.pseudo_values import jackknife
-from xcal.metrics.small_cells import MIN_CELL, as_min_cell, shown_range, two_digits
+from xcal.metrics.small_cells import as_min_cell, shown_range, two_digits
 from xcal.recalibration import KaplanMeierRecalibration
 
 # Levels of risk whose mean curve is drawn, as shares of the rows that have a lower risk.

@@ -17,7 +17,7 @@ def groups(results: Results, horizons: Sequence[float]) -> Section:
     shared = [group for group in results[0].groups if all(group in result.groups for result in results)]
     heading, short = "Is it right in every group?", "Groups"
     if not shared:
-        text = "No groups were given. With groups= the report shows calibration within each of them."
+        text = "No groups were given. With groups= (in commands --by) the report shows calibration within each of them."
         return Section(heading, (Text(text, "note"), *_not_judged(results)), short)
     blocks: list[Block] = []
     if horizons:
