@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from xcal import audit
-from xcal._threads import usable_threads
+from xcal._devices import usable_threads
 
 TIMES = np.linspace(0.06, 3.0, 50)
 

@@ -46,12 +46,12 @@ def unchanged(_: int) -> Iterator[None]:
 
 def as_torch_comes() -> None:
     """Take xcal's own use of threads away."""
-    import xcal._threads
+    import xcal._devices
 
-    xcal._threads.operation_threads = unchanged
-    xcal._threads.Workers.map = lambda self, function, items: [function(item) for item in items]
+    xcal._devices.operation_threads = unchanged
+    xcal._devices.Workers.map = lambda self, function, items: [function(item) for item in items]
     import xcal.training.path
-    from xcal.training.plan import Plan
+    from xcal.training.problem import Plan
 
     xcal.training.path.planned = lambda *_, **__: Plan()
 

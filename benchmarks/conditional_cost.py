@@ -24,7 +24,7 @@ from xcal import family, fit_path
 from xcal.calibration import KernelFeatures, SoftBins, unchecked_penalty
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.data import SurvivalData
-from xcal.distributions.edges import quantile_edges
+from xcal.distributions._bins import quantile_edges
 from xcal.networks import MLP
 from xcal.training import TrainingConfig
 

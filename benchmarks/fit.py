@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from xcal._threads import usable_threads
+from xcal._devices import usable_threads
 
 N_NUMBERS = 22
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from xcal.training.problem import Problem
-from xcal.training.state import RunState
+from xcal.training.result import RunState
 from xcal.training.steps import Steps
 from xcal_paper import reproduce
 from xcal_paper.jobs import JobRecords

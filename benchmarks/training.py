@@ -24,10 +24,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, TensorDataset
 
-from xcal.calibration.softbins import SoftBins
+from xcal.calibration.membership import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
-from xcal.distributions.family_base import Family
+from xcal.distributions.base import Family
 from xcal.networks import MLP
 from xcal.training import PathResult, TrainingConfig, fit_path
 from xcal_paper import SurvivalDataset, load_gamma

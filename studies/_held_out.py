@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
-from xcal.calibration.covariates import Column, as_columns
+from xcal.calibration.subgroups import Column, as_columns
 
 Columns = tuple[Column, ...]
 Data = tuple[np.ndarray, np.ndarray, Columns]

@@ -32,8 +32,7 @@ from xcal import audit, compare_models
 from xcal.metrics import calibration_slope, cox_ici
 from xcal.metrics.pseudo_values import jackknife
 from xcal.validation.comparison import is_main
-from xcal.validation.measurements import AuditValue
-from xcal.validation.result import AuditResult, Verdict
+from xcal.validation.result import AuditResult, AuditValue, Verdict
 
 NAMES = ("oe", "slope", "ici", "e50", "e90", "emax", "auc", "brier", "ipa", "benefit")
 # Risk from which one would act, of the net benefit.

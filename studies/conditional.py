@@ -28,7 +28,7 @@ from scipy.stats import norm
 
 from xcal import audit, conditional_calibration, d_calibration
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.residuals import residuals
+from xcal.calibration.histogram import residuals
 from xcal.validation.verdict import given_covariates
 
 # Rate of an exponential censoring time beside an event time of rate one that gives about this share of censored rows.

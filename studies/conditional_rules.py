@@ -37,10 +37,9 @@ from scipy.stats import norm
 from studies._held_out import SITUATIONS, Columns
 from studies.conditional import SCALES, one_scale, recorded, right_model
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.covariates import as_columns
-from xcal.calibration.random_signs import p_value_of, parts_of
-from xcal.calibration.residuals import residuals
-from xcal.calibration.row_features import BANDWIDTH, random_features
+from xcal.calibration.conditional import p_value_of, parts_of
+from xcal.calibration.histogram import residuals
+from xcal.calibration.subgroups import BANDWIDTH, as_columns, random_features
 
 Rule = tuple[int, float, bool]  # features, bandwidth, whether the average is tested apart
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]

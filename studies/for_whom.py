@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from xcal import concordance_index, conditional_calibration, d_calibration, family, fit_path
 from xcal.calibration import KernelFeatures
 from xcal.data import SurvivalData
-from xcal.distributions.edges import quantile_edges
+from xcal.distributions._bins import quantile_edges
 from xcal.networks import MLP, Linear
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import TrainingConfig

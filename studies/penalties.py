@@ -20,9 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcal.calibration.membership import exact_above
+from xcal.calibration.membership import SoftBins, exact_above
 from xcal.calibration.penalty import unchecked_penalty
-from xcal.calibration.softbins import SoftBins
 from xcal.training import fit_path, problem
 from xcal_paper import load_spec
 from xcal_paper.comparison import Level, Point, compare, level_at, point_of

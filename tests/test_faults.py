@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from tests.small_table import small_table
 from xcal import Surv, SurvivalModel, TrainingConfig, audit, fit_path, load
-from xcal._locks import BusyError, sole_user
+from xcal._files import BusyError, sole_user
 from xcal.cli.app import app
-from xcal.cli.workflow.run_folder import FILES, new_run, read_run, settle
+from xcal.cli.run_folder import FILES, new_run, read_run, settle
 from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.networks import Linear
@@ -246,7 +246,7 @@ def test_what_a_killed_fit_left_is_cleared_away_by_the_next(tmp_path):
         read_run(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("moment", ["xcal.cli.table_file.read_table_file", "xcal.pages.page.render_page", "os.fsync"])
+@pytest.mark.parametrize("moment", ["xcal.cli.table_file.read_table_file", "xcal.show.page.render_page", "os.fsync"])
 def test_ctrl_c_during_an_audit_leaves_nothing(tmp_path, monkeypatch, moment):
     _, y = rows(60)
     frame = pd.DataFrame({"t": y["time"], "e": 1, "c": np.linspace(0.1, 0.9, 60)})

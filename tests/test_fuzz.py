@@ -250,7 +250,7 @@ def test_an_identifier_like_a_number_of_a_long_exponent_does_not_end_the_process
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b"[]"])
 def test_a_damaged_summary_is_one_error(tmp_path, content):
-    from xcal.cli.workflow.run_folder import read_summary
+    from xcal.cli.run_folder import read_summary
 
     (tmp_path / "summary.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"summary\.json: expected the summary of a run"):

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from xcal import _locks
-from xcal._locks import BusyError, sole_user
+from xcal import _files as _locks
+from xcal._files import BusyError, sole_user
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from xcal._locks import sole_user
+from xcal._files import sole_user
 with sole_user("checkpoint", Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

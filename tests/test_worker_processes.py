@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from xcal._worker_processes import WorkerProcesses
+from xcal._workers import WorkerProcesses
 
 
 def work(shared, task, report):
@@ -82,7 +82,7 @@ def test_the_block_ends_its_processes_where_nobody_waits_for_the_rest():
 
 SLEEPER = """
 import os, signal, sys, time
-from xcal._worker_processes import WorkerProcesses
+from xcal._workers import WorkerProcesses
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would its child
 

@@ -120,7 +120,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME and name not in _PACKAGES:
         raise AttributeError(f"module 'xcal' has no attribute {name!r}")
-    from xcal._interrupts import interrupts_wait
+    from xcal._imports import interrupts_wait
 
     with interrupts_wait():
         module = import_module(f"xcal.{_HOME.get(name, name)}")

@@ -1,40 +1,60 @@
-"""Files that are written whole or not at all, and a lock between writers of one file.
-
-A new file is written beside the old one under a name of its own, brought to the disk and moved into place in one step:
-a reader, or a process killed at any moment, sees the old file or the new one.
-
-A kill (or a power cut) can leave a temporary file, ``.<name>.<random>.part``. It does no harm: nothing reads it, and
-the next write of the same file removes it once it is a day old and no writer holds it. A clock that jumps can make a
-file look old, but not free.
-
-What cannot be written is one error that names the file that was asked for, and not the temporary one.
-"""
+"""Files that are written whole or not at all, locks between processes, and lines of JSON with checksums."""
 
 import contextlib
 import errno
+import hashlib
+import json
 import os
 import secrets
+import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Protocol, TypeVar
+
+# --- Files that are written whole or not at all, and a lock between writers of one file.
+# A new file is written beside the old one under a name of its own, brought to the disk and moved into place in one
+# step: a reader, or a process killed at any moment, sees the old file or the new one.
+#
+# A kill (or a power cut) can leave a temporary file, ``.<name>.<random>.part``. It does no harm: nothing reads it, and
+# the next write of the same file removes it once it is a day old and no writer holds it. A clock that jumps can make a
+# file look old, but not free.
+#
+# What cannot be written is one error that names the file that was asked for, and not the temporary one.
+
 
 fcntl: ModuleType | None
+
+
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
 
+
 _PART = ".part"
+
+
 _DAY = 86_400.0
+
+
 _KEPT = "what was there before is as it was"
+
+
 # Only where there is no flock: a lock that old was left by a process that died. It is held for milliseconds.
 _STALE = 600.0
+
+
 # What a file system says that has no locks of this kind, or cannot bring a folder to the disk.
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
 # Some network file systems give a lock to a process, not to a thread.
 _between_threads = threading.Lock()
 
@@ -230,3 +250,220 @@ def _folder_to_disk(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+# --- A lock for a long piece of work: one process at a time trains into a folder, and the second is told who does.
+# The lock is taken or refused at once, as the work behind it may take hours (`xcal._files.only_writer` waits, for
+# milliseconds). It belongs to the operating system and ends with its process, however that ends: a file that a kill
+# has left behind is no obstacle, and no clock decides whether it is stale.
+
+
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+class BusyError(OSError):
+    """Another process, or another call in this one, is at work on the same files."""
+
+
+@contextmanager
+def sole_user(name: str, path: Path) -> Iterator[None]:
+    """Keep `path`, a file or a folder, for this block alone.
+
+    The lock is the file ``.user.lock`` in the folder, or ``.<name>.user.lock`` beside the file, and says who has it. It
+    is removed at the end. Where there is no ``flock`` (Windows, some network file systems), or nothing can be written,
+    nothing is locked: files are still written whole.
+
+    Parameters
+    ----------
+    name : str
+        The argument that names `path`, for the message.
+
+    Raises
+    ------
+    BusyError
+        Where another has it: says who, and since when.
+    """
+    # Another name than that of `only_writer`, which is taken and given back many times meanwhile.
+    lock = path / ".user.lock" if path.is_dir() else path.with_name(f".{path.name}.user.lock")
+    with ExitStack() as kept:
+        handle = _taken(name, path, lock)
+        if handle is not None:
+            kept.callback(os.close, handle)
+            # While the lock is still held: nobody can have taken it by the name that goes.
+            kept.callback(_remove, lock)
+        yield
+
+
+def _taken(name: str, path: Path, lock: Path) -> int | None:
+    """Take the lock and write who has it; None where the file system has no locks."""
+    if fcntl is None:
+        return None
+    while True:
+        try:
+            handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+        except OSError as error:
+            # Who cannot write here cannot be in anybody's way: a finished run is read from a read-only folder.
+            if error.errno in _READ_ONLY:
+                return None
+            raise
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _holder(handle)
+            os.close(handle)
+            if error.errno in NOT_SUPPORTED:
+                return None
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise BusyError(
+                f"{name}: expected {path} to be free, got one that {holder} is using; wait for its end or stop it"
+            ) from None
+        if _same_file(handle, lock):
+            break
+        # Its last holder removed the file between our opening and our locking it.
+        os.close(handle)
+    # On a full disk the lock holds all the same, without a name.
+    with contextlib.suppress(OSError):
+        _sign(handle)
+    return handle
+
+
+def _remove(lock: Path) -> None:
+    with contextlib.suppress(OSError):
+        lock.unlink()
+
+
+def _same_file(handle: int, lock: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), lock.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sign(handle: int) -> None:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    content = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, content.encode(), 0)
+
+
+def _holder(handle: int) -> str:
+    """Return who wrote the lock file; what stands there may be damaged, or not yet written."""
+    try:
+        said = json.loads(os.pread(handle, 1000, 0))
+        return f"process {said['process']} on {said['host']} (since {said['since']})"
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return "another process"
+
+
+# --- Files of records: lines of JSON, each with a checksum of itself, rewritten whole under a lock.
+# What a record holds is its owner's affair (`xcal.tuning`, the records of the paper): it has a `key`, a `line`,
+# and a function that reads a line's content again. A line that does not match its checksum is reported, and its record
+# counts as missing.
+
+
+class Recorded(Protocol):
+    """What a file of records holds."""
+
+    @property
+    def key(self) -> Any:
+        """What tells the records of one file apart; the order of the lines."""
+
+    def line(self) -> str:
+        """One line of JSON that carries its own checksum: `as_line`."""
+
+
+_Record = TypeVar("_Record", bound=Recorded)
+
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Corrupt:
+    """A line that cannot be read."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.line}: {self.reason}; its run counts as missing"
+
+
+def as_line(content: dict[str, Any]) -> str:
+    """Write a record as one line with its checksum, the last of its values."""
+    return json.dumps(content | {"check": _check(content)}, allow_nan=False)
+
+
+def content_of(line: bytes) -> dict[str, Any]:
+    """Read a line that `as_line` wrote; a ValueError says what is wrong with another."""
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        # A recursion error is JSON nested too deeply for anything that we wrote.
+        raise ValueError("not a whole line of JSON") from error
+    if not isinstance(content, dict) or "check" not in content:
+        raise ValueError("no record")
+    found = content.pop("check")
+    try:
+        expected = _check(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("not a whole line of JSON") from error
+    if found != expected:
+        raise ValueError("the checksum does not match")
+    return content
+
+
+def _check(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def read_lines(
+    path: Path, read: Callable[[dict[str, Any]], _Found], key: Callable[[_Found], Hashable]
+) -> tuple[dict[Any, _Found], list[Corrupt]]:
+    """Return the records of a file by their keys, and the lines that cannot be read. Without a file there are none."""
+    records: dict[Any, _Found] = {}
+    corrupt: list[Corrupt] = []
+    if not path.exists():
+        return records, corrupt
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            record = read(content_of(line))
+        except ValueError as error:
+            corrupt.append(Corrupt(path, number, str(error)))
+        else:
+            records[key(record)] = record
+    return records, corrupt
+
+
+def add_lines(path: Path, read: Callable[[dict[str, Any]], _Record], new: Iterable[_Record], name: str) -> None:
+    """Write the old records and the new ones, all or nothing; a new record replaces an old one with the same key.
+
+    The file is read again first, and other writers wait until it is written: what another thread or process has added
+    is kept. `name` is the argument that named the file, for the message where it cannot be written.
+    """
+    added = {record.key: record for record in new}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with only_writer(path):
+            records = read_lines(path, read, lambda record: record.key)[0] | added
+            lines = [records[key].line() for key in sorted(records)]
+            write_whole(path, ("\n".join(lines) + "\n").encode())
+    except OSError as error:
+        raise _unwritable(name, path, error) from error
+
+
+def check_place(path: Path, name: str) -> None:
+    """Find out before hours of training whether records can be written at all."""
+    try:
+        check_writable(path.parent)
+    except OSError as error:
+        raise _unwritable(name, path, error) from error
+
+
+def _unwritable(name: str, path: Path, error: OSError) -> OSError:
+    message = f"{name}: expected a folder that can be written, got {path.parent}: {reason(error)}"
+    told = type(error)(f"{message} (earlier records are as they were)")
+    told.errno = error.errno  # a caller can still tell a full disk from a folder that is read-only
+    return told

@@ -8,13 +8,10 @@ import pytest
 import torch
 
 from xcal.calibration import SoftBins, d_calibration, soft_membership
-from xcal.calibration.censored import rest, share_of_bin
-from xcal.calibration.histogram import BinSums, locate, redistributed
-from xcal.calibration.histogram_torch import bin_sums, uniform_histogram
-from xcal.calibration.inverse_weights import inverse_weights
-from xcal.calibration.redistribution import redistributed_counts
-from xcal.calibration.small_batch import small_default
-from xcal.calibration.tally import Tally
+from xcal.calibration.histogram import BinSums, inverse_weights, locate, redistributed, rest, share_of_bin
+from xcal.calibration.membership import bin_sums, uniform_histogram
+from xcal.calibration.penalty import small_default
+from xcal.calibration.streaming import Tally, redistributed_counts
 
 EDGES = {
     "equal": np.arange(11) / 10,

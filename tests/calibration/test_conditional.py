@@ -12,13 +12,18 @@ from scipy.stats import norm, rankdata
 from xcal import conditional_calibration, d_calibration
 from xcal.calibration import ConditionalCalibration
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.conditional_sums import BLOCKS
-from xcal.calibration.covariates import as_columns
-from xcal.calibration.histogram_torch import conditional_value, feature_sums
-from xcal.calibration.random_signs import parts_of
-from xcal.calibration.residuals import residuals
-from xcal.calibration.row_features import KernelFeatures, random_features
-from xcal.calibration.subgroup_search import _finding, contrasts, expected_squares, find_subgroup
+from xcal.calibration.conditional import BLOCKS, parts_of
+from xcal.calibration.histogram import residuals
+from xcal.calibration.membership import conditional_value, feature_sums
+from xcal.calibration.subgroups import (
+    KernelFeatures,
+    _finding,
+    as_columns,
+    contrasts,
+    expected_squares,
+    find_subgroup,
+    random_features,
+)
 
 
 def censored_uniform(n, rng, censored=0.5):
@@ -159,7 +164,7 @@ def test_signs_drawn_a_few_at_a_time_give_the_same_p_value(monkeypatch):
     u, event = censored_uniform(60, rng)
     x = rng.normal(size=(60, 2))
     at_once = conditional_calibration(u, event, x, n_draws=199, where=False)
-    monkeypatch.setattr("xcal.calibration.random_signs._DRAWN", 7 * 60)
+    monkeypatch.setattr("xcal.calibration.conditional._DRAWN", 7 * 60)
     few = conditional_calibration(u, event, x, n_draws=199, where=False)
     assert few.p_value == at_once.p_value
     assert 0.005 < at_once.p_value < 1  # neither the smallest nor the largest: the draws decide it
@@ -521,7 +526,7 @@ def test_a_few_masks_at_a_time_find_the_same_subgroup(monkeypatch):
     x = pd.DataFrame(rng.normal(size=(600, 3))).assign(place=rng.integers(200, size=600).astype(str))
     u = rng.uniform(size=600) ** np.where(x[1] > 0, 2.0, 1.0)
     at_once = conditional_calibration(u, np.ones(600), x, n_draws=0).where
-    monkeypatch.setattr("xcal.calibration.subgroup_search._NUMBERS", 1000)
+    monkeypatch.setattr("xcal.calibration.subgroups._NUMBERS", 1000)
     few = conditional_calibration(u, np.ones(600), x, n_draws=0).where
     assert (few.rule, few.n) == (at_once.rule, at_once.n)
     assert few.z == pytest.approx(at_once.z, rel=1e-9)

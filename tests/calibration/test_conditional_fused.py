@@ -7,7 +7,8 @@ import torch
 
 import xcal.calibration
 from tests.triton_on_cpu import emulated, on_cpu  # noqa: F401  (a fixture)
-from xcal.calibration import SoftBins, conditional_fused
+from xcal.calibration import SoftBins
+from xcal.calibration import conditional_penalty as conditional_fused
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 
 SHAPES = [
@@ -55,7 +56,7 @@ def assert_near(got, wanted, u, event, h, bins, value_within, slope_within):
 SINGLE = (1e-6, 1e-5)
 
 
-KERNELS = "xcal.calibration.kernels"
+KERNELS = "xcal._kernels"
 
 
 @pytest.fixture

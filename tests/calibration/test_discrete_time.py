@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xcal import d_calibration
-from xcal.calibration.tied_times import are_coarse
+from xcal.calibration.dcalibration import are_coarse
 
 TIES = "distinct times only"
 

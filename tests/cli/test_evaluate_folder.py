@@ -45,7 +45,7 @@ def test_ctrl_c_says_how_to_resume(folder, tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xcal.outofcore.local.piece_state", stop)
+    monkeypatch.setattr("xcal.outofcore.evaluation.piece_state", stop)
     done = call("evaluate", folder, "--out", tmp_path / "m.json")
     assert done.exit_code == 130
     assert "run the same command again to resume" in done.stderr

@@ -17,14 +17,12 @@ from typer.testing import CliRunner
 
 import xcal
 from xcal.cli.app import app
+from xcal.cli.fit_run import fit_run
+from xcal.cli.run_folder import FILES, FitSettings, merged
 from xcal.cli.table_file import read_table_file
-from xcal.cli.workflow.fit_run import fit_run
-from xcal.cli.workflow.parts import read_parts
-from xcal.cli.workflow.run_folder import FILES
-from xcal.cli.workflow.settings import FitSettings, merged
-from xcal.cli.workflow.training import Trained, judge
-from xcal.cli.workflow.words import now_and_then
-from xcal.validation.covariates import most_associated
+from xcal.cli.training import Trained, judge, read_parts
+from xcal.cli.words import now_and_then
+from xcal.validation.sample import most_associated
 
 QUICK = ["--seeds", "1", "--epochs", "3", "--lambdas", "0,10", "--resamples", "0"]
 
@@ -197,7 +195,7 @@ class TestInterrupt:
     @pytest.mark.parametrize(
         ("part", "stopped"),
         [
-            ("xcal.cli.workflow.fit_run.judge", KeyboardInterrupt()),
+            ("xcal.cli.fit_run.judge", KeyboardInterrupt()),
             ("xcal.SurvivalPath.report", KeyboardInterrupt()),
             ("xcal.SurvivalPath.report", OSError(errno.ENOSPC, "No space left on device")),
         ],
@@ -221,7 +219,7 @@ class TestInterrupt:
         assert kept.get_params() == chosen.get_params()
         assert "a run that was not finished" in error(CliRunner().invoke(app, ["report", str(tmp_path / "run")]))
         monkeypatch.undo()
-        monkeypatch.setattr("xcal.cli.workflow.fit_run.train", lambda *_, **__: pytest.fail("it was trained again"))
+        monkeypatch.setattr("xcal.cli.fit_run.train", lambda *_, **__: pytest.fail("it was trained again"))
         again = run(path, out=tmp_path / "run")
         assert again.exit_code == 0, again.exception
         assert "has trained these models before" in again.stdout
@@ -268,7 +266,7 @@ class TestInterrupt:
 
     def test_models_of_another_command_are_not_taken(self, tmp_path, monkeypatch):
         path = written(tmp_path, patients(80))
-        monkeypatch.setattr("xcal.cli.workflow.fit_run.judge", lambda *_: 1 / 0)
+        monkeypatch.setattr("xcal.cli.fit_run.judge", lambda *_: 1 / 0)
         run(path, out=tmp_path / "run")
         monkeypatch.undo()
         told = run(path, "--seed", 1, out=tmp_path / "run").stdout
@@ -280,7 +278,7 @@ class TestInterrupt:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("xcal.cli.table_file.read_table_file", interrupt)
-        monkeypatch.setattr("xcal.cli.workflow.parts.read_table_file", interrupt)
+        monkeypatch.setattr("xcal.cli.training.read_table_file", interrupt)
         outcome = ["--time", "t", "--event", "e"]
         for command, words in {"audit": ["--cdf", "F"], "fit": ["--out", str(tmp_path)]}.items():
             done = CliRunner().invoke(app, [command, "p.csv", *outcome, *words])
@@ -379,7 +377,7 @@ class TestSplitting:
 
 
 def test_groups_that_the_report_would_refuse_are_refused_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr("xcal.cli.workflow.fit_run.train", lambda *_, **__: pytest.fail("it was trained"))
+    monkeypatch.setattr("xcal.cli.fit_run.train", lambda *_, **__: pytest.fail("it was trained"))
     told = error(run(written(tmp_path, patients()), "--by", "age", out=tmp_path / "run"))
     assert "groups['age']: expected at most 10 values (cut it first" in told
     assert "a column of groups in the file" in told
@@ -733,7 +731,7 @@ class TestCovariates:
         [("agee", "(did you mean 'age'?)"), (",".join(f"g{k}" for k in range(51)), "covariates: expected at most 50")],
     )
     def test_what_cannot_be_asked_about_is_refused_before_training(self, tmp_path, monkeypatch, given, expected):
-        monkeypatch.setattr("xcal.cli.workflow.fit_run.train", lambda *_, **__: pytest.fail("it was trained"))
+        monkeypatch.setattr("xcal.cli.fit_run.train", lambda *_, **__: pytest.fail("it was trained"))
         assert expected in error(run(written(tmp_path, self.wide(500)), "--covariates", given, out=tmp_path / "run"))
 
     def test_the_columns_that_go_most_with_the_risk_are_chosen(self):
@@ -1053,7 +1051,7 @@ class TestConfig:
         assert "expected a file, or --config" in error(CliRunner().invoke(app, ["fit"]))
 
     def test_every_setting_comes_back(self, tmp_path):
-        from xcal.cli.workflow.settings import write_config
+        from xcal.cli.run_folder import write_config
 
         path = written(tmp_path, patients(60), 'ein "Name" \\ mit ä.csv')
         settings = FitSettings(

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import xcal
-from xcal.calibration.row_features import KernelFeatures
+from xcal.calibration.subgroups import KernelFeatures
 from xcal.interop import TorchsurvWeibull
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.distributions.table import CASES, EDGES, SMOOTH, STEP, Case
 from xcal.distributions import SurvivalDistribution
-from xcal.objectives.joint import with_cdf
+from xcal.objectives import with_cdf
 from xcal_paper.published import published_nll
 
 METHODS = ("log_prob", "log_density", "log_survival", "survival", "cdf", "hazard", "log_censored")

@@ -6,8 +6,8 @@ import pytest
 from tests.metrics.simulate import survival_data
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.histogram import heaviest, redistributed
-from xcal.calibration.redistribution import _uncensored
 from xcal.calibration.significance import _censoring_curve
+from xcal.calibration.streaming import _uncensored
 
 EDGES = np.linspace(0, 1, 6)
 

@@ -16,7 +16,7 @@ from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_
 from xcal import _torch_private, fit_path, xcal_penalty
 from xcal.distributions import family
 from xcal.training import TrainingConfig
-from xcal.training.randomness import draws, seeded
+from xcal.training.stack import draws, seeded
 
 SOURCE = Path(xcal.__file__).parent
 HOME = SOURCE / "_torch_private.py"
@@ -303,7 +303,7 @@ def test_kernels_are_not_used_with_a_triton_that_lacks_a_name(monkeypatch):
 
 
 def test_every_convolution_of_torch_is_known():
-    from xcal.networks._layers import has_convolutions
+    from xcal.networks import has_convolutions
 
     kinds = [getattr(nn, name) for name in dir(nn) if re.fullmatch(r"(Lazy)?Conv(Transpose)?[123]d", name)]
     assert len(kinds) == 12

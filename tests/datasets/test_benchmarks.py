@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from xcal.data import SurvivalData
-from xcal.datasets import load_metabric, load_support
-from xcal.datasets.benchmarks import parse_hdf5, parse_table
+from xcal.datasets import load_metabric, load_support, parse_hdf5, parse_table
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xcal.datasets import data_directory, files, load_metabric, load_support
-from xcal.datasets.files import DataFile, read_file
+from xcal import datasets as files
+from xcal.datasets import DataFile, data_directory, load_metabric, load_support, read_file
 from xcal_paper import load_glioma, load_survival_mnist
 from xcal_paper.glioma import GLIOMA_MERGED, GLIOMA_PICKED
 from xcal_paper.simulated import MNIST

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from xcal.distributions import family
-from xcal.objectives import nll
-from xcal.objectives.joint import with_cdf
+from xcal.objectives import nll, with_cdf
 from xcal_paper.published import published_nll
 
 EDGES = [0.0, 0.5, 1.0, 2.0, 4.0]

@@ -8,9 +8,9 @@ import xcal
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, conditional_calibration
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.residuals import residuals
+from xcal.calibration.histogram import residuals
 from xcal.estimators import SurvivalModel, SurvivalPath
-from xcal.estimators.conditional import FEATURES, conditional_values, judge_conditional
+from xcal.estimators.fitting import FEATURES, conditional_values, judge_conditional
 from xcal.estimators.selection import when_needed
 
 
@@ -47,7 +47,9 @@ def test_weights_count_as_products_over_pairs():
 def test_pieces_of_rows_are_added_up(monkeypatch):
     u, event, x = rows(500)
     whole = conditional_values(u[None], x, event, None, 20)
-    monkeypatch.setattr("xcal.estimators.conditional._parts", lambda n: [slice(0, 123), slice(123, 124), slice(124, n)])
+    monkeypatch.setattr(
+        "xcal.estimators.fitting._conditional_parts", lambda n: [slice(0, 123), slice(123, 124), slice(124, n)]
+    )
     np.testing.assert_allclose(conditional_values(u[None], x, event, None, 20), whole, rtol=1e-9)
 
 

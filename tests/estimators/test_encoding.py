@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from tests.estimators.simulate import survival_rows
 from xcal.estimators import SurvivalModel, SurvivalPath, load, make_survival_pipeline
-from xcal.estimators.encoding import Encoding
+from xcal.estimators.inputs import Encoding
 
 DATA = survival_rows(240)
 FAST = {"hidden": (4,), "epochs": 2}

@@ -6,7 +6,7 @@ import pytest
 from xcal import SurvivalModel, SurvivalPath
 from xcal.data import SurvivalData, features
 from xcal.data.features import MappedFeatures, with_masks
-from xcal.estimators.scaling import Standardizer
+from xcal.estimators.fitted import Standardizer
 
 FAST = {"hidden": (8,), "epochs": 3, "batch_size": 100, "random_state": 0, "device": "cpu"}
 

@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.estimators.simulate import survival_rows
 from xcal.estimators import SurvivalModel, SurvivalPath, load
-from xcal.estimators.header_extra import FRONTIER
-from xcal.estimators.persistence import _digest
+from xcal.estimators.persistence import FRONTIER, _digest
 
 DATA = survival_rows(120)
 REFUSED = r"^path: expected (a file that SurvivalModel.save|a file of format version)"

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, SurvivalData, audit, concordance_index, conditional_calibration, d_calibration, nll
 from xcal.estimators import SurvivalPath, load
-from xcal.estimators.conditional import FEATURES
+from xcal.estimators.fitting import FEATURES
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
 SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
@@ -472,7 +472,7 @@ def test_what_cannot_be_shown_is_refused_and_nothing_is_written(path, tmp_path, 
 
 
 def test_of_very_many_rows_some_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr("xcal.estimators.frontier.values.MOST_ROWS", 100)
+    monkeypatch.setattr("xcal.estimators.frontier_values.MOST_ROWS", 100)
     fitted = SurvivalPath((0.0, 10.0), 1, **SMALL).fit(DATA.x, DATA.y)
     text = fitted.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y).read_text(encoding="utf-8")
     assert f"on 100 rows (drawn at random from {len(HELD_OUT.x)}) with" in text

@@ -15,11 +15,11 @@ from sklearn.model_selection import cross_val_score
 
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, SurvivalData, concordance_index, d_calibration
-from xcal.estimators import SurvivalModel, SurvivalPath, crossfit
+from xcal.estimators import SurvivalModel, SurvivalPath
+from xcal.estimators import decision as crossfit
 from xcal.estimators import path as path_module
-from xcal.estimators.fitted import in_own_memory
+from xcal.estimators.fitted import in_own_memory, time_edges
 from xcal.estimators.fitting import _floor
-from xcal.estimators.scaling import time_edges
 from xcal.metrics import kaplan_meier
 
 DATA = survival_rows(300)

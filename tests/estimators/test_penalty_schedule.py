@@ -5,7 +5,8 @@ import pytest
 
 from tests.estimators.simulate import survival_rows
 from xcal import SurvivalModel, SurvivalPath, load
-from xcal.estimators import crossfit, fitting
+from xcal.estimators import decision as crossfit
+from xcal.estimators import fitting
 
 # The 200 rows of someone who tries the setting on little data.
 ROWS = survival_rows(200)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from xcal.estimators.plotting import plot_frontier
+from xcal.estimators.frontier_page import plot_frontier
 
 LAMBDAS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 

@@ -12,7 +12,7 @@ from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, load
-from xcal.estimators.candidates import Measured, _folds, joined, measured_table
+from xcal.estimators.decision import Measured, _folds, joined, measured_table
 from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
 from xcal.recalibration import KaplanMeierRecalibration
 

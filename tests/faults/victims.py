@@ -152,7 +152,7 @@ def fit(folder: Path, *, seed: int = 0) -> list[object]:
 
 def a_whole_run(folder: Path) -> int:
     """Return 1 for the new run, 0 for the earlier one; all files of the folder must be of the same run."""
-    from xcal.cli.workflow.run_folder import FILES, read_run, read_summary
+    from xcal.cli.run_folder import FILES, read_run, read_summary
 
     model, settings = read_run(folder / "run")
     chosen = read_summary(folder / "run")["chosen"]
@@ -162,7 +162,7 @@ def a_whole_run(folder: Path) -> int:
 
 
 def files_of_run(folder: Path) -> str:
-    from xcal.cli.workflow.run_folder import FILES
+    from xcal.cli.run_folder import FILES
 
     # The run knows where its file is, and that is another folder each time.
     here = str(folder.resolve()).encode()

@@ -27,7 +27,7 @@ from tests.fuzz.outcomes import Target
 from tests.fuzz.spoiling import Table
 from tests.small_table import small_table
 from xcal import data
-from xcal.tuning.trials import Trial, TrialFile
+from xcal.tuning import Trial, TrialFile
 from xcal_paper import Record, RecordFile, load_spec
 
 HERE = "@folder@"  # stands for the folder of the files, which has another name each time
@@ -96,7 +96,7 @@ def _forged(folder: Path, name: str, file: Path) -> Target:
     from safetensors.torch import save
 
     from xcal.estimators import persistence
-    from xcal.recalibration import saving
+    from xcal.recalibration import registry as saving
 
     with safe_open(file, framework="pt") as opened:
         metadata = opened.metadata()
@@ -124,8 +124,8 @@ def _records(folder: Path) -> Iterator[Target]:
 
 
 def _tables(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
+    from xcal.cli.run_folder import FitSettings, read_config, write_config
     from xcal.cli.table_file import read_table_file
-    from xcal.cli.workflow.settings import FitSettings, read_config, write_config
 
     frame = pd.DataFrame({"t": r["time"], "e": r["event"].astype(int), "s_1": r["survival"][:, 0], "word": "a"})
 
@@ -162,9 +162,9 @@ def _tables(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
 
 def _folders(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
     """Give what a folder holds beside tables: parts of predictions, what is finished of them, the summary of a run."""
-    from xcal.cli.workflow.run_folder import SUMMARY, read_summary
+    from xcal.cli.run_folder import SUMMARY, read_summary
     from xcal.outofcore import evaluate_folder
-    from xcal.outofcore.resume import SideFile
+    from xcal.outofcore.evaluation import SideFile
 
     parts, out = folder / "parts", folder / "metrics.json"
     parts.mkdir()
@@ -210,7 +210,7 @@ def _folders(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
 
 
 def _data_files() -> Iterator[Target]:
-    from xcal.datasets.benchmarks import parse_hdf5, parse_table
+    from xcal.datasets import parse_hdf5, parse_table
     from xcal_paper.glioma import read_string_frame
     from xcal_paper.mimic3.preparation import FORMAT
     from xcal_paper.simulated import parse_idx

@@ -165,7 +165,7 @@ def test_scikit_survival_models_without_probabilities():
 
 
 def test_many_own_times_are_thinned_and_f_stays_exact(monkeypatch):
-    from xcal.interop import rows
+    from xcal.interop import predictions as rows
 
     monkeypatch.setattr(rows, "MOST_CELLS", 250 * 60)
     model = lifelines_model("CoxPHFitter")

@@ -6,9 +6,8 @@ import polars as pl
 import pytest
 
 from xcal.interop import read_model, register, supported, unregister
-from xcal.interop.frames import curves_of_frame
-from xcal.interop.plain import read_cdf, read_risk
-from xcal.interop.rows import Rows
+from xcal.interop.plain import curves_of_frame, read_cdf, read_risk
+from xcal.interop.predictions import Rows
 
 TIME = np.array([1.0, 2.0, 3.0])
 EVENT = np.array([True, True, False])

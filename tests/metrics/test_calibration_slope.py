@@ -6,9 +6,9 @@ import pytest
 from scipy.optimize import least_squares
 
 from tests.metrics.simulate import survival_data
-from xcal.calibration.clusters import as_clusters
+from xcal.calibration.bins import as_clusters
 from xcal.metrics import calibration_slope, cox_calibration
-from xcal.metrics.calibration_slope import slope_of
+from xcal.metrics.observed_expected import slope_of
 from xcal.metrics.pseudo_values import jackknife
 
 

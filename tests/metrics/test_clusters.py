@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from xcal.calibration.clusters import as_clusters
+from xcal.calibration.bins import as_clusters
 from xcal.metrics import evaluate
 from xcal.metrics.intervals import resampled_rows
-from xcal.metrics.pit_histogram import bin_shares, uniform_variance
+from xcal.metrics.pit import bin_shares, uniform_variance
 
 TIMES = np.linspace(0.1, 3, 12)
 

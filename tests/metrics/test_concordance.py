@@ -15,7 +15,8 @@ from SurvivalEVAL.evaluations.discrimination.distributional.time_dependent_conco
 from SurvivalEVAL.evaluations.discrimination.static.concordance import concordance as survivaleval_concordance
 
 from tests.metrics.simulate import survival_data
-from xcal.metrics import antolini, concordance_index, evaluate, kaplan_meier
+from xcal.metrics import concordance_index, evaluate, kaplan_meier
+from xcal.metrics import pairs as antolini
 
 # time, event, predicted time; concordant, tied and comparable pairs counted by hand.
 HAND_MADE = {

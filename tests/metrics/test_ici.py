@@ -97,7 +97,7 @@ def test_the_covariance_of_the_curve_is_that_of_repeated_outcomes():
 
 
 def test_clusters_of_one_row_each_are_rows_and_copies_count_once():
-    from xcal.calibration.clusters import as_clusters
+    from xcal.calibration.bins import as_clusters
 
     rng = np.random.default_rng(7)
     p = rng.uniform(0.1, 0.9, 200)

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xcal._ordering import sortable, sortable_time, stable_sort
-from xcal.metrics import concordant_pairs
-from xcal.metrics.concordant_pairs import dominated_weight
-from xcal.metrics.pairs import pair_weights
+from xcal._kaplan_meier import sortable, sortable_time, stable_sort
+from xcal.metrics import pairs as concordant_pairs
+from xcal.metrics.pairs import dominated_weight, pair_weights
 
 
 def brute_dominated(rank, weight):

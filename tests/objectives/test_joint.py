@@ -9,10 +9,9 @@ import torch
 
 from tests.training.simulate import distance, simulated_rows, small_mlp
 from xcal.distributions import family
-from xcal.objectives import gives_cdf, nll, survival_crps
-from xcal.objectives.joint import with_cdf
+from xcal.objectives import gives_cdf, nll, survival_crps, with_cdf
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.fingerprint import settings_digest
+from xcal.training.checkpoint import settings_digest
 from xcal_paper.published import published_nll
 
 ROWS, HELD_OUT = (simulated_rows(n, seed=n, dtype=torch.float64) for n in (200, 100))

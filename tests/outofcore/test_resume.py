@@ -14,10 +14,11 @@ import pytest
 
 from tests.outofcore.rows import predictions, written
 from tests.outofcore.test_evaluate_folder import _small_pieces, run, same
-from xcal._locks import BusyError, sole_user
-from xcal._worker_processes import WorkerProcesses
-from xcal.outofcore import evaluation, local
-from xcal.outofcore.resume import Progress, SideFile
+from xcal._files import BusyError, sole_user
+from xcal._workers import WorkerProcesses
+from xcal.outofcore import evaluation
+from xcal.outofcore import evaluation as local
+from xcal.outofcore.evaluation import Progress, SideFile
 
 __all__ = ["_small_pieces"]
 

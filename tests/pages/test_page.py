@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from xcal.pages import (
+from xcal.show import (
     Callout,
     Chart,
     Checklist,
@@ -30,7 +30,7 @@ from xcal.pages import (
     render_page,
     write_page,
 )
-from xcal.pages.theme import COLOURS, colour
+from xcal.show.charts import COLOURS, colour
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> & 'one' \"two\" \u2028"
 

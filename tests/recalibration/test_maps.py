@@ -16,7 +16,7 @@ from xcal.recalibration import (
     IsotonicRecalibration,
     KaplanMeierRecalibration,
 )
-from xcal.recalibration.beta import _Likelihood
+from xcal.recalibration.published import _Likelihood
 
 MAPS = [KaplanMeierRecalibration, IsotonicRecalibration, BetaRecalibration, CiPOTRecalibration]
 
@@ -198,7 +198,7 @@ def test_cipot_is_the_quantile_of_many_repetitions(name):
     repeats = 4001
     spread = u[:, None] + (1 - u)[:, None] * (np.arange(repeats) + 0.5) / repeats
     scores = np.sort(np.where(event.astype(bool)[:, None], u[:, None], spread).ravel())
-    from xcal.recalibration.cipot import _quantiles
+    from xcal.recalibration.published import _quantiles
 
     levels = np.arange(1, 20) / 20
     found = _quantiles(u.astype(float), event.astype(bool), levels)

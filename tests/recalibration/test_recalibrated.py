@@ -25,10 +25,8 @@ from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
 from xcal.estimators import make_survival_pipeline
 from xcal.interop import ModelPredictions, read_model, register, unregister
 from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
-from xcal.recalibration.adjustments import labels_of
-from xcal.recalibration.reading import _inverted, own_values, quantile_at
-from xcal.recalibration.refitting import folds
-from xcal.recalibration.registry import METHODS
+from xcal.recalibration.reading import _inverted, folds, own_values, quantile_at
+from xcal.recalibration.registry import METHODS, labels_of
 
 N = 300
 FAST = {"epochs": 15, "hidden": (8,), "progress": False}
@@ -791,7 +789,7 @@ def test_a_forged_header_is_refused(models, tmp_path, old, new):
     from safetensors import safe_open
     from safetensors.numpy import save_file
 
-    from xcal.recalibration.saving import _digest
+    from xcal.recalibration.registry import _digest
 
     Recalibrated(models["xcal Weibull"][0]).fit(*HELD).save(tmp_path / "good")
     with safe_open(tmp_path / "good", framework="numpy") as file:

@@ -19,7 +19,7 @@ from xcal.distributions import family
 from xcal.distributions.families import LogNormalFamily
 from xcal.objectives import nll
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.fingerprint import settings_digest
+from xcal.training.checkpoint import settings_digest
 
 ROWS, HELD_OUT = simulated_rows(200), simulated_rows(100, seed=1)
 LOGNORMAL = family("lognormal")
@@ -317,7 +317,7 @@ def test_weights_of_a_network_count_if_asked():
 
 SCRIPT = """
 from tests.training import test_fingerprint as t
-from xcal.training.fingerprint import settings_digest
+from xcal.training.checkpoint import settings_digest
 things = [t.Sharper(2.0), t.enclosing({"a", "b", "c"}), t.Objective({"x": 1, "y": (2, "z")}), t.Tempered(3.0)]
 print([settings_digest("thing", thing, weights=False) for thing in things])
 """

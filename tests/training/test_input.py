@@ -11,7 +11,7 @@ from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.networks import Linear
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.batches import batch_shape, epoch_order
+from xcal.training.rows import batch_shape, epoch_order
 
 GOOD = simulated_rows(30)
 NAN, INF = float("nan"), float("inf")

@@ -8,12 +8,10 @@ import torch
 
 from tests.training.simulate import simulated_rows
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.softbins import SoftBins
+from xcal.calibration.membership import SoftBins
 from xcal.distributions import Categorical, family
-from xcal.objectives import nll, survival_crps
-from xcal.objectives.joint import with_slopes
-from xcal.training.loss import by_autograd
-from xcal.training.problem import Problem
+from xcal.objectives import nll, survival_crps, with_slopes
+from xcal.training.problem import Problem, by_autograd
 from xcal.training.rows import prepared, take
 from xcal_paper.published import published_nll
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from tests.training.simulate import N_INPUTS, distance, same_state, simulated_rows, small_mlp
 from xcal import d_calibration
-from xcal.calibration.softbins import SoftBins
+from xcal.calibration.membership import SoftBins
 from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP, Linear
@@ -102,7 +102,7 @@ def test_the_loop_is_the_usual_one():
     """Against ten lines of plain torch: one model, its own autograd, torch's Adam."""
     rows, held_out = simulated_rows(90, dtype=torch.float64), simulated_rows(50, seed=1, dtype=torch.float64)
     from xcal import xcal_penalty
-    from xcal.training.batches import epoch_order
+    from xcal.training.rows import epoch_order
 
     config = TrainingConfig(epochs=3, batch_size=30, learning_rate=1e-2)
     path = fit_path(small_mlp, LOGNORMAL, rows, held_out, lambdas=(7.0, 0.0), seeds=(5,), config=config)

@@ -9,7 +9,7 @@ from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.fingerprint import tensor_digest
+from xcal.training.checkpoint import tensor_digest
 from xcal.training.loop import train_stack
 from xcal.training.rows import contents
 
@@ -44,7 +44,7 @@ def kinds(folder):
 
 @pytest.mark.parametrize("kind", ["tensors", "arrays", "a file"])
 def test_outputs_of_all_models_are_those_of_each_network(path, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("xcal.training.trained._CHUNK", {"cpu": 6 * 40})  # forty rows in one go
+    monkeypatch.setattr("xcal.training.result._CHUNK", {"cpu": 6 * 40})  # forty rows in one go
     pieces = list(path.outputs(kinds(tmp_path)[kind]))
     assert [rows.n for _, rows in pieces] == [40, 40, 10]
     raw = torch.cat([piece for piece, _ in pieces], dim=2)

@@ -12,7 +12,7 @@ from tests.training.simulate import N_INPUTS, same_state, simulated_rows
 from xcal.distributions import family
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.randomness import OwnNumbers, draws, seeded, shared_numbers
+from xcal.training.stack import OwnNumbers, draws, seeded, shared_numbers
 
 ROWS, HELD_OUT = simulated_rows(300), simulated_rows(100, seed=1)
 CONFIG = TrainingConfig(epochs=3, batch_size=100)

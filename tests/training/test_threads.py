@@ -7,13 +7,14 @@ import torch
 from torch import nn
 
 from tests.training.simulate import N_INPUTS, same_state, simulated_rows, small_mlp
-from xcal import _threads
-from xcal._threads import Workers
+from xcal import _devices as _threads
+from xcal._devices import Workers
 from xcal.data import SurvivalData
 from xcal.distributions import family
 from xcal.networks import MLP
-from xcal.training import TrainingConfig, fit_path, plan
-from xcal.training.plan import Plan, planned
+from xcal.training import TrainingConfig, fit_path
+from xcal.training import problem as plan
+from xcal.training.problem import Plan, planned
 from xcal.training.stack import Stack
 
 CPU = torch.device("cpu")

@@ -16,8 +16,8 @@ from sksurv.metrics import integrated_brier_score as outside_ibs
 
 from tests.faults.sweep_kills import descendants
 from xcal import Surv, SurvivalData, SurvivalModel, tune
-from xcal._locks import BusyError, sole_user
-from xcal.tuning.scoring import Table, scored
+from xcal._files import BusyError, sole_user
+from xcal.tuning import Table, scored
 
 from .simulate import PATH, SPACE, rows, search
 
@@ -63,7 +63,7 @@ def test_the_best_estimator_is_the_one_a_user_would_fit(whole):
 def test_a_finished_search_is_read_and_not_made_again(whole, monkeypatch):
     found, path = whole
     before = path.read_bytes()
-    monkeypatch.setattr("xcal.tuning.search.scored", lambda *_: pytest.fail("a trial was made again"))
+    monkeypatch.setattr("xcal.tuning.scored", lambda *_: pytest.fail("a trial was made again"))
     again = search(records=path)
     pd.testing.assert_frame_equal(again.trials.drop(columns="seconds"), found.trials.drop(columns="seconds"))
     assert path.read_bytes() == before
@@ -109,7 +109,7 @@ def test_the_score_is_the_integrated_brier_score_of_scikit_survival():
     got = scored(table, {})
     fold = table.folds[0]
     model = clone(PATH).fit(X[fold.train], y[fold.train]).select()
-    from xcal.metrics.horizons import supported_until
+    from xcal.metrics.times import supported_until
 
     last = supported_until(table.time, table.event)
     test = y[fold.test]

@@ -10,10 +10,13 @@ import numpy as np
 
 from xcal.calibration import d_calibration
 from xcal.metrics import brier_score, concordance_index, integrated_calibration_index, kaplan_meier
-from xcal.validation.measurements import (
+from xcal.validation.result import (
+    AuditResult,
     AuditValue,
     CalibrationCurve,
+    Concern,
     CovariatePart,
+    DataSummary,
     DecisionCurve,
     ForWhom,
     Measurements,
@@ -21,10 +24,11 @@ from xcal.validation.measurements import (
     PitHistogram,
     PPCurve,
     RiskDistribution,
+    Sentence,
     Skipped,
+    Verdict,
     WorstSubgroup,
 )
-from xcal.validation.result import AuditResult, Concern, DataSummary, Sentence, Verdict
 
 HORIZONS = (1.0, 3.0, 5.0)
 NAN = float("nan")

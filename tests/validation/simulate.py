@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.metrics.simulate import survival_data
-from xcal.calibration.covariates import Column
+from xcal.calibration.subgroups import Column
 from xcal.interop.predictions import ModelPredictions
 from xcal.validation.sample import Sample
 

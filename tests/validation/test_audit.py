@@ -6,9 +6,9 @@ import pytest
 
 import xcal
 from tests.metrics.simulate import survival_data
-from xcal.metrics import horizons
-from xcal.validation import checks
-from xcal.validation.progress import shown_progress
+from xcal.metrics import times as horizons
+from xcal.validation import sample as checks
+from xcal.validation.audit import shown_progress
 
 TIMES = np.linspace(0.1, 2.5, 12)
 

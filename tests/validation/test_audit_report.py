@@ -6,7 +6,7 @@ import pytest
 
 import xcal
 from tests.validation.made_result import made_result
-from xcal.validation.performance_charts import outcome_keys
+from xcal.validation.charts import outcome_keys
 
 TIMES = np.linspace(0.1, 6, 30)
 

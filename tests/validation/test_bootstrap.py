@@ -8,7 +8,7 @@ from scipy.special import logit
 from scipy.stats import norm
 
 from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
-from xcal import _threads
+from xcal import _devices as _threads
 from xcal.metrics import concordance_index, evaluate
 from xcal.metrics.intervals import true_square
 from xcal.validation.bootstrap import Draws, _counts, _scaled, bootstrap

@@ -6,9 +6,9 @@ import pytest
 from studies._laws import draw, grid, survival
 
 import xcal
-from xcal.calibration.covariates import Column
+from xcal.calibration.subgroups import Column
 from xcal.interop.predictions import ModelPredictions
-from xcal.validation.censoring import dependent_censoring
+from xcal.validation.for_whom import dependent_censoring
 from xcal.validation.rows import read_rows
 from xcal.validation.sample import Sample
 

@@ -8,11 +8,11 @@ from scipy.stats import norm
 
 from tests.validation.simulate import HORIZONS, TIMES, sample
 from xcal import audit
-from xcal.calibration.clusters import as_clusters
+from xcal.calibration.bins import as_clusters
 from xcal.interop.predictions import ModelPredictions
 from xcal.validation.bootstrap import _counts, _part
 from xcal.validation.measure import measure
-from xcal.validation.measurements import Skipped
+from xcal.validation.result import Skipped
 from xcal.validation.rows import read_rows
 
 COPIES = 4

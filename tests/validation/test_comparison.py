@@ -12,7 +12,7 @@ from studies import audit_coverage
 import xcal
 from tests.metrics.simulate import survival_data
 from xcal.validation import comparison
-from xcal.validation.measurements import AuditValue
+from xcal.validation.result import AuditValue
 
 TIMES = np.linspace(0.1, 3.0, 15)
 

@@ -16,14 +16,12 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
+from xcal.metrics.auc import CountedAUC, brier_scores, integrated, null_brier_scores
+from xcal.metrics.concordance import antolini_indices, uno_weights
+from xcal.metrics.counted import Block, Timeline
+from xcal.metrics.net_benefit import CountedBenefit, CountedValues
 from xcal.metrics.pairs import CountedPairs
-from xcal.metrics.pit_histogram import bin_shares
-from xcal.validation.counted.benefit import CountedBenefit
-from xcal.validation.counted.block import Block, Timeline
-from xcal.validation.counted.errors import CountedAUC, brier_scores, integrated, null_brier_scores
-from xcal.validation.counted.masses import CountedCurve, CountedRedistribution, uniform_masses
-from xcal.validation.counted.pairs import antolini_indices, uno_weights
-from xcal.validation.counted.values import CountedValues
+from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
 from xcal.validation.rows import read_rows
 
 N = 150

@@ -10,11 +10,10 @@ from scipy.stats import norm, rankdata
 
 import xcal
 from tests.validation.made_result import made_result
-from xcal.calibration.covariates import Column
-from xcal.validation.covariates import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
+from xcal.calibration.subgroups import Column
 from xcal.validation.for_whom import _parts
-from xcal.validation.measurements import AuditValue
-from xcal.validation.result import DataSummary
+from xcal.validation.result import AuditValue, DataSummary
+from xcal.validation.sample import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
 from xcal.validation.verdict import faintly_given_covariates, given_covariates, judge
 
 TIMES = np.linspace(0.02, 4, 120)

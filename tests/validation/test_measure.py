@@ -8,13 +8,13 @@ import pytest
 
 from tests.validation.simulate import HORIZONS, TIMES, sample
 from xcal import d_calibration
-from xcal.calibration.results import holm
+from xcal.calibration.significance import holm
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index, evaluate, observed_expected
-from xcal.metrics.pit_histogram import bin_shares, redistributed_variance, uniform_variance
+from xcal.metrics.pit import bin_shares, redistributed_variance, uniform_variance
 from xcal.validation.measure import ORDER, measure
-from xcal.validation.measurements import Skipped
-from xcal.validation.subgroups import MIN_EVENTS
+from xcal.validation.result import Skipped
+from xcal.validation.rows import MIN_EVENTS
 
 OF_HORIZON = {
     *("auc", "brier", "ipa", "oe", "oe_p", "oe_p_corrected", "mean_risk", "observed_risk"),

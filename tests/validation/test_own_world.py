@@ -6,7 +6,7 @@ import pytest
 from tests.validation.simulate import HORIZONS, sample
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import one_calibration
-from xcal.validation.own_world import _Deviations, _World, horizon_tests
+from xcal.validation.at_horizon import _Deviations, _World, horizon_tests
 from xcal.validation.rows import read_rows
 from xcal.validation.sample import Sample
 
@@ -118,7 +118,7 @@ def test_wrong_hazards_are_seen_and_corrected_p_values_are_never_smaller():
 def test_many_events_need_no_draws_and_agree_with_them(monkeypatch):
     rows, _ = rows_of(800, 6, power=1.1)
     drawn = horizon_tests(rows, {}, {}, seed=0)
-    monkeypatch.setattr("xcal.validation.own_world.MANY_EVENTS", 10)
+    monkeypatch.setattr("xcal.validation.at_horizon.MANY_EVENTS", 10)
     normal = horizon_tests(rows, {}, {}, seed=0)
     for key, tested in normal.items():
         assert tested.p_value == pytest.approx(drawn[key].p_value, abs=0.04), key
@@ -149,7 +149,7 @@ def test_without_f_the_pseudo_values_are_tested():
 
 
 def test_the_normal_law_of_absolute_values():
-    from xcal.validation.own_world import _normal_law
+    from xcal.validation.at_horizon import _normal_law
 
     rng = np.random.default_rng(8)
     root = rng.normal(size=(5, 5))

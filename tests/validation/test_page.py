@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
-from xcal.validation.labels import interval, label, shown
-from xcal.validation.measurements import AuditValue, Skipped
 from xcal.validation.page import comparison_page, report_page, write_comparison, write_report
-from xcal.validation.result import Sentence
-from xcal.validation.sections.closing import as_csv
-from xcal.validation.sections.parts import numbers
+from xcal.validation.result import AuditValue, Sentence, Skipped
+from xcal.validation.sections import as_csv, numbers
+from xcal.validation.words import interval, label, shown
 
 MIDDLE = HORIZONS[1]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import xcal
 from xcal._checks import MIN_CELL
-from xcal.metrics.small_cells import evened, merged, merged_edges, starts_of
-from xcal.validation import measurements
-from xcal.validation.export import as_plain
+from xcal.metrics.inputs import evened, merged, merged_edges, starts_of
+from xcal.validation import result as measurements
+from xcal.validation.words import as_plain
 
 RNG = np.random.default_rng(11)
 N, TIMES = 260, np.linspace(0.1, 6.0, 40)

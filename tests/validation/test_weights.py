@@ -10,15 +10,15 @@ import pytest
 import xcal
 from tests.validation.simulate import HORIZONS, THRESHOLDS, sample
 from xcal._checks import effective_units
-from xcal.calibration.covariates import Column
+from xcal.calibration.subgroups import Column
 from xcal.data import SurvivalData
+from xcal.metrics.counted import Block, Timeline
+from xcal.metrics.net_benefit import CountedBenefit
+from xcal.validation.at_horizon import horizon_tests
 from xcal.validation.bootstrap import _resampled, net_benefits
-from xcal.validation.censoring import _score_test, dependent_censoring
-from xcal.validation.counted.benefit import CountedBenefit
-from xcal.validation.counted.block import Block, Timeline
 from xcal.validation.estimates import WEIGHTED, estimate
+from xcal.validation.for_whom import _score_test, dependent_censoring
 from xcal.validation.measure import measure
-from xcal.validation.own_world import horizon_tests
 from xcal.validation.rows import read_rows
 
 GRID = np.linspace(0.1, 3, 30)

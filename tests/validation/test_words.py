@@ -13,11 +13,10 @@ from tests.metrics.simulate import survival_data
 from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
 from xcal.validation import methods
-from xcal.validation.export import to_text
-from xcal.validation.measurements import AuditValue, Measurements, PartFound, Skipped
-from xcal.validation.result import Concern, DataSummary, Sentence
+from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence, Skipped
 from xcal.validation.summary import Training, differing_columns, summarise_data
 from xcal.validation.verdict import Finding, in_short, judge, state_of
+from xcal.validation.words import to_text
 
 NAN = math.nan
 
@@ -415,7 +414,7 @@ def test_exports(tmp_path):
 
 
 def test_infinities_become_text_in_json():
-    from xcal.validation.export import as_plain
+    from xcal.validation.words import as_plain
 
     assert as_plain((NAN, math.inf, -math.inf, np.float32(0.5), np.array([1, 2]))) == [None, "inf", "-inf", 0.5, [1, 2]]
 

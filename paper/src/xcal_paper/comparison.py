@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from xcal._checks import as_choice, fail
-from xcal._record_lines import Corrupt
+from xcal._files import Corrupt
 from xcal_paper.data import PathLike
 from xcal_paper.records import Record, RecordFile, is_trial, jobs_of
 from xcal_paper.spec import Kind, ModelSpec, Penalty, Spec, Variant, load_spec

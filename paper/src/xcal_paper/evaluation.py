@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from xcal.calibration import bin_edges, d_calibration
-from xcal.calibration.clusters import as_clusters
+from xcal.calibration.bins import as_clusters
+from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import unchecked_penalty
-from xcal.calibration.softbins import SoftBins
 from xcal.distributions import Family
 from xcal.metrics import concordance_index, evaluate
 from xcal.metrics.intervals import percentile_interval, resampled_rows

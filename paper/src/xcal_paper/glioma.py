@@ -15,8 +15,8 @@ import numpy as np
 
 from xcal._checks import BoolArray, fail
 from xcal.data import SurvivalData
-from xcal.data._arguments import check_seed
-from xcal.datasets.files import DataFile, read_file
+from xcal.data.survival import check_seed
+from xcal.datasets import DataFile, read_file
 from xcal_paper.simulated import Array32, Array64, IntArray, SurvivalDataset
 
 # Type codes of R's serialisation, format version 2 ("R Internals", section 1.8).

@@ -14,9 +14,8 @@ import torch
 
 import xcal
 from xcal._checks import fail
-from xcal._engines import Engine, cluster, has_gpus, results
-from xcal._threads import usable_threads
-from xcal._worker_processes import Report, WorkerProcesses
+from xcal._devices import usable_threads
+from xcal._workers import Engine, Report, WorkerProcesses, cluster, has_gpus, results
 from xcal.distributions import Family
 from xcal.training import PathResult, fit_path
 from xcal.training.stack import MakeNetwork

@@ -18,15 +18,14 @@ from xcal.distributions import Family, family
 from xcal.distributions._bins import Bins
 from xcal.distributions.base import SurvivalDistribution
 from xcal.networks import MLP, Linear, TwoTower
-from xcal.objectives import nll, survival_crps
-from xcal.objectives.joint import Objective
+from xcal.objectives import Objective, nll, survival_crps
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training.stack import MakeNetwork
 from xcal_paper.networks import PaperCNN, PublishedCNN
 from xcal_paper.published import FLOOR, counted_as_event, published_nll, published_survival_crps, ranking_time
 from xcal_paper.spec import ModelSpec, Variant, VariantSpec
 
-# Modules that these had before; a fingerprint of a run knows them by it (`xcal.training.fingerprint`).
+# Modules that these had before; a fingerprint of a run knows them by it (`xcal.training.checkpoint`).
 FORMER_MODULES = dict.fromkeys(
     ("ScaleRegression", "PixelMLP", "make_family", "make_network", "from_guess", "make_objective", "likelihood"),
     "xcal.experiments.models",

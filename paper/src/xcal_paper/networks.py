@@ -15,11 +15,11 @@ from torch.nn.functional import max_pool2d, relu
 
 from xcal._checks import fail
 from xcal._torch_private import kernels_usable
-from xcal.networks._arguments import check_dropout, check_size, check_sizes
+from xcal.networks import check_dropout, check_size, check_sizes
 
 __all__ = ["PaperCNN", "PublishedCNN"]
 
-# Modules that these had before; a fingerprint of a run knows them by it (`xcal.training.fingerprint`).
+# Modules that these had before; a fingerprint of a run knows them by it (`xcal.training.checkpoint`).
 FORMER_MODULES = dict.fromkeys(("PaperCNN", "PublishedCNN", "_Block"), "xcal.networks.convolutional")
 
 _KERNEL, _POOL = 2, 2

@@ -15,14 +15,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from xcal._checks import fail
-from xcal.distributions._normal import ndtr
-from xcal.distributions.base import SurvivalDistribution, split_zero
+from xcal.distributions.base import Family, SurvivalDistribution, split_zero
 from xcal.distributions.families import LOG_SCALE_LIMIT
-from xcal.distributions.family_base import Family
-from xcal.distributions.lognormal import LogNormal
-from xcal.distributions.weibull import Weibull
-from xcal.objectives._rows import check_rows
-from xcal.objectives.joint import RowTerms, gives_cdf, has_formula, negative_likelihood
+from xcal.distributions.parametric import LogNormal, Weibull, ndtr
+from xcal.objectives import RowTerms, check_rows, gives_cdf, has_formula, negative_likelihood
 
 __all__ = [
     "FLOOR",
@@ -35,7 +31,7 @@ __all__ = [
     "ranking_time",
 ]
 
-# Modules that these had before; a fingerprint of a run knows them by it (`xcal.training.fingerprint`).
+# Modules that these had before; a fingerprint of a run knows them by it (`xcal.training.checkpoint`).
 FORMER_MODULES = {
     "Shifted": "xcal.published.shifted",
     "PublishedLogNormalFamily": "xcal.published.families",

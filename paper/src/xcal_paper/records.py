@@ -4,7 +4,7 @@ A file is rewritten whole and replaced in one move (`xcal._files`). A reader see
 after a crash in the middle of writing. Writers take turns: each reads, adds and writes under a lock, and none undoes
 what another has added. A few hundred lines are written in milliseconds, and the result is one readable file to look at
 or commit; one file per run would be hundreds of files. Each line ends with a checksum of itself
-(`xcal._record_lines`). A line that does not match its checksum, or holds values of the wrong kind, is reported, and its
+(`xcal._files`). A line that does not match its checksum, or holds values of the wrong kind, is reported, and its
 run counts as missing.
 
 Below: which runs are trained together, as a job, and which process trains a job.
@@ -18,8 +18,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from xcal._locks import BusyError, sole_user
-from xcal._record_lines import Corrupt, add_lines, as_line, check_place, read_lines
+from xcal._files import BusyError, Corrupt, add_lines, as_line, check_place, read_lines, sole_user
 from xcal_paper.spec import ModelSpec, Penalty, Spec, Variant
 
 Key = tuple[str, str, float, int]
@@ -284,7 +283,7 @@ def unfinished_jobs(spec: Spec, missing: list[tuple[ModelSpec, float, int]]) -> 
 # Which process trains a job, where several work on the same records.
 #
 # A job belongs to the process that has its lock. The others leave it out and say so, and a job that was finished in the
-# meantime is not trained a second time. Locks end with their process (`xcal._locks`).
+# meantime is not trained a second time. Locks end with their process (`xcal._files`).
 
 
 RunKey = tuple[str, float, int]  # model, lambda, seed

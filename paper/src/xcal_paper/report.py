@@ -14,7 +14,7 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import new_file, write_whole
-from xcal._frontier_axes import VERTICAL, finish_frontier, horizontal_label, vertical_label
+from xcal.show.frontier import VERTICAL, finish_frontier, horizontal_label, vertical_label
 from xcal_paper.comparison import (
     LARGEST_LOGNORMAL_LAMBDA,
     METRIC_NAMES,

@@ -15,8 +15,8 @@ import torch
 
 from xcal._checks import as_choice, as_count, fail
 from xcal._devices import as_device, best_device
-from xcal._engines import Engine, as_engine
-from xcal._record_lines import Corrupt
+from xcal._files import Corrupt
+from xcal._workers import Engine, as_engine
 from xcal_paper.data import PathLike, TableData, data_part, load_data
 from xcal_paper.jobs import JobRecords, Remote, RemoteTask, remote
 from xcal_paper.records import Claims, Job, Key, Record, RecordFile, RunKey, is_trial, unfinished_jobs

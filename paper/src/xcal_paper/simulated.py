@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, fail
 from xcal.data import SurvivalData
-from xcal.data._arguments import check_count, check_flag, check_seed
-from xcal.datasets.files import DataFile, read_file
+from xcal.data.survival import check_count, check_flag, check_seed
+from xcal.datasets import DataFile, read_file
 
 IntArray = npt.NDArray[np.int64]
 Array32 = npt.NDArray[np.float32]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from xcal._checks import fail
-from xcal.calibration.softbins import SoftBins
+from xcal.calibration.membership import SoftBins
 from xcal.training.config import TrainingConfig
 
 Variant = Literal["as-published", "corrected"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.faults.victims import without_times
 
-from xcal._threads import one_thread
+from xcal._devices import one_thread
 from xcal_paper import reproduce
 from xcal_paper import runner as progress_bar
 from xcal_paper.data import load_data

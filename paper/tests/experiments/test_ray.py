@@ -10,7 +10,7 @@ pytest.importorskip("ray", reason="needs ray, of the extra ray")
 from tests.faults.sweep_kills import Sweep, without_times
 from tests.small_table import small_table
 
-from xcal import _engines
+from xcal import _workers as _engines
 from xcal_paper import RecordFile, reproduce
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.processes import together
 
-from xcal._record_lines import _check, content_of
+from xcal._files import _check, content_of
 from xcal_paper import Record, RecordFile
 from xcal_paper.records import _record
 

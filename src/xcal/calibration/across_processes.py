@@ -1,36 +1,295 @@
-r"""The penalty of rows that several processes hold, as if one process held them all.
-
-The penalty of a batch is a function of sums over its rows: B numbers per model and group, or 2 more for the unbiased
-estimator (M x B with M features). Each process adds up its own rows, one all-reduce adds up the processes, and no row
-leaves its process. With the sums A of all rows held constant, the penalty's slope in F of a row depends on that row and
-on A alone. So every process knows the whole penalty, and its gradient in its own rows.
-
-DistributedDataParallel, Lightning and Accelerate average the gradients of processes. The gradient of one penalty is the
-sum over processes, so that the gradient here is multiplied by their number first.
-"""
+"""The penalty and the mean of rows that several processes hold, as if one process held them all."""
 
 import zlib
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from xcal._processes import Processes
+from xcal._checks import fail
+from xcal._devices import Group, Processes, World
+from xcal._torch_private import apply, in_transform
 from xcal.calibration.conditional_penalty import Moments, bins_and_slopes, moments, slope_of, value_of
+from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import (
     BLOCK,
     RowSums,
+    SmallRows,
     full_precision,
     gradient_wanted,
+    in_units_of_the_largest,
+    is_small_default,
     pick,
+    power_of_the_largest,
+    readable,
+    residual_and_slope,
     row_gradient,
     row_sums,
     statistics,
 )
-from xcal.calibration.process_mean import LocalMean
-from xcal.calibration.process_sums import Exchange, RowWeights, check_plain, in_full, no_rows, with_gradient
-from xcal.calibration.small_batch import SmallRows, is_small_default, residual_and_slope
-from xcal.calibration.softbins import SoftBins
+
+# --- Sums over processes of which every process sees that all of them mean the same.
+# Processes that add up different things would wait for each other without end, or get numbers that mean nothing: one
+# of them has other bins than before, and the others have not. What a process means goes along with its sums, as a mark
+# f and its square. If all marks are equal, the sums over P processes are P f and P f^2. If not, marks have a variance,
+# and no process finds both: each of them sees it, in the same message. For that, messages of one group have one
+# length, that of the longest so far. A process that means something new sends its mark alone, in that length, before
+# anything else.
+
+
+_MARKS = 1 << 20  # squares of marks add up exactly in float64, up to 8,192 processes
+
+
+@dataclass
+class _Said:
+    """What the processes of a group have agreed on, and the length of their messages."""
+
+    known: set[tuple[int, ...]] = field(default_factory=set)
+    length: int = 0
+
+
+_said: "WeakKeyDictionary[Any, _Said]" = WeakKeyDictionary()
+
+
+def summing_alike(processes: Processes, values: Tensor, what: dict[str, int]) -> Callable[[], Tensor]:
+    """Start to add up float64 `values` over all processes; the function that is returned waits for the sum.
+
+    `what` says what the values mean, in numbers by name. If a number differs between processes, all of them refuse; not
+    while a CUDA graph is recorded, when no number can be read.
+    """
+    meant = what | {"numbers to add up": values.numel()}
+    numbers = tuple(meant.values())
+    mark = zlib.crc32(repr(numbers).encode()) % _MARKS
+    said = _said.setdefault(processes.group, _Said())
+    if numbers not in said.known:
+        if said.known:  # others may be at something that they know
+            processes.summing(_message(values.new_zeros(0), mark, said.length))()
+        processes.compare(meant)
+        said.known.add(numbers)
+        said.length = max(said.length, values.numel())
+    finished = processes.summing(_message(values.flatten(), mark, said.length))
+
+    def totals() -> Tensor:
+        found = finished()
+        expected = [processes.size * mark, processes.size * mark**2]
+        if readable(found) and found[-2:].tolist() != expected:
+            processes.compare(meant)
+        return found[: values.numel()].view(values.shape)
+
+    return totals
+
+
+def _message(values: Tensor, mark: int, length: int) -> Tensor:
+    """Values, zeros up to the common length, and the mark."""
+    end = [0.0] * (length - values.numel()) + [float(mark), float(mark**2)]
+    return torch.cat([values, values.new_tensor(end)])
+
+
+# --- What penalty and mean of several processes share: weights of rows, one all-reduce, a gradient that is known.
+
+
+class Exchange:
+    """The one all-reduce of a step: sums (..., k) of any number of things go together, in float64.
+
+    What they mean is compared at every call where the calls are those of a user's loop. In a loop of our own, which is
+    the same on all processes, it is compared once (`own_loop`): on a GPU, a step would have to be waited for.
+    """
+
+    def __init__(self, processes: Processes, *along: Tensor, own_loop: bool = False) -> None:
+        self._processes, self._along, self._own_loop = processes, along, own_loop
+        self._what: dict[str, int] = {}
+
+    @property
+    def n_along(self) -> int:
+        """How many other things go along with the parts."""
+        return len(self._along)
+
+    def agree(self, what: dict[str, int]) -> None:
+        """Return what the sums mean, in numbers that must be the same on every process."""
+        self._what = what
+        if self._own_loop:
+            self._processes.agree(what)
+
+    def start(self, *parts: Tensor) -> None:
+        """Send the sums of this process, and what goes `along` with them."""
+        all_parts = (*parts, *self._along)
+        self._widths = [part.shape[-1] for part in all_parts]
+        sums = torch.cat(all_parts, dim=-1)
+        if self._own_loop:
+            self._finished = self._processes.summing(sums)
+        else:
+            self._finished = summing_alike(self._processes, sums, self._what)
+
+    def totals(self) -> tuple[Tensor, ...]:
+        """Wait for the sums over all processes: of the parts, and then of what went along."""
+        pieces: tuple[Tensor, ...] = self._finished().split(self._widths, dim=-1)
+        return pieces
+
+
+class RowWeights:
+    """Weights of this process's rows, and the power of two that they are in units of.
+
+    Every process has a unit of its own, or none: a common one would take an all-reduce more.
+
+    Attributes
+    ----------
+    rows : Tensor of shape (..., n) or None
+        In the type of the values `u` beside them, the largest between 1 and 2; None where every row counts once.
+    """
+
+    def __init__(self, weights: Tensor | None, u: Tensor) -> None:
+        self.rows: Tensor | None = None
+        self._unit: Tensor | None = None
+        if weights is not None and u.shape[-1] > 0:
+            given = weights.detach()
+            self.rows = in_units_of_the_largest(given, u.dtype).expand(u.shape)
+            self._unit = torch.exp2(power_of_the_largest(given.double())).expand(*u.shape[:-1], 1)
+
+    def or_ones(self, u: Tensor) -> Tensor:
+        """Weights of all rows, ones where none were given."""
+        return torch.ones_like(u) if self.rows is None else self.rows
+
+    def sum(self, u: Tensor) -> Tensor:
+        """Weight of all rows of `u`, (..., 1) in float64."""
+        if self.rows is None:
+            return torch.full((*u.shape[:-1], 1), float(u.shape[-1]), dtype=torch.float64, device=u.device)
+        return self.out_of_unit(self.rows.sum(-1, keepdim=True))
+
+    def out_of_unit(self, sums: Tensor, power: int = 1) -> Tensor:
+        """Take sums (..., k) of weights, or of a power of them, out of this process's unit, in float64."""
+        found = sums.double()
+        if self._unit is not None:
+            for _ in range(power):
+                found = found * self._unit
+        return found
+
+    def in_unit(self, sums: Tensor) -> Tensor:
+        """Put sums over all processes into this process's unit."""
+        return sums if self._unit is None else sums / self._unit
+
+
+def check_plain(values: Tensor) -> None:
+    """Refuse what has no sum over processes: values within a function transform or a compiler."""
+    if torch.compiler.is_compiling() or in_transform(values):
+        fail("process_group", "None inside torch.compile and torch.func (leading dimensions are models)", "a group")
+
+
+def in_full(values: Tensor) -> Tensor:
+    """Half precision as float32, which sums are taken in under autocast too."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def no_rows() -> NoReturn:
+    """Refuse a statistic of no rows, which every process sees."""
+    fail("process_group", "at least one row of positive weight on some process", "none")
+
+
+class _Known(torch.autograd.Function):
+    """A value (...) whose gradient in the rows, (..., n) or one for all of them (..., 1), is known."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        ctx.shape = u.shape
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            # The sums of all processes depend on F of every row, and only the first derivative is a sum over processes.
+            fail("process_group", "None for a second derivative (create_graph=True)", "a group")
+        (gradient,) = ctx.saved_tensors
+        return (gradient * grad.unsqueeze(-1)).expand(ctx.shape), None, None
+
+
+def with_gradient(u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    """Return a value with its gradient in `u`."""
+    known: Tensor = apply(_Known, u, value, gradient)
+    return known
+
+
+# --- Mean of one value per row over the rows of several processes.
+
+
+class LocalMean:
+    """What this process adds to the mean of all rows: `sums` (..., 2) of values and of weights, in float64."""
+
+    def __init__(self, values: Tensor, weights: Tensor | None) -> None:
+        self._values = in_full(values)
+        with torch.no_grad(), full_precision(self._values.device):
+            v = self._values.detach()
+            self._weights = RowWeights(weights, v)
+            weighted = v if self._weights.rows is None else self._weights.rows * v
+            total = self._weights.out_of_unit(weighted.sum(-1, keepdim=True))
+            self.sums = torch.cat([total, self._weights.sum(v)], dim=-1)
+
+    def of_all(self, totals: Tensor, factor: int) -> Tensor:
+        """Mean (...) from the sums over all processes; its gradient in this process's rows is taken `factor` times."""
+        with torch.no_grad():
+            total, weight = totals.split(1, dim=-1)
+            if bool((weight <= 0).any()):
+                no_rows()
+            dtype, rows = self._values.dtype, self._weights.rows
+            value = (total / weight).squeeze(-1).to(dtype)
+            gradient = (factor / self._weights.in_unit(weight)).to(dtype)
+            gradient = gradient if rows is None else rows * gradient
+        return with_gradient(self._values, value, gradient)
+
+
+def mean_across_processes(values: Tensor, weights: Any = None, *, process_group: Group | World = "world") -> Tensor:
+    """Mean over the rows of all processes of one value per row, for a loss whose gradients are averaged.
+
+    A plain ``values.mean()`` under DistributedDataParallel is the mean of the means of processes: if one of them has
+    fewer rows, each of its rows counts more. Here every row counts the same, and a process without rows takes part.
+    `XCALLoss.with_mean` gives the mean and the penalty at the price of one.
+
+    Parameters
+    ----------
+    values : Tensor of shape (..., n)
+        One value for each row of this process, such as the negative log-likelihood. n may be zero.
+    weights : Tensor of shape (n,) or (..., n), optional
+        Row weights; constants to the gradient.
+    process_group
+        A group of `torch.distributed`, or "world" for all processes.
+
+    Returns
+    -------
+    Tensor of shape (...)
+        The same value on every process. After gradients are averaged over processes, as DistributedDataParallel
+        does, every parameter has the gradient of this one mean.
+
+    Examples
+    --------
+    >>> import torch.distributed as dist
+    >>> store = dist.HashStore()
+    >>> dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    >>> mean_across_processes(torch.tensor([1.0, 2.0, 6.0]))
+    tensor(3.)
+    >>> dist.destroy_process_group()
+    """
+    processes = Processes.of(process_group)
+    if not isinstance(values, Tensor) or values.ndim == 0:
+        shown = "a tensor of no dimension" if isinstance(values, Tensor) else type(values).__name__
+        fail("values", "a tensor, one value for each row of this process", shown)
+    check_plain(values)
+    given = None if weights is None else torch.as_tensor(weights, device=values.device)
+    if given is not None and tuple(given.shape) not in {tuple(values.shape), tuple(values.shape[-1:])}:
+        fail("weights", f"shape {tuple(values.shape)}, as values", f"shape {tuple(given.shape)}")
+    local = LocalMean(values, given)
+    return local.of_all(processes.total(local.sums), processes.size)
+
+
+# --- The penalty of rows that several processes hold, as if one process held them all.
+# The penalty of a batch is a function of sums over its rows: B numbers per model and group, or 2 more for the unbiased
+# estimator (M x B with M features). Each process adds up its own rows, one all-reduce adds up the processes, and no
+# row leaves its process. With the sums A of all rows held constant, the penalty's slope in F of a row depends on that
+# row and on A alone. So every process knows the whole penalty, and its gradient in its own rows.
+#
+# DistributedDataParallel, Lightning and Accelerate average the gradients of processes. The gradient of one penalty is
+# the sum over processes, so that the gradient here is multiplied by their number first.
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,16 +1,21 @@
-"""The bins: a partition of [0, 1] into intervals I = [a, b), the last one closed.
+"""The bins: a partition of [0, 1] into intervals I = [a, b), the last one closed; groups and clusters of rows."""
 
-A value on an edge belongs to the bin on its right, and 1.0 to the last bin, so every row counts exactly once.
-"""
-
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_vector, fail, first_row
+from xcal._checks import as_count, as_numpy, as_vector, check_same_length, fail, first_row, is_missing, refuse_masked
+
+# --- The bins: a partition of [0, 1] into intervals I = [a, b), the last one closed.
+# A value on an edge belongs to the bin on its right, and 1.0 to the last bin, so every row counts exactly once.
+
 
 Edges = npt.NDArray[np.float64]
+
+
 # More than anybody needs. The estimators that look at every row for every bin take seconds then, for few rows.
 MOST_BINS = 10**5
 
@@ -52,3 +57,101 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
         row = first_row(falling) + 1
         fail("edges", f"strictly increasing edges, above {array[row - 1]}", array[row], row)
     return array
+
+
+# --- Labels of rows, such as groups and clusters: numbers, strings or dates, none missing.
+
+
+def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
+    """One label per row, as an array that can be sorted.
+
+    Examples
+    --------
+    >>> as_labels("groups", ["a", "b", "a"], 3)
+    array(['a', 'b', 'a'], dtype='<U1')
+    """
+    refuse_masked(name, values)
+    # A tensor's labels are numbers; the one way to read them also says which tensors cannot be read.
+    labels: Any = as_numpy(name, values) if hasattr(values, "detach") else values
+    one_each = "a one-dimensional array, one label per row"
+    if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
+        # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
+        shapeless = isinstance(labels, str) or not isinstance(labels, Iterable) or getattr(labels, "ndim", 1) == 0
+        if shapeless or getattr(getattr(labels, "dtype", None), "names", None):
+            fail(name, one_each, repr(labels))
+        listed = list(labels)
+        missing = np.array([is_missing(label) for label in listed], dtype=np.bool_)
+        if missing.any():
+            row = first_row(missing)
+            fail(name, "a label for every row", listed[row], row)
+        if len({type(label) for label in listed}) > 1:
+            fail(name, "labels of one type", f"{type(listed[0]).__name__} and others")
+        try:
+            labels = np.asarray(labels)
+        except ValueError:
+            fail(name, one_each, "rows of different lengths")
+    if labels.ndim != 1:
+        fail(name, one_each, f"shape {labels.shape}")
+    check_same_length(name, labels, reference, n)
+    return np.asarray(labels)
+
+
+# --- Rows that depend on each other: clusters, such as all hours of one patient.
+# Clusters are independent of each other, and the rows of one may depend on each other in any way. Every statistic here
+# is a sum over rows, so it is a sum over clusters too: its noise is that of the cluster sums, which are independent.
+# Where the rows of a cluster resemble each other it is much larger than that of as many independent rows.
+
+
+Floats = npt.NDArray[np.float64]
+
+
+Codes = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """The cluster of each row.
+
+    Attributes
+    ----------
+    codes : array of shape (n,)
+        Number of each row's cluster, from 0, in the order of the labels: it does not depend on the order of the rows.
+    count : int
+        Number of clusters.
+    """
+
+    codes: Codes
+    count: int
+
+    def of_rows(self, rows: npt.NDArray[Any]) -> "Clusters":
+        """Clusters of some of the rows, chosen by a mask or by row numbers."""
+        kept, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Clusters(codes.astype(np.intp, copy=False), kept.size)
+
+    def sums(self, values: Floats) -> Floats:
+        """Sum of the values of each cluster's rows, ``(count,)``."""
+        return np.bincount(self.codes, values, minlength=self.count).astype(np.float64, copy=False)
+
+    def bin_sums(self, bins: Codes, values: Floats | npt.NDArray[np.bool_], n_bins: int) -> Floats:
+        """Sum of the values of each cluster's rows in each bin, ``(count, n_bins)``."""
+        cells = np.bincount(self.codes * n_bins + bins, values, minlength=self.count * n_bins)
+        return cells.astype(np.float64, copy=False).reshape(self.count, n_bins)
+
+
+def as_clusters(values: Any, n: int, *, reference: str = "cdf") -> Clusters:
+    """Check one label per row, of at least two clusters: from a single one nobody can tell noise from error.
+
+    Examples
+    --------
+    >>> as_clusters(["b", "a", "b"], 3)
+    Clusters(codes=array([1, 0, 1]), count=2)
+    """
+    kept, codes = np.unique(as_labels("clusters", values, n, reference=reference), return_inverse=True)
+    if kept.size < 2:
+        fail("clusters", "at least two clusters", f"the label {kept[0]} in every row")
+    return Clusters(codes.astype(np.intp, copy=False), kept.size)
+
+
+def sum_of_squares(influence: Floats, clusters: Clusters | None) -> float:
+    """Variance of a sum of terms of mean zero, one per row: the squares of rows, or of sums over clusters."""
+    return float(np.square(influence if clusters is None else clusters.sums(influence)).sum())

@@ -1,26 +1,76 @@
-"""Exact bin masses: how much probability the data put in each bin of F, by three ways of treating censored rows.
+"""Exact bin masses: how much probability the data put in each bin of F, by three ways of treating censored rows."""
 
-A perfect model puts |I| in every bin. Each estimator returns the masses and their noise: the sum over bins of the
-variance that a perfect model's masses have at this sample and this censoring, which is what its D-calibration scores
-on average (`floor`).
-"""
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
-from xcal.calibration.bins import Edges
-from xcal.calibration.censored import mass_of_bins, rest, share_of_bin
-from xcal.calibration.clusters import Clusters, sum_of_squares
+from xcal._checks import as_floats, check_same_length, fail, first_row
+from xcal.calibration.bins import Clusters, Edges, sum_of_squares
+
+# --- The censored share: what a row censored at F leaves in each bin, as its event is uniform on [F, 1].
+# In its own bin [a, b) that is (b - F) / (1 - F) = 1 - (1 - b) / (1 - F), in every later bin (b - a) / (1 - F), and
+# nothing in earlier ones (paper, section 3.3).
+#
+# Measuring uses the functions here. Training needs the same in torch, with a gradient, as the mass above each edge:
+# `membership.exact_above`. It stands once more in the two places that speed asks for, `small_batch.SmallRows` (on a
+# CPU) and `kernels.cumulative_features` (on a GPU). ``tests/calibration/test_censored_share.py`` holds all that run on
+# a CPU to one sum of exact fractions; the kernel is held to `membership` in ``test_penalty.py``.
+
+
+Floats = npt.NDArray[np.float64]
+
+
+Numbers = TypeVar("Numbers", Floats, Tensor)
+
+
+def rest(cdf: Floats, edges: Floats) -> Floats:
+    """Return 1 - F, with F held at the left edge of the last bin.
+
+    A row there leaves everything in that bin, so its own 1 - F is not needed; held, it stays above zero.
+    """
+    left: Floats = 1 - np.minimum(cdf, edges[-2])
+    return left
+
+
+def share_of_bin(number: int, bins: npt.NDArray[np.intp], left: Floats, edges: Floats) -> Floats:
+    """Share of every row in one bin, (n,), from the rows' own bins and what `rest` gives for them."""
+    a, b = edges[number], edges[number + 1]
+    return np.where(bins == number, 1 - (1 - b) / left, np.where(bins < number, (b - a) / left, 0.0))
+
+
+def mass_of_bins(happened: Numbers, censored: Numbers, inverse: Numbers, earlier: Numbers, edges: Numbers) -> Numbers:
+    """Sum of the shares in each bin, (..., B), from sums over the rows of each bin.
+
+    Parameters
+    ----------
+    happened, censored
+        Number, or weight, of the events and of the censored rows of each bin.
+    inverse, earlier
+        Sum of one over `rest` of the censored rows of each bin, and of those of all earlier bins.
+    edges
+        Shape (B + 1,).
+    """
+    above, width = 1 - edges[1:], edges[1:] - edges[:-1]
+    return happened + censored - above * inverse + width * earlier
+
+
+# --- Exact bin masses: how much probability the data put in each bin of F, by three ways of treating censored rows.
+# A perfect model puts |I| in every bin. Each estimator returns the masses and their noise: the sum over bins of the
+# variance that a perfect model's masses have at this sample and this censoring, which is what its D-calibration scores
+# on average (`floor`).
+
 
 Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+
 
 # Rows worked on at a time: the block and its temporaries stay in cache, and memory does not grow with n.
 _BLOCK = 1 << 15
+
 
 # Largest share of all mass that redistribution may put on one row; see `horizon`.
 MAX_SHARE = 0.02
@@ -447,3 +497,125 @@ def redistributed(
         if floor:
             noise += rows.noise(share, b - a)
     return Masses(histogram, noise)
+
+
+# --- Inverse probability of censoring with the user's own G: every event counts 1 / G.
+
+
+def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_row: bool = False) -> Array:
+    """Check the user's G at each row: in (0, 1] for events, and for `every_row` where censored rows use it too."""
+    g = as_floats("censoring_survival", values)
+    check_same_length("censoring_survival", g, "cdf", event.size)
+    bad = ~((g > 0) & (g <= 1)) & (event | every_row)
+    if bad.any():
+        row = first_row(bad)
+        fail("censoring_survival", f"probabilities in (0, 1] for every {'row' if every_row else 'event'}", g[row], row)
+    if not event.any():
+        fail("event", "at least one event, as method='ipcw' uses events only", "none")
+    return g
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighted:
+    """Rows that count, with their weights 1 / G, times those of the rows where these have some."""
+
+    counted: npt.NDArray[np.bool_]  # which of all rows
+    event: npt.NDArray[np.bool_]  # of the rows that count, as the others
+    cdf: Floats
+    inverse: Floats
+
+    @classmethod
+    def of(
+        cls, u: Array, event: npt.NDArray[np.bool_], g: Array, time: Array | None, weights: Floats | None
+    ) -> "_Weighted":
+        """Events; and with `time` rows that outlast the last event, which spread over [F, 1]."""
+        counted = event if time is None else event | (time >= time[event].max())
+        inverse = 1 / g[counted].astype(np.float64)
+        if weights is not None:
+            inverse *= weights[counted]
+        return cls(counted, event[counted], u[counted].astype(np.float64), inverse)
+
+    def shares(self, edges: Edges) -> Iterator[Floats]:
+        """Weight of every row in one bin after the other."""
+        bins, left = locate(self.cdf, edges), rest(self.cdf, edges)
+        for j in range(edges.size - 1):
+            yield self.inverse * np.where(self.event, bins == j, share_of_bin(j, bins, left, edges))
+
+
+def inverse_weights(
+    u: Array,
+    event: npt.NDArray[np.bool_],
+    g: Array,
+    edges: Edges,
+    time: Array | None = None,
+    weights: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Sum 1 / G over the events of each bin, and its square; with `weights` those of weight / G.
+
+    With `time`, rows that outlast the last event count 1 / G as well and spread over [F, 1]: what happens after the end
+    of the follow-up would otherwise be missing.
+    """
+    sums, squares = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+    for j, share in enumerate(_Weighted.of(u, event, g, time, weights).shares(edges_like(edges, u))):
+        sums[j], squares[j] = share.sum(), np.square(share).sum()
+    return sums, squares
+
+
+def clustered_floor(
+    u: Array,
+    event: npt.NDArray[np.bool_],
+    g: Array,
+    edges: Edges,
+    time: Array | None,
+    weights: Floats | None,
+    clusters: Clusters,
+) -> float:
+    """Return the expected D-calibration of a perfect model whose rows come in clusters, with G taken as known.
+
+    A mass is the ratio of a bin's weights to all weights. What a row adds to its deviation from the bin's width w is
+    its weight in the bin less w times its whole weight, over the sum of all.
+    """
+    rows = _Weighted.of(u, event, g, time, weights)
+    own = clusters.of_rows(rows.counted)
+    widths, total = np.diff(edges), rows.inverse.sum()
+    parts = zip(rows.shares(edges_like(edges, u)), widths, strict=True)
+    return sum(sum_of_squares((share - width * rows.inverse) / total, own) for share, width in parts)
+
+
+def lost_mass_caution(total: float, squares: float, n: float) -> str | None:
+    """Return what to tell a user whose events do not stand for everybody, given the sums of 1 / G and its square.
+
+    `n` is the number of rows, or the sum of their weights.
+    """
+    seen = total / n
+    # Three standard errors below all rows, and by enough to matter.
+    if seen + 3 * squares**0.5 / n > 0.97:
+        return None
+    return (
+        f"the events, weighted by 1 / censoring_survival, stand for {seen:.0%} of the rows only: follow-up ended "
+        "before the others could have theirs, and what they would add is missing. Give time as well, or use "
+        "method='km'."
+    )
+
+
+# --- Calibration residuals: what each row has in each bin of F, less what it should have on average.
+
+
+def residuals(cdf: Array, event: npt.NDArray[np.bool_], edges: Edges) -> Floats:
+    r"""R_ij, (n, B): the exact membership of row i in bin j less the width of the bin.
+
+    An event at F lies in one bin; a censored row leaves its share in every bin from F on (`censored`). If the model is
+    right for a row's covariates x and censoring is independent given x, then :math:`E(R_{ij} \mid x) = 0`: the share of
+    a censored row is the probability that its event, had it been seen, would have been in the bin. D-calibration is the
+    sum over bins of the squared mean of these numbers.
+    """
+    edge = edges_like(edges, cdf)
+    u = cdf.astype(np.float64, copy=False)
+    bins, left = locate(u, edge), rest(u, edge)
+    found = np.empty((u.size, edges.size - 1))
+    for j in range(edges.size - 1):
+        found[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
+    found -= np.diff(edges)
+    # Nothing is known of a row that is censored at F = 0: of the differences only rounding is left.
+    found[~event & (u == 0)] = 0.0
+    return found

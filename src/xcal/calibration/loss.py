@@ -1,20 +1,163 @@
 """The public functions of the penalty."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import as_number, fail
-from xcal._processes import Group, Processes, World
-from xcal.calibration.across_processes import LocalRows, mean_and_penalty_across
+from xcal._checks import as_count, as_number, fail
+from xcal._devices import Group, Processes, World
+from xcal.calibration.across_processes import LocalRows, check_any_rows, mean_and_penalty_across, penalty_across
 from xcal.calibration.bins import bin_edges
-from xcal.calibration.loss_checks import as_tensor
-from xcal.calibration.loss_results import MeanAndPenalty, PenaltySlopes
-from xcal.calibration.loss_rows import check_maker, features_from, penalty_of, rows_of
-from xcal.calibration.row_features import FeatureMaker
-from xcal.calibration.softbins import Censored, Estimator, Membership, SoftBins
+from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
+from xcal.calibration.membership import Censored, Estimator, Membership, SoftBins
+from xcal.calibration.penalty import as_tensor, checked, is_true, readable, unchecked_penalty
+from xcal.calibration.subgroups import FeatureMaker, KernelFeatures
+
+# --- A weight that rises while the temperature of the penalty falls: one schedule for `fit_path` and for own loops.
+
+
+FIRST_TEMPERATURE = 2.0
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """The first epochs of a training with the X-CAL penalty: its weight rises, its temperature falls.
+
+    A large weight from the first step on can hold a network at its start: predictions that are calibrated and tell no
+    rows apart. So the weight begins at 0 and rises in equal steps. A wide membership leaves the gradient little noise,
+    and a narrow one the result little bias. So the temperature begins wide and falls by equal factors. After `epochs`
+    epochs both are where they end, and stay there.
+
+    Parameters
+    ----------
+    epochs : int
+        Epochs until both have reached their end. With 0 they are there from the start.
+    first_temperature, last_temperature : float
+        In bin widths; the end is by default that of `XCALLoss`. A start below the end counts as the end: a temperature
+        never rises.
+
+    Examples
+    --------
+    >>> schedule = Annealing(epochs=10)
+    >>> [schedule.weight(epoch) for epoch in (0, 5, 10, 50)]
+    [0.0, 0.5, 1.0, 1.0]
+    >>> [round(schedule.temperature(epoch), 2) for epoch in (0, 5, 10, 50)]
+    [2.0, 1.0, 0.5, 0.5]
+    """
+
+    epochs: int
+    first_temperature: float = FIRST_TEMPERATURE
+    last_temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        as_count("epochs", self.epochs, at_least=0)
+        for name in ("first_temperature", "last_temperature"):
+            as_number(name, getattr(self, name), above=0)
+
+    def weight(self, epoch: int) -> float:
+        """Share of lambda in an epoch, counted from 0: from 0 to 1."""
+        return 1.0 if epoch >= self.epochs else epoch / self.epochs
+
+    def temperature(self, epoch: int) -> float:
+        """Temperature of the membership in an epoch, counted from 0, in bin widths."""
+        if epoch >= self.epochs or self.first_temperature <= self.last_temperature:
+            return self.last_temperature
+        factor = self.last_temperature / self.first_temperature
+        return float(self.first_temperature * factor ** (epoch / self.epochs))
+
+
+# --- What the methods of `XCALLoss` return besides a penalty.
+
+
+@dataclass(frozen=True, eq=False)
+class PenaltySlopes:
+    """A penalty, and its slope in F of every row.
+
+    Attributes
+    ----------
+    value : Tensor of shape (...)
+        The penalty.
+    slopes : Tensor of shape (..., n)
+        Its derivative in F of each row of this process, times the number of processes if there are several.
+    """
+
+    value: Tensor
+    slopes: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAndPenalty:
+    """The two parts of a loss: ``mean + lam * penalty``.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (...)
+        Mean over all rows of one value per row, such as the negative log-likelihood.
+    penalty : Tensor of shape (...)
+        The penalty of the same rows.
+    """
+
+    mean: Tensor
+    penalty: Tensor
+
+
+# --- The rows of a penalty, every argument checked once, and which penalty they have.
+
+
+def rows_of(
+    cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: int | None, features: Any, *, alone: bool
+) -> LocalRows:
+    """Check the arguments; where the process is not `alone` others may have the rows."""
+    cdf, event, weights, labels, n_groups = checked(cdf, event, weights, groups, n_groups, alone=alone)
+    if features is None:
+        return LocalRows(cdf, event, weights, labels, n_groups)
+    if labels is not None:
+        fail("groups", "None where features are given: indicators of groups are features", "both")
+    h = as_tensor("features", features, cdf.device)
+    n = cdf.shape[-1]
+    if h.ndim < 2 or h.shape[-2] != n or tuple(h.shape[:-2]) not in {(), tuple(cdf.shape[:-1])}:
+        fail("features", f"shape ({n}, M), one row per row of cdf", f"shape {tuple(h.shape)}")
+    if readable(h) and is_true(~h.isfinite().all()):
+        bad = ~h.isfinite().all(-1)
+        fail("features", "finite numbers", "others", tuple(int(i) for i in bad.nonzero()[0])[-1])
+    return LocalRows(cdf, event, weights, features=h)
+
+
+def check_maker(maker: Any) -> None:
+    """Refuse what makes no features, or others in every batch and on every process: of other rows, other scales."""
+    if isinstance(maker, KernelFeatures) or (maker is not None and not callable(getattr(maker, "of", None))):
+        expected = "None or a maker of features that were fitted to all rows, such as KernelFeatures().fit(X)"
+        fail("conditional", expected, type(maker).__name__)
+
+
+def features_from(maker: FeatureMaker | None, X: Any, features: Any) -> Any:
+    """Features of rows: those given, or with a maker those that it makes from the covariates."""
+    if maker is None:
+        if X is not None:
+            fail("X", "None, as this penalty was made without conditional=", type(X).__name__)
+        return features
+    if features is not None:
+        fail("features", "None, as conditional= makes them from X", type(features).__name__)
+    if X is None:
+        fail("X", "the covariates of these rows, from which conditional= makes features", None)
+    images = isinstance(X, Tensor) and X.ndim > 2 and X.layout == torch.strided
+    return maker.of(X.flatten(1) if images else X)
+
+
+def penalty_of(rows: LocalRows, edges: Tensor, spec: SoftBins, process_group: Group | World | None) -> Tensor:
+    """Calibration on average or within groups, or with features of the rows calibration given them."""
+    if process_group is not None:
+        value = penalty_across(rows, edges, spec, Processes.of(process_group))
+        check_any_rows(value)
+        return value
+    if rows.features is None:
+        return unchecked_penalty(rows.cdf, rows.event, edges, spec, rows.weights, rows.labels, rows.n_groups)
+    return unchecked_conditional_penalty(rows.cdf, rows.event, rows.features, edges, spec, rows.weights)
+
+
+# --- The public functions of the penalty.
 
 
 def xcal_penalty(
@@ -295,3 +438,15 @@ class XCALLoss(nn.Module):
         if self.process_group is not None:
             used["process_group"] = self.process_group
         return ", ".join(f"{k}={v!r}" for k, v in used.items())
+
+
+# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
+FORMER_MODULES = {
+    "Annealing": "xcal.calibration.annealing",
+    "PenaltySlopes": "xcal.calibration.loss_results",
+    "MeanAndPenalty": "xcal.calibration.loss_results",
+    "rows_of": "xcal.calibration.loss_rows",
+    "check_maker": "xcal.calibration.loss_rows",
+    "features_from": "xcal.calibration.loss_rows",
+    "penalty_of": "xcal.calibration.loss_rows",
+}

@@ -1,30 +1,38 @@
-r"""How much of a row lies in each bin: the paper's soft indicators, and ours.
+"""How much of a row lies in each bin, softly and exactly, in torch; and which soft D-calibration is meant."""
 
-Every function takes `u`, the model's F at each row's observed time with shape (..., n), and returns one number per row
-and bin, (..., n, B), or with ``derivative=True`` its derivative in u. A bin is I = [a, b), sigma the logistic function.
-
-==========  ============================================================  ==================================
-name        an event at u contributes to bin I                            mass over all bins
-==========  ============================================================  ==================================
-product     sigma(gamma (u - a)(b - u)), outer edges moved to -1 and 2    between 0.56 and 1.44
-partition   sigma((u - a) / T) - sigma((u - b) / T)                       one, exactly
-==========  ============================================================  ==================================
-
-==========  ============================================================  ==================================
-name        a row censored at F = u contributes to bin I                  mass over all bins
-==========  ============================================================  ==================================
-soft        the paper's softened expected count                           .78 to 1.22 at 20 bins, gamma 1e4
-exact       clip(b - max(a, u), 0) / (1 - u): its event is uniform above   one, exactly
-==========  ============================================================  ==================================
-
-Both members of the second row of each table are differences of one decreasing function of the edge, the mass above it.
-`partition_above` and `exact_above` return that function at the inner edges, (..., n, B - 1); adding rows up before
-taking differences saves a third of the work.
-"""
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from xcal._checks import as_choice, as_number, fail
+from xcal.calibration.histogram import mass_of_bins
+
+# --- How much of a row lies in each bin: the paper's soft indicators, and ours.
+# Every function takes `u`, the model's F at each row's observed time with shape (..., n), and returns one number per
+# row and bin, (..., n, B), or with ``derivative=True`` its derivative in u. A bin is I = [a, b), sigma the logistic
+# function.
+#
+# ==========  ============================================================  ================================== name
+# an event at u contributes to bin I                            mass over all bins ==========
+# ============================================================  ================================== product
+# sigma(gamma (u - a)(b - u)), outer edges moved to -1 and 2    between 0.56 and 1.44 partition   sigma((u - a) / T) -
+# sigma((u - b) / T)                       one, exactly ==========
+# ============================================================  ==================================
+#
+# ==========  ============================================================  ================================== name
+# a row censored at F = u contributes to bin I                  mass over all bins ==========
+# ============================================================  ================================== soft        the
+# paper's softened expected count                           .78 to 1.22 at 20 bins, gamma 1e4 exact       clip(b -
+# max(a, u), 0) / (1 - u): its event is uniform above   one, exactly ==========
+# ============================================================  ==================================
+#
+# Both members of the second row of each table are differences of one decreasing function of the edge, the mass above
+# it. `partition_above` and `exact_above` return that function at the inner edges, (..., n, B - 1); adding rows up
+# before taking differences saves a third of the work.
+
 
 # The published code counts a censored row with F above this as an event. It keeps 1 / (1 - F) finite in the soft term.
 SATURATED = 1.0 - 1e-4
@@ -110,3 +118,222 @@ def bins_from_above(above: Tensor) -> Tensor:
     edge, 1 - e, taken off first, both are zero, and so are both derivatives.
     """
     return -F.pad(above, (1, 1)).diff(dim=-1)
+
+
+# --- Exact calibration in torch, for many models at once and on their device.
+# D-calibration is the uniform estimator of `histogram`. Conditional calibration is the value of `conditional_sums`,
+# from sums that can be added up over rows.
+
+
+def bin_sums(cdf: Tensor, event: Tensor, edges: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Events, censored rows and their 1 / (1 - F), summed by bin: (K, 3, B) in float64 from F values (K, n).
+
+    The sums of `histogram.BinSums`, and its rules for edges: a value on an edge belongs to the bin on its right, and
+    edges are read in the type of the F values.
+    """
+    edge = edges.to(cdf.dtype)
+    bins = torch.bucketize(cdf.contiguous(), edge[1:-1].contiguous(), right=True)
+    weight = cdf.new_ones(cdf.shape[-1], dtype=torch.float64) if weights is None else weights
+    happened, censored = torch.where(event, weight, 0.0), torch.where(event, 0.0, weight)
+    # As in `censored.rest`: F held at the left edge of the last bin keeps the inverse finite.
+    inverse = censored / (1 - torch.minimum(cdf.double(), edge[-2].double()))
+    sources = torch.stack([happened.expand(cdf.shape), censored.expand(cdf.shape), inverse], dim=1)
+    sums = sources.new_zeros(cdf.shape[0], 3, edges.shape[0] - 1)
+    return sums.scatter_add_(2, bins.unsqueeze(1).expand(sources.shape), sources)
+
+
+def uniform_histogram(sums: Tensor, edges: Tensor) -> Tensor:
+    """Mass of each bin, (K, B): a censored row spreads evenly over [F, 1], the estimator of Haider et al."""
+    happened, censored, inverse = sums.unbind(1)
+    earlier = inverse.cumsum(-1) - inverse
+    return mass_of_bins(happened, censored, inverse, earlier, edges) / (happened + censored).sum(-1, keepdim=True)
+
+
+def feature_sums(
+    cdf: Tensor, event: Tensor, features: Tensor, edges: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the sums behind conditional calibration, in float64, from F values (K, n) and features of the rows (n, M).
+
+    Features times residuals above each inner edge, (K, M, B - 1), and the products of every row with itself, (K,). The
+    rules for edges are those of `bin_sums`.
+    """
+    edge = edges.to(cdf.dtype)
+    weight = cdf.new_ones(cdf.shape[-1], dtype=torch.float64) if weights is None else weights
+    happened = (cdf.unsqueeze(-1) >= edge[1:-1]).double()
+    above = torch.where(event.unsqueeze(-1), happened, exact_above(cdf.double(), edge.double()))
+    above -= 1 - edges[1:-1]
+    h = weight.unsqueeze(-1) * features.double()
+    own = (h.square().sum(-1) * bins_from_above(above).square().sum(-1)).sum(-1)
+    return torch.einsum("nm,knp->kmp", h, above), own
+
+
+def conditional_value(sums: Tensor, own: Tensor, pairs: Tensor) -> Tensor:
+    """Conditional calibration of every model, (K,), from `feature_sums` of all rows and the weight of their pairs.
+
+    One row makes no pair, and has the value zero.
+    """
+    value = bins_from_above(sums).square().sum((-2, -1)) - own
+    return torch.where(pairs > 0, value / torch.where(pairs > 0, pairs, 1.0), 0.0)
+
+
+# --- Which soft D-calibration is meant: how events and censored rows are shared among bins, and how a batch is
+# summed.
+
+
+Membership = Literal["partition", "product"]
+
+
+Censored = Literal["exact", "soft"]
+
+
+Estimator = Literal["bound", "unbiased"]
+
+
+# One over anything smaller is no number; every sigmoid is a step long before.
+_LEAST = 1e-100
+
+
+@dataclass(frozen=True)
+class SoftBins:
+    """Which soft D-calibration is meant. `temperature` is in units of the mean bin width; see `xcal_penalty`.
+
+    A temperature that changes while a model is trained is a tensor of one number. It is read at every step, by a
+    recorded CUDA graph too, so that whoever fills it anew changes the penalty.
+    """
+
+    membership: Membership = "partition"
+    temperature: float | Tensor | None = None
+    gamma: float | None = None
+    censored: Censored = "exact"
+    estimator: Estimator = "bound"
+
+    def __post_init__(self) -> None:
+        for name, known in (("membership", Membership), ("censored", Censored), ("estimator", Estimator)):
+            as_choice(name, getattr(self, name), get_args(known))
+        uses_gamma = self.membership == "product" or self.censored == "soft"
+        self._default("gamma", 1e4, uses_gamma, "membership='product' or censored='soft'")
+        self._default("temperature", 0.5, self.membership == "partition", "membership='partition'")
+
+    def _default(self, name: str, default: float, used: bool, user: str) -> None:
+        value = getattr(self, name)
+        if value is None:
+            object.__setattr__(self, name, default if used else None)
+        elif not used:
+            fail(name, f"None, as only {user} uses it", value)
+        elif isinstance(value, Tensor):
+            # Its value is not looked at: it may be filled later, and on a GPU reading it would wait for all steps.
+            if value.numel() != 1 or not value.is_floating_point() or value.is_meta or value.layout != torch.strided:
+                fail(
+                    name,
+                    "a number, or a floating-point tensor of one number",
+                    f"shape {tuple(value.shape)}, {value.dtype}",
+                )
+        else:
+            number = as_number(name, value, above=0)
+            if number < _LEAST:
+                fail(name, f"a number of {_LEAST:g} or more", value)
+            object.__setattr__(self, name, number)
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether both terms are differences of a mass above the edges, so that rows can be summed before the bins."""
+        return self.membership == "partition" and self.censored == "exact"
+
+    @property
+    def fusable(self) -> bool:
+        """Whether `fused` has a kernel for it: the default penalty and the paper's, as batch bounds."""
+        return self.estimator == "bound" and (self.membership, self.censored) in {
+            ("partition", "exact"),
+            ("product", "soft"),
+        }
+
+    def scale(self, n_bins: int) -> float | Tensor:
+        """Slope of the sigmoid: gamma, or one over the temperature in units of F; a tensor if the temperature is."""
+        if self.membership == "product":
+            assert self.gamma is not None
+            return self.gamma
+        assert self.temperature is not None
+        return n_bins / self.temperature
+
+    def events(self, u: Tensor, event: Tensor) -> Tensor:
+        """Rows that contribute as events: the published code adds censored ones that are all but certain."""
+        return event if self.censored == "exact" else event | (u > SATURATED)
+
+    def event_features(self, u: Tensor, edges: Tensor) -> Tensor:
+        """Mass of an event at u above each inner edge if `cumulative`, else in each bin."""
+        scale = self.scale(edges.shape[0] - 1)
+        if self.membership == "product":
+            return product(u, edges, scale)
+        above = partition_above(u, edges, 1 / scale)
+        return above if self.cumulative else _bins(above, edges)
+
+    def censored_features(self, u: Tensor, edges: Tensor) -> Tensor:
+        """Return the same for a row censored at F = u."""
+        if self.censored == "soft":
+            assert self.gamma is not None
+            return soft_censored(u, edges, self.gamma)
+        above = exact_above(u, edges)
+        return above if self.cumulative else _bins(above, edges)
+
+    def event_slopes(self, u: Tensor, edges: Tensor, known: Tensor | None = None) -> Tensor:
+        """Return the derivative of `event_features` in u; features that are `known` save the sigmoids."""
+        scale = self.scale(edges.shape[0] - 1)
+        if self.membership == "product":
+            return product(u, edges, scale, derivative=True)
+        if self.cumulative and known is not None:
+            return sigmoid_slope(known, 1 / scale)
+        slope = partition_above(u, edges, 1 / scale, derivative=True)
+        return slope if self.cumulative else bins_from_above(slope)
+
+    def censored_slopes(self, u: Tensor, edges: Tensor, known: Tensor | None = None) -> Tensor:
+        """Return the derivative of `censored_features` in u; features that are `known` save the quotients."""
+        if self.censored == "soft":
+            assert self.gamma is not None
+            return soft_censored(u, edges, self.gamma, derivative=True)
+        above = known if self.cumulative and known is not None else exact_above(u, edges)
+        slope = exact_slope(above, u, edges)
+        return slope if self.cumulative else bins_from_above(slope)
+
+    def features(self, u: Tensor, event: Tensor, edges: Tensor) -> Tensor:
+        """Return the features of every row, whichever kind it is."""
+        happened, later = self.event_features(u, edges), self.censored_features(u, edges)
+        return torch.where(self.events(u, event).unsqueeze(-1), happened, later)
+
+    def slopes(self, u: Tensor, event: Tensor, edges: Tensor) -> Tensor:
+        """Return the derivative of `features` in u."""
+        happened, later = self.event_slopes(u, edges), self.censored_slopes(u, edges)
+        return torch.where(self.events(u, event).unsqueeze(-1), happened, later)
+
+    def residual(self, features: Tensor, edges: Tensor) -> Tensor:
+        """Turn features, or weighted means of them, into R of the paper: mass of each bin less its width."""
+        if self.cumulative:
+            return bins_from_above(features - (1 - edges[1:-1]))
+        return features - edges.diff()
+
+    def residual_slope(self, derivatives: Tensor) -> Tensor:
+        """Turn derivatives of the features into those of the residual."""
+        return bins_from_above(derivatives) if self.cumulative else derivatives
+
+
+def _bins(above: Tensor, edges: Tensor) -> Tensor:
+    """Mass in each bin from that above each inner edge."""
+    return bins_from_above(above - (1 - edges[1:-1])) + edges.diff()
+
+
+def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> Tensor:
+    """Membership of every row in every bin, (..., n, B), to look at; the penalty never builds it whole.
+
+    The arguments are trusted, as those of `unchecked_penalty` are.
+    """
+    return spec.residual(spec.features(cdf, event, edges), edges) + edges.diff()
+
+
+# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
+FORMER_MODULES = {
+    "bin_sums": "xcal.calibration.histogram_torch",
+    "uniform_histogram": "xcal.calibration.histogram_torch",
+    "feature_sums": "xcal.calibration.histogram_torch",
+    "conditional_value": "xcal.calibration.histogram_torch",
+    "SoftBins": "xcal.calibration.softbins",
+    "soft_membership": "xcal.calibration.softbins",
+}

@@ -1,39 +1,227 @@
-"""P-values of D-calibration: how often a perfect model would look this bad.
+"""D-calibration of checked rows: masses by a method, p-values by a test, and the result that holds them."""
 
-========== ========================================================= ========================================
-test       statistic                                                 its size under censoring
-========== ========================================================= ========================================
-pearson    n sum (mass - |I|)^2 / |I|, chi-squared with B - 1        far too small: censored rows have less
-           degrees of freedom                                        noise than the chi-squared assumes
-simulated  the same, against draws from a perfect model with the     right
-           censoring seen in the data
-akritas    events minus the events a perfect model expects, a bin    right, and it keeps its power
-========== ========================================================= ========================================
-
-All three suppose independent rows of equal weight. `akritas_of_clusters` is Akritas' statistic for rows in clusters,
-`akritas_of_weights` for rows with sampling weights.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc  # the chi-squared survival function, without importing all of scipy.stats
+from scipy.special import chdtrc
 
-from xcal.calibration.bins import Edges
-from xcal.calibration.histogram import Array, BinSums, ClusterSums, Floats, WeightedSums
+from xcal._checks import MIN_CELL, effective_units
+from xcal.calibration.bins import Clusters, Edges
+from xcal.calibration.histogram import (
+    Array,
+    BinSums,
+    ClusterSums,
+    Floats,
+    Masses,
+    WeightedSums,
+    bin_sums,
+    clustered_floor,
+    inverse_weights,
+    locate,
+    mass_of_bins,
+    redistributed,
+    rest,
+    weighted,
+)
+
+# --- What a measurement of D-calibration gives back.
+
+
+Method = Literal["uniform", "ipcw", "km"]
+
+
+PValue = Literal["akritas", "simulated", "pearson"]
+
+
+# A p-value below this is called a disagreement with a value that looks like noise.
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class DCalibrationResult:
+    """D-calibration of one model on one set of rows.
+
+    Attributes
+    ----------
+    value : float
+        Sum over bins of (mass - width)^2: the D-cal of the paper. Zero is perfect.
+    floor : float
+        What a perfect model scores on average at this n and this censoring. A value near it is noise.
+    histogram : ndarray of shape (n_bins,)
+        Mass of each bin; sums to one.
+    edges : ndarray of shape (n_bins + 1,)
+        Bins are [a, b), the last one closed; a row on an edge counts once, in the bin on its right.
+    statistic, p_value, df : float, float, int or None
+        Test of a perfect model. None where no p-value was asked for; a simulated one has no degrees of freedom.
+    n, n_censored : int
+        Rows, and how many of them are censored.
+    method, test : str
+        How censored rows were treated, and which test gave the p-value.
+    error_bound : float
+        Largest possible difference of `value` from that of the rows themselves, up to rounding; above zero only where a
+        fine grid stood in for them (`DCalibration` with ``method="km"`` and many rows).
+    n_clusters : int or None
+        Number of clusters, where `clusters` were given: `floor` and `p_value` are then those of dependent rows.
+    weight, n_effective : float or None
+        Sum of the weights, where `weights` were given, and the effective number of rows: rows of equal weight whose
+        mean would be as noisy (Kish), the squared sum of the weights over the sum of their squares.
+    """
+
+    value: float
+    floor: float
+    histogram: Floats
+    edges: Edges
+    statistic: float | None
+    p_value: float | None
+    df: int | None
+    n: int
+    n_censored: int
+    method: Method
+    test: PValue | None
+    error_bound: float = 0.0
+    n_clusters: int | None = None
+    weight: float | None = None
+    n_effective: float | None = None
+
+    def __repr__(self) -> str:
+        head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
+        censored = f"{self.n_censored:,} censored ({self.n_censored / self.n:.0%})"
+        within = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
+        weighted = "" if self.n_effective is None else f" with weights (effectively {self.n_effective:,.0f})"
+        rows = f"{self.n:,} {'row' if self.n == 1 else 'rows'}{within}{weighted}, {censored}"
+        tested = ""
+        if self.p_value is not None:
+            # Smaller than the smallest number there is: not zero.
+            tested = f", p {f'= {self.p_value:.3g}' if self.p_value else '< 1e-300'} ({self.test})"
+        widths = np.diff(self.edges)
+        bars = "".join(
+            "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
+        )
+        told = [head, f"{rows}{tested}", f"mass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"]
+        return "\n".join(told + ([self.disagreement] if self.disagreement else []))
+
+    @property
+    def disagreement(self) -> str | None:
+        """Return why value and test disagree, where they do: they answer two questions. None where they agree.
+
+        The value asks how uneven the bins are, with censored rows spread out as `method` says; "uniform" spreads them
+        evenly, so that they always look calibrated. Akritas' test asks whether as many events happened in each bin as
+        the model expects, which no spreading can hide.
+        """
+        if self.p_value is None or self.test != "akritas" or not (self.p_value < _LEVEL and self.value <= self.floor):
+            return None
+        advice = "look at method='km'" if self.method == "uniform" else "trust the test"
+        return (
+            f"value and test disagree: the bins, with {self.n_censored / self.n:.0%} of the rows spread over them, are "
+            f"no more uneven than noise,\nbut the events among them are not as many as the model expects; {advice}"
+        )
+
+
+def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:
+    """Holm's correction: the smallest of m p-values times m, the next times m - 1, and none below the one before."""
+    adjusted: dict[Any, float] = {}
+    largest = 0.0
+    for k, label in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - k) * p_values[label]))
+        adjusted[label] = largest
+    return {label: adjusted[label] for label in p_values}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedDCalibration:
+    """D-calibration of the whole and within each group.
+
+    Attributes
+    ----------
+    whole : DCalibrationResult
+    groups : mapping of label to DCalibrationResult
+        Each with the p-value of its own test. Of many such p-values the smallest is small by chance; look at
+        `adjusted_p_values` to say in which groups the model is off.
+    """
+
+    whole: DCalibrationResult
+    groups: Mapping[Any, DCalibrationResult]
+
+    @property
+    def value(self) -> float:
+        """D-calibration within groups, summed with the groups' shares of the rows, or of their weights."""
+        shares = [(r.value, r.n if r.weight is None else r.weight) for r in self.groups.values()]
+        return sum(value * share for value, share in shares) / sum(share for _, share in shares)
+
+    @property
+    def adjusted_p_values(self) -> Mapping[Any, float] | None:
+        """P-value of each group, corrected by Holm's method for looking at all of them; None without p-values.
+
+        With a perfect model the probability that any is at or below a level is at most that level, however the groups
+        depend on each other, provided that the p-values themselves hold: those of "akritas" are up to twice too small
+        far out in groups of a few hundred rows or fewer, those of "simulated" (with at least 20 times as many draws as
+        groups) hold in any. The smallest of m is multiplied by m, the next by m - 1, and so on, and none is smaller
+        than the one before it.
+        """
+        own = {label: r.p_value for label, r in self.groups.items() if r.p_value is not None}
+        if len(own) < len(self.groups):
+            return None
+        return holm(own)
+
+    def __repr__(self) -> str:
+        adjusted = self.adjusted_p_values
+        groups = {label: result for label, result in self.groups.items() if result.n >= MIN_CELL}
+        width = max([5, *(len(str(label)) for label in groups)])
+        head = f"{'group':>{width}}  {'n':>9}  {'censored':>8}  {'D-cal':>9}  {'floor':>9}  {'p':>8}  {'p (Holm)':>8}"
+        lines = [head]
+        for label, r in (("whole", self.whole), *groups.items()):
+            corrected = None if adjusted is None or r is self.whole else adjusted[label]
+            share = r.n_censored / r.n
+            measured = f"{label!s:>{width}}  {r.n:>9,}  {share:>8.0%}  {r.value:>9.3g}  {r.floor:>9.3g}"
+            lines.append(f"{measured}  {_shown(r.p_value):>8}  {_shown(corrected):>8}".rstrip())
+        if adjusted:
+            lines.append(f"p (Holm): corrected for looking at {len(adjusted)} groups")
+        if few := len(self.groups) - len(groups):
+            noun = "group" if few == 1 else "groups"
+            lines.append(f"not shown: {few:,} {noun} of fewer than {MIN_CELL} rows (.groups has them)")
+        return "\n".join(lines)
+
+
+def _shown(p: float | None) -> str:
+    """Write a p-value; one below the smallest number that a float can hold is not shown as zero."""
+    return "" if p is None else f"{p:.3g}" if p else "<1e-300"
+
+
+# --- P-values of D-calibration: how often a perfect model would look this bad.
+# ========== ========================================================= ========================================
+# test       statistic                                                 its size under censoring
+# ========== ========================================================= ========================================
+# pearson    n sum (mass - |I|)^2 / |I|, chi-squared with B - 1        far too small: censored rows have less
+#            degrees of freedom                                        noise than the chi-squared assumes
+# simulated  the same, against draws from a perfect model with the     right
+#            censoring seen in the data
+# akritas    events minus the events a perfect model expects, a bin    right, and it keeps its power
+# ========== ========================================================= ========================================
+#
+# All three suppose independent rows of equal weight. `akritas_of_clusters` is Akritas' statistic for rows in clusters,
+# `akritas_of_weights` for rows with sampling weights.
+
 
 # With the uniform estimator n x D-calibration is a sum of means; its distribution has stopped changing by this many
 # rows. Redistribution goes deeper into the tail the more rows there are, so there a draw has as many rows as the data.
 _ENOUGH_ROWS = 5_000
+
+
 # Statistics closer than this, relative to one plus their size, are equal: few rows have few possible values, many draws
 # are as uneven as the data, and rounding must not decide those ties. Different values of counts are much further apart.
 _SAME = 1e-9
+
+
 _BLOCK = 1 << 18  # rows of a block of draws
+
+
 # Signs drawn in one go, so that many clusters need little memory.
 _SIGNS = 1 << 22
+
+
 # Cells with fewer expected events than this are joined with a neighbour, as for every chi-squared test.
 _MIN_EXPECTED = 5.0
 
@@ -220,3 +408,144 @@ def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, 
     at_risk = cdf.size - np.arange(cdf.size, dtype=np.float64)
     uncensored = np.cumprod(np.where(censored, 1 - 1 / at_risk, 1.0), dtype=np.float64)
     return cdf[order][censored].astype(np.float64), 1 - uncensored[censored]
+
+
+# --- D-calibration of one set of checked rows: masses by a method, and a test.
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Checked rows, and what was given beside them; weights in any units."""
+
+    cdf: Array
+    event: npt.NDArray[np.bool_]
+    time: Array | None
+    censoring_survival: Array | None
+    clusters: Clusters | None
+    weights: Floats | None = None
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> "Rows":
+        """Rows of a mask."""
+        t, g, w = (
+            None if values is None else values[chosen] for values in (self.time, self.censoring_survival, self.weights)
+        )
+        clusters = None if self.clusters is None else self.clusters.of_rows(chosen)
+        return Rows(self.cdf[chosen], self.event[chosen], t, g, clusters, w)
+
+
+def measured(
+    rows: Rows, *, edges: Edges, method: Method, p_value: PValue | None, n_simulations: int, seed: int
+) -> DCalibrationResult:
+    """Masses and test of one set of rows."""
+    u, event, clusters = rows.cdf, rows.event, rows.clusters
+    units = None if rows.weights is None else effective_units(rows.weights)
+    sums, by_cluster = None, None
+    if method == "uniform" or p_value == "akritas":
+        sums = _summed(u, event, edges, units, hazard=p_value == "akritas")
+        by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges, units)
+    masses = _masses(replace(rows, weights=units), edges, method, sums, by_cluster)
+
+    n, n_censored = u.size, int(u.size - np.count_nonzero(event))
+    test: Test | None = None
+    rng = np.random.default_rng(seed)
+    if p_value == "akritas":
+        assert sums is not None
+        if by_cluster is not None:
+            test = akritas_of_clusters(by_cluster, n_simulations, rng)
+        else:
+            test = akritas(sums) if isinstance(sums, BinSums) else akritas_of_weights(sums)
+    elif p_value == "pearson":
+        test = pearson(masses.histogram, n, edges)
+    elif p_value == "simulated":
+        estimate, scale_free = _estimator(method, edges), method == "uniform"
+        test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
+    found = result(masses, edges, test, n, n_censored, method, p_value)
+    if clusters is not None:
+        found = replace(found, n_clusters=clusters.count)
+    if rows.weights is not None:
+        effective = float(n if units is None else units.sum())
+        found = replace(found, weight=float(rows.weights.sum()), n_effective=effective)
+    return found
+
+
+def _summed(
+    u: Array, event: npt.NDArray[np.bool_], edges: Edges, units: Floats | None, *, hazard: bool
+) -> BinSums | WeightedSums:
+    if units is None:
+        plain = BinSums(edges)
+        plain.add(u, event, hazard=hazard)
+        return plain
+    sums = WeightedSums(edges)
+    sums.add(u, event, units, hazard=hazard)
+    return sums
+
+
+def _masses(
+    rows: Rows,
+    edges: Edges,
+    method: Method,
+    sums: BinSums | WeightedSums | None,
+    by_cluster: ClusterSums | None,
+) -> Masses:
+    """Masses by a method, with the floor of rows or of clusters."""
+    u, event, time, clusters, weights = rows.cdf, rows.event, rows.time, rows.clusters, rows.weights
+    if method == "uniform":
+        assert sums is not None
+        masses = sums.uniform()
+        return masses if by_cluster is None else replace(masses, floor=by_cluster.uniform_floor())
+    if method == "km":
+        return redistributed(u, event, u, edges, clusters=clusters, weights=weights)
+    if rows.censoring_survival is None:
+        assert time is not None
+        return redistributed(u, event, time, edges, clusters=clusters, weights=weights)
+    given = (u, event, rows.censoring_survival, edges, time, weights)
+    masses = weighted(*inverse_weights(*given), edges)
+    return masses if clusters is None else replace(masses, floor=clustered_floor(*given, clusters))
+
+
+def result(
+    masses: Masses,
+    edges: Edges,
+    test: Test | None,
+    n: int,
+    n_censored: int,
+    method: Method,
+    p_value: PValue | None,
+) -> DCalibrationResult:
+    """Put masses and test together."""
+    return DCalibrationResult(
+        value=masses.value(edges),
+        floor=masses.floor,
+        histogram=masses.histogram,
+        edges=edges,
+        statistic=None if test is None else test.statistic,
+        p_value=None if test is None else test.p_value,
+        df=None if test is None else test.df,
+        n=n,
+        n_censored=n_censored,
+        method=method,
+        test=p_value,
+    )
+
+
+def _estimator(method: Method, edges: Edges) -> Any:
+    """Histograms ``(draws, bins)`` of simulated draws ``(draws, n)`` by the method in use."""
+
+    def uniform(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+        # As `BinSums` adds up rows, for all draws at once: each has bins of its own.
+        (draws, n), n_bins = u.shape, edges.size - 1
+        bins = locate(u.ravel(), edges) + np.repeat(np.arange(draws) * n_bins, n)
+        later = np.flatnonzero(~event)
+        own, left = bins.take(later), 1 / rest(u.ravel().take(later), edges)
+        rows, censored, inverse = (
+            bin_sums(of, weights, draws * n_bins).reshape(draws, n_bins)
+            for of, weights in ((bins, None), (own, None), (own, left))
+        )
+        earlier = np.cumsum(inverse, axis=1) - inverse
+        return np.asarray(mass_of_bins(rows - censored, censored, inverse, earlier, edges) / n)
+
+    def km(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+        one = (redistributed(v, happened, v, edges, floor=False) for v, happened in zip(u, event, strict=True))
+        return np.array([masses.histogram for masses in one])
+
+    return uniform if method == "uniform" else km

@@ -7,13 +7,12 @@ from typing import Any
 import typer
 
 from xcal import __version__
-from xcal._extensions import COMMANDS, extensions
+from xcal._imports import COMMANDS, extensions
 from xcal.cli.audit import audit
 from xcal.cli.demo import demo
-from xcal.cli.evaluate import evaluate, report
+from xcal.cli.evaluate import evaluate, predict, report
 from xcal.cli.fit import fit
-from xcal.cli.predict import predict
-from xcal.cli.processes import is_helper
+from xcal.cli.options import is_helper
 
 app = typer.Typer(
     name="xcal",

@@ -130,7 +130,7 @@ def audit(
     import xcal
     from xcal._checks import MIN_CELL
     from xcal.cli.table_file import read_table_file
-    from xcal.cli.workflow.predictions import OWN_CDF
+    from xcal.cli.training import OWN_CDF
 
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
@@ -178,7 +178,7 @@ def _check_writable(*paths: Path | None) -> None:
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
     """Print the answer, and write what was asked for."""
-    from xcal.validation.export import to_text
+    from xcal.validation.words import to_text
 
     for one in result.measured.skipped:
         if one.what == "horizon":
@@ -225,7 +225,7 @@ def _covariates(
     table: "TableFile", covariates: str | None, used: tuple[str | None, ...], curves: str | None
 ) -> dict[str, Any]:
     """Return the columns that were named, or those that are neither outcome nor prediction, as arguments of `audit`."""
-    from xcal.cli.curve_columns import curve_columns
+    from xcal.cli.table_file import curve_columns
 
     if covariates is not None:
         names = listed("--covariates", covariates, str, "columns") or []
@@ -237,7 +237,7 @@ def _covariates(
 
 def _of_predict(table: "TableFile") -> list[str]:
     """Name the columns of predictions in a table that `xcal predict` wrote, none in another."""
-    from xcal.cli.workflow.predictions import OWN_CDF, QUANTILE, RANKED, SURVIVAL
+    from xcal.cli.training import OWN_CDF, QUANTILE, RANKED, SURVIVAL
 
     always = {*RANKED, OWN_CDF}
     if not always <= set(table.names):
@@ -263,7 +263,7 @@ def _predictions(
     """Read the columns of predictions as the arguments of `xcal.audit`."""
     import numpy as np
 
-    from xcal.cli.curve_columns import curve_columns
+    from xcal.cli.table_file import curve_columns
     from xcal.interop.predictions import ROUNDING
 
     if risk is not None:

@@ -61,7 +61,7 @@ def demo(
 
     from xcal._checks import fail
     from xcal._files import check_writable
-    from xcal.cli.workflow.training import name_of
+    from xcal.cli.training import name_of
 
     if dataset not in DATASETS:
         fail("--dataset", f"one of {', '.join(DATASETS)}", repr(dataset))
@@ -157,7 +157,7 @@ def _frontier_table(path: "SurvivalPath") -> Any:
 
 def _audited(models: "Mapping[str, SurvivalModel]", x: Any, y: Any) -> "dict[str, AuditResult]":
     from xcal import audit
-    from xcal.cli.workflow.training import collected_warnings
+    from xcal.cli.training import collected_warnings
 
     with collected_warnings():
         return {name: audit(one, x, y, name=name, n_bootstrap=0, progress=False) for name, one in models.items()}
@@ -231,7 +231,7 @@ def _save(
 
     from xcal import compare_models
     from xcal._files import write_whole
-    from xcal.cli.workflow.training import collected_warnings
+    from xcal.cli.training import collected_warnings
 
     first, *_, last = models
     models[last].save(out / "model.safetensors")

@@ -1,4 +1,4 @@
-"""``xcal evaluate`` and ``xcal report``: the model of a run on new rows, or on those that it was held from."""
+"""``xcal predict``, ``evaluate`` and ``report``: the model of a run on new rows, or on those that it was held from."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,38 +7,167 @@ import typer
 
 from xcal.cli.options import Covariates, Decimal, MinCell, Separator, listed
 
-if TYPE_CHECKING:  # torch takes seconds to import, and --help should not
-    from xcal.cli.workflow.settings import FitSettings
+if TYPE_CHECKING:
+    from xcal.cli.run_folder import FitSettings
     from xcal.outofcore import FolderEvaluation
     from xcal.validation import AuditResult
 
+
+# --- ``xcal predict``: predictions of a run's model for the rows of a new file.
+
+
 Run = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit.")]
+
+
+File = Annotated[Path, typer.Argument(help="CSV or parquet file with the columns that the model was trained on.")]
+
+
+TableOut = Annotated[Path, typer.Option(help="Table to write: .csv, .csv.gz, .tsv or .parquet.")]
+
+
+Times = Annotated[
+    str | None,
+    typer.Option(help="Times of the survival probabilities, with commas: 12,24,60. By default those of the report."),
+]
+
+
+Quantiles = Annotated[str | None, typer.Option(help="Shares of the quantiles, with commas: 0.25,0.75.")]
+
+
+Copy = Annotated[list[str] | None, typer.Option(help="Column to copy to the new table, an id for instance.")]
+
+
+Extrapolate = Annotated[
+    bool, typer.Option("--extrapolate", help="Also say something about times after the last one of the training rows.")
+]
+
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file --out.")]
+
+
+def predict(
+    run: Run,
+    file: File,
+    out: TableOut,
+    times: Times = None,
+    quantiles: Quantiles = None,
+    copy: Copy = None,
+    extrapolate: Extrapolate = False,
+    overwrite: Overwrite = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
+) -> None:
+    r"""Predict with the model of a run, one line for each row of the file.
+
+    The table has the columns risk (higher: sooner; it puts rows in order,
+    and is no probability), median, s_12 and so on (the probability of no
+    event until time 12), q_0.25 and so on (the time by which a quarter has
+    had the event). If the file has the time column,
+    time, event and cdf, the probability of an event by that time, come too:
+    xcal audit can read the table.
+
+    For example:
+      xcal predict run new.csv --out p.csv --times 12,24,60
+
+    With quartiles, and the patient's number beside them:
+      xcal predict run new.csv --out p.csv --quantiles 0.25,0.75 --copy patient
+    """
+    from dataclasses import replace
+
+    from xcal._checks import as_number
+    from xcal.cli.run_folder import read_run, read_summary
+    from xcal.cli.training import check_target, collected_warnings, default_times, predicted, read_rows, write_table
+    from xcal.cli.words import notes
+
+    model, settings = read_run(run)
+    asked, shares = listed("--times", times, float, "times"), listed("--quantiles", quantiles, float, "shares")
+    for time in asked or []:
+        as_number("--times", time, at_least=0)
+    for share in shares or []:
+        as_number("--quantiles", share, above=0, below=1)
+    check_target(out, file, overwrite=overwrite)
+    given: dict[str, Any] = {"separator": separator, "decimal": decimal}
+    settings = replace(settings, **{name: mark for name, mark in given.items() if mark is not None})
+    table = read_rows(file, settings)
+    with collected_warnings() as told:
+        frame = predicted(
+            model,
+            table,
+            settings,
+            times=default_times(read_summary(run)) if asked is None else asked,
+            quantiles=shares or [],
+            copied=copy or [],
+            extrapolate=extrapolate,
+        )
+    for line in notes([*table.notes, *told]):
+        typer.echo(line, err=True)
+    write_table(frame, out)
+    typer.echo(f"wrote {out}: {len(frame):,} rows with {', '.join(frame.columns)}", err=True)
+
+
+# --- ``xcal evaluate`` and ``xcal report``: the model of a run on new rows, or on those that it was held from.
+
+
 RunOrFolder = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit, or a folder of predictions (parquet).")]
+
+
 MaybeRows = Annotated[
     Path | None,
     typer.Argument(
         help="CSV or parquet file with the columns of the run, time and event included; none for predictions."
     ),
 ]
+
+
 MetricsOut = Annotated[Path | None, typer.Option(help="Of predictions: JSON file to write.")]
+
+
 Processes = Annotated[int, typer.Option(min=1, help="Of predictions: processes of this machine.")]
+
+
 Engine = Annotated[str, typer.Option(help="Of predictions: local, or ray (a cluster by RAY_ADDRESS).")]
+
+
 ExactRows = Annotated[int, typer.Option(min=0, help="Of predictions: rows up to which everything is exact.")]
+
+
 DCalibrationMethod = Annotated[str, typer.Option(help="Of predictions: uniform or km, how censored rows count.")]
+
+
 ICIBound = Annotated[
     bool, typer.Option("--ici-bound", help="Of predictions: beyond --exact-rows read the rows once more, to bound ICI.")
 ]
+
+
 MaybeFile = Annotated[
     Path | None, typer.Argument(help="CSV or parquet file of new rows; by default the held-out rows of the run.")
 ]
+
+
 Out = Annotated[Path | None, typer.Option(help="Page to write; by default audit.html in the folder of the run.")]
+
+
 Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
+
+
 By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
+
+
 Time = Annotated[str | None, typer.Option(help="Column of the time, if it has another name than in the run.")]
+
+
 Event = Annotated[str | None, typer.Option(help="Column of the event, if it has another name than in the run.")]
+
+
 EventValue = Annotated[str | None, typer.Option(help="What the event column says if it happened.")]
+
+
 Resamples = Annotated[int | None, typer.Option(min=0, help="Bootstrap resamples; by default those of the run.")]
+
+
 Unit = Annotated[str | None, typer.Option("--time-unit", help="Unit of the times; by default that of the run.")]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print every number as JSON.")]
 
 
@@ -90,7 +219,7 @@ def evaluate(
         return
     if out is not None:
         raise ValueError(f"--out: expected with a folder of predictions, got it with the file {file} (use --json)")
-    from xcal.validation.export import to_text
+    from xcal.validation.words import to_text
 
     columns = {"time": time, "event": event, "event_value": event_value, "separator": separator, "decimal": decimal}
     asked = columns | {"by": by, "covariates": covariates, "resamples": resamples, "time_unit": time_unit}
@@ -107,7 +236,7 @@ def _folder(
     how: tuple[str, int, int, str, bool],
 ) -> "FolderEvaluation":
     """Evaluate a folder of predictions."""
-    from xcal.cli.workflow.run_folder import CONFIG
+    from xcal.cli.run_folder import CONFIG
     from xcal.outofcore import EvaluationSettings, evaluate_folder
 
     if (folder / CONFIG).is_file():
@@ -163,7 +292,7 @@ def report(
     """
     from xcal._checks import fail
     from xcal._files import check_target
-    from xcal.cli.workflow.run_folder import AUDIT_NUMBERS, AUDIT_PAGE
+    from xcal.cli.run_folder import AUDIT_NUMBERS, AUDIT_PAGE
 
     if file is not None and out is None:
         fail("--out", "a page for the report on another file", "none: the folder of the run keeps its own")
@@ -185,9 +314,9 @@ def _audited(run: Path, file: Path | None, horizons: str | None, asked: dict[str
     """Audit the model of a run, on a file or on the rows that it was held from."""
     from dataclasses import replace
 
-    from xcal.cli.workflow.run_folder import read_run
-    from xcal.cli.workflow.training import audit_of, collected_warnings
-    from xcal.cli.workflow.words import notes
+    from xcal.cli.run_folder import read_run
+    from xcal.cli.training import audit_of, collected_warnings
+    from xcal.cli.words import notes
 
     model, settings = read_run(run)
     times = listed("--horizons", horizons, float, "times")
@@ -206,9 +335,8 @@ def _rows(run: Path, file: Path | None, model: Any, settings: "FitSettings") -> 
     """Rows to judge by, and those trained on where they are at hand."""
     import warnings
 
-    from xcal.cli.workflow.parts import read_part, read_parts, read_rows
-    from xcal.cli.workflow.run_folder import CONFIG
-    from xcal.cli.workflow.settings import merged
+    from xcal.cli.run_folder import CONFIG, merged
+    from xcal.cli.training import read_part, read_parts, read_rows
 
     if file is not None:
         table = read_rows(file, settings)

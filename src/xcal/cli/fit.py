@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli.options import Covariates, Decimal, MinCell, Separator, listed
-from xcal.cli.processes import is_helper
+from xcal.cli.options import Covariates, Decimal, MinCell, Separator, is_helper, listed
 
 File = Annotated[
     Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")
@@ -101,10 +100,10 @@ def fit(
     import json
     import sys
 
-    from xcal.cli.workflow.fit_run import as_json as plain
-    from xcal.cli.workflow.fit_run import fit_run, take_part
-    from xcal.cli.workflow.settings import merged
-    from xcal.cli.workflow.words import now_and_then
+    from xcal.cli.fit_run import as_json as plain
+    from xcal.cli.fit_run import fit_run, take_part
+    from xcal.cli.run_folder import merged
+    from xcal.cli.words import now_and_then
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
     asked = listed("--covariates", covariates, str, "columns")

@@ -1,19 +1,33 @@
 """Arguments and options that several commands share, and how a list is written on the command line."""
 
+import os
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
 import typer
 
+# --- Commands on several processes: the first one speaks and writes, the others help it to train.
+
+
+def is_helper() -> bool:
+    """Whether torchrun started this process beside a first one, which does the talking."""
+    return os.environ.get("RANK", "0").strip() not in {"", "0"} and bool(os.environ.get("MASTER_ADDR"))
+
+
 _Item = TypeVar("_Item")
+
 
 Separator = Annotated[
     str | None,
     typer.Option(help="What stands between the columns of a CSV file; by default the first lines tell."),
 ]
+
+
 Decimal = Annotated[
     str | None, typer.Option(help='Mark within the numbers of a CSV file: "." (the default) or ",", as in 1,9.')
 ]
+
+
 Covariates = Annotated[
     str | None,
     typer.Option(

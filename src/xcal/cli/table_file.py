@@ -22,20 +22,33 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MIN_CELL, BoolArray, as_count, fail, is_missing
+from xcal._checks import MIN_CELL, BoolArray, as_count, as_number, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
 
+
 PARQUET = (".parquet", ".pq")
+
+
 _SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
+
+
 # What may stand between columns: the first is taken where several fit as well. Bytes that are looked at to tell.
 _SEPARATORS, _HEAD = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}, 1 << 15
+
+
 # Bytes of text that are read, and for how many of them one cell. A packed file of 1 MB can hold 1 GB of text, and a
 # cell takes about 35 bytes of memory while it is read: the largest file takes 4 GB. The variable sets another number.
 _MOST, _BYTES_PER_CELL, _MOST_VARIABLE = 10**9, 10, "XCAL_MOST_INPUT"
+
+
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
+
+
 _PIECE = 1 << 24  # bytes of a file that are looked at together
+
+
 # Different values that an error shows of a column.
 _SHOWN = 6
 
@@ -174,7 +187,11 @@ class TableFile:
 
 
 _DIFFERENT = "columns with different names"
+
+
 _COMMAS = "a decimal comma? --decimal , reads it"
+
+
 _DATES = "a date? give the time since the start as a number, in days for instance"
 
 
@@ -418,3 +435,27 @@ def listed_names(names: Any) -> str:
     """Write the first names, and how many more there are."""
     shown = ", ".join(repr(str(name)) for name in list(names)[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+# --- Columns of a table that hold survival curves, found by a pattern of their names.
+
+
+def curve_columns(table: TableFile, pattern: str, option: str = "--curves") -> dict[float, str]:
+    """Columns of survival curves by their times: with "s_*", the column "s_12" is that of time 12."""
+    if pattern.count("*") != 1:
+        fail(option, 'a pattern with one star for the time, such as "s_*"', repr(pattern))
+    before, after = pattern.split("*")
+    found: dict[float, str] = {}
+    for name in table.names:
+        middle = name[len(before) : len(name) - len(after)]
+        if not (name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)):
+            continue
+        if not is_number(middle):
+            fail(f"{option}, {table.path}", f"columns {pattern} with a time in place of the star", repr(name))
+        time = as_number(f"{option}, time of column {name!r}", float(middle), at_least=0)
+        if time in found:
+            fail(f"{option}, {table.path}", "one column for each time", f"{found[time]!r} and {name!r}")
+        found[time] = name
+    if not found:
+        fail(f"{option}, {table.path}", f"columns {pattern}", f"the columns {listed_names(table.names)}")
+    return dict(sorted(found.items()))

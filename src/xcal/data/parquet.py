@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from xcal._checks import as_count, as_event, as_time, fail, first_row
 from xcal._files import new_file
-from xcal.data.columns import read_ids, read_labels, read_weights
-from xcal.data.survival import SurvivalData
+from xcal.data.survival import SurvivalData, read_ids, read_labels, read_weights
 
 _ROWS = 1 << 16  # of one piece
 

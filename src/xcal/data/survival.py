@@ -1,5 +1,6 @@
-"""`SurvivalData`: rows with features, times and events, checked once."""
+"""`SurvivalData`: rows with features, times and events, checked once; and how they are split."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +10,254 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import as_event, as_numpy, as_time, check_rows, fail
+from xcal._checks import (
+    BoolArray,
+    as_count,
+    as_event,
+    as_flag,
+    as_floats,
+    as_numpy,
+    as_time,
+    as_vector,
+    check_rows,
+    check_same_length,
+    fail,
+    first_row,
+    is_missing,
+)
 from xcal._devices import as_device
-from xcal.data._arguments import check_count, check_flag, check_fractions, check_seed, row_numbers
-from xcal.data.columns import read_extra, read_ids, read_labels, read_names, read_weights
 from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
-from xcal.data.partition import Fold, folds_by_event, folds_of_groups, split_at_random, split_by_event, split_groups
+
+# --- Checks of seeds, counts, flags, shares and row numbers.
+
+
+def check_seed(name: str, seed: Any) -> int:
+    """Return `seed`, a whole number of zero or more: with None the data could not be made again."""
+    return as_count(name, seed, at_least=0)
+
+
+def check_flag(name: str, flag: Any) -> bool:
+    """Return `flag`, True or False."""
+    return as_flag(name, flag)
+
+
+def check_count(name: str, count: Any, least: int) -> int:
+    """Return `count`, a whole number of `least` or more."""
+    return as_count(name, count, at_least=least)
+
+
+def check_nothing_beside(others: Mapping[str, Any]) -> None:
+    """Check that what `SurvivalData` holds is not given a second time."""
+    for name, value in others.items():
+        if value is not None:
+            fail(name, "nothing beside SurvivalData, which has times, events and weights", type(value).__name__)
+
+
+def row_numbers(rows: Any, n: int) -> Any:
+    """Turn what chooses rows into a slice that goes forward, or an array of numbers from 0 to n - 1."""
+    if isinstance(rows, slice):
+        if rows.step not in (None, 1):
+            rows = np.arange(n)[rows]
+        elif len(range(*rows.indices(n))) > 0:
+            return rows
+        else:
+            fail("rows", "at least one row", f"none in {rows.start}:{rows.stop} of {n}")
+    wanted = as_numpy("rows", rows)
+    if wanted.ndim != 1 or wanted.dtype.kind not in "biu" or wanted.size == 0:
+        fail("rows", "a slice, a mask or row numbers, at least one", f"{wanted.dtype} of shape {wanted.shape}")
+    if wanted.dtype == np.bool_:
+        if wanted.size != n or not wanted.any():
+            found = "a mask without a row" if wanted.size == n else f"{wanted.size}"
+            fail("rows", f"a mask of {n} rows with at least one of them", found)
+        return np.flatnonzero(wanted)
+    numbers = wanted.astype(np.int64)
+    outside = (numbers < -n) | (numbers >= n)
+    if outside.any():
+        place = int(np.argmax(outside))
+        fail("rows", f"row numbers below {n}", f"{numbers[place]} at position {place}")
+    return np.where(numbers < 0, numbers + n, numbers)
+
+
+def check_fractions(values: Any) -> list[float]:
+    """Return shares above 0 that sum to 1, two or more of them."""
+    try:
+        shares = [float(value) for value in values]
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        fail("fractions", "a sequence of numbers", repr(values))
+    if len(shares) < 2 or not all(0 < share < 1 for share in shares) or not math.isclose(sum(shares), 1.0):
+        fail("fractions", "two or more shares above 0 that sum to 1", repr(values))
+    return shares
+
+
+# --- What a row can have besides features, time and event, each checked.
+
+
+def read_weights(name: str, values: Any, n: int, *, reference: str = "x") -> npt.NDArray[np.float64]:
+    """Weights in float64: finite, zero or larger, and not all zero."""
+    weights = as_floats(name, values)
+    check_same_length(name, weights, reference, n)
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        fail(name, "finite weights, zero or larger", weights[first_row(bad)], first_row(bad))
+    if not weights.sum() > 0:
+        fail(name, "a positive sum", weights.sum())
+    return weights.astype(np.float64)
+
+
+def read_labels(name: str, values: Any, n: int) -> npt.NDArray[Any]:
+    """Labels, all numbers or all text, none missing."""
+    if hasattr(values, "detach"):
+        labels = as_numpy(name, values)
+    else:
+        try:
+            labels = np.asarray(values)
+        except ValueError:
+            fail(name, "one label for each row", "lists of different lengths")
+    if labels.ndim != 1:
+        fail(name, "one label for each row", f"shape {labels.shape}")
+    check_same_length(name, labels, "x", n)
+    if labels.dtype.kind == "O":
+        labels = _of_one_kind(name, labels)
+    if labels.dtype.kind not in "biufU":
+        fail(name, "numbers or text", f"dtype {labels.dtype}")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        fail(name, "a label in every row", "nan", first_row(np.isnan(labels)))
+    return np.array(labels)
+
+
+def _of_one_kind(name: str, labels: npt.NDArray[np.object_]) -> npt.NDArray[Any]:
+    """Return an array of objects in the type that they share."""
+    missing = np.array([is_missing(value) for value in labels])
+    if missing.any():
+        fail(name, "a label in every row", labels[first_row(missing)], first_row(missing))
+    kind = str if isinstance(labels[0], str) else int
+    other = np.array([not isinstance(value, str if kind is str else int | np.integer) for value in labels])
+    if other.any():
+        row = first_row(other)
+        fail(name, "all whole numbers or all text", f"a {type(labels[row]).__name__} beside a {kind.__name__}", row)
+    return labels.astype(kind)
+
+
+def read_ids(name: str, values: Any, n: int) -> npt.NDArray[Any]:
+    """Labels that are all different."""
+    ids = read_labels(name, values, n)
+    _, first = np.unique(ids, return_index=True)
+    if first.size < n:
+        repeated = np.ones(n, dtype=bool)
+        repeated[first] = False
+        row = first_row(repeated)
+        fail(name, "a different name for each row", f"{ids[row]!s} a second time", row)
+    return ids
+
+
+def read_extra(name: str, values: Any, n: int) -> npt.NDArray[Any]:
+    """Numbers of each row that no model sees; they may be missing or infinite."""
+    numbers = as_vector(f"extra[{name!r}]", values)
+    check_same_length(f"extra[{name!r}]", numbers, "x", n)
+    return np.array(numbers)
+
+
+def read_names(name: str, values: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of the columns of features of this shape, all different, or none at all."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        fail(name, "a sequence of names", repr(values))
+    names = tuple(values)
+    if not names:
+        return names
+    seen: set[str] = set()
+    for place, value in enumerate(names):
+        if not isinstance(value, str) or value in seen:
+            fail(name, "texts that are all different", f"{value!r} at position {place}")
+        seen.add(value)
+    if len(shape) != 2 or len(names) != shape[1]:
+        fail(name, f"one for each column of x, of shape {shape}", f"{len(names)} names")
+    return names
+
+
+# --- Which row goes into which part: random splits and folds, by event or by whole groups.
+
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Row numbers of one fold: `train` and `test` are disjoint, sorted, and together all rows."""
+
+    train: IntArray
+    test: IntArray
+
+
+def split_by_event(event: BoolArray, fractions: Sequence[float], rng: np.random.Generator) -> IntArray:
+    """Part of each row; every part has its share of the events and of the censored rows.
+
+    Parts that could have an event each do: one without cannot be trained or validated on.
+    """
+    part = np.zeros(event.size, dtype=np.int64)
+    for happened in (True, False):
+        rows = rng.permutation(np.flatnonzero(event == happened))
+        part[rows] = _parts_in_order(rows.size, fractions, none_empty=happened)
+    return part
+
+
+def split_at_random(n: int, fractions: Sequence[float], rng: np.random.Generator) -> IntArray:
+    """Part of each row, whatever its event."""
+    part = np.empty(n, dtype=np.int64)
+    part[rng.permutation(n)] = _parts_in_order(n, fractions, none_empty=True)
+    return part
+
+
+def split_groups(groups: npt.NDArray[Any], fractions: Sequence[float], rng: np.random.Generator) -> IntArray:
+    """Part of each row, all rows of a group in the same one.
+
+    Groups are dealt in random order, each to the part that lacks most rows: no part gets more rows than its share and
+    one group.
+    """
+    sizes, group = _sizes(groups)
+    lacking = np.asarray(fractions, dtype=np.float64) * groups.size
+    part_of_group = np.empty(sizes.size, dtype=np.int64)
+    for number in rng.permutation(sizes.size):
+        part_of_group[number] = np.argmax(lacking)
+        lacking[part_of_group[number]] -= sizes[number]
+    return part_of_group[group]
+
+
+def folds_by_event(event: BoolArray, k: int, rng: np.random.Generator) -> IntArray:
+    """Fold of each row; sizes differ by at most one row, and so do the numbers of events."""
+    shuffled = rng.permutation(event.size)
+    # Events first, then censored rows, each in random order, dealt like cards to the k folds in turn.
+    order = np.concatenate([shuffled[event[shuffled]], shuffled[~event[shuffled]]])
+    fold = np.empty(event.size, dtype=np.int64)
+    fold[order] = np.arange(event.size) % k
+    return fold
+
+
+def folds_of_groups(groups: npt.NDArray[Any], k: int, rng: np.random.Generator) -> IntArray:
+    """Fold of each row, all rows of a group in the same one; sizes differ by at most the largest group."""
+    return split_groups(groups, [1 / k] * k, rng)
+
+
+def _parts_in_order(size: int, fractions: Sequence[float], *, none_empty: bool) -> IntArray:
+    """Part of each of `size` shuffled rows: the last part first, so that the first one takes what rounding leaves."""
+    last = len(fractions) - 1
+    sizes, before = np.zeros(last + 1, dtype=np.int64), 0
+    for k, share in enumerate(np.cumsum(fractions[::-1])[:-1]):
+        end = max(round(float(share) * size), before)
+        if none_empty and size > last:
+            end = min(max(end, before + 1), size - (last - k))
+        sizes[last - k], before = end - before, end
+    sizes[0] = size - before
+    return np.repeat(np.arange(last, -1, -1), sizes[::-1])
+
+
+def _sizes(groups: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Rows of each group, and the number of each row's group."""
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    return sizes, group
+
+
+# --- `SurvivalData`: rows with features, times and events, checked once.
+
 
 # Numbers of each row that go with the features to a device; what else a row has stays in numpy, on the host.
 _NUMBERS = ("time", "event", "weights")

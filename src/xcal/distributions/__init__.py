@@ -1,18 +1,11 @@
 """Survival distributions: parameters of shape ``(..., n)`` in, stable log-likelihoods and probabilities out."""
 
-from xcal.distributions.base import SurvivalDistribution
-from xcal.distributions.categorical import Categorical
-from xcal.distributions.discrete import DiscreteDistribution
-from xcal.distributions.edges import as_edges, quantile_edges
+from xcal.distributions._bins import as_edges, quantile_edges
+from xcal.distributions.base import Family, SurvivalDistribution
+from xcal.distributions.composed import Mixture, RecalibratedDistribution, mixture
+from xcal.distributions.discrete import MTLR, Categorical, DiscreteDistribution, LogisticHazard
 from xcal.distributions.families import FAMILIES, family
-from xcal.distributions.family_base import Family
-from xcal.distributions.logistic_hazard import LogisticHazard
-from xcal.distributions.loglogistic import LogLogistic
-from xcal.distributions.lognormal import LogNormal
-from xcal.distributions.mixture import Mixture, mixture
-from xcal.distributions.mtlr import MTLR
-from xcal.distributions.recalibrated import RecalibratedDistribution
-from xcal.distributions.weibull import Weibull
+from xcal.distributions.parametric import LogLogistic, LogNormal, Weibull
 
 __all__ = [
     "FAMILIES",

@@ -1,16 +1,4 @@
-r"""Likelihood and F of every row from bin masses in one pass: what a training step asks of a discrete distribution.
-
-With masses p = softmax(logits), own bin k and the share a_j of each bin after the row's time,
-
-    S = sum_j a_j p_j,     F = 1 - S,     likelihood = p_k of an event, S of a censored row,
-
-    d log p_k / d logit_j = [j = k] - p_j,
-    d log S / d logit_j = p_j (a_j / S - 1),
-    d F / d logit_j = p_j (S - a_j).
-
-One array of masses and one of shares serve values and gradients; autograd through the separate formulas of `_readings`
-keeps and passes over eight. On a GPU each pass is one kernel (`_fused`).
-"""
+"""Likelihood and F of every row from bin masses in one pass: what a training step asks of a discrete distribution."""
 
 from typing import Any, NamedTuple
 
@@ -18,10 +6,98 @@ import torch
 from torch import Tensor
 
 from xcal._torch_private import apply, in_transform, kernels_usable
-from xcal.distributions import _fused
+
+# --- `_weighted` on a GPU: one kernel per pass, where single operations would need forty.
+
+
+_ELEMENTS = 4096  # of one tile, rows times bins padded to a power of two
+
+
+_MOST_BINS = 1024
+
+
+def kernel_fits(logits: Tensor) -> bool:
+    """Whether a row of bins fits the registers of a block."""
+    return logits.shape[-1] <= _MOST_BINS
+
+
+class _Layout:
+    """How rows of logits ``(..., n, K)`` find what belongs to their times, shared by the models of a start."""
+
+    def __init__(self, logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor) -> None:
+        models, (n, bins) = logits.shape[:-2], logits.shape[-2:]
+        shared = after.shape[:-2]
+        shared = torch.Size([1] * (len(models) - len(shared)) + list(shared))
+        # Starts first, then ones: (S, 1) beside (S, L). Anything else is written out in full.
+        starts = next((k for k, size in enumerate(shared) if size == 1), len(shared))
+        if shared[:starts] != models[:starts] or any(size != 1 for size in shared[starts:]):
+            shared, starts = models, len(models)
+            after = after.expand(*models, n, bins)
+        self.logits, self.after = logits.contiguous(), after.contiguous()
+        self.own = own.expand(*shared, n).contiguous()
+        self.pointed = pointed.expand(*shared, n).contiguous().view(torch.uint8)
+        self.rows, self.n, self.bins = logits.numel() // bins, n, bins
+        self.per_start = max(1, self.rows // max(1, shared[:starts].numel()))
+        self.columns = max(16, 1 << (bins - 1).bit_length())
+        self.tile = max(1, _ELEMENTS // self.columns)
+        self.grid = (-(-self.rows // self.tile),)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.logits, self.after, self.own, self.pointed
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.rows, self.n, self.per_start, self.bins
+
+
+def kernel_values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """Log-likelihood and F of every row, ``(..., n)``."""
+    from xcal._kernels import weighted_forward
+
+    at = _Layout(logits, after, own, pointed)
+    log_likelihood, cdf = logits.new_empty(logits.shape[:-1]), logits.new_empty(logits.shape[:-1])
+    with torch.cuda.device(logits.device):
+        weighted_forward[at.grid](
+            *at.inputs, log_likelihood, cdf, *at.sizes, floor, FLOORED=floor > 0, COLUMNS=at.columns, ROWS=at.tile
+        )
+    return log_likelihood, cdf
+
+
+def kernel_gradient(
+    logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float, grad: Tensor, grad_cdf: Tensor
+) -> Tensor:
+    """Gradient in the logits."""
+    from xcal._kernels import weighted_backward
+
+    at = _Layout(logits, after, own, pointed)
+    out = torch.empty_like(at.logits)
+    upstream = (grad.expand(logits.shape[:-1]).contiguous(), grad_cdf.expand(logits.shape[:-1]).contiguous())
+    with torch.cuda.device(logits.device):
+        weighted_backward[at.grid](
+            *at.inputs, *upstream, out, *at.sizes, floor, FLOORED=floor > 0, COLUMNS=at.columns, ROWS=at.tile
+        )
+    return out
+
+
+# --- Likelihood and F of every row from bin masses in one pass: what a training step asks of a discrete distribution.
+# With masses p = softmax(logits), own bin k and the share a_j of each bin after the row's time,
+#
+#     S = sum_j a_j p_j,     F = 1 - S,     likelihood = p_k of an event, S of a censored row,
+#
+#     d log p_k / d logit_j = [j = k] - p_j,
+#     d log S / d logit_j = p_j (a_j / S - 1),
+#     d F / d logit_j = p_j (S - a_j).
+#
+# One array of masses and one of shares serve values and gradients; autograd through the separate formulas of
+# `_readings`
+# keeps and passes over eight. On a GPU each pass is one kernel (`_fused`).
+
 
 # Below these a sum of masses may have lost digits to underflow.
 _TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
+
+
 _LOG_SMALL = -65.0
 
 
@@ -44,8 +120,8 @@ class _LikelihoodAndCdf(torch.autograd.Function):
     def forward(
         logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        if kernels_usable(logits) and _fused.fits(logits):
-            log_likelihood, cdf = _fused.values(logits, after, own, pointed, floor)
+        if kernels_usable(logits) and kernel_fits(logits):
+            log_likelihood, cdf = kernel_values(logits, after, own, pointed, floor)
             return log_likelihood, cdf, logits.new_empty(0), logits.new_empty(0)
         mass, survival, log_likelihood = _values(logits, after, own, pointed, floor)
         return log_likelihood, (1.0 - survival).clamp(min=0.0), mass, survival
@@ -67,8 +143,8 @@ class _LikelihoodAndCdf(torch.autograd.Function):
         if torch.is_grad_enabled():
             # A second derivative is wanted: everything has to depend on the logits again.
             gradient = _gradient(rows, _values(*rows), grad, grad_cdf)
-        elif kernels_usable(logits) and _fused.fits(logits):
-            gradient = _fused.gradient(*rows, grad, grad_cdf)
+        elif kernels_usable(logits) and kernel_fits(logits):
+            gradient = kernel_gradient(*rows, grad, grad_cdf)
         else:
             gradient = _gradient(rows, (mass, survival, log_likelihood), grad, grad_cdf)
         return gradient, None, None, None, None

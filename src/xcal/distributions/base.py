@@ -1,20 +1,118 @@
-"""The interface of every survival distribution, and the shape checks of its methods.
-
-A distribution is a bundle of parameter tensors of shape ``(..., n)``: ``n`` rows, any leading dimensions counting
-models. Its numeric methods take times of shape ``(n,)`` or ``(..., n)``, are pure torch without a data-dependent branch
-(so that they run under ``torch.func.vmap``, ``torch.compile`` and autocast), and check no values: a NaN time gives NaN,
-a time at or below zero gives the value at zero.
-"""
+"""The interfaces of a survival distribution and of a family of them, and what several distributions share."""
 
 from abc import ABC, abstractmethod
-from typing import final
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import fail
+from xcal._checks import BoolArray, as_event, as_time, fail
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.distributions._bins import Bins
 from xcal.distributions._weighted import LikelihoodByFormula
+
+# --- Integrals over time, piece by piece between quantiles: for distributions that are made of others.
+
+
+_roots, _weights = np.polynomial.legendre.leggauss(16)
+
+
+_NODES, _WEIGHTS = (_roots + 1.0) / 2.0, _weights / 2.0
+
+
+def integral(function: Callable[[Tensor], Tensor], start: Tensor, stop: Tensor, points: Tensor) -> Tensor:
+    """Integrate a function of times ``(..., n)`` from `start` to `stop`, zero where they are in the other order.
+
+    `points` ``(k, ..., n)`` ascend along the first dimension. Between neighbours the function is smooth, and sixteen
+    nodes each are enough; outside of `start` and `stop` they do not count.
+    """
+    nodes = torch.as_tensor(_NODES, dtype=points.dtype, device=points.device)
+    weights = torch.as_tensor(_WEIGHTS, dtype=points.dtype, device=points.device)
+    upper = torch.maximum(start, stop)
+    shape = torch.broadcast_shapes(points.shape[1:], upper.shape)
+    inner = torch.minimum(torch.maximum(points.expand(-1, *shape), start), upper)
+    ends = torch.cat([start.expand(shape).unsqueeze(0), inner, upper.expand(shape).unsqueeze(0)])
+    total = torch.zeros(shape, dtype=points.dtype, device=points.device)
+    for left, right in pairwise(ends):
+        width = right - left
+        for node, weight in zip(nodes, weights, strict=True):
+            total = total + weight * width * function(left + node * width)
+    return total
+
+
+# --- Initial values from training times: a probability plot for the continuous families, bin shares for the discrete.
+# Both go through the Kaplan-Meier curve, so that censored rows count for what they are.
+
+
+_Floats = npt.NDArray[np.float64]
+
+
+def checked(time: object, event: object) -> tuple[_Floats, BoolArray]:
+    """Check the training times of a public function; at least one event is needed to place anything."""
+    times = as_time(time).astype(np.float64)
+    events = as_event(event, times.shape[0], reference="time")
+    if not events.any():
+        fail("event", "at least one event, for a first guess", "none: every row is censored")
+    return times, events
+
+
+def _event_curve(time: _Floats, event: BoolArray) -> tuple[_Floats, _Floats]:
+    """Distinct event times, and the Kaplan-Meier curve just after each."""
+    curve = fit_kaplan_meier(time, event)
+    drops = curve.counts > 0
+    return curve.times[drops], curve.survival[drops]
+
+
+def location_and_scale(time: object, event: object, quantile: Callable[[_Floats], _Floats]) -> tuple[float, float]:
+    """Location and scale of log-time by a probability plot.
+
+    Log event times are regressed on the standard law's quantiles at the Kaplan-Meier estimate of F, taken half-way
+    up each step so that it stays inside (0, 1). One distinct event time says nothing about the scale: it is then 1.
+    """
+    times, events = checked(time, event)
+    zero = events & (times <= 0)
+    if zero.any():
+        fail(
+            "time",
+            "event times larger than zero (a continuous family has no likelihood for an event at time zero; move such "
+            "rows to a small positive time or use a discrete family)",
+            times[zero][0],
+            int(np.argmax(zero)),
+        )
+    distinct, survival = _event_curve(times, events)
+    middle = 1.0 - (np.concatenate([[1.0], survival[:-1]]) + survival) / 2.0
+    z, log_time = quantile(middle), np.log(distinct)
+    spread = np.sum((z - z.mean()) ** 2)
+    scale = float(np.sum((z - z.mean()) * log_time) / spread) if distinct.size > 1 else 1.0
+    return float(log_time.mean() - scale * z.mean()), scale
+
+
+def bin_logits(time: object, event: object, edges: _Floats) -> _Floats:
+    """Log-shares of the bins under the Kaplan-Meier curve.
+
+    Half a row is added to every bin (Jeffreys' prior), so that an empty one starts small and not at minus infinity.
+    What the curve leaves after its last event goes to the last bin.
+    """
+    times, events = checked(time, event)
+    distinct, survival = _event_curve(times, events)
+    drops = -np.diff(np.concatenate([[1.0], survival]))
+    n_bins = edges.size - 1
+    index = np.searchsorted(edges[1:-1], distinct, side="left")
+    share = np.bincount(index, weights=drops, minlength=n_bins)
+    share[-1] += survival[-1]
+    logits: _Floats = np.log((times.size * share + 0.5) / (times.size + 0.5 * n_bins))
+    return logits
+
+
+# --- The interface of every survival distribution, and the shape checks of its methods.
+# A distribution is a bundle of parameter tensors of shape ``(..., n)``: ``n`` rows, any leading dimensions counting
+# models. Its numeric methods take times of shape ``(n,)`` or ``(..., n)``, are pure torch without a data-dependent
+# branch (so that they run under ``torch.func.vmap``, ``torch.compile`` and autocast), and check no values: a NaN time
+# gives NaN, a time at or below zero gives the value at zero.
 
 
 class SurvivalDistribution(ABC):
@@ -186,3 +284,59 @@ def split_zero(time: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
 def as_level(p: float | Tensor, like: Tensor) -> Tensor:
     """Bring a probability to the dtype and device of the parameters."""
     return torch.as_tensor(p, dtype=like.dtype, device=like.device)
+
+
+# --- The interface of a family: from raw network outputs to a distribution.
+
+
+class Family(ABC):
+    """Interface of a family."""
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Number of raw outputs per row."""
+
+    @abstractmethod
+    def _make(self, raw: Tensor) -> SurvivalDistribution:
+        """Turn checked raw outputs into a distribution."""
+
+    @abstractmethod
+    def initial(self, time: Any, event: Any) -> Tensor:
+        """Raw outputs to start from, ``(n_outputs,)`` in float64, given training times and events.
+
+        As the bias of a network's last layer they start training from the distribution of the times as a whole.
+        """
+
+    def to(self, device: torch.device | str) -> "Family":
+        """Return the family with its tensors on a device; by default it has none.
+
+        Otherwise every step would copy them there and wait for it.
+        """
+        return self
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Turn raw outputs into the distribution of `factor` times the time.
+
+        Trained on times in years, a model is read in days with a factor of 365.25. A family has to know how; the
+        published ones do not, as they have constants in units of time.
+        """
+        fail("family", "one that can be read in another unit of time", type(self).__name__)
+
+    @final
+    def distribution(self, raw: Tensor) -> SurvivalDistribution:
+        """Turn raw outputs ``(..., n, n_outputs)`` into a distribution of shape ``(..., n)``."""
+        raw = as_parameter("raw", raw)
+        if raw.ndim == 0 or raw.shape[-1] != self.n_outputs:
+            fail("raw", f"shape (..., n, {self.n_outputs})", tuple(raw.shape))
+        return self._make(raw)
+
+
+# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
+FORMER_MODULES = {
+    "integral": "xcal.distributions._pieces",
+    "checked": "xcal.distributions._initial",
+    "location_and_scale": "xcal.distributions._initial",
+    "bin_logits": "xcal.distributions._initial",
+    "Family": "xcal.distributions.family_base",
+}

@@ -1,17 +1,20 @@
-"""What the discrete distributions share: everything but how the bin masses come about."""
+"""The distributions over time bins: categorical, MTLR, logistic hazards."""
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self, final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
+from torch.nn.functional import log_softmax, logsigmoid
 
-from xcal._checks import as_choice, fail
-from xcal.distributions._bins import Bins, Grid
-from xcal.distributions._readings import READINGS
+from xcal._checks import as_choice, as_numpy, fail
+from xcal.distributions._bins import READINGS, Bins, Grid, as_edges
 from xcal.distributions._weighted import LikelihoodByFormula, Rows, likelihood_and_cdf
-from xcal.distributions.base import SurvivalDistribution, as_level, as_parameter
-from xcal.distributions.edges import as_edges
+from xcal.distributions.base import Family, SurvivalDistribution, as_level, as_parameter, bin_logits
+
+# --- What the discrete distributions share: everything but how the bin masses come about.
 
 
 class DiscreteDistribution(SurvivalDistribution):
@@ -166,3 +169,167 @@ def as_logits(name: str, value: Tensor) -> Tensor:
 def _keep_nan(time: Tensor, value: Tensor) -> Tensor:
     """Make the value of a NaN time NaN; it has fallen into some bin."""
     return torch.where(torch.isnan(time), torch.nan, value)
+
+
+# --- The categorical distribution over time bins.
+
+
+@final
+class Categorical(DiscreteDistribution):
+    """Bin masses ``softmax(logits)``.
+
+    Parameters
+    ----------
+    logits
+        Shape ``(..., n, K)``.
+    edges
+        K + 1 increasing edges. Anything but a tensor is checked; a tensor is taken as it is (make it with `as_edges`
+        or `quantile_edges`).
+    interpolation
+        ``"step"`` (the paper's NI) or ``"linear"`` (its I); see `DiscreteDistribution`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> logits = torch.zeros(1, 4)
+    >>> time = torch.tensor([1.5])
+    >>> Categorical(logits, [0.0, 1.0, 2.0, 4.0, 8.0], interpolation="step").cdf(time)
+    tensor([0.5000])
+    >>> Categorical(logits, [0.0, 1.0, 2.0, 4.0, 8.0], interpolation="linear").cdf(time)
+    tensor([0.3750])
+    """
+
+    def __init__(self, logits: Tensor, edges: Any, interpolation: str = "linear") -> None:
+        self.logits = as_logits("logits", logits)
+        super().__init__(self.logits, edges, interpolation)
+
+
+# --- Multi-task logistic regression over time bins.
+
+
+@final
+class MTLR(DiscreteDistribution):
+    """Bin masses from K - 1 scores (x-cal, appendix on models; Yu et al. 2011).
+
+    The unnormalised log-mass of bin k < K is the sum of scores k, ..., K - 1, and that of bin K is 0: a reversed
+    cumulative sum, then a softmax against a final 0.
+
+    Parameters
+    ----------
+    scores
+        Shape ``(..., n, K - 1)``.
+    edges
+        K + 1 increasing edges. Anything but a tensor is checked; a tensor is taken as it is (make it with `as_edges`
+        or `quantile_edges`).
+    interpolation
+        ``"step"`` (the paper's NI) or ``"linear"`` (its I); see `DiscreteDistribution`.
+
+    Examples
+    --------
+    >>> dist = MTLR(torch.tensor([[0.0, 1.0]]), [0.0, 1.0, 2.0, 3.0])
+    >>> dist.log_mass.exp()
+    tensor([[0.4223, 0.4223, 0.1554]])
+    """
+
+    def __init__(self, scores: Tensor, edges: Any, interpolation: str = "linear") -> None:
+        self.scores = as_logits("scores", scores)
+        sums = torch.cumsum(self.scores.flip(-1), dim=-1).flip(-1)
+        logits = torch.cat([sums, torch.zeros_like(sums[..., :1])], dim=-1)
+        super().__init__(logits, edges, interpolation)
+
+
+# --- Logistic hazards over time bins.
+
+
+@final
+class LogisticHazard(DiscreteDistribution):
+    """Bin masses from K - 1 conditional probabilities: one for each bin but the last, of an event in it if reached.
+
+    With ``h_k = sigmoid(logits_k)``, bin k has the mass ``h_k (1 - h_1) ... (1 - h_{k-1})`` and the last bin what is
+    left. Known as logistic hazard, nnet-survival or discrete-time survival (Brown 1975; Gensheimer and Narasimhan 2019;
+    Kvamme and Borgan 2021).
+
+    Parameters
+    ----------
+    logits
+        Shape ``(..., n, K - 1)``.
+    edges
+        K + 1 increasing edges. Anything but a tensor is checked; a tensor is taken as it is (make it with `as_edges`
+        or `quantile_edges`).
+    interpolation
+        ``"step"`` or ``"linear"``; see `DiscreteDistribution`.
+
+    Examples
+    --------
+    >>> LogisticHazard(torch.zeros(1, 2), [0.0, 1.0, 2.0, 3.0]).log_mass.exp()
+    tensor([[0.5000, 0.2500, 0.2500]])
+    """
+
+    def __init__(self, logits: Tensor, edges: Any, interpolation: str = "linear") -> None:
+        self.hazard_logits = as_logits("logits", logits)
+        # log(1 - h), summed over the bins passed: nothing before the first.
+        passed = torch.cumsum(logsigmoid(-self.hazard_logits), dim=-1)
+        start = torch.zeros_like(passed[..., :1])
+        reached = torch.cat([start, passed], dim=-1)
+        happened = torch.cat([logsigmoid(self.hazard_logits), start], dim=-1)
+        super().__init__(reached + happened, edges, interpolation)
+
+
+# --- What the families of the discrete distributions share: the edges, and how they are read.
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteFamily(Family):
+    """Base of the families on a grid of time edges; the number of raw outputs says what they need of it."""
+
+    edges: Tensor
+    interpolation: str = "linear"
+
+    def __post_init__(self) -> None:
+        as_choice("interpolation", self.interpolation, READINGS)
+        self._hold(as_edges(self.edges))
+        if self.n_outputs < 1:
+            fail("edges", "three or more edges: the family needs two bins", f"{self.edges.shape[0]}")
+
+    def _hold(self, edges: Tensor) -> None:
+        """Keep checked edges, and their grids in the types that networks have: every step of training needs one."""
+        object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "_grids", {kind: Grid(edges.to(kind)) for kind in (torch.float32, torch.float64)})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the grids, which follow from the edges."""
+        return {"edges": self.edges, "interpolation": self.interpolation}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the settings, and make the grids again."""
+        object.__setattr__(self, "interpolation", state["interpolation"])
+        self._hold(state["edges"])
+
+    def grid(self, raw: Tensor) -> Grid:
+        """Return the grid for a distribution of raw outputs."""
+        grids: dict[torch.dtype, Grid] = self.__dict__["_grids"]
+        return grids.get(raw.dtype) or Grid(self.edges)
+
+    def log_shares(self, time: Any, event: Any) -> npt.NDArray[np.float64]:
+        """Log of the Kaplan-Meier share of each bin."""
+        return bin_logits(time, event, as_numpy("edges", self.edges))
+
+    def to(self, device: torch.device | str) -> Self:
+        """Put the edges on a device."""
+        moved = type(self).__new__(type(self))
+        # They were checked before; reading them again would wait for a GPU.
+        moved.__setstate__({"edges": self.edges.to(device), "interpolation": self.interpolation})
+        return moved
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the same masses between other edges."""
+        return replace(self, edges=self.edges * factor).distribution(raw)
+
+
+# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
+FORMER_MODULES = {
+    "Categorical": "xcal.distributions.categorical",
+    "MTLR": "xcal.distributions.mtlr",
+    "LogisticHazard": "xcal.distributions.logistic_hazard",
+    "DiscreteFamily": "xcal.distributions.discrete_family",
+}

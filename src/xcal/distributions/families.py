@@ -16,17 +16,10 @@ from scipy import special
 from torch import Tensor
 
 from xcal._checks import as_choice, fail
-from xcal._extensions import published
-from xcal.distributions._initial import location_and_scale
-from xcal.distributions.base import SurvivalDistribution
-from xcal.distributions.categorical import Categorical
-from xcal.distributions.discrete_family import DiscreteFamily
-from xcal.distributions.family_base import Family
-from xcal.distributions.logistic_hazard import LogisticHazard
-from xcal.distributions.loglogistic import LogLogistic
-from xcal.distributions.lognormal import LogNormal
-from xcal.distributions.mtlr import MTLR
-from xcal.distributions.weibull import Weibull
+from xcal._imports import published
+from xcal.distributions.base import Family, SurvivalDistribution, location_and_scale
+from xcal.distributions.discrete import MTLR, Categorical, DiscreteFamily, LogisticHazard
+from xcal.distributions.parametric import LogLogistic, LogNormal, Weibull
 
 # exp(80) and exp(-80) are finite in float32, and so are products of a few of exp(20). Nothing else is clamped.
 LOG_SCALE_LIMIT = 80.0

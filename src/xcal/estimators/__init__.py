@@ -1,10 +1,9 @@
 """The scikit-learn face: estimators that fit, predict and are scored, and files to keep them in."""
 
-from xcal.estimators.curves import SurvivalCurve
-from xcal.estimators.model import SurvivalModel
+from xcal.estimators.model import SurvivalModel, SurvivalPipeline, make_survival_pipeline
 from xcal.estimators.path import SurvivalPath
 from xcal.estimators.persistence import load
-from xcal.estimators.pipeline import SurvivalPipeline, make_survival_pipeline
+from xcal.estimators.prediction import SurvivalCurve
 from xcal.estimators.selection import Selection
 
 __all__ = [

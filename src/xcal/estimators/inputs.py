@@ -1,12 +1,19 @@
-"""What the estimators accept as rows with their outcomes and weights, checked once; `features` has X alone."""
+"""What the estimators accept as rows: tables of numbers, data frames as people have them, outcomes and weights."""
 
+import datetime
 import tempfile
 import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.sparse import issparse
+from sklearn.utils.validation import validate_data
 
 from xcal._checks import (
     BoolArray,
@@ -20,11 +27,342 @@ from xcal._checks import (
     first_row,
 )
 from xcal.data import SurvivalData, time_and_event
-from xcal.data._arguments import check_nothing_beside
-from xcal.data.columns import read_labels, read_weights
-from xcal.data.features import loaded_features
+from xcal.data.features import MappedFeatures, loaded_features
 from xcal.data.parquet import map_parquet
-from xcal.estimators.features import Floats, read_features, read_rows
+from xcal.data.survival import check_nothing_beside, read_labels, read_weights
+
+# --- What the estimators accept as X: tables of numbers, data frames with categories, rows in a file.
+
+
+Floats = npt.NDArray[np.float64]
+
+
+_ENCODE = (
+    "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("
+    "make_column_transformer((OneHotEncoder(), [names]), remainder='passthrough'), SurvivalModel()); or encode='auto'"
+)
+
+
+_DATES = "turn dates and durations into numbers before, days since a fixed date for instance; or encode='auto'"
+
+
+_IMPUTE = "impute them in the pipeline before this estimator, with SimpleImputer for instance; or encode='auto'"
+
+
+def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
+    """Features as a float array. With `reset` their number and names are learnt, otherwise compared.
+
+    Categories and missing values belong to the steps of a pipeline before the estimator; the errors say so.
+    """
+    if isinstance(X, SurvivalData):
+        X = _frame(X)
+    if isinstance(X, str | PathLike):
+        expected = "a table, or for fit the path of a parquet file (pandas.read_csv reads a CSV file)"
+        fail("X", expected, repr(str(X)))
+    if type(X).__name__ == "LazyFrame":
+        fail("X", "a data frame with its rows", "a LazyFrame: call .collect() first")
+    _check_names(X)
+    encoded = _encoded(estimator, X, reset=reset)
+    if encoded is not None:
+        return encoded
+    _check_columns(X)
+    X = _as_numbers(_listed(X) if isinstance(X, list | tuple) else X)
+    if issparse(X):
+        X = X.toarray()  # one-hot encoded columns, as OneHotEncoder gives them
+    x = _validated(estimator, X, reset=reset)
+    bad = ~np.isfinite(x)
+    if bad.any():
+        row, column = np.unravel_index(int(bad.argmax()), x.shape)
+        names = getattr(estimator, "feature_names_in_", None)
+        label = f"column {int(column) if names is None else repr(str(names[column]))}"
+        if np.isnan(x[row, column]):
+            fail("X", f"no missing values ({_IMPUTE})", f"NaN in {label}", int(row))
+        fail("X", "finite numbers", f"{x[row, column]} (infinity) in {label}", int(row))
+    return x
+
+
+def _listed(X: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(X)
+    except ValueError:
+        fail("X", "rows of one length", "rows of different lengths")
+
+
+def _validated(estimator: Any, X: Any, *, reset: bool) -> Floats:
+    """Let scikit-learn check the table; its words come on one line, with the argument's name."""
+    try:
+        # One layout in memory, so that a frame and an array with the same numbers give the same bits.
+        x: Floats = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            order="C",
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # of torch: a tensor that cannot be read
+        if "feature names" in str(error):
+            raise  # a list of names, in the form that scikit-learn's own checks ask for
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"X: {' '.join(str(error).split())}") from error
+    return x
+
+
+def read_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Features that can be read some rows at a time: an array, or for `SurvivalData` in a file what reads from it.
+
+    Rows of a file were checked when the data was made. Of these only names and number of the columns are learnt or
+    compared; nothing else is read.
+    """
+    if not isinstance(X, SurvivalData) or not isinstance(X.x, np.memmap | MappedFeatures) or X.x.ndim != 2:
+        return read_features(estimator, X, reset=reset)
+    if reset and X.n < 2:
+        fail("X", "at least two rows to train on", X.n)
+    first = X[:1]
+    read_features(estimator, first.replaced(x=np.repeat(np.asarray(first.x), 2, axis=0)), reset=reset)
+    return X.x if isinstance(X.x, MappedFeatures) else MappedFeatures(X.x)
+
+
+def _encoded(estimator: Any, X: Any, *, reset: bool) -> Floats | None:
+    """Numbers of a data frame by the estimator's encoding; None if it has none and shall have none."""
+    is_frame = hasattr(X, "columns")
+    if reset and hasattr(estimator, "encoding_"):
+        del estimator.encoding_
+    if reset and estimator.encode == "auto" and is_frame:
+        estimator.encoding_ = Encoding.of(X)
+    if not hasattr(estimator, "encoding_"):
+        return None
+    if not is_frame:
+        names = ", ".join(column.name for column in estimator.encoding_.columns)
+        fail("X", f"a data frame with the columns {names}, as in fit", type(X).__name__)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    encoded: Floats = estimator.encoding_(X)
+    return encoded
+
+
+def _frame(data: SurvivalData) -> Any:
+    """Features as scikit-learn takes them, with their names where they have any."""
+    x = as_numpy("X", loaded_features(data.x))
+    return pd.DataFrame(x, columns=list(data.feature_names), copy=False) if data.feature_names else x
+
+
+def _check_names(X: Any) -> None:
+    """Refuse a data frame that has a name twice; scikit-learn and pandas say so in many ways."""
+    names = [str(name) for name in getattr(X, "columns", ())]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        fail("X", "columns with different names", f"{twice!r} more than once")
+
+
+def _check_columns(X: Any) -> None:
+    """Name the first column of a data frame that does not hold numbers."""
+    columns, dtypes = getattr(X, "columns", None), getattr(X, "dtypes", None)
+    if columns is None or dtypes is None:
+        return
+    if len(columns) == 0:
+        fail("X", "at least one column", "a data frame without any")
+    for name, dtype in zip(columns, dtypes, strict=True):
+        # A polars type knows what it is; a numpy or pandas type has a one-letter kind.
+        kind = getattr(dtype, "kind", None)
+        if isinstance(kind, str):
+            numeric, dates = kind in tuple("biufc"), kind in tuple("mM")
+        else:
+            numeric, dates = dtype.is_numeric() or str(dtype) == "Boolean", dtype.is_temporal()
+        if not numeric:
+            fail("X", f"numeric columns ({_DATES if dates else _ENCODE})", f"column {name!r} of type {dtype}")
+
+
+def _as_numbers(X: Any) -> Any:
+    """Read text and objects in an array as numbers, or say why they are none; leave everything else as it is."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "OUSmM":
+        return X
+    if X.dtype.kind in "mM":
+        fail("X", f"numbers ({_DATES})", f"dtype {X.dtype}")
+    try:
+        return X.astype(np.float64)
+    except ValueError as error:
+        raise ValueError(f"X: expected numbers ({_ENCODE}), got text: {error}") from error
+    except TypeError as error:
+        dates = (datetime.date, datetime.time, datetime.timedelta, np.datetime64)
+        found = next((value for value in X.flat if isinstance(value, dates)), None)
+        if found is not None:
+            fail("X", f"numbers ({_DATES})", repr(found))
+        raise TypeError(f"X: expected numbers, got another kind of object: {error}") from error
+
+
+# --- Data frames as people have them, turned into numbers: `encode="auto"`.
+
+
+Kind = Literal["number", "category", "date"]
+
+
+# More categories than this, or one for every second row, are names of rows and not classes of them.
+MOST_CATEGORIES = 50
+
+
+_DAY = pd.Timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class ColumnCode:
+    """How one column becomes numbers.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "category", "date"}
+        A number is itself, as are True (1) and False (0), and a duration is its days; a date is the days since
+        `origin`; a category has a column of 0 and 1 for each of `categories`.
+    fill : float
+        What stands for a missing number: the median of the rows of `fit`.
+    has_missing : bool
+        Whether values were missing in `fit`: then there is one more column that says so.
+    categories : tuple of str
+    origin : str
+        A date as text; "" for other kinds.
+    """
+
+    name: str
+    kind: Kind
+    fill: float
+    has_missing: bool
+    categories: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def width(self) -> int:
+        """Number of columns that it becomes."""
+        return (len(self.categories) if self.kind == "category" else 1) + self.has_missing
+
+    @classmethod
+    def of(cls, name: str, values: "pd.Series[Any]") -> "ColumnCode":
+        """Learn from a column of the rows of `fit`."""
+        missing = values.isna().to_numpy()
+        if missing.all():
+            fail("X", f"a value in column {name!r}", "missing values in every row")
+        kind = _kind(values)
+        if kind == "category":
+            return cls(name, kind, 0.0, bool(missing.any()), _categories(name, values[~missing]))
+        origin = str(pd.to_datetime(values[~missing]).min()) if kind == "date" else ""
+        numbers = _numbers(name, kind, origin, values)
+        return cls(name, kind, float(np.median(numbers[~missing])), bool(missing.any()), (), origin)
+
+    def __call__(self, values: "pd.Series[Any]") -> list[Floats]:
+        """Columns of numbers."""
+        missing = values.isna().to_numpy()
+        if missing.any() and not self.has_missing:
+            instead = "none of its categories" if self.kind == "category" else "the median of fit stands for them"
+            warnings.warn(
+                f"column {self.name!r} has missing values, and fit saw none: {instead}",
+                UserWarning,
+                stacklevel=8,  # the line that calls predict
+            )
+        if self.kind == "category":
+            labels = values.astype(str).to_numpy(dtype=object)
+            unknown = ~missing & ~np.isin(labels.astype(str), self.categories)
+            if unknown.any():
+                told = f"the first at row {first_row(unknown)}"
+                warnings.warn(
+                    f"column {self.name!r} has values that fit never saw ({told}): none of its categories",
+                    UserWarning,
+                    stacklevel=8,  # the line that calls predict
+                )
+            found = [(~missing & (labels == category)).astype(np.float64) for category in self.categories]
+        else:
+            found = [np.where(missing, self.fill, _numbers(self.name, self.kind, self.origin, values))]
+        return [*found, missing.astype(np.float64)] if self.has_missing else found
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the columns of a data frame become numbers, learnt in `fit` and saved with the model."""
+
+    columns: tuple[ColumnCode, ...]
+
+    @classmethod
+    def of(cls, frame: Any) -> "Encoding":
+        """Learn from the rows of `fit`."""
+        return cls(tuple(ColumnCode.of(name, _column(frame, name)) for name in _names(frame)))
+
+    @property
+    def width(self) -> int:
+        """Number of columns of numbers."""
+        return sum(column.width for column in self.columns)
+
+    def __call__(self, frame: Any) -> Floats:
+        """Numbers of a frame with the same columns, ``(n, width)``."""
+        parts: list[Floats] = []
+        for column in self.columns:
+            parts += column(_column(frame, column.name))
+        return np.ascontiguousarray(np.column_stack(parts), dtype=np.float64)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return the columns in the form of a file."""
+        return [asdict(column) | {"categories": list(column.categories)} for column in self.columns]
+
+    @classmethod
+    def from_json(cls, content: Sequence[Mapping[str, Any]]) -> "Encoding":
+        """Read what `as_json` wrote, and `header` has checked."""
+        return cls(tuple(ColumnCode(**{**column, "categories": tuple(column["categories"])}) for column in content))
+
+
+def _names(frame: Any) -> list[str]:
+    names = [str(name) for name in frame.columns]
+    if not names:
+        fail("X", "at least one column", "a data frame without any")
+    return names
+
+
+def _column(frame: Any, name: str) -> "pd.Series[Any]":
+    """One column in pandas' form, whatever the frame is."""
+    place = [str(column) for column in frame.columns].index(name)
+    if isinstance(frame, pd.DataFrame):
+        return frame.iloc[:, place].reset_index(drop=True)
+    return pd.Series(frame[name].to_list(), name=name)
+
+
+def _kind(values: "pd.Series[Any]") -> Kind:
+    dtype = values.dtype
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
+        return "number"
+    if pd.api.types.is_timedelta64_dtype(dtype):
+        return "number"
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return "date"
+    seen = values.dropna()
+    objects = pd.api.types.is_object_dtype(dtype)
+    if objects and all(isinstance(value, bool | np.bool_ | int | float | np.number) for value in seen):
+        return "number"
+    if objects and all(isinstance(value, datetime.date) for value in seen):
+        return "date"
+    return "category"
+
+
+def _categories(name: str, seen: "pd.Series[Any]") -> tuple[str, ...]:
+    found = sorted({str(value) for value in seen})
+    if len(found) > MOST_CATEGORIES or (len(found) > 2 and 2 * len(found) > len(seen)):
+        expected = f"columns of at most {MOST_CATEGORIES} categories, with two rows or more each on average"
+        fail("X", expected, f"{len(found)} different values in column {name!r}: leave out what only names the rows")
+    return tuple(found)
+
+
+def _numbers(name: str, kind: Kind, origin: str, values: "pd.Series[Any]") -> Floats:
+    """Numbers of a column that is none of categories, NaN where they are missing."""
+    try:
+        if kind == "date":
+            return np.asarray((pd.to_datetime(values) - pd.Timestamp(origin)) / _DAY, dtype=np.float64)
+        if pd.api.types.is_timedelta64_dtype(values.dtype):
+            return np.asarray(values / _DAY, dtype=np.float64)
+        numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X: expected {kind}s in column {name!r}, as in fit, got others: {error}") from error
+    if np.isinf(numbers).any():
+        fail("X", "finite numbers", f"infinity in column {name!r}", first_row(np.isinf(numbers)))
+    return np.asarray(numbers)
+
+
+# --- What the estimators accept as rows with their outcomes and weights, checked once; `features` has X alone.
 
 
 def read_target(X: Any, y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
@@ -152,6 +490,8 @@ def warn_of_few_events(table: SurvivalData) -> None:
 
 # With fewer events `fit` warns.
 FEW_EVENTS = 10
+
+
 # So many events at time zero, and so large a share of all events, are no accident: units that were rounded down.
 _FEW_AT_ZERO, _SHARE_AT_ZERO = 3, 0.02
 

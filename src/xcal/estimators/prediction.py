@@ -1,25 +1,87 @@
 """What both estimators predict, and how they are scored."""
 
 from abc import abstractmethod
-from typing import Any, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_row, fail, first_row
-from xcal._past_the_end import unseen_as_inf, unseen_as_nan
 from xcal.calibration import DCalibrationResult, d_calibration
-from xcal.calibration.results import Method
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.dcalibration import ties_caution, unit_starts
+from xcal.calibration.significance import Method
 from xcal.distributions import SurvivalDistribution
-from xcal.estimators.curves import SurvivalCurve
-from xcal.estimators.features import Floats, read_rows
 from xcal.estimators.fitted import PredictingModel
-from xcal.estimators.inputs import read_judged_weights, read_outcome, read_times
-from xcal.estimators.ties import Ties, interval_starts
+from xcal.estimators.inputs import Floats, read_judged_weights, read_outcome, read_rows, read_times
 from xcal.metrics import concordance_index
+from xcal.metrics.curves import unseen_as_inf, unseen_as_nan
+
+# --- A survival curve as an object that can be called, as scikit-survival's scorers want it.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SurvivalCurve:
+    """S of one row: call it with a time or an array of times.
+
+    Attributes
+    ----------
+    x, y : ndarray of shape (m,)
+        Times from 0 to the last observed one, and S at each of them, for drawing. A call does not read these points but
+        the distribution itself.
+    """
+
+    x: Floats
+    y: Floats
+    _raw: Tensor = field(repr=False)
+    _model: PredictingModel = field(repr=False)
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """Times that the data covered; a call after them gives NaN, or extrapolates if it is asked to."""
+        return float(self.x[0]), float(self.x[-1])
+
+    def __call__(self, times: Any, *, extrapolate: bool = False) -> Any:
+        """S at `times`; a number for a number, an array for an array.
+
+        After the last time seen in training it is NaN, with a warning, unless it is to `extrapolate`.
+        """
+        asked = read_times(times)
+        raw = self._raw.unsqueeze(-2)
+        distribution = self._model.read(raw.expand(*raw.shape[:-2], asked.size, -1))
+        survival = distribution.survival(torch.from_numpy(asked)).numpy()
+        if not extrapolate:
+            survival = unseen_as_nan(survival, asked, self.domain[1], stacklevel=3)
+        return float(survival[0]) if np.ndim(times) == 0 else survival
+
+    def __repr__(self) -> str:
+        return f"SurvivalCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"
+
+
+# --- Times of few distinct values: the interval that each of them stands for.
+
+
+Ties = Literal["auto", "interval", "point"]
+
+
+def interval_starts(ties: Ties, time: Floats, event: BoolArray, n_bins: int) -> Floats | None:
+    """Start of the interval that each row's time ends; None if times stand for themselves.
+
+    A model of tied times learns F at each of them: what had happened by then, of which what had happened by the time
+    before is a part.
+    """
+    if ties == "point" or (ties == "auto" and ties_caution(time, event, bin_edges(n_bins)) is None):
+        return None
+    return unit_starts(time)
+
+
+# --- What both estimators predict, and how they are scored.
 
 
 class SurvivalPredictor(BaseEstimator):

@@ -12,23 +12,74 @@ import torch
 from xcal._checks import as_choice, as_number, fail
 from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
-from xcal.estimators.conditional import conditional_values
-from xcal.estimators.features import Floats
 from xcal.estimators.fitted import FittedModel
-from xcal.estimators.influence import dcal_influence, gap_error, weighted_mean
-from xcal.estimators.judged_by import judged_by
+from xcal.estimators.fitting import conditional_values, dcal_influence, gap_error, weighted_mean
+from xcal.estimators.inputs import Floats
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll
+from xcal.show.charts import p_in_words
+
+# --- What the default rule of a path judges its candidates by: what the penalty asked for.
+
+
+@dataclass(frozen=True)
+class JudgedBy:
+    """A column of the candidates, whose test and error have columns beside it.
+
+    Attributes
+    ----------
+    name : str
+        The column; ``<name>_p`` and ``<name>_gap_se`` are those of the test and the error.
+    words : str
+        What it is called in a sentence.
+    floor : str or None
+        Column of what a perfect model scores; None where that is zero.
+    """
+
+    name: str
+    words: str
+    floor: str | None
+
+    def excess(self, lines: Any) -> Any:
+        """Value above what a perfect model scores, of one candidate or of several."""
+        return lines[self.name] if self.floor is None else lines[self.name] - lines[self.floor]
+
+    def described(self, line: "pd.Series[Any]") -> str:
+        """Return what a candidate scores."""
+        perfect = 0.0 if self.floor is None else line[self.floor]
+        score = f"{self.words} {line[self.name]:.2g}, a perfect model scores {perfect:.2g}"
+        return f"{score}, {p_in_words(line[f'{self.name}_p'])}"
+
+
+def judged_by(table: pd.DataFrame) -> JudgedBy:
+    """Read it off a table of candidates: that of models trained for calibration given the covariates has its test."""
+    if "conditional_p" in table:
+        return JudgedBy("conditional", "conditional calibration", None)
+    return JudgedBy("dcal", "D-calibration", "dcal_floor")
+
+
+# --- The frontier of a path, and the rules that choose a model from it.
+
 
 _MEASURES = ("nll", "dcal", "concordance")
+
+
 RULES = ("when_needed", "one_standard_error")
+
+
 # A model is off if a perfect one would look as bad in fewer than this share of samples.
 _LEVEL = 0.05
+
+
 # A larger weight must lower D-calibration by so many standard errors. Two and not one: its epoch was chosen on the same
 # rows, partly for a low D-calibration.
 _CLEAR = 2.0
+
+
 # Numbers of a file that are read at a time.
 _NUMBERS = 1 << 21
+
+
 # With fewer validation events the test shows little: with 25 it finds hazards twice too high in six of ten samples,
 # with 8 in two of ten.
 FEWEST_EVENTS = 25

@@ -9,13 +9,12 @@ from sklearn.utils import check_random_state
 
 from xcal._checks import as_choice, as_count, as_number, fail
 from xcal._devices import as_device, best_device
-from xcal.distributions._readings import READINGS
-from xcal.networks._arguments import check_dropout, check_sizes
-from xcal.objectives import nll, survival_crps
-from xcal.objectives.joint import Objective
+from xcal.distributions._bins import READINGS
+from xcal.networks import check_dropout, check_sizes
+from xcal.objectives import Objective, nll, survival_crps
 from xcal.training import TrainingConfig
 from xcal.training.config import check_count, check_number
-from xcal.training.progress import Progress
+from xcal.training.result import Progress
 
 # The published variants of the distributions have constants in units of time, which scaling would change.
 CONTINUOUS = ("lognormal", "weibull", "loglogistic")

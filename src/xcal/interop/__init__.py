@@ -1,10 +1,8 @@
 """Models and curves of other libraries, each behind its own lazy import."""
 
-from xcal.interop.libraries import Library, register, supported, unregister
-from xcal.interop.predictions import ModelPredictions
-from xcal.interop.reading import read_model
-from xcal.interop.rows import Rows
-from xcal.interop.torchsurv_models import TorchsurvCox, TorchsurvWeibull
+from xcal.interop.predictions import ModelPredictions, Rows
+from xcal.interop.readers import TorchsurvCox, TorchsurvWeibull
+from xcal.interop.reading import Library, read_model, register, supported, unregister
 
 __all__ = [
     "Library",

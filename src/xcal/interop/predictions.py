@@ -1,15 +1,127 @@
 """What a survival model of any library says about rows: the one form that everything here reads."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import issparse
 
-from xcal._checks import FloatArray, fail, first_row
-from xcal.metrics.curves import Interpolation
-from xcal.metrics.inputs import Vector
+from xcal._checks import BoolArray, FloatArray, fail, first_row
+from xcal.distributions import DiscreteDistribution, SurvivalDistribution
+from xcal.metrics.curves import Interpolation, at_own_time, at_point
+from xcal.metrics.inputs import Vector, rounded_time
+from xcal.objectives import nll
+
+# --- The rows that a model is asked about, and at which times its curves are kept.
+
+
+# Rows times columns that are kept of a model's curves, and the fewest columns however many rows there are.
+MOST_CELLS = 2_000_000
+
+
+FEWEST_COLUMNS = 50
+
+
+# Columns of a curve that has a value at every time.
+SMOOTH_COLUMNS = 200
+
+
+# Rows times columns that are asked of a library at once.
+_AT_ONCE = 10_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Outcomes of the rows, and the times that matter; checked before.
+
+    Attributes
+    ----------
+    time, event : arrays of shape (n,)
+    times : array of shape (m,), optional
+        Times that the user asked for; by default the reader of the library chooses.
+    horizons : array of shape (h,)
+        Times at which single risks will be read: the curves are exact there.
+    """
+
+    time: FloatArray
+    event: BoolArray
+    times: Vector | None = None
+    horizons: Vector = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.time.size)
+
+    @property
+    def most_columns(self) -> int:
+        """Number of times that a curve of each row may have without filling the memory."""
+        return max(FEWEST_COLUMNS, MOST_CELLS // self.n)
+
+    def grid(self) -> Vector:
+        """Choose times at which to ask a model that knows every time: those of the user, or where the outcomes lie.
+
+        Half of them are quantiles of the event times, half are spread evenly up to the last time of the rows.
+        """
+        if self.times is not None:
+            return self.times
+        half = min(SMOOTH_COLUMNS, self.most_columns) // 2
+        last = float(self.time.max())
+        seen = self.time[self.event] if self.event.any() else self.time
+        quantiles = np.quantile(seen, (np.arange(half) + 0.5) / half)
+        spread = np.linspace(0.0, last, half + 1)[1:]
+        grid: Vector = np.unique(np.concatenate([quantiles, spread, self.horizons]).astype(np.float64))
+        return grid[grid > 0] if last > 0 else grid
+
+    def kept_columns(self, own: Vector) -> npt.NDArray[np.int64]:
+        """Which of a model's own times to keep: all, or evenly many with the last and those beside a horizon."""
+        if own.size <= self.most_columns:
+            return np.arange(own.size)
+        evenly = np.linspace(0, own.size - 1, self.most_columns).round().astype(np.int64)
+        left = np.searchsorted(own, self.horizons, side="right") - 1
+        beside = np.clip(np.concatenate([left, left + 1]), 0, own.size - 1)
+        return np.unique(np.concatenate([evenly, beside]))
+
+    def parts(self, columns: int) -> Iterator[slice]:
+        """Rows in pieces, so that no more than a bounded number of values is held at once."""
+        step = max(1, _AT_ONCE // max(1, columns))
+        return (slice(start, min(start + step, self.n)) for start in range(0, self.n, step))
+
+
+def count_rows(X: Any) -> int | None:
+    """Return the number of rows of a table, array, tensor or tuple of them; None for what does not say."""
+    if isinstance(X, tuple):
+        return count_rows(X[0]) if X else 0
+    if hasattr(X, "num_row"):  # XGBoost's DMatrix
+        return int(X.num_row())
+    shape = getattr(X, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else None
+    return len(X) if hasattr(X, "__len__") else None
+
+
+def take_rows(X: Any, part: slice) -> Any:
+    """Pick neighbouring rows of a table, array, tensor or tuple of them."""
+    if isinstance(X, tuple):
+        return tuple(take_rows(values, part) for values in X)
+    if issparse(X):
+        return X.tocsr()[part]  # of the sparse forms the one whose rows can be picked
+    try:
+        return X.iloc[part] if hasattr(X, "iloc") else X[part]
+    except (TypeError, IndexError, KeyError):
+        fail("X", "rows of features: a table or an array", type(X).__name__)
+
+
+# --- What a survival model of any library says about rows: the one form that everything here reads.
+
 
 # A million curves at once would take their memory twice over.
 _ROWS_AT_ONCE = 50_000
+
+
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 ROUNDING = 1e-6
 
@@ -96,3 +208,147 @@ def _check_curves(who: str, survival: FloatArray, times: Vector, advice: str) ->
         row += start
         got = f"{survival[row, column + 1]:g} at time {times[column + 1]:g} after {survival[row, column]:g}"
         fail(who, f"survival curves, which never rise ({advice})", got, row)
+
+
+# --- From what a library predicts to `ModelPredictions`: a distribution per row, or curves on the model's own times.
+
+
+BETWEEN: dict[Interpolation, str] = {
+    "linear": "Between two of these times a curve is read along a straight line.",
+    "previous": "Between two of these times a curve keeps the value of the earlier one, as a step function does.",
+}
+
+
+def past_the_end(last: float, time: FloatArray) -> str:
+    """Return what happens after the last time of the curves."""
+    rule = f"The curves end at time {rounded_time(last):g}; past it they keep their last value"
+    if not (time > last).any():
+        return f"{rule}, which no row needs."
+    return f"{rule}. Rows past it count as censored there in D-calibration."
+
+
+def from_distribution(
+    model: str, library: str, distribution_of: Callable[[slice], SurvivalDistribution], rows: Rows
+) -> ModelPredictions:
+    """Read a model that gives a distribution for each row: exact curves, exact F, and the likelihood.
+
+    Parameters
+    ----------
+    model, library
+        Names.
+    distribution_of
+        From a slice of the rows to their distribution, in the unit of the times.
+    rows
+        What is asked.
+    """
+    grid = rows.grid()
+    survival, cdf, loss = np.empty((rows.n, grid.size)), np.empty(rows.n), np.empty(rows.n)
+    points = torch.from_numpy(np.ascontiguousarray(grid)).unsqueeze(1)
+    discrete = False
+    for part in rows.parts(grid.size):
+        distribution = distribution_of(part)
+        discrete = discrete or isinstance(distribution, DiscreteDistribution)
+        time = torch.from_numpy(rows.time[part].astype(np.float64))
+        event = torch.from_numpy(np.ascontiguousarray(rows.event[part]))
+        with torch.no_grad():
+            survival[part] = distribution.survival(points.expand(-1, time.numel())).T.numpy()
+            cdf[part] = distribution.cdf(time).numpy()
+            loss[part] = nll(distribution, time, event, density=True).numpy()
+    density = "the mass of its time bin over the bin's width" if discrete else "the density"
+    reading = (
+        f"{model} gives a whole distribution for each row: F at the observed time is exact, and so is the likelihood "
+        f"({density} at an event, survival at a censoring).",
+        f"Survival curves are kept at {grid.size} times, the horizons among them, and are exact there.",
+        BETWEEN["linear"],
+    )
+    return ModelPredictions(model, library, rows.n, survival=survival, times=grid, cdf=cdf, nll=loss, reading=reading)
+
+
+def from_own_times(
+    model: str,
+    library: str,
+    predict: Callable[[slice], FloatArray],
+    own: Vector,
+    rows: Rows,
+    interpolation: Interpolation,
+    origin: str,
+) -> ModelPredictions:
+    """Read a model whose curves have values at times of its own, `own`.
+
+    Where that is too much to hold, or the user asked for other times, rows are read in parts: F at the observed time
+    comes from the whole curve, and fewer columns are kept.
+
+    Parameters
+    ----------
+    predict
+        From a slice of the rows to S of shape (rows, own times).
+    origin
+        The first sentence of `reading`: how the curves were obtained.
+    """
+    asked = rows.times
+    kept = rows.kept_columns(own)
+    if asked is None and kept.size == own.size:
+        survival = np.concatenate([predict(part) for part in rows.parts(own.size)])
+        sentences = (origin, BETWEEN[interpolation], past_the_end(float(own[-1]), rows.time))
+        return ModelPredictions(
+            model,
+            library,
+            rows.n,
+            survival=survival,
+            times=own,
+            interpolation=interpolation,
+            reading=sentences,
+            end=float(own[-1]),
+        )
+    times = own[kept] if asked is None else asked
+    survival, cdf = np.empty((rows.n, times.size)), np.empty(rows.n)
+    for part in rows.parts(own.size):
+        whole = predict(part)
+        cdf[part] = np.clip(1 - at_own_time(whole, own, rows.time[part], interpolation), 0.0, 1.0)
+        survival[part] = whole[:, kept] if asked is None else _at_each(whole, own, times, interpolation)
+    which = "of these" if asked is None else "that were asked for"
+    reading = (
+        origin,
+        f"{times.size:,} times {which} are kept; F at a row's observed time is read from the whole curve.",
+        BETWEEN[interpolation],
+        past_the_end(float(times[-1]), rows.time),
+    )
+    return ModelPredictions(
+        model,
+        library,
+        rows.n,
+        survival=survival,
+        times=times,
+        interpolation=interpolation,
+        cdf=cdf,
+        reading=reading,
+        end=float(own[-1]),
+    )
+
+
+def _at_each(whole: FloatArray, own: Vector, times: Vector, interpolation: Interpolation) -> FloatArray:
+    return np.stack([at_point(whole, own, float(t), interpolation) for t in times], axis=1)
+
+
+def class_name(model: Any) -> str:
+    """Name of a model's class, for people."""
+    return type(model).__name__
+
+
+# --- Whether a model was fitted, asked in scikit-learn's way.
+
+
+def check_fitted(model: Any) -> None:
+    """Refuse a scikit-learn estimator that was not fitted."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        refuse_unfitted(model)
+
+
+def refuse_unfitted(model: Any, what: str = "call its fit method on the training rows first") -> NoReturn:
+    """Raise the error of a model that was not fitted, with what to do."""
+    fail("model", f"a fitted {class_name(model)} ({what})", "one that was not fitted")

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from xcal._kaplan_meier import KaplanMeier
-from xcal.calibration.results import DCalibrationResult
+from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.streaming import DCalibration
-from xcal.metrics.likelihood import MeanNLL
+from xcal.metrics.predictions import MeanNLL
 from xcal.metrics.streaming import (
     BoundedBrier,
     BoundedConcordance,

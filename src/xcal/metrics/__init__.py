@@ -5,27 +5,27 @@ Predictions and outcomes come as arrays, `time` and `event` always by keyword; n
 
 from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.auc import CumulativeDynamicAUC, cumulative_dynamic_auc
-from xcal.metrics.brier import BrierScore, IntegratedBrierScore, brier_score, integrated_brier_score
-from xcal.metrics.calibration_curve import CalibrationCurve, calibration_curve
-from xcal.metrics.calibration_slope import CalibrationSlope, calibration_slope
+from xcal.metrics.brier import (
+    BrierScore,
+    IntegratedBrierScore,
+    ScaledBrierScore,
+    brier_score,
+    integrated_brier_score,
+    scaled_brier_score,
+)
+from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, calibration_curve, risk_distribution
 from xcal.metrics.concordance import Concordance, concordance_index
-from xcal.metrics.cox_calibration import CoxCalibration, cox_calibration
-from xcal.metrics.cox_ici import CoxICI, cox_ici
-from xcal.metrics.evaluation import evaluate
-from xcal.metrics.evaluation_result import Evaluation, Score
-from xcal.metrics.follow_up import FollowUp, follow_up
+from xcal.metrics.cox import CoxCalibration, CoxICI, cox_calibration, cox_ici
+from xcal.metrics.curves import KMCalibration, km_calibration
+from xcal.metrics.evaluation import Evaluation, Score, evaluate
 from xcal.metrics.ici import IntegratedCalibrationIndex, integrated_calibration_index
-from xcal.metrics.kaplan_meier import kaplan_meier
-from xcal.metrics.km_calibration import KMCalibration, km_calibration
-from xcal.metrics.likelihood import MeanNLL, mean_nll
 from xcal.metrics.net_benefit import DecisionCurve, NetBenefit, decision_curve, net_benefit
-from xcal.metrics.observed_expected import ObservedExpected, observed_expected
+from xcal.metrics.observed_expected import CalibrationSlope, ObservedExpected, calibration_slope, observed_expected
 from xcal.metrics.one_calibration import OneCalibration, one_calibration
-from xcal.metrics.pp_curve import PPCurve, pp_curve
-from xcal.metrics.quantile_slope import QuantileSlope, quantile_slope
+from xcal.metrics.pit import PPCurve, QuantileSlope, pp_curve, quantile_slope
+from xcal.metrics.predictions import MeanNLL, mean_nll
 from xcal.metrics.registry import ENTRIES
-from xcal.metrics.risk_distribution import RiskDistribution, risk_distribution
-from xcal.metrics.scaled_brier import ScaledBrierScore, scaled_brier_score
+from xcal.metrics.times import FollowUp, follow_up, kaplan_meier
 
 METRICS: tuple[str, ...] = tuple(ENTRIES)
 """Names that `evaluate` accepts in `metrics`."""

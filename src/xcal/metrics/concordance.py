@@ -1,18 +1,31 @@
-"""How often the model puts two rows in the order in which their events came."""
+"""How often the model puts two rows in the order in which their events came: at once, over chunks, of resamples."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail, first_row
-from xcal._kaplan_meier import KaplanMeier
-from xcal.metrics.antolini import antolini_weights
-from xcal.metrics.censoring import as_censoring, censoring_survival
-from xcal.metrics.curves import INTERPOLATIONS, Interpolation
-from xcal.metrics.inputs import as_choice, as_curves, as_outcome, as_row_weights, as_score, as_time_point
-from xcal.metrics.pairs import PairWeights, pair_weights, weighted_pairs
+from xcal._kaplan_meier import KaplanMeier, sortable_time, starts_run
+from xcal.metrics.cells import Integers, PairAccumulator, PairCellCounts
+from xcal.metrics.counted import Block, Matrix, product
+from xcal.metrics.curves import INTERPOLATIONS, Interpolation, column, fraction, left_column
+from xcal.metrics.inputs import (
+    Vector,
+    as_choice,
+    as_curves,
+    as_outcome,
+    as_row_weights,
+    as_score,
+    as_time_point,
+    running_sums,
+)
+from xcal.metrics.pairs import PairWeights, antolini_weights, pair_weights, weighted_pairs
+from xcal.metrics.times import as_censoring, censoring_survival
+
+# --- How often the model puts two rows in the order in which their events came.
+
 
 Method = Literal["harrell", "uno", "antolini"]
 
@@ -222,3 +235,241 @@ def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: in
         n_events=n_events,
         n_dropped=n_dropped,
     )
+
+
+# --- Harrell's concordance over chunks, processes or files.
+
+
+# Different rows (time, event, risk) kept by default: 32 megabytes.
+LIMIT = 1 << 20
+
+
+_MOST = 2048  # cells of each axis that pairs are counted on
+
+
+_REPEATED = 8  # rows that are alike are written out up to so many times the limit
+
+
+@dataclass(frozen=True)
+class BoundedConcordance:
+    """Harrell's concordance and the range in which that of the rows lies.
+
+    Attributes
+    ----------
+    concordance : Concordance
+        Where rows share cells: pairs in one cell of risk count as ties, and pairs in one cell of time with what is to
+        be expected of them.
+    lower, upper : float
+        Least and largest value that the concordance of the rows can have; both equal to it where all rows are known.
+    """
+
+    concordance: Concordance
+    lower: float
+    upper: float
+
+    @property
+    def value(self) -> float:
+        """Concordance."""
+        return self.concordance.value
+
+    @property
+    def error_bound(self) -> float:
+        """Largest distance between the value and that of the rows; zero where all rows are known."""
+        return max(self.upper - self.value, self.value - self.lower)
+
+
+class StreamingConcordance(PairAccumulator):
+    """Accumulate Harrell's concordance without holding all rows; see `concordance_index`.
+
+    Exact up to `limit` different rows, by merging them in order. Beyond that rows are counted in cells of time and
+    risk, and the result has a range in which the value of the rows lies in any case.
+
+    Parameters
+    ----------
+    grids : tuple of two arrays, optional
+        Fixed times and risks. The state is then a table of a fixed shape, and exact where all rows lie on the grids.
+        Quantiles of times and risks give the narrowest range: about 1 / (cells of an axis) on either side.
+    limit : int
+        Different rows kept without grids.
+
+    Examples
+    --------
+    >>> meter = StreamingConcordance()
+    >>> _ = meter.update(time=[1, 2], event=[1, 0], risk=[9, 8]).update(time=[3, 4], event=[1, 1], risk=[2, 5])
+    >>> meter.compute().value, meter.compute().error_bound
+    (0.75, 0.0)
+    """
+
+    def __init__(self, *, grids: tuple[Any, Any] | None = None, limit: int = LIMIT) -> None:
+        super().__init__(grids, limit)
+
+    def update(self, *, time: Any, event: Any, risk: Any) -> Self:
+        """Add rows: the outcome, and a risk that is larger where the event is expected sooner."""
+        if np.size(time) == 0 and np.size(event) == 0:
+            return self
+        times_seen, happened = as_outcome(time, event, risk=risk)
+        self.add(times_seen, happened, as_score("risk", risk, times_seen.size))
+        return self
+
+    def add(self, time: FloatArray, event: BoolArray, risk: FloatArray) -> None:
+        """Add rows that were checked."""
+        self._count(time, risk, event)
+
+    def compute(self) -> BoundedConcordance:
+        """Return the concordance of all rows seen so far."""
+        self._need_rows()
+        cells = self._pair_cells()
+        n_events = int(cells.events.sum())
+        known = not any(axis.any() for axis in cells.mixed)
+        if known and self.n <= _REPEATED * self.limit:
+            pairs = summary(_of_rows(cells), "harrell", np.inf, self.n, n_events)
+            return BoundedConcordance(pairs, pairs.value, pairs.value)
+        if self._axes is None:
+            cells = self._pair_cells(_MOST)
+        return _with_range(_of_cells(cells), self.n, n_events)
+
+
+def _of_rows(cells: PairCellCounts) -> PairWeights:
+    """Pairs of the rows themselves, written out."""
+    time, risk = (low[place] for low, place in zip(cells.low, cells.place, strict=True))
+    counts = np.concatenate([cells.events, cells.censored])
+    event = np.repeat(np.repeat([True, False], time.size), counts)
+    return pair_weights(np.repeat(np.tile(time, 2), counts), event, -np.repeat(np.tile(risk, 2), counts))
+
+
+@dataclass
+class _Counted:
+    """Pairs by cells, whole numbers but for what is expected."""
+
+    concordant: int = 0
+    tied: int = 0  # in one cell of risk whose rows have one risk
+    same: int = 0  # in one cell of risk of several
+    comparable: int = 0  # in different cells of time, or known otherwise
+    unordered: int = 0  # in one cell of time of several, with an event: comparable or not
+    likely: PairWeights = field(default_factory=lambda: PairWeights(0.0, 0.0, 0.0))  # what to expect of `unordered`
+
+    def expected(self) -> PairWeights:
+        """Pairs, with ties for those of one cell of risk."""
+        return PairWeights(float(self.concordant), float(self.tied + self.same), float(self.comparable)) + self.likely
+
+
+def _of_cells(cells: PairCellCounts) -> _Counted:
+    """Count pairs by cells.
+
+    Cells of time are passed from the last to the first. Rows in later cells outlast the events of this one; so do
+    censored rows of the same cell if all its rows have one time.
+    """
+    mixed_time, mixed_risk = cells.mixed
+    order = np.argsort(cells.place[0], kind="stable")
+    starts = np.searchsorted(cells.place[0][order], np.arange(cells.low[0].size + 1))
+    later = np.zeros(cells.low[1].size, np.int64)
+    found = _Counted()
+    for k in range(cells.low[0].size - 1, -1, -1):
+        own = order[starts[k] : starts[k + 1]]
+        columns, events, censored = cells.place[1][own], cells.events[own], cells.censored[own]
+        dead = int(events.sum())
+        if mixed_time[k]:
+            found.unordered += dead * (dead - 1) // 2 + dead * int(censored.sum())
+            found.likely += _likely(events, censored)
+        else:
+            np.add.at(later, columns, censored)
+        if dead:
+            smaller = np.cumsum(later) - later
+            found.concordant += int(events @ smaller[columns])
+            equal, mixed = events * later[columns], mixed_risk[columns]
+            found.tied += int(equal[~mixed].sum())
+            found.same += int(equal[mixed].sum())
+            found.comparable += dead * int(later.sum())
+        np.add.at(later, columns, events + censored if mixed_time[k] else events)
+    return found
+
+
+def _likely(events: Integers, censored: Integers) -> PairWeights:
+    """Return what to expect of the pairs in one cell of time, whose rows stand in the order of their risks.
+
+    Of two events either may have come first, with equal chances. An event and a censoring are comparable if the event
+    came first, also with equal chances.
+    """
+    dead = float(events.sum())
+    both = dead * (dead - 1) / 2
+    smaller = np.cumsum(censored) - censored
+    concordant, tied = (float(events @ others) / 2 for others in (smaller, censored))
+    return PairWeights(concordant, tied + both, both + dead * float(censored.sum()) / 2)
+
+
+def _with_range(counted: _Counted, n: int, n_events: int) -> BoundedConcordance:
+    """Range of the concordance of the rows.
+
+    Of the comparable pairs A in different cells of time, a agree for certain (exact ties count one half), and x of the
+    `same` pairs in one cell of risk may: 0 <= x <= same. Of the `unordered` pairs in one cell of time y may be
+    comparable and z of them agree: 0 <= z <= y <= unordered. The concordance is (a + x + z) / (A + y). It is least
+    with x = z = 0 and y largest, and largest with x and y = z largest, as (a + x + y) / (A + y) grows with y where
+    a + x <= A.
+    """
+    found = summary(counted.expected(), "harrell", np.inf, n, n_events)
+    agreed = counted.concordant + counted.tied / 2
+    most = counted.comparable + counted.unordered
+    if most == 0:
+        return BoundedConcordance(found, found.value, found.value)
+    lower, upper = agreed / most, (agreed + counted.same + counted.unordered) / most
+    # With exact cells the ends are the value itself, up to rounding.
+    return BoundedConcordance(found, min(lower, found.value), max(upper, found.value))
+
+
+# --- Concordance of resamples: weights of Uno's pairs, and Antolini's index. `metrics.pairs.CountedPairs` has the
+# rest.
+
+
+# Numbers compared at a time, and summed by one matrix product.
+_BLOCK = 1 << 19
+
+
+def uno_weights(block: Block) -> Matrix:
+    """Squared inverse of G at each event; zero where it is not known."""
+    g, known = block.row_weights
+    return np.where(known, 1 / np.square(g), 0.0)
+
+
+def antolini_indices(
+    time: FloatArray,
+    event: BoolArray,
+    survival: FloatArray,
+    times: Vector,
+    interpolation: Interpolation,
+    counts: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+) -> Vector:
+    """Antolini's concordance of every resample, rows in time order, counts of shape (b, n).
+
+    Which row of a pair the curves put first is the same in every resample: a matrix of events and later rows, worked
+    out a few events at a time, and multiplied with the counts of all resamples. The entries are 0, 1/2 and 1 and the
+    sums below 2^24, so that single precision is exact; counts that are weights come in double precision.
+    """
+    keys = sortable_time(time, event)
+    ends = np.append(np.flatnonzero(starts_run(keys))[1:], keys.size)
+    outlasting = np.repeat(ends, np.diff(np.append(0, ends)))
+    agreed, comparable = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
+    total = counts.sum(axis=1, dtype=np.float64)
+    before = running_sums(counts.astype(np.float64))
+    events = np.flatnonzero(event)
+    left = left_column(times, time[events])
+    for k in np.unique(left):
+        own = events[left == k]
+        share = fraction(times, time[own], left[left == k]) if interpolation == "linear" else np.zeros(own.size)
+        first = int(own[0])
+        base, following = _two_columns(survival[first:], times, int(k))
+        step = max(1, _BLOCK // base.size)
+        for start in range(0, own.size, step):
+            part, s = own[start : start + step], share[start : start + step, None]
+            score = (1 - s) * base + s * following if s.any() else np.broadcast_to(base, (part.size, base.size))
+            mine = score[np.arange(part.size), part - first][:, None]
+            order = (score > mine).astype(counts.dtype) + 0.5 * (score == mine).astype(counts.dtype)
+            order[np.arange(first, keys.size) < outlasting[part][:, None]] = 0.0
+            weight = counts[:, part].astype(np.float64)
+            agreed += np.einsum("bi,bi->b", product(counts[:, first:], order.T), weight)
+            comparable += np.einsum("bi,bi->b", total[:, None] - before[:, outlasting[part]], weight)
+    return np.asarray(np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0))
+
+
+def _two_columns(survival: FloatArray, times: Vector, k: int) -> tuple[Vector, Vector]:
+    """Curves at grid time k and at the next one; k = -1 stands for time 0."""
+    return column(survival, k, 1.0), column(survival, min(k + 1, times.size - 1), 1.0)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import as_number, fail
-from xcal.calibration.clusters import Clusters
+from xcal.calibration.bins import Clusters
 from xcal.metrics.inputs import (
     Vector,
     as_choice,

@@ -1,11 +1,14 @@
-"""What the metrics accept, checked once in the public functions."""
+"""What the metrics accept, checked once in the public functions; sums, quantiles and small cells of rows that count."""
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from xcal._checks import (
+    MANY,
     BoolArray,
     FloatArray,
     as_choice,
@@ -23,8 +26,6 @@ from xcal._checks import (
     first_row,
 )
 
-Vector = npt.NDArray[np.float64]
-
 # as_choice and as_count are those of the whole package; they stand here too, for the metrics that check all they take
 # through this module.
 __all__ = [
@@ -40,6 +41,12 @@ __all__ = [
     "as_time_point",
     "mean_of",
 ]
+
+
+# --- What the metrics accept, checked once in the public functions.
+
+
+Vector = npt.NDArray[np.float64]
 
 
 def as_outcome(time: Any, event: Any, **beside: Any) -> tuple[FloatArray, BoolArray]:
@@ -115,3 +122,213 @@ def as_time_point(name: str, value: Any) -> float:
     if not (np.isfinite(array) and array >= 0):
         fail(name, "a finite time, zero or larger", array)
     return float(array)
+
+
+# --- Cumulative sums.
+
+
+Array = npt.NDArray[np.float64]
+
+
+def running_sums(values: Array) -> Array:
+    """Sum of the values before each place along the last axis, and of all: shape (..., n + 1).
+
+    torch takes a quarter of numpy's time.
+
+    Examples
+    --------
+    >>> running_sums(np.array([1.0, 2.0, 3.0]))
+    array([0., 1., 3., 6.])
+    """
+    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    torch.cumsum(torch.from_numpy(values), dim=-1, out=torch.from_numpy(sums)[..., 1:])
+    return sums
+
+
+# --- Quantiles of values that count several times.
+
+
+def counted_quantiles(ordered: Vector, counts: npt.NDArray[Any], levels: Any) -> Vector:
+    """Quantiles of increasing values as often as they count, interpolated as numpy does.
+
+    Examples
+    --------
+    >>> counted_quantiles(np.array([1.0, 2.0]), np.array([3, 1]), [0.5, 1.0])
+    array([1., 2.])
+    """
+    up_to = np.cumsum(counts)
+    place = np.asarray(levels) * (up_to[-1] - 1)
+    low = np.floor(place)
+    below, above = (
+        ordered[np.searchsorted(up_to, np.minimum(rank, up_to[-1] - 1), side="right")] for rank in (low, low + 1)
+    )
+    return np.asarray(below + (above - below) * (place - low))
+
+
+# --- Cells of few rows: what is shown of them could tell what happened to one person.
+# A cell is a number of rows that share something: a label, a range of risks or of F, an outcome, a time that they have
+# reached. Whoever knows that J. Smith is the one patient of a ward learns from "1 event in 1 row" how he fared. So a
+# cell of fewer than `min_cell` rows is merged with its neighbours, or its count is not told; an empty one may be
+# shown. The rule is for what is written and shown. Values, tests and verdicts are computed from all rows, and of two
+# tables that differ by a few rows the difference can still be taken: this is no anonymity in a strict sense.
+
+
+def as_min_cell(value: Any) -> int:
+    """Check a smallest number of rows."""
+    return as_count("min_cell", value, at_least=0, at_most=MANY)
+
+
+def is_small(count: float, min_cell: int) -> bool:
+    """Whether a cell has rows, and fewer than are shown."""
+    return 0 < count < min_cell
+
+
+def in_words(count: int, min_cell: int) -> str:
+    """Write how many rows a cell has.
+
+    Examples
+    --------
+    >>> in_words(3, 5), in_words(1_200, 5), in_words(0, 5)
+    ('fewer than 5', '1,200', '0')
+    """
+    return f"fewer than {min_cell}" if is_small(count, min_cell) else f"{count:,}"
+
+
+def said(min_cell: int) -> str:
+    """Return the rule in words for the reader of a page; "" where all is shown."""
+    if min_cell < 2:
+        return ""
+    return (
+        f"Nothing is shown of fewer than {min_cell} rows: bins and groups of risk of so few are merged with their "
+        "neighbours, and other groups of so few are not named. Values are of all rows."
+    )
+
+
+def told(count: int, of: int, min_cell: int) -> int | None:
+    """Return a count that divides `of` rows in two cells; None where one of them is small.
+
+    Examples
+    --------
+    >>> told(3, 40, 5), told(38, 40, 5), told(20, 40, 5), told(3, 40, 0)
+    (None, None, 20, 3)
+    """
+    return None if is_small(count, min_cell) or is_small(of - count, min_cell) else count
+
+
+def merged(counts: npt.ArrayLike, min_cell: int) -> npt.NDArray[np.int64]:
+    """Join neighbouring cells until each is empty or large enough; gives the new number of each cell.
+
+    Parameters
+    ----------
+    counts : array-like of shape (b,)
+        Rows of b cells in their order.
+    min_cell : int
+        Rows of a cell that may stand alone. Fewer in all cells together are one cell.
+
+    Examples
+    --------
+    >>> merged([7, 0, 1, 2, 9, 6, 1, 0], 5)
+    array([0, 1, 2, 2, 2, 3, 3, 4])
+    """
+    cells = np.asarray(counts)
+    # Empty cells at the end stay as they are: to join them would stretch the last bar of a histogram.
+    filled = int(np.flatnonzero(cells)[-1]) + 1 if cells.any() else 0
+    starts: list[int] = []
+    so_far = 0
+    for place in range(filled):
+        if not is_small(so_far, min_cell):
+            starts.append(place)
+            so_far = 0
+        so_far += cells[place]
+    # What is left at the end joins the cells before it.
+    while len(starts) > 1 and is_small(cells[starts[-1] :].sum(), min_cell):
+        starts.pop()
+    starts += range(filled, cells.size)
+    return np.asarray(np.searchsorted(starts, np.arange(cells.size), side="right") - 1, dtype=np.int64)
+
+
+def evened(counts: npt.NDArray[np.int64], min_cell: int, values: Vector | None = None) -> Vector:
+    """Return the cells with the mean of those that `merged` joins in place of each, where all cells are to stay.
+
+    `values` are what is shown of the cells, sums of weights say, if that is not their counts.
+
+    Examples
+    --------
+    >>> evened(np.array([7, 0, 1, 2, 9]), 5)
+    array([7., 0., 4., 4., 4.])
+    """
+    cells = merged(counts, min_cell)
+    own = counts if values is None else values
+    return np.asarray((np.bincount(cells, own) / np.bincount(cells))[cells], dtype=np.float64)
+
+
+def starts_of(cells: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Return the first of the old cells in each of the new ones that `merged` made."""
+    return np.searchsorted(cells, np.arange(cells[-1] + 1))
+
+
+def merged_edges(edges: Vector, cells: npt.NDArray[np.int64]) -> Vector:
+    """Return the edges that are left of a histogram's."""
+    return np.append(edges[starts_of(cells)], edges[-1])
+
+
+def two_digits(t: float) -> float:
+    """Round a time down to two digits: that of a single row is not to be read off the end of an axis.
+
+    Examples
+    --------
+    >>> two_digits(73.99138), two_digits(0.01299), two_digits(2659.0)
+    (73.0, 0.012, 2600.0)
+    """
+    if t <= 0 or not math.isfinite(t):
+        return t
+    step = 10.0 ** (math.floor(math.log10(t)) - 1)
+    return float(f"{math.floor(t / step) * step:.12g}")
+
+
+def shown_range(first: float, last: float, min_cell: int) -> tuple[float, float]:
+    """Return the first and the last time of some rows as they are shown: those of single rows are rounded.
+
+    Examples
+    --------
+    >>> shown_range(0.01299, 73.99138, 5), shown_range(0.01299, 73.99138, 0)
+    ((0.012, 73.0), (0.01299, 73.99138))
+    """
+    return (first, last) if min_cell < 2 else (two_digits(first), two_digits(last))
+
+
+def rounded_time(t: float) -> float:
+    """Return a time to three digits, or to whole units where that is more.
+
+    Examples
+    --------
+    >>> rounded_time(5.03217), rounded_time(1826.4), rounded_time(0.0123456)
+    (5.03, 1826.0, 0.0123)
+    """
+    return float(f"{t:.3g}") if abs(t) < 100 else float(round(t))
+
+
+def ends(values: Any, min_cell: int) -> tuple[float, float] | None:
+    """Return the lowest and the highest value that a cell of rows reach; None for too few rows.
+
+    Examples
+    --------
+    >>> ends([1.0, 2.0, 3.0, 4.0, 99.0], 2), ends([1.0, 99.0], 0), ends([1.0, 99.0], 2)
+    ((2.0, 4.0), (1.0, 99.0), None)
+    """
+    ordered, place = np.sort(np.asarray(values, dtype=np.float64)), max(1, min_cell)
+    return None if ordered.size < 2 * place - (place == 1) else (float(ordered[place - 1]), float(ordered[-place]))
+
+
+def reached(time: Any, min_cell: int) -> float:
+    """Return the last time that enough rows have reached, to two digits; where all is shown, the last time.
+
+    Examples
+    --------
+    >>> reached([1.0, 8.25, 3.0, 9.5, 7.12, 7.36], 2), reached([1.0, 8.25, 9.5], 0)
+    (8.2, 9.5)
+    """
+    ordered = np.sort(np.asarray(time, dtype=np.float64))
+    if min_cell < 2:
+        return float(ordered[-1])
+    return two_digits(float(ordered[max(0, ordered.size - min_cell)]))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.special import expit, logit, ndtri
 
 from xcal._checks import MANY, as_count, as_number, fail
-from xcal.calibration.clusters import Clusters
+from xcal.calibration.bins import Clusters
 from xcal.metrics.inputs import Vector
 
 _DRAWS = 2000

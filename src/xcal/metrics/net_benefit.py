@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, as_number, as_probability, as_row, fail, first_row
-from xcal._kaplan_meier import fit_kaplan_meier
-from xcal._ordering import sortable_time, stable_sort
-from xcal.metrics.inputs import Vector, as_outcome, as_row_probability, as_time_point
+from xcal._kaplan_meier import fit_kaplan_meier, sortable_time, stable_sort
+from xcal.metrics.counted import Block, Matrix, Timeline
+from xcal.metrics.inputs import Vector, as_outcome, as_row_probability, as_time_point, running_sums
 from xcal.metrics.intervals import check_bootstrap
+
+# --- Net benefit and decision curve under censoring: what acting on the risks gains over acting on all or on none.
 
 
 @dataclass(frozen=True)
@@ -182,3 +184,78 @@ def _curve(p: Vector, limits: Vector, time: FloatArray, event: BoolArray, at: fl
 def _observed(time: FloatArray, event: BoolArray, rows: BoolArray, at: float) -> float:
     """One minus Kaplan-Meier of some rows; NaN where there are none."""
     return 1 - float(fit_kaplan_meier(time[rows], event[rows]).at(at)) if rows.any() else float("nan")
+
+
+# --- Net benefit of resamples.
+
+
+class CountedBenefit:
+    """Net benefit at one time for several thresholds."""
+
+    def __init__(self, line: Timeline, risk: Vector, thresholds: Vector, at: float) -> None:
+        self._risk, self._thresholds = risk, thresholds
+        self._by_then = line.event & (line.time <= at)
+
+    def values(self, block: Block) -> Matrix:
+        """Net benefit of every resample at every threshold, shape (b, k)."""
+        values = np.zeros((block.total.size, self._thresholds.size))
+        for k, threshold in enumerate(self._thresholds):
+            # Found anew for each block: kept for every threshold, they would fill the memory with many rows.
+            rows = np.flatnonzero(self._risk >= threshold)
+            if not rows.size:
+                continue
+            counts, events = block.counts.take(rows, axis=1), np.flatnonzero(self._by_then[rows])
+            before = running_sums(counts)
+            # Where nobody is left nothing was drawn, and zero over anything is zero.
+            at_risk = np.maximum(before[:, -1:] - before.take(events, axis=1), block.least)
+            observed = 1 - np.prod(1 - counts.take(events, axis=1) / at_risk, axis=1)
+            values[:, k] = benefit(before[:, -1] / block.total, observed, threshold)
+        return values
+
+
+# --- Values at a horizon from pseudo-values, of the rows and of resamples: everything that is a sum over rows.
+# Used where censoring depends on covariates. The pseudo-values are corrected for it, and Brier score, AUC and net
+# benefit are linear in what happened to a row, so that its pseudo-value can stand for it.
+
+
+class CountedValues:
+    """Accuracy at one time from predictions and pseudo-values."""
+
+    def __init__(self, risk: Vector, values: Vector) -> None:
+        self._risk, self._values = risk, values
+        self._order = np.argsort(risk, kind="stable")
+        ordered = risk[self._order]
+        self._below = np.searchsorted(ordered, ordered, side="left")
+        self._up_to = np.searchsorted(ordered, ordered, side="right")
+
+    def accuracy(self, counts: Matrix) -> dict[str, Vector]:
+        """Return AUC, Brier score and IPA of every resample; NaN where a resample does not determine one."""
+        total, p, o = counts.sum(axis=1), self._risk, self._values
+        brier = counts @ (o * (1 - p) ** 2 + (1 - o) * p**2) / total
+        mean = counts @ o / total
+        null = mean * (1 - mean)
+        ratio = np.divide(brier, null, out=np.full(null.size, np.nan), where=null > 0)
+        return {"auc": self._auc(counts), "brier": np.asarray(brier), "ipa": 1 - ratio}
+
+    def _auc(self, counts: Matrix) -> Vector:
+        drawn = counts.take(self._order, axis=1)
+        o = self._values[self._order]
+        case, control = drawn * o, drawn * (1 - o)
+        running = running_sums(control)
+        below, up_to = running.take(self._below, axis=1), running.take(self._up_to, axis=1)
+        # A row is no pair with itself, nor with another draw of itself.
+        same = np.einsum("bi,bi->b", case, control)
+        agreed = np.einsum("bi,bi->b", case, below + up_to) / 2 - same / 2
+        pairs = case.sum(axis=1) * control.sum(axis=1) - same
+        return np.asarray(np.divide(agreed, pairs, out=np.full(pairs.size, np.nan), where=pairs > 0))
+
+    def benefit(self, counts: Matrix, thresholds: Vector) -> Matrix:
+        """Return the net benefit of every resample at every threshold, shape (b, k)."""
+        found = np.zeros((len(counts), thresholds.size))
+        total = counts.sum(axis=1)
+        for k, threshold in enumerate(thresholds):
+            own = counts * (self._risk >= threshold)
+            acted = own.sum(axis=1)
+            observed = np.divide(own @ self._values, acted, out=np.zeros(acted.size), where=acted > 0)
+            found[:, k] = benefit(acted / total, observed, threshold)
+        return found

@@ -1,24 +1,33 @@
-"""Observed over expected events by one time: calibration in the large."""
+"""Calibration at one time by few numbers: observed over expected events, slope and intercept."""
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import as_number, fail
+from xcal._checks import BoolArray, FloatArray, as_number, fail
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.calibration.clusters import Clusters, sum_of_squares
+from xcal.calibration.bins import Clusters, sum_of_squares
+from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
+from xcal.metrics.cox import log_hazard
 from xcal.metrics.inputs import (
     Vector,
     as_choice,
+    as_curves,
     as_outcome,
     as_row_probability,
     as_row_weights,
+    as_time_grid,
     as_time_point,
     mean_of,
 )
 from xcal.metrics.pseudo_values import jackknife
+from xcal.metrics.times import LIMIT, BoundedCurve, StreamingKaplanMeier
+
+# --- Observed over expected events by one time: calibration in the large.
+
 
 Interval = Literal["robust", "greenwood", "poisson"]
 
@@ -150,3 +159,284 @@ def ratio(observed: float, expected: float, error: float, at: float, events: int
     value = observed / expected if expected > 0 else float("nan")
     factor = float(np.exp(ndtri((1 + level) / 2) * error / observed)) if events and observed > 0 else float("nan")
     return ObservedExpected(value, value / factor, value * factor, observed, expected, at, events)
+
+
+# --- Calibration slope and intercept at one time, by a regression of pseudo-values: nothing is assumed about hazards.
+# The form by a Cox regression over the whole follow-up stands in `cox_calibration`, the quantile slope of the X-CAL
+# paper in `quantile_slope`.
+
+
+Matrix = npt.NDArray[np.float64]
+
+
+_STEPS, _HALVINGS, _CLOSE = 100, 30, 1e-8
+
+
+_ROUNDING = 1e-12  # of a sum of squares, as a share of it
+
+
+@dataclass(frozen=True)
+class CalibrationSlope:
+    """Slope and intercept of what happened by one time on what was predicted, on the complementary log-log scale.
+
+    Attributes
+    ----------
+    slope, slope_lower, slope_upper : float
+        1 for a calibrated model; below 1 where risks are too extreme, above 1 where they are not spread widely enough.
+        NaN where the rows do not determine it: no event by `at`, equal predictions, or no solution.
+    intercept, intercept_lower, intercept_upper : float
+        With the slope held at 1: 0 for a calibrated model, above 0 where it predicts too little.
+    at : float
+        The time.
+    n_events : int
+        Events by `at`.
+    """
+
+    slope: float
+    slope_lower: float
+    slope_upper: float
+    intercept: float
+    intercept_lower: float
+    intercept_upper: float
+    at: float
+    n_events: int
+
+
+def calibration_slope(
+    probability: Any,
+    *,
+    at: float,
+    time: Any,
+    event: Any,
+    level: float = 0.95,
+    outside: Literal["nan", "raise", "clip"] = "nan",
+    weights: Any = None,
+) -> CalibrationSlope:
+    r"""Return calibration slope and intercept at one time.
+
+    With :math:`\theta_i` the jackknife pseudo-value of the event by t and :math:`x_i = \log(-\log(1 - p_i))`, least
+    squares of
+
+    .. math:: \theta_i \approx 1 - \exp(-\exp(a + b x_i)), \qquad \theta_i \approx 1 - \exp(-\exp(a_0 + x_i)).
+
+    b is the slope and :math:`a_0` the intercept. Errors are robust (sandwich), intervals Wald's.
+
+    It assumes that censoring does not depend on the covariates, and nothing about hazards. `xcal.audit` tests the
+    former, and corrects for it.
+
+    Parameters
+    ----------
+    probability : array-like, shape (n,)
+        Predicted probability that the event happens by time `at`. Probabilities below 1e-10, or as close to 1, are
+        held there: they are infinite on the scale of x.
+    at : float
+        The time; an event exactly then has happened.
+    time, event : array-like, shape (n,)
+        Observed times; True where the event happened.
+    level : float
+        Coverage of the intervals.
+    outside : {"nan", "raise", "clip"}
+        When `at` is after the largest of `time`: give NaN, refuse, or take what was observed by then.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row; the errors are then design-based (sandwich). Equal weights change
+        nothing.
+
+    Returns
+    -------
+    CalibrationSlope
+
+    References
+    ----------
+    van Geloven, Giardiello, Bonneville and others (2022), BMJ 377:e069249.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=4000)
+    >>> time, event = rng.exponential(np.exp(-x)), np.ones(4000)
+    >>> too_extreme = 1 - np.exp(-np.exp(2 * x))
+    >>> round(calibration_slope(too_extreme, at=1.0, time=time, event=event).slope, 1)
+    0.5
+    """
+    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
+    p = as_row_probability("probability", probability, times_seen.size)
+    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
+    as_choice("outside", outside, ("nan", "raise", "clip"))
+    last = float(times_seen.max())
+    if moment > last and outside == "raise":
+        fail("at", f"a time within the follow-up, at most {last}", moment)
+    events = int(np.count_nonzero(happened & (times_seen <= moment)))
+    known = events > 0 and not (moment > last and outside == "nan")
+    w = as_row_weights(weights, times_seen.size)
+    observed = jackknife(times_seen, happened, moment, weights=w) if known else None
+    return slope_of(p, observed, moment, events, level, weights=w)
+
+
+def slope_of(
+    p: Vector,
+    observed: Vector | None,
+    at: float,
+    n_events: int,
+    level: float,
+    clusters: Clusters | None = None,
+    weights: Vector | None = None,
+) -> CalibrationSlope:
+    """Return slope and intercept of checked predictions and pseudo-values; NaN where these are None."""
+    z = float(ndtri((1 + level) / 2))
+    ends = [
+        (value, value - z * error, value + z * error)
+        for value, error in (
+            (v, sum_of_squares(i, clusters) ** 0.5) for v, i in slope_and_intercept(p, observed, weights)
+        )
+    ]
+    return CalibrationSlope(*ends[0], *ends[1], at, n_events)
+
+
+def slope_and_intercept(
+    p: Vector, observed: Vector | None, weights: Vector | None = None
+) -> tuple[tuple[float, Vector], tuple[float, Vector]]:
+    """Return slope and intercept, each with the influence of every row on it; NaN where they are not determined."""
+    unknown = (float("nan"), np.full(p.size, np.nan))
+    if observed is None:
+        return unknown, unknown
+    x = log_hazard(p)
+    found = _regression(observed, x, np.ones((p.size, 1)), weights)
+    intercept = unknown if found is None else (float(found[0][0]), found[1][:, 0])
+    # Centred, so that Gauss and Newton's method starts in a well-conditioned place.
+    with_slope = np.column_stack([np.ones(p.size), x - x.mean()])
+    found = _regression(observed, x, with_slope, weights) if np.ptp(x) > 0 else None
+    return (unknown if found is None else (1 + float(found[0][1]), found[1][:, 1])), intercept
+
+
+def _regression(observed: Vector, offset: Vector, x: Matrix, weights: Vector | None) -> tuple[Vector, Matrix] | None:
+    """Return the coefficients beside an offset and every row's influence on them, by least squares; None without any.
+
+    Gauss and Newton's method with halved steps.
+    """
+    root = np.ones(observed.size) if weights is None else np.sqrt(weights)
+    coefficients = np.zeros(x.shape[1])
+    left, slope = _left(observed, offset, root)
+    for _ in range(_STEPS):
+        design = slope[:, None] * x
+        try:
+            bread = np.linalg.inv(design.T @ design)
+        except np.linalg.LinAlgError:
+            return None
+        step, loss = bread @ (design.T @ left), float(left @ left)
+        for halving in range(_HALVINGS):
+            trial = coefficients + step / 2**halving
+            left, slope = _left(observed, offset + x @ trial, root)
+            if float(left @ left) <= loss * (1 + _ROUNDING):
+                break
+        coefficients = trial
+        if np.abs(step).max() < _CLOSE:
+            return coefficients, (design * left[:, None]) @ bread
+    return None
+
+
+def _left(observed: Vector, eta: Vector, root: Vector) -> tuple[Vector, Vector]:
+    """Return what the mean 1 - exp(-exp(eta)) leaves of the pseudo-values, and the slope of the mean.
+
+    Both times the roots of the weights, with which weighted least squares are plain ones.
+    """
+    hazard = np.exp(np.minimum(eta, 50.0))
+    return root * (observed + np.expm1(-hazard)), root * (hazard * np.exp(-hazard))
+
+
+# --- Observed over expected events at several times, over chunks, processes or files.
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedExpectedAt:
+    """O/E at each time.
+
+    Attributes
+    ----------
+    results : tuple of ObservedExpected
+        One for each of `at`; NaN where no row was followed so long.
+    error_bound : array, shape (m,)
+        Largest distance of each value from that of the rows; zero where the times of all rows are known.
+    """
+
+    results: tuple[ObservedExpected, ...]
+    error_bound: Vector = field(repr=False)
+
+
+class StreamingObservedExpected(Accumulator):
+    """Accumulate O/E at fixed times without holding the rows; see `observed_expected`.
+
+    Its interval is the one called "greenwood" there: that of pseudo-values needs the rows.
+
+    Parameters
+    ----------
+    at : array-like, shape (m,)
+        Increasing times.
+    level : float
+        Coverage of the intervals.
+    grid, limit
+        Of the times, as in `StreamingKaplanMeier`.
+
+    Examples
+    --------
+    >>> meter = StreamingObservedExpected([2])
+    >>> _ = meter.update([[0.2], [0.2], [0.3], [0.3]], time=[1, 2, 3, 4], event=[1, 0, 1, 1])
+    >>> meter.compute().results[0].value
+    1.0
+    """
+
+    def __init__(self, at: Any, *, level: float = 0.95, grid: Any = None, limit: int = LIMIT) -> None:
+        super().__init__()
+        self.at = as_time_grid("at", at)
+        self.level = as_number("level", level, above=0, below=1)
+        self.curves = StreamingKaplanMeier(grid=grid, at=self.at, limit=limit)
+        m = self.at.size
+        # The parts are those of the curves, so that merge and state_dict have one copy of the rule.
+        self._sums, self._cells = self.curves._sums, self.curves._cells
+        self._sums |= {name: np.zeros(m, np.int64) for name in ("events", "followed")}
+        self._sums["expected"] = np.zeros((2, m), np.int64)
+
+    def load_state_dict(self, state: Any) -> Self:
+        """Replace the state by one from `state_dict` of an accumulator with the same settings."""
+        super().load_state_dict(state)
+        self.curves._sums, self.curves._cells = self._sums, self._cells
+        return self
+
+    def _settings(self) -> tuple[Any, ...]:
+        return self.at, self.level, *self.curves._settings()
+
+    def update(self, probability: Any, *, time: Any, event: Any) -> Self:
+        """Add rows: the probability of an event by each of `at`, shape (n, m), and the outcome."""
+        if np.size(time) == 0 and np.size(event) == 0:
+            return self
+        times_seen, happened = as_outcome(time, event, probability=probability)
+        p, _ = as_curves("probability", probability, self.at, times_seen.size)
+        self.add(p, times_seen, happened)
+        return self
+
+    def add(self, probability: FloatArray, time: FloatArray, event: BoolArray) -> None:
+        """Add rows that were checked."""
+        self.curves.add(time, event)
+        self._sums["expected"] += unit_sums(probability)
+        for k, moment in enumerate(self.at):
+            self._sums["events"][k] += np.count_nonzero(event & (time <= moment))
+            self._sums["followed"][k] += np.count_nonzero(time >= moment)
+
+    def compute(self) -> ObservedExpectedAt:
+        """Return O/E of all rows seen so far."""
+        self._need_rows()
+        curve = self.curves.compute()
+        expected = sums_as_floats(self._sums["expected"]) / self.n
+        observed = np.where(self._sums["followed"] > 0, 1 - curve.curve.at(self.at), np.nan)
+        error = np.sqrt(curve.curve.variance(self.at))
+        counted = zip(observed, expected, error, self.at, self._sums["events"], strict=True)
+        results = tuple(ratio(float(o), float(e), float(s), float(t), int(d), self.level) for o, e, s, t, d in counted)
+        return ObservedExpectedAt(results, _error_bound(curve, self.at, expected))
+
+
+def _error_bound(curve: BoundedCurve, at: Vector, expected: Vector) -> Vector:
+    """How far the curve can be off, over the expected share."""
+    low, high = curve.bounds(at)
+    value = curve.curve.at(at)
+    off = np.maximum(high - value, value - low)
+    bound: Vector = np.divide(off, expected, out=np.full(at.size, np.nan), where=expected > 0)
+    return bound

@@ -1,16 +1,28 @@
-"""Predictions and outcomes as every metric of `evaluate` reads them: checked once, derived from curves where needed."""
+"""Predictions and outcomes as every metric of `evaluate` reads them, and their likelihood."""
 
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from fractions import Fraction
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, effective_units, fail
+from xcal._checks import (
+    MANY,
+    BoolArray,
+    FloatArray,
+    as_floats,
+    as_probability,
+    as_weights,
+    check_same_length,
+    effective_units,
+    fail,
+    first_row,
+)
 from xcal._kaplan_meier import KaplanMeier
-from xcal.calibration.clusters import Clusters, as_clusters
-from xcal.calibration.results import Method as DMethod
-from xcal.metrics.censoring import as_censoring
+from xcal.calibration.bins import Clusters, as_clusters
+from xcal.calibration.significance import Method as DMethod
+from xcal.metrics.cells import EXPONENTS, Accumulator, as_fraction, float_sums
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import (
     Vector,
@@ -22,6 +34,122 @@ from xcal.metrics.inputs import (
     as_score,
     as_time_point,
 )
+from xcal.metrics.times import as_censoring
+
+# --- Mean negative log-likelihood of rows, for a model that has a density.
+
+
+@dataclass(frozen=True)
+class MeanNLL:
+    """Mean negative log-likelihood; smaller is better.
+
+    Attributes
+    ----------
+    value : float
+        Mean over the rows; infinite where the model held one of them to be impossible.
+    standard_error : float
+        Of the mean; NaN for one row or an infinite mean.
+    n : int
+        Rows.
+    """
+
+    value: float
+    standard_error: float
+    n: int
+
+
+def mean_nll(nll: Any, *, weights: Any = None) -> MeanNLL:
+    """Average the negative log-likelihoods of rows.
+
+    Parameters
+    ----------
+    nll : array-like, shape (n,)
+        Minus the log of the density at an event, minus the log of the survival probability at a censoring: one value
+        per row, as `xcal.objectives.nll` gives. Values of two models can be compared only if both are of densities in
+        the same unit of time. Positive infinity is an answer (the model held the row to be impossible), NaN is none.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row; the standard error is then design-based.
+
+    Returns
+    -------
+    MeanNLL
+
+    Examples
+    --------
+    >>> mean_nll([1.0, 2.0, 3.0]).value
+    2.0
+    """
+    values = as_nll(nll)
+    w = None if weights is None else effective_units(as_weights("weights", weights, values.size, reference="nll"))
+    mean = float(values.mean() if w is None else w @ values / w.sum())
+    error = float("nan")
+    if values.size > 1 and np.isfinite(mean):
+        error = float(values.std(ddof=1) / values.size**0.5)
+        if w is not None:
+            error = float(np.sqrt(np.square(w * (values - mean)).sum()) / w.sum())
+    return MeanNLL(mean, error, values.size)
+
+
+def as_nll(nll: Any) -> npt.NDArray[np.float64]:
+    """One negative log-likelihood per row: numbers, or infinity for a row that the model held to be impossible."""
+    values: npt.NDArray[np.float64] = as_floats("nll", nll).astype(np.float64, copy=False)
+    bad = np.isnan(values) | (values == -np.inf)
+    if bad.any():
+        row = first_row(bad)
+        fail("nll", "numbers, or infinity for an impossible row", values[row], row)
+    return values
+
+
+# --- Mean negative log-likelihood over chunks, processes or files.
+
+
+class StreamingMeanNLL(Accumulator):
+    """Accumulate the mean negative log-likelihood; see `mean_nll`. Sums are exact, whatever the order of the rows.
+
+    Examples
+    --------
+    >>> StreamingMeanNLL().update([1.0, 2.0]).merge(StreamingMeanNLL().update([3.0])).compute()
+    MeanNLL(value=2.0, standard_error=0.5773502691896257, n=3)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sums |= {"n": np.zeros((), np.int64), "impossible": np.zeros((), np.int64)}
+        self._sums |= {name: np.zeros((2, EXPONENTS), np.int64) for name in ("values", "squares")}
+
+    def _settings(self) -> tuple[Any, ...]:
+        return ()
+
+    def update(self, nll: Any) -> Self:
+        """Add rows: one negative log-likelihood each; infinity where the model held the row to be impossible."""
+        if np.size(nll) == 0:
+            return self
+        values = as_nll(nll)
+        # A square past the largest float is as good as impossible: the standard error is then not known.
+        possible = np.abs(values) < 1e150
+        self._sums["n"] += values.size
+        self._sums["impossible"] += np.count_nonzero(~possible)
+        self._sums["values"] += float_sums(values[possible])
+        self._sums["squares"] += float_sums(np.square(values[possible]))
+        return self
+
+    def compute(self) -> MeanNLL:
+        """Return the mean of all rows seen so far, and its standard error."""
+        self._need_rows()
+        n = self.n
+        if self._sums["impossible"] > 0:
+            return MeanNLL(float("inf"), float("nan"), n)
+        total = as_fraction(self._sums["values"])
+        if n == 1:
+            return MeanNLL(float(total), float("nan"), 1)
+        # In whole numbers, so that nothing is lost where the mean is large beside the spread.
+        spread = max(Fraction(0), as_fraction(self._sums["squares"]) - total**2 / n) / (n - 1)
+        return MeanNLL(float(total / n), float(np.sqrt(float(spread / n))), n)
+
+
+# --- Predictions and outcomes as every metric of `evaluate` reads them: checked once, derived from curves where
+# needed.
+
 
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 _ROUNDING = 1e-6

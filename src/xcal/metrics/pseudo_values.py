@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._ordering import sortable_time, stable_sort
+from xcal._kaplan_meier import sortable_time, stable_sort
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
 from xcal.metrics.inputs import Vector

@@ -8,21 +8,25 @@ import numpy as np
 
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.metrics.auc import cumulative_dynamic_auc
-from xcal.metrics.brier import brier_score, integrated_brier_score
-from xcal.metrics.calibration_slope import CalibrationSlope, slope_of
+from xcal.metrics.brier import brier_score, integrated_brier_score, scaled_brier_score
 from xcal.metrics.concordance import concordance_index
-from xcal.metrics.cox_calibration import cox_calibration
-from xcal.metrics.cox_ici import cox_ici
+from xcal.metrics.cox import cox_calibration, cox_ici
+from xcal.metrics.curves import both_curves, event_points, km_calibration
 from xcal.metrics.ici import DISTANCES, smooth_calibration
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import UNKNOWN_DISTANCE, Distance
-from xcal.metrics.km_calibration import both_curves, event_points, km_calibration
-from xcal.metrics.observed_expected import ObservedExpected, error_of_mean, observed_expected, ratio
+from xcal.metrics.observed_expected import (
+    CalibrationSlope,
+    ObservedExpected,
+    error_of_mean,
+    observed_expected,
+    ratio,
+    slope_of,
+)
 from xcal.metrics.one_calibration import one_calibration
+from xcal.metrics.pit import quantile_slope
 from xcal.metrics.predictions import Predictions
 from xcal.metrics.pseudo_values import jackknife
-from xcal.metrics.quantile_slope import quantile_slope
-from xcal.metrics.scaled_brier import scaled_brier_score
 
 Interval = tuple[float, float]
 

@@ -1,23 +1,243 @@
-"""Every metric of a folder of parquet files, without holding the rows."""
+"""Every metric of a folder of parquet files, without holding the rows: here, in processes, or on Ray."""
 
-from collections.abc import Callable, Iterator
+import json
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from xcal._checks import as_choice, as_count, as_number, fail
-from xcal._engines import Engine, as_engine
-from xcal._files import check_target, write_whole
-from xcal._locks import sole_user
-from xcal._worker_processes import WorkerProcesses
-from xcal.outofcore.columns import find_columns, parquet_files
-from xcal.outofcore.local import Work, Workers, in_processes, in_this_process, piece_state
-from xcal.outofcore.passes import FirstPass, Known, Pass, Plan, SecondPass, ThirdPass, learn, places
-from xcal.outofcore.reading import PIECE_ROWS, Piece, cut, fingerprint, opened
-from xcal.outofcore.result import FolderEvaluation, summarise
-from xcal.outofcore.resume import Progress, SideFile
+from xcal._files import check_target, new_file, sole_user, write_whole
+from xcal._workers import Engine, Report, WorkerProcesses, as_engine, cluster
+from xcal.metrics.cells import State
+from xcal.outofcore.passes import (
+    FirstPass,
+    FolderEvaluation,
+    Known,
+    Pass,
+    Plan,
+    SecondPass,
+    ThirdPass,
+    learn,
+    places,
+    summarise,
+)
+from xcal.outofcore.reading import (
+    PIECE_ROWS,
+    Columns,
+    Piece,
+    batches,
+    cut,
+    find_columns,
+    fingerprint,
+    opened,
+    parquet_files,
+)
+
+# --- The side file of a run: what is finished, so that the same command resumes after Ctrl-C or a kill.
+
+
+_HEADER = "header"
+
+
+PASSES = 3  # at most
+
+
+@dataclass
+class Progress:
+    """Finished pieces of each pass, and the states that they were merged to."""
+
+    finished: list[set[int]] = field(default_factory=lambda: [set() for _ in range(PASSES)])
+    states: list[State | None] = field(default_factory=lambda: [None] * PASSES)
+
+
+class SideFile:
+    """Keeps `Progress` in one file, written whole.
+
+    Parameters
+    ----------
+    path : Path
+    settings : mapping
+        What the finished work belongs to: files with their fingerprints, columns, the pieces. Progress of any other
+        settings does not count, so a file that has changed is counted anew.
+    seconds : float
+        Least time between two writes. One that takes long is made more rarely still.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], *, seconds: float) -> None:
+        self.path, self._seconds = path, seconds
+        # As JSON and back, so that what was read can be compared.
+        self._settings = json.loads(json.dumps(settings))
+        self._written = time.monotonic()
+        self._took = 0.0
+
+    def read(self) -> tuple[Progress, str | None]:
+        """Return what is finished, and why something that is there does not count."""
+        try:
+            return self._read()
+        except FileNotFoundError:
+            return Progress(), None
+        # What a damaged archive makes its readers raise is of many kinds. Whatever it is, the work can be done again.
+        except Exception:
+            return Progress(), "it cannot be read"
+
+    def _read(self) -> tuple[Progress, str | None]:
+        # Opened here: numpy leaves a damaged file open.
+        with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            header = json.loads(str(stored[_HEADER]))
+            arrays = {name: stored[name] for name in stored.files if name != _HEADER}
+        if header["settings"] != self._settings:
+            return Progress(), _difference(header["settings"], self._settings)
+        progress = Progress([{int(piece) for piece in pieces} for pieces in header["finished"]])
+        if len(progress.finished) != PASSES:
+            raise ValueError("another number of passes")
+        for k, finished in enumerate(progress.finished):
+            own = {name[2:]: values for name, values in arrays.items() if name.startswith(f"{k}/")}
+            progress.states[k] = own or None
+            if bool(own) != bool(finished) or not finished <= set(range(self._settings["pieces"])):
+                raise ValueError("pieces and their sums do not belong together")
+        return progress, None
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write again."""
+        return time.monotonic() - self._written >= max(self._seconds, 10 * self._took)
+
+    def write(self, progress: Progress) -> None:
+        """Write what is finished."""
+        start = time.monotonic()
+        header = {"settings": self._settings, "finished": [sorted(pieces) for pieces in progress.finished]}
+        arrays: dict[str, Any] = {_HEADER: np.array(json.dumps(header))}
+        for k, state in enumerate(progress.states):
+            arrays |= {f"{k}/{name}": values for name, values in (state or {}).items()}
+        with new_file(self.path) as part, part.open("wb") as file:
+            np.savez(file, **arrays)
+        self._written = time.monotonic()
+        self._took = self._written - start
+
+    def remove(self) -> None:
+        """Remove the file: the run is complete."""
+        self.path.unlink(missing_ok=True)
+
+
+def _difference(stored: Any, present: Mapping[str, Any]) -> str:
+    """Return why the work of another run does not count."""
+    if not isinstance(stored, dict) or stored.keys() != present.keys():
+        return "it is of another version"
+    before, after = (dict(settings["files"]) for settings in (stored, present))
+    changed = [name for name in after if before.get(name) != after[name]] or [k for k in before if k not in after]
+    return f"{changed[0]} has changed" if changed else "it is of other settings"
+
+
+# --- Pieces of work on this machine: in this process or in several.
+
+
+Work = tuple[Callable[[], Pass], list[Path], Columns]
+
+
+Workers = WorkerProcesses[Work, Piece, State]
+
+
+def piece_state(work: Work, piece: Piece, report: Report | None = None) -> State:
+    """State of one pass over the rows of one piece; `report` is told the rows of each batch."""
+    make, files, columns = work
+    counted = make()
+    for batch in batches(piece, files, columns):
+        counted.update(batch)
+        if report is not None:
+            report(batch.n)
+    return counted.state_dict()
+
+
+def in_this_process(work: Work, pieces: dict[int, Piece], report: Report) -> Iterator[tuple[int, State]]:
+    """Yield the state of each piece, one after another."""
+    for number, piece in pieces.items():
+        yield number, piece_state(work, piece, report)
+
+
+def in_processes(workers: Workers, work: Work, pieces: dict[int, Piece], report: Report) -> Iterator[tuple[int, State]]:
+    """Yield the state of each piece as it is finished."""
+    numbers = list(pieces)
+    for place, state in workers.results(work, list(pieces.values()), report):
+        yield numbers[place], state
+
+
+# --- Pieces of work on a Ray cluster, merged by Ray Data's aggregation.
+
+
+@contextmanager
+def started() -> Iterator[None]:
+    """Use the cluster at RAY_ADDRESS, one that was started before, or a new one on this machine for this run."""
+    with cluster():
+        settings = _ray_data().DataContext.get_current()
+        before, settings.enable_progress_bars = settings.enable_progress_bars, False
+        try:
+            yield
+        finally:
+            settings.enable_progress_bars = before
+
+
+def _ray_data() -> Any:
+    """Ray Data; an installation of Ray alone does not have what it needs."""
+    try:
+        import ray.data
+    except ImportError as error:
+        raise ImportError('engine: "ray" needs Ray Data: pip install "xcal[ray]"') from error
+    return ray.data
+
+
+def _no_error(_: Any) -> Any:
+    return ""
+
+
+def on_ray(work: Work, pieces: dict[int, Piece]) -> State:
+    """Return the merged state of all pieces: each is counted by a task, and the states are added up where they are.
+
+    The files must be where every machine can read them, under the same path.
+    """
+    data = _ray_data()
+    from ray.data.aggregate import AggregateFn
+
+    def counted(row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"state": pickle.dumps(piece_state(work, pieces[row["piece"]])), "error": ""}
+        except (ValueError, OSError) as error:  # said once, in our own words, not in a traceback of a cluster
+            return {"state": b"", "error": str(error)}
+
+    def merged(one: bytes, other: bytes) -> bytes:
+        if not one or not other:
+            return one or other
+        total = work[0]().load_state_dict(pickle.loads(one)).merge(pickle.loads(other))
+        return pickle.dumps(total.state_dict())
+
+    merge: Any = AggregateFn(
+        init=lambda _: b"",
+        accumulate_row=lambda total, row: merged(total, row["state"]),
+        merge=merged,
+        name="state",
+    )
+    first_error: Any = AggregateFn(
+        init=_no_error,
+        accumulate_row=lambda error, row: error or row["error"],
+        merge=lambda one, other: one or other,
+        name="error",
+    )
+    rows = data.from_items([{"piece": number} for number in pieces], override_num_blocks=len(pieces))
+    found = rows.map(counted).aggregate(merge, first_error)
+    if found["error"]:
+        raise ValueError(found["error"])
+    state: State = pickle.loads(found["state"])
+    return state
+
+
+# --- Every metric of a folder of parquet files, without holding the rows.
+
 
 # Of what is kept, in case the states of another version look alike.
 _VERSION = 2
@@ -197,8 +417,6 @@ def _engine(settings: EvaluationSettings, n_pieces: int) -> Iterator[Workers | N
     """Start Ray, or processes of this machine; they are kept for all passes."""
     processes = min(settings.processes, n_pieces)
     if settings.engine == "ray":
-        from xcal.outofcore.on_ray import started
-
         with started():
             yield None
     elif processes > 1:
@@ -231,8 +449,6 @@ class _Run:
         left = {k: piece for k, piece in enumerate(self.pieces) if k not in finished}
         work: Work = (make, self.files, self.plan.columns)
         if self.settings.engine == "ray" and left:
-            from xcal.outofcore.on_ray import on_ray
-
             total.merge(on_ray(work, left))
             finished |= set(left)
             self.report(sum(piece.rows for piece in left.values()))

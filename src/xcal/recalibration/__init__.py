@@ -2,13 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from xcal.recalibration.base import Recalibration
-from xcal.recalibration.beta import BetaRecalibration
-from xcal.recalibration.cipot import CiPOTRecalibration
-from xcal.recalibration.csd import ConformalQuantiles
-from xcal.recalibration.grouped import GroupedRecalibration
-from xcal.recalibration.isotonic import IsotonicRecalibration
-from xcal.recalibration.kaplan_meier import KaplanMeierRecalibration
+from xcal.recalibration.maps import GroupedRecalibration, IsotonicRecalibration, KaplanMeierRecalibration, Recalibration
+from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles
 
 if TYPE_CHECKING:
     from xcal.recalibration.estimator import Recalibrated

@@ -1,26 +1,35 @@
-"""What recalibration asks of a model of any library: F at observed times, F at given times, quantiles."""
+"""What recalibration asks of a model of any library: F at observed and given times, quantiles, a copy on other rows."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from xcal._checks import BoolArray, as_numpy, check_same_length, fail
-from xcal.data import SurvivalData, time_and_event
-from xcal.data._arguments import check_nothing_beside
+from xcal._checks import BoolArray, FloatArray, as_count, as_numpy, check_same_length, fail
+from xcal.data import Surv, SurvivalData, time_and_event
+from xcal.data.survival import check_nothing_beside, folds_by_event
 from xcal.distributions import SurvivalDistribution
 from xcal.interop import ModelPredictions, read_model
-from xcal.interop.rows import count_rows
+from xcal.interop.predictions import count_rows
 from xcal.metrics.curves import at_own_time, at_point
-from xcal.recalibration.base import Floats
+from xcal.recalibration.maps import Floats
+
+# --- What recalibration asks of a model of any library: F at observed times, F at given times, quantiles.
+
 
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60
+
+
 # Steps in search of a quantile within its bracket, and how close in time (relative) or in F is close enough.
 _STEPS = 200
+
+
 _CLOSE = 1e-14
 
 
@@ -232,3 +241,64 @@ def _inverted(cdf: Callable[[Floats], Floats], level: Floats, low: Floats, high:
         if (never | (high - low <= _CLOSE * high) | (np.abs(gap) < _CLOSE)).all():
             break
     return np.where(never, np.inf, np.where(level <= 0, 0.0, np.where(np.abs(gap) < _CLOSE, middle, high)))
+
+
+# --- Training a model again: a copy of it on other rows, for cross-fitting.
+
+
+RowNumbers = npt.NDArray[np.int64]
+
+
+FitModel = Callable[[Any, Any], Any]
+
+
+_TIME, _EVENT = "_time_of_recalibration", "_event_of_recalibration"
+
+
+def folds(cv: Any, event: BoolArray, seed: int) -> Iterator[tuple[RowNumbers, RowNumbers]]:
+    """Training and test rows of each fold: a number of folds with equal shares of events, or a splitter's own."""
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        if cv > event.size:
+            fail("cv", f"at most {event.size} folds, one for each row (n_samples = {event.size})", cv)
+        fold = folds_by_event(event, as_count("cv", cv, at_least=2), np.random.default_rng(seed))
+        for number in range(int(cv)):
+            yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+    elif hasattr(cv, "split") and not isinstance(cv, str | bytes | Tensor):
+        yield from cv.split(np.zeros((event.size, 1)), event)
+    else:
+        fail("cv", "None, a number of folds or a splitter of scikit-learn", repr(cv))
+
+
+def check_each_row_once(test: RowNumbers, n: int) -> None:
+    """Refuse folds that leave rows out or test them twice: every row needs one F from a model that did not see it."""
+    counts = np.bincount(test, minlength=n)
+    if (counts != 1).any():
+        row = int(np.argmax(counts != 1))
+        fail("cv", "folds that test every row once", f"{counts[row]} times", row)
+
+
+def refit(model: Any, X: Any, time: FloatArray, event: BoolArray, fit_model: FitModel | None) -> Any:
+    """Train a fresh copy of a model on these rows; the model itself stays as it is."""
+    y = None if isinstance(X, SurvivalData) else Surv(time=time, event=event)
+    if fit_model is not None:
+        return fit_model(X, y)
+    library = type(model).__module__.split(".")[0]
+    if library == "lifelines":
+        return _refit_lifelines(model, X, time, event)
+    from sklearn.base import BaseEstimator, clone
+
+    own_target = library in {"xgboost", "pycox", "torchsurv"}
+    if own_target or not isinstance(model, BaseEstimator) or type(model).__name__ == "FrozenEstimator":
+        advice = "cv=None with a fitted model, or fit_model=, a function of X and y that returns a fitted model"
+        name = f"{type(model).__module__}.{type(model).__name__}"
+        fail("model", f"a model that can be trained again by fit(X, y) ({advice})", name)
+    fresh = clone(model)
+    return fresh.fit(X) if y is None else fresh.fit(X, y)
+
+
+def _refit_lifelines(model: Any, X: Any, time: FloatArray, event: BoolArray) -> Any:
+    if not hasattr(X, "assign"):
+        fail("X", "a pandas data frame with the columns of the lifelines model", type(X).__name__)
+    fresh = copy.deepcopy(model)
+    fresh.fit(X.assign(**{_TIME: time, _EVENT: event}), duration_col=_TIME, event_col=_EVENT)
+    return fresh

@@ -1,18 +1,264 @@
-"""The methods of recalibration, each behind one name: an entry here feeds `Recalibrated`, its files and its tests."""
+"""The methods of recalibration, each behind one name; what a recalibrated model predicts, and its file."""
 
+import hashlib
+import json
+import os
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from xcal._checks import BoolArray, as_choice, fail
-from xcal.recalibration.adjustments import Adjustment, Column, MapOfF, ShiftedQuantiles
-from xcal.recalibration.base import Floats
-from xcal.recalibration.beta import BetaRecalibration
-from xcal.recalibration.cipot import CiPOTRecalibration
-from xcal.recalibration.csd import ConformalQuantiles
-from xcal.recalibration.grouped import GroupedRecalibration
-from xcal.recalibration.isotonic import IsotonicRecalibration
-from xcal.recalibration.kaplan_meier import KaplanMeierRecalibration
+from xcal._files import write_whole
+from xcal.data import SurvivalData
+from xcal.interop import ModelPredictions, Rows
+from xcal.recalibration.maps import (
+    Floats,
+    GroupedRecalibration,
+    IsotonicRecalibration,
+    KaplanMeierRecalibration,
+    Recalibration,
+    RowMaps,
+)
+from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles
+from xcal.recalibration.reading import WholeLaw, chosen_rows, n_rows, own_values, quantile_at, read_own, survival_at
+
+# --- What a recalibrated model predicts: the model's answers, changed by a map of F or by shifts of its quantiles.
+
+
+Column = str | int
+
+
+# Rows that a model is asked about at once, where each is asked at many times.
+_AT_ONCE = 10_000
+
+
+# F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
+_ROUNDING = 1e-14
+
+
+class Adjustment(ABC):
+    """Interface: predictions of a model after recalibration, ``(n,)`` or ``(n, m)``."""
+
+    @abstractmethod
+    def cdf(self, model: Any, X: Any, times: Floats) -> Floats:
+        """F' of each row at each time."""
+
+    @abstractmethod
+    def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
+        """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
+
+    @abstractmethod
+    def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
+        """Find the times at which F' of each row reaches each of `p`; infinity past the end of the model's curves."""
+
+    @abstractmethod
+    def predictions(self, model: Any, found: ModelPredictions, X: Any, rows: Rows) -> ModelPredictions:
+        """Change what was read of the model, for those who read models of any library."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> tuple[int, int]:
+        """Rows and events that it was fitted to."""
+
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """Everything that it holds, as numbers, words and lists: what a file keeps of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapOfF(Adjustment):
+    """F' = G(F), with one map for all rows or one for each group."""
+
+    map: Recalibration | GroupedRecalibration
+    group_column: Column | None = None
+
+    def cdf(self, model: Any, X: Any, times: Floats) -> Floats:
+        """F' of each row at each time."""
+        return self._of(X).cdf(_inside(1 - survival_at(model, X, times)))
+
+    def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
+        """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
+        found = read_own(model, X, time, event)
+        return self.changed(X, found.cdf, found.nll, event)
+
+    def changed(self, X: Any, cdf: Floats, nll: Floats | None, event: BoolArray) -> tuple[Floats, Floats | None]:
+        """F' and the negative log-likelihood from those of the model, by the chain rule."""
+        own = self._of(X)
+        if nll is None:
+            return own.cdf(cdf), None
+        # The model's log-survival is known of censored rows only; an event needs none.
+        tail = np.where(event, 0.0, -nll)
+        loss = np.where(event, nll - own.log_density(cdf), -own.log_survival(cdf, tail))
+        return own.cdf(cdf), loss
+
+    def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
+        """Find the times at which F' of each row reaches each of `p`."""
+        own = self._of(X)
+        levels = own.quantile(np.broadcast_to(p, (n_rows(X), p.size)))
+        return quantile_at(model, X, levels, last)
+
+    def predictions(self, model: Any, found: ModelPredictions, X: Any, rows: Rows) -> ModelPredictions:
+        """Change what was read of the model."""
+        own = self._of(X)
+        survival = (
+            None if found.survival is None else 1 - own.cdf(_inside(np.asarray(1 - found.survival, dtype=np.float64)))
+        )
+        cdf = loss = None
+        if found.cdf is not None:
+            cdf, loss = self.changed(X, found.cdf, found.nll, rows.event)
+        elif found.interpolation == "linear":
+            # Lines between the points of the model's curves are bent by the map: read the model's, then map.
+            cdf = own.cdf(own_values(found, rows.time.astype(np.float64), rows.event).cdf)
+        return replace(found, survival=survival, cdf=cdf, nll=loss)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Rows and events that the map was fitted to."""
+        return self.map.n, self.map.n_events
+
+    def content(self) -> dict[str, Any]:
+        """Return the serialisable state."""
+        return self.map.content()
+
+    def _of(self, X: Any) -> Recalibration | RowMaps:
+        if isinstance(self.map, Recalibration):
+            return self.map
+        return self.map.of_rows(labels_of(X, self.group_column))
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedQuantiles(Adjustment):
+    """New quantiles at some levels, straight lines between them; past the last level the model's curve, moved.
+
+    A row whose last quantile moved by d has F'(t) = F(t - d) after it, or the last level where F is below that.
+    """
+
+    shifts: ConformalQuantiles
+
+    def cdf(self, model: Any, X: Any, times: Floats) -> Floats:
+        """F' of each row at each time."""
+        own, new = self._quantiles(model, X, float(times.max()))
+        return self._cdf(model, X, np.broadcast_to(times, (len(new), times.size)), own, new)
+
+    def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
+        """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
+        own, new = self._quantiles(model, X, float(time.max()))
+        at = read_own(model, X, time, event).time  # where the curves of a model end, a row counts as censored
+        cdf = self._cdf(model, X, at[:, None], own, new)[:, 0]
+        moved = np.maximum(time - (new[:, -1] - own[:, -1]), 0.0)
+        tail = read_own(model, X, moved, event).nll
+        if tail is None:
+            return cdf, None
+        levels, ends = self._lines(new)
+        piece = np.minimum((ends <= time[:, None]).sum(axis=1) - 1, ends.shape[1] - 2)
+        rows = np.arange(time.size)
+        width = ends[rows, piece + 1] - ends[rows, piece]
+        with np.errstate(divide="ignore"):
+            inside = np.where(event, np.log(width) - np.log(np.diff(levels)[piece]), -np.log1p(-cdf))
+        return cdf, np.where(time >= new[:, -1], tail, inside)
+
+    def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
+        """Find the times at which F' of each row reaches each of `p`."""
+        own, new = self._quantiles(model, X, last)
+        levels, ends = self._lines(new)
+        result = np.stack([np.interp(p, levels, row) for row in ends])
+        beyond = p > levels[-1]
+        if beyond.any():
+            asked = np.broadcast_to(p[beyond], (len(new), int(beyond.sum())))
+            tail, shift = quantile_at(model, X, np.ascontiguousarray(asked), last), new[:, -1:] - own[:, -1:]
+            moved = tail + shift
+            # Rounding must not put a quantile before the step of the model's curve that it belongs to.
+            moved = np.where(moved - shift < tail, np.nextafter(moved, np.inf), moved)
+            result[:, beyond] = np.maximum(moved, new[:, -1:])
+        return result
+
+    def predictions(self, model: Any, found: ModelPredictions, X: Any, rows: Rows) -> ModelPredictions:
+        """Change what was read of the model."""
+        survival = None if found.times is None else 1 - self.cdf(model, X, found.times)
+        cdf, loss = self.own(model, X, rows.time.astype(np.float64), rows.event)
+        return replace(found, survival=survival, interpolation="linear", cdf=cdf, nll=loss)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Rows and events that the shifts were fitted to."""
+        return self.shifts.n, self.shifts.n_events
+
+    def content(self) -> dict[str, Any]:
+        """Return the serialisable state."""
+        return self.shifts.content()
+
+    def _quantiles(self, model: Any, X: Any, last: float) -> tuple[Floats, Floats]:
+        own = model_quantiles(model, X, self.shifts.levels, last)
+        return own, self.shifts.quantiles(own)
+
+    def _lines(self, new: Floats) -> tuple[Floats, Floats]:
+        """Levels and times of the corners of F', from (0, 0) on."""
+        return np.append(0.0, self.shifts.levels), np.hstack([np.zeros((len(new), 1)), new])
+
+    def _cdf(self, model: Any, X: Any, times: Floats, own: Floats, new: Floats) -> Floats:
+        """F' of each row at its times, ``(n, m)``."""
+        levels, ends = self._lines(new)
+        result = np.array([np.interp(t, row, levels) for t, row in zip(times, ends, strict=True)])
+        rows, columns = np.nonzero(times > new[:, -1:])
+        moved = np.maximum(times - (new[:, -1:] - own[:, -1:]), 0.0)[rows, columns]
+        # The tails of many rows at once, but no more than a library can take.
+        for start in range(0, rows.size, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            nobody = np.zeros(rows[part].size, dtype=bool)
+            tail = read_own(model, chosen_rows(X, rows[part]), moved[part], nobody).cdf
+            result[rows[part], columns[part]] = np.maximum(levels[-1], tail)
+        return result
+
+
+def model_quantiles(model: Any, X: Any, levels: Floats, last: float) -> Floats:
+    """Quantiles at the same levels for every row; past the end of a curve, along a line from the origin."""
+    wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(X), levels.size)))
+    found = quantile_at(model, X, wanted, last, extended=True)
+    endless = ~np.isfinite(found).all(axis=1)
+    if endless.any():
+        row = int(np.argmax(endless))
+        fail("model", f"quantiles up to the level {levels[-1]:g}", "a curve that never falls", row)
+    return found
+
+
+def labels_of(X: Any, column: Column | None) -> Any:
+    """Read the groups of rows from a column of X, or from the groups that `SurvivalData` has."""
+    if isinstance(X, SurvivalData):
+        if column is None and X.groups is not None:
+            return X.groups
+        if isinstance(column, str) and column in X.feature_names:
+            column = list(X.feature_names).index(column)
+        X = X.x
+    if column is None:
+        fail("group_column", "the column of X that holds the groups, by name or number", "None")
+    if hasattr(X, "columns"):
+        names: list[Any] = list(X.columns)
+        name = names[column] if isinstance(column, int) and column not in names and column < len(names) else column
+        if name not in names:
+            fail("group_column", f"one of the columns {', '.join(map(str, names[:20]))}", repr(column))
+        return np.asarray(X[name])
+    array = np.asarray(X)
+    if not isinstance(column, int) or array.ndim != 2 or not 0 <= column < array.shape[1]:
+        fail("group_column", "the number of a column of X, which has no names", repr(column))
+    return array[:, column]
+
+
+def _inside(u: Floats) -> Floats:
+    """Cut off what rounding of 1 - S added beyond 0 and 1, or to 0; curves were checked when they were read.
+
+    A map may rise so steeply at 0 that the rounding could be seen, as an F' above 0 at time 0.
+    """
+    return np.where(u < _ROUNDING, 0.0, np.minimum(u, 1.0))
+
+
+# --- The methods of recalibration, each behind one name: an entry here feeds `Recalibrated`, its files and its tests.
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,3 +369,135 @@ def as_method(name: Any, n_pieces: Any, group_column: Any) -> Method:
     if group_column is not None and not method.asks_groups:
         fail("group_column", f"None with method={name!r} (it is for 'groups')", repr(group_column))
     return method
+
+
+# --- Recalibrated models of xcal as files: the model's own file inside, and JSON; nothing that could run.
+# The file is a safetensors file with one tensor, the bytes of the file that the model's `save` writes. Its metadata
+# has four entries: format, version, header (JSON: method, parameters, map) and digest, the SHA-256 of header and
+# tensor.
+
+
+FORMAT, VERSION = "xcal-recalibrated", "1"
+
+
+_EXPECTED = "a file that Recalibrated.save wrote"
+
+
+_KEYS = {"method", "cv", "n_pieces", "group_column", "random_state", "times", "adjustment"}
+
+
+@runtime_checkable
+class Saved(WholeLaw, Protocol):
+    """A model of xcal that has a file."""
+
+    def save(self, path: Any) -> None:
+        """Write the model to a file that `xcal.load` reads."""
+        ...
+
+
+def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
+    """Write a fitted `Recalibrated` whose model is one of xcal to a new file, and move it into place."""
+    model = estimator.model_
+    if not isinstance(model, Saved):
+        advice = "save the other library's model in its own way, and the map by adjustment_.content()"
+        fail("save", f"a recalibrated model of xcal ({advice})", f"{type(model).__module__}.{type(model).__name__}")
+    cv = estimator.cv
+    header = json.dumps(
+        {
+            "method": estimator.method,
+            "cv": int(cv) if isinstance(cv, int | np.integer) else None,
+            "n_pieces": estimator.n_pieces,
+            "group_column": estimator.group_column,
+            "random_state": int(estimator.random_state),
+            "times": estimator.times_.tolist(),
+            "adjustment": estimator.adjustment_.content(),
+        }
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder) / "model"
+        model.save(inside)
+        content = np.frombuffer(inside.read_bytes(), dtype=np.uint8)
+    metadata = {"format": FORMAT, "version": VERSION, "header": header, "digest": _digest(header, content)}
+    write_whole(Path(path), in_order(save({"model": content}, metadata)))
+
+
+def in_order(content: bytes) -> bytes:
+    """Sort the metadata at the head of a file, which safetensors writes in random order: one model, one file."""
+    length = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + length])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
+    # The tensors after it start at a multiple of eight bytes.
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
+
+
+def is_recalibrated(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a file of a recalibrated model; what is no safetensors file at all is not."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return (file.metadata() or {}).get("format") == FORMAT
+    except (SafetensorError, UnicodeDecodeError):
+        return False
+
+
+def read_recalibrated(path: str | os.PathLike[str], load_model: Callable[[Path], Any]) -> Any:
+    """Read a file that `write_recalibrated` wrote; `load_model` reads the file of the model inside.
+
+    It is only read as data: what does not fit is refused with one error.
+    """
+    from xcal.recalibration.estimator import Recalibrated
+
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+        whole = set(file.keys()) == {"model"} and file.get_slice("model").get_dtype() == "U8"
+        content = file.get_tensor("model") if whole else np.empty(0, dtype=np.uint8)
+    if not whole or metadata.get("version") != VERSION:
+        fail("path", f"{_EXPECTED}, of version {VERSION}", f"{path}, of another kind or version")
+    text = metadata.get("header", "")
+    if metadata.get("digest") != _digest(text, content):
+        fail("path", _EXPECTED, f"{path}, which was damaged: its checksum is wrong")
+    try:
+        header = _header(text)
+        column = header["group_column"]
+        adjustment = METHODS[header["method"]].restore(header["adjustment"], column)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"path: expected {_EXPECTED}, got {path}, made by something else: {error}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder) / "model"
+        inside.write_bytes(content.tobytes())
+        model = load_model(inside)
+    options = {name: header[name] for name in ("cv", "n_pieces", "group_column", "random_state")}
+    estimator = Recalibrated(model, header["method"], **options)
+    estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, header["times"]
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(estimator, name, getattr(model, name))
+    return estimator
+
+
+def _header(text: str) -> dict[str, Any]:
+    """Check the header, before anything is made of it."""
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        fail("header", "JSON", "JSON that is nested too deeply")
+    if not isinstance(content, dict) or set(content) != _KEYS:
+        fail("header", f"the keys {', '.join(sorted(_KEYS))}", type(content).__name__)
+    if not isinstance(content["method"], str) or content["method"] not in METHODS:
+        fail("method", f"one of {', '.join(METHODS)}", repr(content["method"])[:80])
+    for name, kinds in (("cv", int), ("n_pieces", int), ("group_column", int | str), ("random_state", int)):
+        value = content[name]
+        if isinstance(value, bool) or not (value is None or isinstance(value, kinds)):
+            fail(name, "a number or null", repr(value)[:80])
+    times: Floats = np.asarray(content["times"], dtype=np.float64)
+    increase = times.ndim == 1 and times.size > 0 and np.isfinite(times).all() and (np.diff(times) > 0).all()
+    if not increase or times[0] < 0:
+        fail("times", "increasing times, zero or larger", f"an array of shape {times.shape}")
+    return content | {"times": times}
+
+
+def _digest(header: str, content: Any) -> str:
+    digest = hashlib.sha256(f"{FORMAT} {VERSION} {header}".encode())
+    digest.update(content.tobytes())
+    return digest.hexdigest()

@@ -1,5 +1,6 @@
 """What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -7,22 +8,141 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._threads import Workers
+from xcal._devices import MOST_WORKERS, Workers, usable_threads
 from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
-from xcal.calibration.histogram_torch import bin_sums, conditional_value, feature_sums, uniform_histogram
+from xcal.calibration.membership import SoftBins, bin_sums, conditional_value, feature_sums, uniform_histogram
 from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
-from xcal.calibration.softbins import SoftBins
 from xcal.data import SurvivalData
-from xcal.distributions.family_base import Family
-from xcal.objectives.joint import Objective, ObjectiveAndCdf, Terms, with_cdf, with_slopes
+from xcal.distributions.base import Family
+from xcal.objectives import Objective, ObjectiveAndCdf, Terms, with_cdf, with_slopes
 from xcal.training.across import Across
-from xcal.training.loss import Loss
 from xcal.training.rows import Batch, take
-from xcal.training.stack import Part, Stack
+from xcal.training.stack import CPU_LAMBDAS, Part, Stack
+
+# --- What a step minimises, and where its gradient enters the graph of the networks.
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """Loss of every model, (S, L), and the tensors from which autograd goes on to the networks.
+
+    Attributes
+    ----------
+    value : Tensor
+        Without gradient.
+    ends : sequence of Tensor
+        What the networks' outputs were turned into.
+    slopes : sequence of Tensor, optional
+        Gradient of the sum of all losses in each of them; None if they are that sum.
+    """
+
+    value: Tensor
+    ends: Sequence[Tensor]
+    slopes: Sequence[Tensor] | None = None
+
+    @classmethod
+    def from_slopes(cls, value: Tensor, *slopes: tuple[Tensor, Tensor]) -> "Loss":
+        """Make a loss of tensors, each with its gradient; one without a graph (an objective of zero) is left out."""
+        used = [(end, slope) for end, slope in slopes if end.requires_grad]
+        return cls(value, [end for end, _ in used], [slope for _, slope in used])
+
+    def gradient(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return the gradient of the sum of all losses in some tensors; zero in one that has no part in it."""
+        return torch.autograd.grad(self.ends, inputs, self.slopes, materialize_grads=True)
+
+
+# Of raw outputs, a batch and lambdas.
+LossValues = Callable[[Tensor, Batch, Tensor], Tensor]
+
+
+LossFunction = Callable[[Tensor, Batch, Tensor], Loss]
+
+
+def by_autograd(values: LossValues) -> LossFunction:
+    """Make a loss of a function that returns its values with their graph."""
+
+    def loss(raw: Tensor, batch: Batch, lambdas: Tensor) -> Loss:
+        found = values(raw, batch, lambdas)
+        return Loss(found.detach(), [found.sum()])
+
+    return loss
+
+
+# --- How the work of a training step is cut into pieces for threads (`xcal._devices`).
+# A piece is a part of a stack's models, or some rows of a large network's batch. How work is cut follows from its size
+# and from torch's number of threads, and not from how busy the machine is: the results are the same bits.
+
+
+# Multiplications of a forward pass that are worth a thread's attention, some two milliseconds of training: handing
+# work over takes a tenth of one. `python -m benchmarks.busy` shows what this does.
+_WORTH_A_THREAD = 2e7
+
+
+# Multiplications from which single operations take so long that threads wait little for each other.
+_WORTH_ALL_CORES = 1e9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the work of a step is cut.
+
+    Attributes
+    ----------
+    workers : int
+        Pieces that are worked on at a time.
+    together : int
+        Lambdas of one seed in a piece.
+    row_pieces : int
+        Pieces of the batch of a model that is trained alone.
+    operations : int
+        Threads that torch splits each single operation among.
+    """
+
+    workers: int = 1
+    together: int = CPU_LAMBDAS
+    row_pieces: int = 1
+    operations: int = 1
+
+
+def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[], bool]) -> Plan:
+    """Cut the work of a step on a CPU.
+
+    Small work is done by one thread. On a few cores threads take whole pieces. On many, where Python cannot keep all
+    threads busy with pieces, operations are split, and half of the cores are left alone unless the work is large: a
+    thread that finds its core taken can then move to another.
+
+    Parameters
+    ----------
+    n_seeds, n_lambdas
+        Models that are trained together.
+    work
+        Multiplications of one model's forward pass over a batch.
+    row_wise
+        Whether the network treats every row on its own; asked only where it matters.
+    """
+    threads, models = usable_threads(), n_seeds * n_lambdas
+    if threads == 1 or models * work < 2 * _WORTH_A_THREAD:
+        return Plan()
+    if threads > MOST_WORKERS:
+        return Plan(operations=threads if models * work >= _WORTH_ALL_CORES else threads // 2)
+    # Two pieces for each thread: one that is held up by another program then has less to do than the others.
+    if models == 1:
+        if not row_wise():
+            return Plan(operations=threads)
+        return Plan(threads, row_pieces=int(min(2 * threads, work / _WORTH_A_THREAD)))
+    per_seed = -(-2 * threads // n_seeds)
+    together = max(-(-n_lambdas // per_seed), int(-(-_WORTH_A_THREAD // work)))
+    return Plan(threads, together=min(together, CPU_LAMBDAS))
+
+
+# --- What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows.
+
 
 # Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
 _CHUNK = {"cpu": 1 << 13, "cuda": 1 << 21}
+
+
 _FEWER = 8  # so many times fewer where conditional calibration is measured, which has arrays of rows x bins
 
 

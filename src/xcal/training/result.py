@@ -1,8 +1,13 @@
-"""What training a path returns."""
+"""What training a path returns, where a run stands between two epochs, and what is shown of it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from shutil import get_terminal_size
 from typing import Any, Literal
 
 import numpy as np
@@ -13,12 +18,55 @@ from torch import Tensor, nn
 from xcal._checks import as_count, fail
 from xcal.calibration.penalty import full_precision
 from xcal.data import SurvivalData
-from xcal.distributions.base import SurvivalDistribution
-from xcal.distributions.family_base import Family
+from xcal.data.features import loaded_features
+from xcal.distributions.base import Family, SurvivalDistribution
 from xcal.training.config import TrainingConfig
-from xcal.training.trained import Trained
+from xcal.training.rows import in_type
+from xcal.training.stack import MakeNetwork, Stack, load_row, new_network
+
+# --- The weights of a path's models, and what the models say about rows.
+
+
+# Rows times models evaluated at a time; see `xcal.training.problem`.
+_CHUNK = {"cpu": 1 << 14, "cuda": 1 << 21}
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """K models at their best epochs: a snapshot of a stack, and what makes networks and distributions of it."""
+
+    best: dict[str, Tensor]
+    make_network: MakeNetwork
+    family: Family
+
+    def network(self, model: int, seed: int) -> nn.Module:
+        """Return one model, in evaluation mode."""
+        flat = self.best["flat"]
+        network = new_network(self.make_network, seed).to(device=flat.device, dtype=flat.dtype)
+        return load_row(network, self.best, model).eval()
+
+    @torch.no_grad()
+    def outputs(self, data: SurvivalData, seeds: list[int]) -> Iterator[tuple[Tensor, SurvivalData]]:
+        """Raw outputs ``(S, L, b, n_outputs)`` of all models with the rows that they belong to, some at a time."""
+        flat = self.best["flat"]
+        stack = Stack(self.make_network, seeds, flat.shape[0] // len(seeds), flat.device, flat.dtype)
+        stack.load(self.best)
+        step = max(1, _CHUNK.get(flat.device.type, 1 << 14) // stack.n_models)
+        for start in range(0, data.n, step):
+            rows = in_type(data[start : start + step].to(flat.device), flat.dtype)
+            rows = rows.replaced(x=torch.as_tensor(loaded_features(rows.x)).to(flat.dtype))
+            x = rows.x.unsqueeze(0).expand(len(seeds), *rows.x.shape)
+            with full_precision(flat.device):  # not around the yield: what the caller does meanwhile is his
+                raw = stack.forward(x, training=False)
+            yield raw, rows
+
+
+# --- What training a path returns.
+
 
 Floats = npt.NDArray[np.float64]
+
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -198,3 +246,191 @@ class PathResult:
             f"PathResult({self.n_models} models: {lambdas} lambdas x {seeds} seeds, {self.history.epochs} epochs, "
             f"{self.mode}{failed}{ended})"
         )
+
+
+# --- Where a run stands between two epochs: everything that a checkpoint holds besides the weights of now.
+
+
+# Weights that a target can lead to.
+LAMBDA_RANGE = (1e-2, 1e5)
+
+
+@dataclass(eq=False)
+class RunState:
+    """State of K models between two epochs. Changed by the loop alone."""
+
+    best: dict[str, Tensor]
+    best_total: Floats
+    best_epoch: Integers
+    stopped: npt.NDArray[np.bool_]
+    lambdas: Floats  # of the next epoch; they change only where a target is asked for
+    best_lambdas: Floats  # of the best epoch
+    epoch: int = 0  # the next one
+    failures: list[Failure] = field(default_factory=list)
+    objective: list[Floats] = field(default_factory=list)
+    dcal: list[Floats] = field(default_factory=list)
+    total: list[Floats] = field(default_factory=list)
+    interrupted: bool = False
+
+    @classmethod
+    def start(cls, initial: dict[str, Tensor], lambdas: Floats) -> "RunState":
+        """State before the first epoch: the best weights so far are the initial ones."""
+        return cls(
+            initial,
+            np.full(lambdas.size, np.inf),
+            np.full(lambdas.size, -1, dtype=np.int64),
+            np.zeros(lambdas.size, dtype=bool),
+            lambdas.copy(),
+            lambdas.copy(),
+        )
+
+    def fail(self, models: npt.NDArray[np.bool_], batches: Integers | None) -> None:
+        """Stop models whose loss was not finite in this epoch."""
+        for model in np.flatnonzero(models):
+            batch = None if batches is None else int(batches[model])
+            self.failures.append(Failure(int(model), self.epoch, batch))
+        self.stopped = self.stopped | models
+
+    def record(self, objective: Floats, dcal: Floats, total: Floats) -> None:
+        """Add an epoch to the history; models that did not train in it have no value."""
+        for values, known in ((self.objective, objective), (self.dcal, dcal), (self.total, total)):
+            values.append(np.where(self.stopped, np.nan, known))
+
+    def choose(self, now: dict[str, Tensor], total: Floats, patience: int | None, rising: int = 0) -> None:
+        """Keep the weights of models that got strictly better; stop those that have not for `patience` epochs.
+
+        `total` has the full lambda in every epoch: the score of an epoch does not depend on the weight that it was
+        trained with, so an epoch of the first `rising` ones, in which the weight was smaller, may be the best. But a
+        model with a penalty is not stopped before it had `patience` epochs with its full weight: until then its
+        D-calibration may grow, as the objective comes first.
+        """
+        better = ~self.stopped & (total < self.best_total)
+        if better.any():
+            rows = torch.as_tensor(better, device=now["flat"].device)
+            # One assignment, so that an interruption leaves the old best or the new one, never half of each.
+            self.best = {
+                name: torch.where(rows.view(-1, *[1] * (values.ndim - 1)), values, self.best[name])
+                for name, values in now.items()
+            }
+            self.best_total = np.where(better, total, self.best_total)
+            self.best_epoch = np.where(better, self.epoch, self.best_epoch)
+            self.best_lambdas = np.where(better, self.lambdas, self.best_lambdas)
+        if patience is not None:
+            last_reason = np.where(self.lambdas > 0, np.maximum(self.best_epoch, rising - 1), self.best_epoch)
+            self.stopped = self.stopped | (self.epoch - last_reason >= patience)
+
+    def raise_lambdas(self, dcal: Floats, target: float, epochs: int) -> None:
+        """One step of dual ascent: lambda grows where D-calibration is above the target and shrinks where it is below.
+
+        On the logarithm of lambda, whose right size is not known beforehand: a step is the logarithm of the ratio, held
+        within a factor e, times a rate at which lambda can grow from 1 to 3000 (e^8) in a quarter of the epochs.
+        """
+        rate = min(1.0, 32 / epochs)
+        with np.errstate(divide="ignore"):
+            step = rate * np.clip(np.log(dcal / target), -1.0, 1.0)
+        moved = np.clip(self.lambdas * np.exp(step), *LAMBDA_RANGE)
+        self.lambdas = np.where(self.stopped | ~np.isfinite(moved), self.lambdas, moved)
+
+    def history(self) -> History:
+        """Return the epochs so far."""
+        empty = np.empty((0, self.best_total.size))
+        objective, dcal, total = (np.array(v) if v else empty for v in (self.objective, self.dcal, self.total))
+        return History(objective, dcal, total)
+
+
+# --- What is shown while a path is trained.
+
+
+_log = logging.getLogger("xcal.training")
+
+
+@dataclass(frozen=True, eq=False)
+class EpochReport:
+    """One finished epoch, as given to a `progress` callback.
+
+    Attributes
+    ----------
+    epoch, epochs : int
+        Epochs finished, and asked for.
+    models : ndarray of int
+        Indices of the models that this report is about: all of them, or one in sequential mode.
+    objective, dcal, total : ndarray
+        Validation values of these models in this epoch; NaN for a model that has stopped.
+    best_epoch : ndarray of int
+    stopped : ndarray of bool
+    """
+
+    epoch: int
+    epochs: int
+    models: Integers
+    objective: Floats
+    dcal: Floats
+    total: Floats
+    best_epoch: Integers
+    stopped: Any
+
+
+Callback = Callable[[EpochReport], None]
+
+
+Progress = bool | Callback | None
+
+
+def shape_of_bar() -> dict[str, int]:
+    """Return the size of the terminal as tqdm takes it: it draws nothing on one that does not know its own."""
+    size = get_terminal_size()
+    return {"ncols": size.columns, "nrows": size.lines}
+
+
+class Reporter:
+    """Shows a bar, calls the user's function, or does nothing.
+
+    Parameters
+    ----------
+    progress
+        True shows a bar, False does not, None shows one if the standard error is a terminal; a function is called
+        after every epoch.
+    total
+        Epochs of all runs together.
+    """
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.callback = progress if callable(progress) else None
+        self.bar: Any = None
+        if progress is True or (progress is None and sys.stderr.isatty()):
+            if find_spec("tqdm") is None:
+                _log.info("no progress bar: tqdm is not installed")
+            else:
+                tqdm: Any = import_module("tqdm").tqdm
+                self.bar = tqdm(total=total, unit="epoch", file=sys.stderr, **shape_of_bar())
+
+    def show(self, state: RunState, *, epochs: int, models: Integers) -> None:
+        """Show the last finished epoch, and log who failed in it. An exception of the user's function goes through."""
+        for failure in state.failures:
+            if failure.epoch == state.epoch - 1:
+                _log.warning("%s; it keeps its best epoch so far", replace(failure, model=int(models[failure.model])))
+        epoch = EpochReport(
+            epoch=state.epoch,
+            epochs=epochs,
+            models=models,
+            objective=state.objective[-1],
+            dcal=state.dcal[-1],
+            total=state.total[-1],
+            best_epoch=state.best_epoch,
+            stopped=state.stopped,
+        )
+        if self.bar is not None:
+            known = ~np.isnan(epoch.total)
+            best = {
+                name: f"{getattr(epoch, name)[known].min():.4g}" if known.any() else "none"
+                for name in ("objective", "dcal")
+            }
+            self.bar.set_postfix(best, refresh=False)
+            self.bar.update(1)
+        if self.callback is not None:
+            self.callback(epoch)
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
+        if self.bar is not None:
+            self.bar.close()

@@ -1,13 +1,9 @@
-"""The steps of an epoch: forward, loss, gradient, optimiser, for all models of a stack at once.
-
-Everything that changes from step to step lives in fixed memory on the device, the number of the batch included. So one
-step is the same work every time, and on a GPU it is recorded once as a CUDA graph and replayed: launching its hundred
-small kernels one by one takes longer than running them.
-"""
+"""The steps of an epoch: forward, loss, gradient, optimiser, for all models of a stack at once."""
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import cast
 
@@ -16,18 +12,119 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._threads import Workers
-from xcal._torch_private import adam_step
+from xcal._devices import Workers
+from xcal._torch_private import LightAdam, LightAdamW, adam_step
 from xcal.data import SurvivalData
+from xcal.networks import has_convolutions
 from xcal.training.across import Across, OwnBatches
-from xcal.training.batches import PIECES, derived_seed
-from xcal.training.loss import LossFunction
-from xcal.training.optimizer import clip_rows, optimizer_state
-from xcal.training.rows import Batch, stream, take
-from xcal.training.stack import Seeds, Stack
+from xcal.training.config import TrainingConfig
+from xcal.training.problem import LossFunction, LossValues
+from xcal.training.rows import PIECES, Batch, derived_seed, stream, take
+from xcal.training.stack import Seeds, Stack, shared_numbers
+
+# --- The optimiser of a stack: one over the matrix of all models.
+
+
+def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Make one optimiser over the matrix of all models: Adam is elementwise, so it is K separate ones."""
+    kind = LightAdamW if config.optimizer == "adamw" else LightAdam
+    device = stack.flat.device
+    on_gpu = device.type == "cuda"
+    # A recorded step reads the rate from the device, where a schedule can change it.
+    rate = torch.tensor(config.learning_rate, device=device) if on_gpu else config.learning_rate
+    fused = device.type in {"cpu", "cuda"}
+    return kind([stack.flat], lr=rate, weight_decay=config.weight_decay, fused=fused, capturable=on_gpu)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate, in place where it lives on a device."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def clip_rows(gradient: Tensor, largest: float) -> Tensor:
+    """Scale each model's gradient down to a norm of at most `largest`."""
+    norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    return gradient * torch.where(norm > largest, largest / norm, 1.0)
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer, flat: Tensor) -> dict[str, Tensor]:
+    """Copy what an optimiser knows of a matrix; nothing before its first step."""
+    return {name: value.clone() for name, value in optimizer.state[flat].items()} if flat in optimizer.state else {}
+
+
+# --- Loss and network, compiled where that works.
+
 
 _log = logging.getLogger("xcal.training")
+
+
+def compiled_loss(loss: LossValues, stack: Stack, batch: Batch, lambdas: Tensor) -> LossValues:
+    """Compile objective and penalty, or say in one log line why not and return the plain loss.
+
+    Forward and backward are both tried here, on a batch of the shape that all batches have, because a missing compiler
+    shows only when it is needed.
+    """
+    try:
+        compiled: LossValues = torch.compile(loss, dynamic=False)
+        with torch.no_grad():
+            part = stack.parts[0]
+            few = batch.starts(part.starts)
+            raw = stack.forward(few.x, training=False, part=part)
+        raw.requires_grad_()
+        torch.autograd.grad(compiled(raw, few, lambdas[part.starts, part.lambdas]).sum(), raw)
+    except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
+        _log.warning("the loss is not compiled: %s", _reason(error))
+        return loss
+    return compiled
+
+
+def network_gains(stack: Stack) -> bool:
+    """Whether compiling the network pays: around convolutions activation, pooling and gradients become one pass each.
+
+    Dense layers are matrix products, which a compiler does not make faster.
+    """
+    return stack.n_models == 1 and has_convolutions(stack.template)
+
+
+def compile_network(stack: Stack, batch: Batch) -> None:
+    """Compile a lone network, or say in one log line why not."""
+    try:
+        compiled = torch.compile(stack.template, dynamic=False)
+        stack.template.train()
+        with shared_numbers(), preserved(stack):
+            torch.autograd.grad(compiled(batch.x[0]).sum(), list(stack.leaves.values()), allow_unused=True)
+    except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
+        _log.warning("the network is not compiled: %s", _reason(error))
+        return
+    stack.compiled = compiled
+
+
+@contextmanager
+def preserved(stack: Stack) -> Iterator[None]:
+    """Leave running means and the like as they were."""
+    before = stack.snapshot()
+    try:
+        yield
+    finally:
+        stack.load(before)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: " + str(error).strip().split("\n", 1)[0]
+
+
+# --- The steps of an epoch: forward, loss, gradient, optimiser, for all models of a stack at once.
+# Everything that changes from step to step lives in fixed memory on the device, the number of the batch included. So
+# one step is the same work every time, and on a GPU it is recorded once as a CUDA graph and replayed: launching its
+# hundred small kernels one by one takes longer than running them.
+
+
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
+
 
 Noise = Sequence[Seeds]
 

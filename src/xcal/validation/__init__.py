@@ -2,8 +2,7 @@
 
 from xcal.validation.audit import audit
 from xcal.validation.comparison import ModelComparison, compare_models
-from xcal.validation.measurements import AuditValue
-from xcal.validation.result import AuditResult, Concern, DataSummary, Verdict
+from xcal.validation.result import AuditResult, AuditValue, Concern, DataSummary, Verdict
 
 __all__ = [
     "AuditResult",

@@ -1,5 +1,8 @@
 """`xcal.audit`: everything that can be said about a survival model on rows that it was not trained on."""
 
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -7,25 +10,76 @@ import numpy as np
 
 from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, as_row, fail
 from xcal.data import SurvivalData
-from xcal.data._arguments import check_nothing_beside
 from xcal.data.features import loaded_features
+from xcal.data.survival import check_nothing_beside
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.plain import read_cdf, read_curves, read_risk
 from xcal.interop.predictions import check_predictions
-from xcal.metrics import horizons as horizon_times
+from xcal.metrics import times as horizon_times
 from xcal.metrics.curves import Interpolation
-from xcal.metrics.inputs import Vector
-from xcal.metrics.small_cells import as_min_cell
-from xcal.validation import checks
-from xcal.validation.covariates import read_covariates
-from xcal.validation.measurements import Measurements
+from xcal.metrics.inputs import Vector, as_min_cell
+from xcal.training.result import shape_of_bar
+from xcal.validation import sample as checks
 from xcal.validation.methods import write_methods
-from xcal.validation.progress import Progress, shown_progress
-from xcal.validation.result import AuditResult
+from xcal.validation.result import AuditResult, Measurements
 from xcal.validation.rows import FEWEST_POINTS
-from xcal.validation.sample import Censoring, LastSeen, Sample
+from xcal.validation.sample import Censoring, LastSeen, Sample, read_covariates
 from xcal.validation.summary import Training, same_censoring, summarise_data
 from xcal.validation.verdict import judge
+
+# --- What is shown while an audit resamples.
+
+
+Report = Callable[[int, int], None]
+
+
+Progress = bool | Report | None
+
+
+_EXPECTED = "True, False, None or a function of (done, total)"
+
+
+@contextmanager
+def shown_progress(progress: Progress, what: str = "rows") -> Iterator[Report | None]:
+    """Yield a function of (done, total), or None for silence.
+
+    True shows a bar, False does not, None shows one if the standard error is a terminal.
+    """
+    if callable(progress):
+        _check_arguments(progress)
+        yield progress
+        return
+    if progress is False:
+        yield None
+        return
+    if progress is not None and progress is not True:
+        fail("progress", _EXPECTED, repr(progress))
+    from tqdm import tqdm
+
+    # disable=None: off unless the standard error is a terminal.
+    shown: dict[str, Any] = {"disable": None if progress is None else False, "leave": False, **shape_of_bar()}
+    with tqdm(desc="resampling", unit=f" {what}", unit_scale=True, **shown) as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+def _check_arguments(progress: Report) -> None:
+    """Refuse a function that does not take two numbers, before anything is computed."""
+    try:
+        signature = inspect.signature(progress)
+    except (TypeError, ValueError):  # some functions of C do not say what they take
+        return
+    try:
+        signature.bind(0, 0)
+    except TypeError:
+        fail("progress", _EXPECTED, f"{progress!r}, which takes {signature}")
+
+
+# --- `xcal.audit`: everything that can be said about a survival model on rows that it was not trained on.
 
 
 def audit(

@@ -11,14 +11,12 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import write_whole
-from xcal.charts.words import time_in_words
 from xcal.interop.plain import is_plain
 from xcal.metrics.intervals import resampled_interval
+from xcal.show.charts import time_in_words
 from xcal.validation.audit import audit
-from xcal.validation.export import COLUMNS, FORMAT, as_plain, html_table, wrapped
-from xcal.validation.labels import label
-from xcal.validation.measurements import AuditKey, AuditValue
-from xcal.validation.result import AuditResult
+from xcal.validation.result import AuditKey, AuditResult, AuditValue
+from xcal.validation.words import COLUMNS, FORMAT, as_plain, html_table, label, wrapped
 
 # Values that say something about the test or the rows, not about the model: their difference means nothing.
 _NOT_COMPARED = ("_p", "_p_corrected", "_floor", "_noise", "_excess", "_cox", "observed_risk")

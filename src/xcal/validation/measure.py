@@ -9,29 +9,21 @@ from scipy.special import ndtri
 
 from xcal._checks import MANY, BoolArray, as_count, as_number
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.calibration.clusters import sum_of_squares
-from xcal.calibration.covariates import Column
+from xcal.calibration.bins import sum_of_squares
 from xcal.calibration.histogram import cumulative_hazard
-from xcal.calibration.results import holm
-from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve
-from xcal.metrics.inputs import Vector
-from xcal.metrics.net_benefit import DecisionCurve, benefit, decision_curve
-from xcal.metrics.pit_histogram import bin_shares, pit_histogram
-from xcal.metrics.pp_curve import PPCurve, pp_curve
-from xcal.metrics.risk_distribution import RiskDistribution, risk_distribution
-from xcal.metrics.small_cells import is_small, shown_range, told
-from xcal.validation.at_horizon import CalibrationAt, calibration_at
+from xcal.calibration.significance import holm
+from xcal.calibration.subgroups import Column
+from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
+from xcal.metrics.inputs import Vector, is_small, shown_range, told
+from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
+from xcal.metrics.pit import PPCurve, bin_shares, pit_histogram, pp_curve
+from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
-from xcal.validation.censoring import dependent_censoring
-from xcal.validation.counted.values import CountedValues
-from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate
-from xcal.validation.for_whom import covariate_parts, measure_for_whom, usable_columns
-from xcal.validation.measurements import AuditValue, Measurements, PartFound, PitHistogram, Skipped
-from xcal.validation.over_time import over_time
-from xcal.validation.own_world import horizon_tests
-from xcal.validation.rows import Rows, read_rows
+from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate, over_time
+from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
+from xcal.validation.result import AuditValue, Measurements, PartFound, PitHistogram, Skipped
+from xcal.validation.rows import Rows, read_rows, rows_of_groups, subgroups
 from xcal.validation.sample import Sample
-from xcal.validation.subgroups import rows_of_groups, subgroups
 
 Progress = Callable[[int, int], None]
 

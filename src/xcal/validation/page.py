@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 from xcal._checks import fail
-from xcal.charts.words import time_in_words
-from xcal.pages import Page, Section, Selector, write_page
+from xcal.show import Page, Section, Selector, write_page
+from xcal.show.charts import time_in_words
 from xcal.validation import sections
-from xcal.validation.labels import names
-from xcal.validation.measurements import AuditValue
-from xcal.validation.result import AuditResult
+from xcal.validation.result import AuditResult, AuditValue
+from xcal.validation.words import names
 
 # More than this many horizons do not fit beside each other on a phone.
 _MOST_BUTTONS = 4

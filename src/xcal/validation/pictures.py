@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import as_choice, fail
-from xcal.charts.calibration import heights, narrowest, risk_limit
-from xcal.charts.words import time_in_words, time_title
-from xcal.validation.charts import drawn_parts, same
-from xcal.validation.labels import ESTIMATORS, find, label, missing
-from xcal.validation.measurements import AuditValue
-from xcal.validation.performance_charts import OUTCOMES, benefit_limits
-from xcal.validation.result import AuditResult
+from xcal.show.charts import heights, narrowest, risk_limit, time_in_words, time_title
+from xcal.validation.charts import OUTCOMES, benefit_limits, drawn_parts, same
+from xcal.validation.result import AuditResult, AuditValue
+from xcal.validation.words import ESTIMATORS, find, label, missing
 
 MODEL, OBSERVED, REFERENCE = "#0072b2", "#1a1f26", "#8a929c"
 _OUTCOMES = {"with_event": "#d55e00", "without_event": "#009e73", "censored": REFERENCE}

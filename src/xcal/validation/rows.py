@@ -1,27 +1,35 @@
-"""Rows of an audit in the order of their times, with everything that is read off the model's predictions."""
+"""Rows of an audit in the order of their times, with what is read off the model's predictions, and groups of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import MIN_CELL, BoolArray, FloatArray, effective_units
-from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
-from xcal._ordering import sortable_time, stable_sort
-from xcal.calibration.clusters import Clusters
-from xcal.calibration.tied_times import are_coarse, unit_starts, within_interval
+from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier, sortable_time, stable_sort
+from xcal.calibration.bins import Clusters
+from xcal.calibration.dcalibration import are_coarse, unit_starts, within_interval
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Vector, is_small, told
 from xcal.metrics.predictions import restricted_mean
 from xcal.metrics.pseudo_values import CensoringModel
-from xcal.validation.measurements import Skipped
+from xcal.validation.result import Skipped
 from xcal.validation.sample import Labels, Sample
 
+# --- Rows of an audit in the order of their times, with everything that is read off the model's predictions.
+
+
 Indices = npt.NDArray[np.int64]
+
+
 # Times of survival curves from which F is read off between them.
 FEWEST_POINTS = 10
+
+
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
+
+
 # Parts of its last interval during which a censored row may have been seen, by the option `last_seen` of `audit`.
 _SEEN = {"exact": (1.0,), "end": (1.0,), "middle": (0.5,), "unknown": (1.0, 0.5)}
 
@@ -233,3 +241,63 @@ def _parts_seen(sample: Sample) -> tuple[float, ...]:
     if sample.last_seen in _SEEN:
         return _SEEN[sample.last_seen]
     return (1.0, 0.5) if are_coarse(sample.time, sample.event) else (1.0,)
+
+
+# --- The groups of an audit: which rows, and which are large enough to judge.
+
+
+# A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
+MIN_EVENTS = 10
+
+
+# Nor do fewer clusters, of which whole ones are drawn.
+MIN_CLUSTERS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Subgroup:
+    """One group: its variable, its name "variable = label", which rows belong to it, and these rows."""
+
+    variable: str
+    name: str
+    members: BoolArray
+    rows: Rows
+
+
+def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]]:
+    """Find the groups to judge, and the names of those that are too small with what is lacking.
+
+    The name of a group of very few rows may itself be that of a person: such groups are counted, and not named.
+    """
+    judged, skipped, unnamed = [], [], 0
+    for variable, name, own in rows_of_groups(sample, rows):
+        n, n_events = int(np.count_nonzero(own)), int(np.count_nonzero(rows.event[own]))
+        if is_small(n, sample.min_cell):
+            unnamed += 1
+            continue
+        if n_events < MIN_EVENTS:
+            known = sample.min_cell < 2 or (n_events > 0 and told(n_events, n, sample.min_cell) is not None)
+            events = f"{n_events} event{'' if n_events == 1 else 's'}" if known else f"fewer than {MIN_EVENTS} events"
+            why = f"{events} in {n:,} rows: too few to judge, at least {MIN_EVENTS} are needed"
+            skipped.append(Skipped("group", why, group=name))
+            continue
+        members = rows.take(own)
+        if members.clusters is not None and members.clusters.count < MIN_CLUSTERS:
+            count = f"{members.clusters.count} clusters of rows"
+            why = f"{count}: too few to judge, at least {MIN_CLUSTERS} are needed"
+            skipped.append(Skipped("group", why, group=name))
+            continue
+        judged.append(Subgroup(variable, name, own, members))
+    if unnamed:
+        groups = f"{unnamed} group{'' if unnamed == 1 else 's'} of fewer than {sample.min_cell} rows"
+        why = "so few rows could be one person: neither names nor numbers are shown (min_cell=0 or --min-cell 0 does)"
+        skipped.append(Skipped("group", why, group=groups))
+    return judged, skipped
+
+
+def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, BoolArray]]:
+    """Return variable, name and rows of every group, whatever its size."""
+    for variable, labels in sample.groups.items():
+        of_row = labels_in_order(rows, labels)
+        for label in np.unique(of_row):
+            yield variable, f"{variable} = {label}", of_row == label

@@ -9,14 +9,12 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.calibration.tied_times import are_coarse
-from xcal.charts.words import p_in_words
-from xcal.metrics.follow_up import follow_up
-from xcal.metrics.small_cells import in_words, is_small, reached, rounded_time
-from xcal.validation.checks import Outcome
-from xcal.validation.measurements import Measurements
-from xcal.validation.result import Concern, DataSummary
-from xcal.validation.sample import Sample
+from xcal.calibration.dcalibration import are_coarse
+from xcal.metrics.inputs import in_words, is_small, reached, rounded_time
+from xcal.metrics.times import follow_up
+from xcal.show.charts import p_in_words
+from xcal.validation.result import Concern, DataSummary, Measurements
+from xcal.validation.sample import Outcome, Sample
 from xcal.validation.words import listed
 
 # Events below which intervals of calibration are too wide to be of use (Collins, Ogundimu, Altman 2016 ask for 100,

@@ -29,10 +29,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from xcal.charts.words import p_in_words, time_in_words
-from xcal.metrics.pit_histogram import N_BINS
-from xcal.validation.measurements import AuditKey, AuditValue, ForWhom, Measurements
-from xcal.validation.result import DataSummary, Sentence, Verdict
+from xcal.metrics.pit import N_BINS
+from xcal.show.charts import p_in_words, time_in_words
+from xcal.validation.result import AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 

@@ -1,13 +1,23 @@
-"""How numbers of an audit are written in sentences."""
+"""An audit in words and tables: names and numbers as people read them, JSON, and a text for an e-mail."""
 
+import json
 import math
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
 
-from xcal.charts.words import time_in_words
-from xcal.metrics.small_cells import rounded_time
-from xcal.validation.measurements import AuditValue
+import numpy as np
+
+from xcal._files import write_whole
+from xcal.metrics.inputs import rounded_time
+from xcal.show.charts import Form, time_in_words, written
+from xcal.validation.result import AuditResult, AuditValue, Skipped
+
+# --- How numbers of an audit are written in sentences.
 
 
 def percent(share: float) -> str:
@@ -85,3 +95,341 @@ def listed(words: Sequence[str]) -> str:
     'a, b and c'
     """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# --- Names and numbers of an audit as people read them: one table for the page and the pictures.
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a metric is called, how its numbers are written, and one line on how to read it."""
+
+    name: str
+    form: Form
+    hint: str
+
+
+LABELS = {
+    "harrell": Label("Harrell's C", "fraction", "1 orders every pair rightly, 0.5 is chance"),
+    "uno": Label("Uno's C", "fraction", "as Harrell's, corrected for censoring"),
+    "antolini": Label("Antolini's C", "fraction", "as Harrell's, for curves that cross"),
+    "auc": Label("AUC", "fraction", "1 separates who has the event by then, 0.5 is chance"),
+    "oe": Label("O/E", "ratio", "events observed per event expected; 1 is right"),
+    "mean_risk": Label("Mean predicted risk", "percent", "average over all rows"),
+    "observed_risk": Label("Observed risk", "percent", "by Kaplan-Meier"),
+    "oe_p": Label("O/E, p", "p", "test that the risks are right on average"),
+    "oe_p_corrected": Label("O/E, p (corrected)", "p", "for the number of tests at horizons"),
+    "slope": Label("Calibration slope", "ratio", "1 is right; below 1: risks too extreme"),
+    "slope_p": Label("Calibration slope, p", "p", "test that the slope is 1"),
+    "slope_p_corrected": Label("Calibration slope, p (corrected)", "p", "for the number of tests at horizons"),
+    "intercept": Label("Calibration intercept", "ratio", "0 is right; below 0: risks too high"),
+    "ici": Label("ICI", "fraction", "mean distance of predicted from observed risk"),
+    "ici_floor": Label("ICI of a perfect model", "fraction", "its mean on as many rows: noise alone"),
+    "ici_excess": Label("ICI without noise", "fraction", "what noise does not explain; 0 is right"),
+    "ici_p": Label("ICI, p", "p", "test that the risks are right at each level"),
+    "ici_p_corrected": Label("ICI, p (corrected)", "p", "for the number of tests at horizons"),
+    "e50": Label("E50", "fraction", "median of that distance"),
+    "e50_floor": Label("E50 of a perfect model", "fraction", "its mean on as many rows"),
+    "e50_excess": Label("E50 without noise", "fraction", "what noise does not explain; 0 is right"),
+    "e90": Label("E90", "fraction", "nine rows in ten are closer than this"),
+    "e90_floor": Label("E90 of a perfect model", "fraction", "its mean on as many rows"),
+    "e90_excess": Label("E90 without noise", "fraction", "what noise does not explain; 0 is right"),
+    "emax": Label("Emax", "fraction", "the largest distance"),
+    "emax_floor": Label("Emax of a perfect model", "fraction", "its mean on as many rows"),
+    "emax_excess": Label("Emax without noise", "fraction", "what noise does not explain; 0 is right"),
+    "cox_slope": Label("Slope by a Cox model", "ratio", "misleads where hazards are not proportional"),
+    "cox_intercept": Label("Intercept by a Cox model", "ratio", "misleads where hazards are not proportional"),
+    "ici_cox": Label("ICI by a Cox model", "fraction", "misleads where hazards are not proportional"),
+    "e50_cox": Label("E50 by a Cox model", "fraction", "misleads where hazards are not proportional"),
+    "e90_cox": Label("E90 by a Cox model", "fraction", "misleads where hazards are not proportional"),
+    "emax_cox": Label("Emax by a Cox model", "fraction", "misleads where hazards are not proportional"),
+    "brier": Label("Brier score", "fraction", "mean squared error; 0 is best"),
+    "ipa": Label("IPA", "percent", "error saved against no covariates; higher is better"),
+    "ibs": Label("Integrated Brier score", "fraction", "Brier score averaged over time"),
+    "nll": Label("Negative log-likelihood", "fraction", "lower is better, for models of the same rows"),
+    "d_calibration": Label("D-calibration (uniform)", "small", "0 is right; compare with the floor"),
+    "d_calibration_km": Label("D-calibration (Kaplan-Meier)", "small", "0 is right; compare with the floor"),
+    "d_calibration_ipcw": Label("D-calibration (weighted)", "small", "0 is right; compare with the floor"),
+    "d_calibration_excess": Label("Without noise (uniform)", "small", "what noise does not explain"),
+    "d_calibration_km_excess": Label(
+        "Without noise (Kaplan-Meier)", "small", "what noise does not explain; 0 is right"
+    ),
+    "d_calibration_ipcw_excess": Label("Without noise (weighted)", "small", "what noise does not explain"),
+    "d_calibration_floor": Label("Floor (uniform)", "small", "mean of a perfect model on as many rows"),
+    "d_calibration_km_floor": Label("Floor (Kaplan-Meier)", "small", "mean of a perfect model on as many rows"),
+    "d_calibration_ipcw_floor": Label("Floor (weighted)", "small", "mean of a perfect model on as many rows"),
+    "d_calibration_p": Label("D-calibration, p", "p", "alone; of a perfect model below 0.05 in 5 of 100 audits"),
+    "d_calibration_p_corrected": Label("D-calibration, p (Holm)", "p", "corrected for the number of groups"),
+    "km_calibration": Label("KM calibration", "small", "mean prediction against Kaplan-Meier over time"),
+    "km_calibration_floor": Label("KM calibration of a perfect model", "small", "its mean on as many rows"),
+    "km_calibration_excess": Label("KM calibration without noise", "small", "what noise does not explain; 0 is right"),
+    "conditional_calibration": Label("Conditional calibration", "small", "0 is right; compare with its noise"),
+    "conditional_calibration_floor": Label(
+        "Noise taken off", "small", "what chance alone adds; the value is without it"
+    ),
+    "conditional_calibration_noise": Label("Noise left", "small", "standard deviation of the value of a right model"),
+    "conditional_calibration_p": Label("Conditional calibration, p", "p", "below 0.05: not right for all covariates"),
+    "subgroup_p": Label("Subgroup most off, p", "p", "on rows that took no part in the search"),
+    "one_calibration_p": Label("One-calibration, p", "p", "test of the risk groups at the horizon"),
+}
+
+
+VERDICTS = {
+    "trust": ("good", "Can be trusted"),
+    "caution": ("caution", "Use with caution"),
+    "distrust": ("bad", "Not to be trusted"),
+    "unknown": ("unknown", "Cannot be told"),
+}
+
+
+ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
+
+
+def label(metric: str) -> Label:
+    """Return the label of a metric; one that is not in the table keeps its own name."""
+    return LABELS.get(metric, Label(metric, "small", ""))
+
+
+def skipped_title(one: Skipped, unit: str = "") -> str:
+    """Write what was not computed with the names that people read.
+
+    Examples
+    --------
+    >>> skipped_title(Skipped("ici", "", 5.0, "sex = f")), skipped_title(Skipped("antolini", "", interval=True))
+    ('ICI by time 5 in sex = f', "Interval of Antolini's C")
+    >>> skipped_title(Skipped("group", "", group="sex = f")), skipped_title(Skipped("horizon", "", 5.0))
+    ('sex = f', 'Everything by time 5')
+    """
+    if one.what == "group":
+        return str(one.group)
+    when = "" if one.horizon is None else f" by {time_in_words(one.horizon, unit)}"
+    name = "Everything" if one.what == "horizon" else label(one.what).name
+    where = "" if one.group is None else f" in {one.group}"
+    return f"{'Interval of ' if one.interval else ''}{name}{when}{where}"
+
+
+def shown(value: AuditValue) -> str:
+    """Write the number of an audit."""
+    return written(value.value, label(value.metric).form)
+
+
+def interval(value: AuditValue, between: str = " to ") -> str:
+    """Write the interval, "0.91 to 1.07"; "" if there is none."""
+    if math.isnan(value.lower) or math.isnan(value.upper):
+        return ""
+    form = label(value.metric).form
+    return between.join(written(end, form) for end in (value.lower, value.upper))
+
+
+def names(results: Sequence[AuditResult]) -> list[str]:
+    """Return a different name for each model: models of the same name are numbered."""
+    plain = [result.model for result in results]
+    return [f"{name} ({k + 1})" if plain.count(name) > 1 else name for k, name in enumerate(plain)]
+
+
+def find(result: AuditResult, metric: str, horizon: float | None = None, group: str | None = None) -> AuditValue | None:
+    """Return one number, or None where it was not measured or is NaN."""
+    try:
+        value = result.value(metric, horizon=horizon, group=group)
+    except KeyError:
+        return None
+    return None if math.isnan(value.value) else value
+
+
+def missing(result: AuditResult, *metrics: str) -> list[str]:
+    """Return why metrics are missing over all rows: each reason once, as "what: why"."""
+    lines = [
+        f"{skipped_title(one, result.time_unit)}: {one.why}"
+        for one in result.measured.skipped
+        if one.what in metrics and one.group is None
+    ]
+    return list(dict.fromkeys(lines))
+
+
+def not_judged(result: AuditResult) -> list[Skipped]:
+    """Return the groups that were too small to judge, with the reason."""
+    return [one for one in result.measured.skipped if one.what == "group"]
+
+
+# --- An audit as a table, as JSON with everything that is needed to draw it again, and as a text for an e-mail.
+
+
+COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
+
+
+# Of the JSON: raised when a reader of an older file would misread a newer one.
+FORMAT = 2
+
+
+_WIDTH = 100
+
+
+# What is wrong comes first, then where, then what is uncertain.
+_SENTENCES = 4
+
+
+_MOST_HORIZONS = 4
+
+
+def to_frame(result: AuditResult) -> Any:
+    """One line per number; a horizon over all times is NaN, and the group of all rows is None."""
+    import pandas as pd
+
+    rows = [tuple(getattr(value, name) for name in COLUMNS) for value in result.values]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return frame.astype({"horizon": np.float64, "value": np.float64, "lower": np.float64, "upper": np.float64})
+
+
+def to_json(result: AuditResult, path: str | Path | None = None) -> str:
+    """Everything as JSON text: NaN and infinity, which JSON does not have, become null and "inf" or "-inf"."""
+    from xcal import __version__
+
+    text = json.dumps({"format": FORMAT, "xcal": __version__, **as_plain(result)}, indent=1, allow_nan=False) + "\n"
+    if path is not None:
+        write_whole(Path(path), text.encode("utf-8"))
+    return text
+
+
+def as_plain(value: Any) -> Any:
+    """Turn results, arrays and tuples into what JSON knows."""
+    if is_dataclass(value) and not isinstance(value, type):
+        # "draws" are kept for comparisons of models only: thousands of numbers that draw nothing.
+        return {field.name: as_plain(getattr(value, field.name)) for field in fields(value) if field.name != "draws"}
+    if isinstance(value, dict):
+        return {str(key): as_plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return [as_plain(item) for item in value.tolist()]
+    if isinstance(value, tuple | list):
+        return [as_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return as_plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value
+
+
+# What a person looks for first, in the order of the text.
+_OVERALL = (
+    *("harrell", "uno", "antolini", "d_calibration", "d_calibration_floor", "d_calibration_p"),
+    *("conditional_calibration", "conditional_calibration_p", "ibs", "nll"),
+)
+
+
+_AT_HORIZON = ("mean_risk", "observed_risk", "oe", "slope", "ici", "ici_floor", "auc", "brier", "ipa")
+
+
+def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
+    """Write the answer and the main values, about 30 lines, to be read in a terminal or an e-mail.
+
+    `next_steps` are the Python calls that give more, in the last line.
+    """
+    source = "" if result.library == "none" else f" ({result.library})"
+    data = result.data
+    lines = [f"Audit of {result.model}{source}: {data.n:,} rows, {data.n_events:,} events", ""]
+    lines += wrapped(result.verdict.headline)
+    for sentence in result.verdict.sentences[:_SENTENCES]:
+        lines += wrapped(sentence, "- ")
+    more = len(result.verdict.sentences) - _SENTENCES
+    if more > 0:
+        lines.append(f"- {more} more sentence{'' if more == 1 else 's'} in the report")
+    whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
+    overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
+    if overall:
+        numbers = (f"{label(value.metric).name:<28}{_number(value)}{_averaged(value, result)}" for value in overall)
+        lines += ["", *numbers]
+    lines += _table(result, whole)
+    lines.append("")
+    lines.append(f"{_intervals(result)}{_groups(result)}")
+    if next_steps:
+        lines.append('.report("audit.html") writes the report, .to_frame() gives every number.')
+    return "\n".join(lines)
+
+
+def to_html(result: AuditResult) -> str:
+    """Write the answer and the main values for a notebook: the same as `to_text`."""
+    data, said = result.data, "".join(f"<li>{escape(sentence)}</li>" for sentence in result.verdict.sentences)
+    title = f"Audit of {result.model}: {data.n:,} rows, {data.n_events:,} events"
+    whole = {(value.metric, value.horizon): value for value in result.values if value.group is None}
+    first = result.horizons[:_MOST_HORIZONS]
+    overall = [whole[name, None] for name in _OVERALL if (name, None) in whole]
+    head = ["", *(f"at {time_in_words(horizon, result.time_unit)}" for horizon in first)]
+    lines = [(f"{label(value.metric).name}{_averaged(value, result)}", _cell(value)) for value in overall]
+    parts = [html_table(["", "over all times"], lines)]
+    rows = _at_horizons(whole, first)
+    parts += [html_table(head, [(name, *map(_cell, values)) for name, values in rows])] if rows else []
+    end = f"<p>{escape(_intervals(result))}{escape(_groups(result))}</p>"
+    return f"<p>{escape(title)}</p><p><b>{escape(result.verdict.headline)}</b></p><ul>{said}</ul>{''.join(parts)}{end}"
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table for a notebook."""
+    lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
+    lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def wrapped(text: str, bullet: str = "", most: int = 3) -> list[str]:
+    """Break a sentence into lines, at most so many."""
+    wrapped = broken(text, _WIDTH, bullet, " " * len(bullet))
+    if len(wrapped) > most:
+        wrapped = [*wrapped[: most - 1], wrapped[most - 1][: _WIDTH - 4].rsplit(" ", 1)[0] + " ..."]
+    return wrapped
+
+
+def _number(value: AuditValue) -> str:
+    return f"{shown(value):<10}{_ends(value)}".rstrip()
+
+
+def _averaged(value: AuditValue, result: AuditResult) -> str:
+    """Say over which times the Brier score was averaged; "" for other values."""
+    ends = result.measured.ibs_range
+    if value.metric != "ibs" or ends is None:
+        return ""
+    return f", averaged from {range_in_words(ends, result.time_unit)}"
+
+
+def _ends(value: AuditValue) -> str:
+    """Write the interval in brackets; "" where there is none."""
+    ends = interval(value, ", ")
+    return ends and f"[{ends}]"
+
+
+def _table(result: AuditResult, whole: dict[tuple[str, float | None], AuditValue]) -> list[str]:
+    """One column for each of the first four horizons."""
+    first = result.horizons[:_MOST_HORIZONS]
+    rows = _at_horizons(whole, first)
+    if not rows:
+        return []
+    head = f"{'at':<20}" + "".join(f"{time_in_words(horizon, result.time_unit):>24}" for horizon in first)
+    return ["", head, *(f"{name:<20}" + "".join(f"{_cell(value):>24}" for value in values) for name, values in rows)]
+
+
+def _at_horizons(
+    whole: dict[tuple[str, float | None], AuditValue], horizons: Sequence[float]
+) -> list[tuple[str, list[AuditValue | None]]]:
+    """Return the main values at horizons: the name of each, and one value per horizon."""
+    return [
+        (label(name).name, [whole.get((name, horizon)) for horizon in horizons])
+        for name in _AT_HORIZON
+        if any((name, horizon) in whole for horizon in horizons)
+    ]
+
+
+def _cell(value: AuditValue | None) -> str:
+    if value is None or math.isnan(value.value):
+        return "-"
+    return f"{shown(value)} {_ends(value)}".rstrip()
+
+
+def _intervals(result: AuditResult) -> str:
+    part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all"
+    whole = "" if result.data.n_clusters is None else f" of {result.data.n_clusters:,} clusters"
+    whole += "" if result.data.n_effective is None else " of rows with their weights"
+    how = f"{result.n_bootstrap:,} resamples{whole}{part}, seed {result.seed}" if result.n_bootstrap else "no resamples"
+    return f"Intervals: {100 * result.level:g} %, {how}."
+
+
+def _groups(result: AuditResult) -> str:
+    if not result.groups:
+        return ""
+    return f" Groups: {len(result.groups)} judged."

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xcal.metrics import cox_ici
-from xcal.metrics.cox_ici import fitted_curve
+from xcal.metrics.cox import fitted_curve
+from xcal.metrics.cox_ici_streaming import Place, StreamingRiskSets, index_range, knot_range
 from xcal.metrics.streaming import StreamingQuantiles
-from xcal.metrics.streaming.ici_range import index_range, knot_range
-from xcal.metrics.streaming.risk_set_sums import Place, StreamingRiskSets
 
 NAMES = ("value", "e50", "e90", "emax")
 

@@ -1,1 +1,0 @@
-"""Pictures of what was measured, as Vega-Lite specifications for `xcal.pages`."""

@@ -1,0 +1,332 @@
+"""What a run of ``xcal fit`` was asked for, and the folder that holds what it made."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xcal import __version__
+from xcal._checks import MIN_CELL, as_choice, as_count, as_flag, as_number, fail
+from xcal._files import check_writable, sole_user
+from xcal.estimators import SurvivalModel
+from xcal.estimators.persistence import MODEL_IN_FOLDER
+from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
+from xcal.training.across import launched
+from xcal.training.checkpoint import digest
+
+# --- What a run of ``xcal fit`` was asked for, and the file that asks for the same again.
+
+
+# Kinds of value in the file; a key without a kind here is a text.
+_NUMBERS = ("test_fraction",)
+
+
+_COUNTS = ("seeds", "epochs", "resamples", "min_cell", "seed")
+
+
+_TEXTS = ("drop", "keep", "by", "covariates")
+
+
+_FLAGS = ("drop_duplicates",)
+
+
+_LISTS_OF_NUMBERS = ("lambdas", "horizons")
+
+
+# Which of day and month comes first in dates whose year is last.
+DATES = ("day-first", "month-first")
+
+
+# Written beside the settings: of which version, and of which bytes.
+_FACTS = ("xcal", "data_sha256", "test_sha256")
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Settings of a run; the options of the command, with the names that they have in ``config.toml``.
+
+    Attributes
+    ----------
+    data, separator, decimal, dates, time, event, event_value
+        The file, how it is written (None: told by the file), and the columns of the outcome.
+    test, split, group, test_fraction
+        Where the rows come from that no model sees: another file, a column, or chance; `group` keeps rows together.
+    drop_duplicates
+        Whether rows that repeat another one are left out.
+    drop, keep
+        Columns that are no features, and columns that are even if they look like an id or like the outcome.
+    by, covariates
+        Columns whose groups the report judges apart, and columns that it asks "for whom?" about.
+    distribution, lambdas, seeds, epochs
+        Of the path.
+    horizons, time_unit, resamples, min_cell
+        Of the reports; the last is the smallest number of rows of which something is told.
+    seed
+        Of split, training and resamples.
+    """
+
+    data: str
+    time: str
+    event: str
+    event_value: str | None = None
+    separator: str | None = None
+    decimal: str = "."
+    dates: str | None = None
+    test: str | None = None
+    split: str | None = None
+    group: str | None = None
+    test_fraction: float = 0.25
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    drop_duplicates: bool = False
+    by: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
+    distribution: str = DEFAULTS.distribution
+    lambdas: tuple[float, ...] = LAMBDAS
+    seeds: int = 3
+    epochs: int = DEFAULTS.epochs
+    horizons: tuple[float, ...] | None = None
+    time_unit: str = ""
+    resamples: int | None = None
+    min_cell: int = MIN_CELL
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        as_number("--test-fraction", self.test_fraction, above=0, below=1)
+        as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
+        as_choice("--dates", self.dates, DATES, or_none=True)
+        as_count("--seeds", self.seeds, at_least=1)
+        as_count("--epochs", self.epochs, at_least=1)
+        as_count("--seed", self.seed, at_least=0)
+        as_count("--min-cell", self.min_cell, at_least=0)
+        given = [f"--{name}" for name in ("test", "split") if getattr(self, name) is not None]
+        if len(given) > 1:
+            fail("--test, --split", "one of them", "both")
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """Columns that are no features, whatever they hold."""
+        return self.time, self.event
+
+
+def merged(config: Path | None, given: Mapping[str, Any]) -> FitSettings:
+    """Read the settings of a config file, with what the command line says in place of what the file says.
+
+    Files that the config file names must be those that it was written for; a file of the command line may be another.
+    """
+    written = {} if config is None else read_config(config)
+    asked = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in written.items() if name not in _FACTS} | asked
+    # A new way to split takes the place of the old one.
+    for name, other in (("test", "split"), ("split", "test")):
+        if name in asked and other not in asked:
+            values.pop(other, None)
+    missing = [name for name in ("data", "time", "event") if name not in values]
+    if missing:
+        option = "a file" if missing[0] == "data" else f"--{missing[0]}"
+        fail("xcal fit", f"{option}, or --config with the settings of a run", "none")
+    for name in ("data", "test"):
+        known = written.get(f"{name}_sha256")
+        if known is not None and name not in asked and name in values:
+            _check_bytes(Path(values[name]), str(known), config)
+    return FitSettings(**values)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a config file; an unknown key or a value of another kind is an error that names it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: expected a config file of a run, got none by that name")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        fail(str(path), "a TOML file", str(error))
+    known = [field.name for field in dataclasses.fields(FitSettings)]
+    for key in content:
+        if key not in known and key not in _FACTS:
+            fail(f"{path}, {key}", f"one of the keys {', '.join(known)}", "it")
+    return {key: _checked(path, key, value) for key, value in content.items()}
+
+
+def write_config(settings: FitSettings) -> str:
+    """Write all settings as TOML, with checksums of the files they name."""
+    values: dict[str, Any] = {"xcal": __version__}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value is None:
+            continue
+        values[field.name] = value
+        if field.name in ("data", "test"):
+            values[f"{field.name}_sha256"] = checksum(Path(value))
+    lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
+    return "\n".join(["# Runs again: xcal fit --config THIS_FILE --out ANOTHER_FOLDER", *lines]) + "\n"
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_bytes(path: Path, known: str, config: Path | None) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: expected the file that {config} names, got none by that name")
+    if checksum(path) != known:
+        expected = f"the bytes of which {config} was written (to take this file as it is now, name it on the command)"
+        fail(str(path), expected, "others")
+
+
+def _checked(path: Path, key: str, value: Any) -> Any:
+    name = f"{path}, {key}"
+    if key in _NUMBERS:
+        return as_number(name, value)
+    if key in _FLAGS:
+        return as_flag(name, value)
+    if key in _COUNTS:
+        return as_count(name, value, at_least=0)
+    if key in _LISTS_OF_NUMBERS or key in _TEXTS:
+        if not isinstance(value, list):
+            fail(name, "a list", repr(value))
+        return tuple(as_number(name, item) if key in _LISTS_OF_NUMBERS else _text(name, item) for item in value)
+    return _text(name, value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        fail(name, "a text", repr(value))
+    return value
+
+
+def _toml(value: Any) -> str:
+    """Write one value; a JSON text is a TOML text, but for the one control character that JSON leaves as it is."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value).lower() if isinstance(value, bool) else repr(value)
+
+
+# --- The folder of a run: its files, written whole, and read again.
+
+
+MODEL, PATH, CONFIG = MODEL_IN_FOLDER, "path.safetensors", "config.toml"
+
+
+FRONTIER_PAGE, FRONTIER_TABLE = "frontier.html", "frontier.csv"
+
+
+AUDIT_PAGE, AUDIT_NUMBERS, SUMMARY = "audit.html", "audit.json", "summary.json"
+
+
+# All of them are written by every run. The config file comes last.
+FILES = (
+    MODEL,
+    PATH,
+    FRONTIER_PAGE,
+    FRONTIER_TABLE,
+    AUDIT_PAGE,
+    AUDIT_NUMBERS,
+    SUMMARY,
+    CONFIG,
+)
+
+
+# Where models are kept until the whole run is written.
+UNFINISHED = "unfinished"
+
+
+# Files on their way: while they are written, and when all of them are there.
+_PART, _READY = ".part-", ".ready"
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Check before any work that a run can be written to the folder."""
+    if folder.exists() and not folder.is_dir():
+        fail("--out", "a folder", f"the file {folder}")
+    settle(folder)
+    found = [name for name in FILES if (folder / name).exists()]
+    if found and not overwrite:
+        fail("--out", "a new folder, or --overwrite to replace the run that is there", f"{folder} with {found[-1]}")
+    check_writable(folder)
+
+
+def checkpoint(folder: Path, settings: FitSettings) -> Path | None:
+    """Folder in which a run that torchrun started keeps the state of its training, to resume when it is restarted."""
+    if not launched():
+        return None
+    return folder / f".training-{digest(write_config(settings).encode())[:12]}"
+
+
+@contextmanager
+def new_run(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to write to; at the end of the block its files take the places of those in `folder`.
+
+    After an error in the block, or a kill, the folder is as it was. When all files are written their folder gets the
+    name ``.ready`` in one step; from then on the new run counts. A kill while its files are moved is made up for by the
+    next command that reads or writes the folder. Who calls this holds the folder (`sole_run`).
+    """
+    for left in folder.glob(f"{_PART}*"):  # by a kill
+        shutil.rmtree(left, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=_PART, dir=folder))
+    try:
+        yield part
+        os.replace(part, folder / _READY)
+        settle(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def settle(folder: Path) -> None:
+    """Move the files of a run that was written whole to their places, where a kill has left them on the way."""
+    ready = folder / _READY
+    if not ready.is_dir():
+        return
+    for name in FILES:
+        # Another process may be moving them too; a file that is there no more has been moved.
+        with suppress(FileNotFoundError):
+            os.replace(ready / name, folder / name)
+    shutil.rmtree(ready, ignore_errors=True)
+
+
+def sole_run(folder: Path) -> AbstractContextManager[None]:
+    """Keep the folder for one run of ``xcal fit``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return sole_user("--out", folder)
+
+
+def read_run(folder: Path) -> tuple[SurvivalModel, FitSettings]:
+    """Read the model and the settings of a run."""
+    from xcal import load
+
+    settle(folder)
+    if not (folder / CONFIG).is_file():
+        got = "no folder by that name" if not folder.is_dir() else f"one without {CONFIG}"
+        if (folder / UNFINISHED).is_dir():
+            got = "a run that was not finished: the same xcal fit finishes it"
+        raise FileNotFoundError(f"{folder}: expected the folder of a run (xcal fit ... --out {folder}), got {got}")
+    config = {key: value for key, value in read_config(folder / CONFIG).items() if key in _SETTINGS}
+    model = load(folder / MODEL)
+    if not isinstance(model, SurvivalModel) or not hasattr(model, "encoding_"):
+        fail(str(folder / MODEL), "the model of a run of xcal fit", type(model).__name__)
+    return model, FitSettings(**config)
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read the summary of a run."""
+    try:
+        content = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        fail(str(folder / SUMMARY), "the summary of a run, JSON", f"a file that cannot be read ({error})")
+    if not isinstance(content, dict):
+        fail(str(folder / SUMMARY), "the summary of a run", type(content).__name__)
+    return content
+
+
+_SETTINGS = FitSettings.__dataclass_fields__

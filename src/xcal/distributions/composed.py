@@ -1,0 +1,351 @@
+"""Distributions that are made of others: equal mixtures, and F behind an increasing map."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xcal._checks import as_numpy, fail
+from xcal.distributions._bins import Bins
+from xcal.distributions.base import SurvivalDistribution, as_level, integral
+from xcal.distributions.discrete import Categorical, DiscreteDistribution
+
+# --- Equal mixtures of distributions, as several seeds of one model make them.
+
+
+# Halvings of the interval in which a quantile lies; a step of Newton's method finishes the work.
+_HALVINGS = 48
+
+
+# Levels between whose quantiles F of each component is smooth and not steep.
+_TAILS = tuple(10.0**k for k in range(-12, 0))
+
+
+_LEVELS = (*_TAILS, 0.25, 0.5, 0.75, *(1 - share for share in _TAILS))
+
+
+def mixture(components: Sequence[SurvivalDistribution]) -> SurvivalDistribution:
+    """Mix distributions of the same rows in equal parts: the mean of their F, of their S and of their densities.
+
+    Discrete components on the same edges, read in the same way, make a `Categorical` with the mean of the masses.
+
+    Examples
+    --------
+    >>> from xcal.distributions import Weibull
+    >>> one, other = (Weibull(torch.tensor([scale]), torch.tensor([1.0])) for scale in (1.0, 4.0))
+    >>> mixture([one, other]).survival(torch.tensor([2.0])), (one.survival(torch.tensor([2.0])) + 0.6065) / 2
+    (tensor([0.3709]), tensor([0.3709]))
+    """
+    if not isinstance(components, Sequence) or not all(isinstance(one, SurvivalDistribution) for one in components):
+        fail("components", "a list of distributions", repr(components))
+    if len(components) == 0:
+        fail("components", "at least one distribution", "none")
+    first = components[0]
+    if len(components) == 1:
+        return first
+    if isinstance(first, DiscreteDistribution):
+        return _mixed_bins(components)
+    return Mixture(components)
+
+
+def _mixed_bins(components: Sequence[SurvivalDistribution]) -> Categorical:
+    first = components[0]
+    assert isinstance(first, DiscreteDistribution)
+    masses = []
+    for place, other in enumerate(components):
+        alike = isinstance(other, DiscreteDistribution) and other.interpolation == first.interpolation
+        if not isinstance(other, DiscreteDistribution) or not alike or not torch.equal(other.edges, first.edges):
+            fail(f"components[{place}]", "the time bins of the first, read in the same way", repr(other))
+        masses.append(other.log_mass)
+    together = torch.logsumexp(torch.stack(torch.broadcast_tensors(*masses)), dim=0) - math.log(len(masses))
+    return Categorical(together, first.edges, first.interpolation)
+
+
+@final
+class Mixture(SurvivalDistribution):
+    """Equal mixture of continuous distributions of the same rows. Make it with `mixture`.
+
+    For predictions: quantiles are found by halving, and the integrals of the survival CRPS by quadrature between
+    quantiles of the components, to about nine digits.
+    """
+
+    def __init__(self, components: Sequence[SurvivalDistribution]) -> None:
+        for place, component in enumerate(components):
+            if component.bins is not None:
+                fail(f"components[{place}]", "a continuous distribution (mixture() mixes bins)", repr(component))
+        self.components = tuple(components)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the components."""
+        shape: torch.Size = torch.broadcast_shapes(*(component.batch_shape for component in self.components))
+        return shape
+
+    @property
+    def example(self) -> Tensor:
+        """That of a component: the median of a mixture is a search."""
+        return self.components[0].example
+
+    def _stack(self, method: str, *arguments: Tensor) -> Tensor:
+        return torch.stack(torch.broadcast_tensors(*(getattr(c, method)(*arguments) for c in self.components)))
+
+    def _log_mean(self, logs: Tensor) -> Tensor:
+        return torch.logsumexp(logs, dim=0) - math.log(len(self.components))
+
+    def log_prob(self, time: Tensor) -> Tensor:
+        """Log of the mean density."""
+        return self._log_mean(self._stack("log_prob", time))
+
+    def log_survival(self, time: Tensor) -> Tensor:
+        """Log of the mean survival, from the logarithms."""
+        return self._log_mean(self._stack("log_survival", time))
+
+    def cdf(self, time: Tensor) -> Tensor:
+        """Mean of F."""
+        return self._stack("cdf", time).mean(0)
+
+    def survival(self, time: Tensor) -> Tensor:
+        """Mean of S."""
+        return self._stack("survival", time).mean(0)
+
+    def hazard(self, time: Tensor) -> Tensor:
+        """Mean of the hazards, each weighted by the survival of its component."""
+        logs = self._stack("log_survival", time)
+        gone = torch.isneginf(logs).all(0)
+        share = torch.softmax(torch.where(gone, 0.0, logs), dim=0)
+        hazards = self._stack("hazard", time)
+        return (share * torch.where(share > 0, hazards, 0.0)).sum(0)
+
+    def quantile(self, p: float | Tensor) -> Tensor:
+        """Time at which F is `p`, between the quantiles of the components."""
+        level = as_level(p, self.components[0].mean)
+        ends = torch.stack(torch.broadcast_tensors(*(c.quantile(level) for c in self.components)))
+        with torch.no_grad():
+            low, high = ends.amin(0), ends.amax(0)
+            for _ in range(_HALVINGS):
+                middle = low + (high - low) / 2
+                below = self.cdf(middle) < level
+                low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        # One step of Newton's method, which also carries the gradient. Where there is nothing to divide by, none.
+        density = torch.exp(self.log_prob(high))
+        usable = (density > 0) & torch.isfinite(density) & torch.isfinite(high)
+        step = (self.cdf(torch.where(usable, high, 1.0)) - level) / torch.where(usable, density, 1.0)
+        return torch.where(usable, high - step, high)
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the means."""
+        return torch.stack(torch.broadcast_tensors(*(c.mean for c in self.components))).mean(0)
+
+    @torch.no_grad()
+    def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
+        """Draw a component for each time, and from it the time."""
+        draws = torch.stack([component.sample(generator, shape) for component in self.components])
+        chosen = torch.randint(len(self.components), draws.shape[1:], generator=generator, device=draws.device)
+        return torch.gather(draws, 0, chosen.unsqueeze(0)).squeeze(0)
+
+    def squared_cdf_below(self, time: Tensor) -> Tensor:
+        """Integral of F^2 from 0 to `time`, by quadrature."""
+        end = torch.clamp(time, min=0)
+        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self._points())
+
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
+        """Integral of S^2 from `time` on, by quadrature as far as any component has a chance of 1e-12 to reach."""
+        points = self._points()
+        start = torch.clamp(time, min=0)
+        return integral(lambda z: self.survival(z).square(), start, points[-1].expand(start.shape), points)
+
+    def _points(self) -> Tensor:
+        """Quantiles of all components, in order."""
+        with torch.no_grad():
+            found = [component.quantile(p) for component in self.components for p in _LEVELS]
+            return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
+
+
+# --- A distribution whose F went through an increasing map.
+
+
+@final
+class RecalibratedDistribution(SurvivalDistribution):
+    """``F'(t) = G(F(t))`` with G made of straight lines, as `xcal.recalibration.KaplanMeierRecalibration` gives it.
+
+    For predictions: the middle part of the integrals of the survival CRPS and of the mean is found by quadrature.
+
+    Parameters
+    ----------
+    base
+        The distribution before.
+    knots, levels
+        F and G(F) at the ends of the straight lines, both increasing from 0 to 1.
+
+    Examples
+    --------
+    >>> from xcal.distributions import Weibull
+    >>> base = Weibull(torch.tensor([1.0]), torch.tensor([1.0]))
+    >>> RecalibratedDistribution(base, [0.0, 0.5, 1.0], [0.0, 0.2, 1.0]).cdf(base.median)
+    tensor([0.2000])
+    """
+
+    def __init__(self, base: SurvivalDistribution, knots: Any, levels: Any) -> None:
+        if not isinstance(base, SurvivalDistribution):
+            fail("base", "a SurvivalDistribution", type(base).__name__)
+        given = {"knots": knots, "levels": levels}
+        # As float64: torch takes no array of another byte order.
+        found = {name: as_numpy(name, values).astype(np.float64) for name, values in given.items()}
+        for name, values in found.items():
+            rises = values.ndim == 1 and values.size > 1 and (values[1:] > values[:-1]).all()
+            if not rises or values[0] != 0 or values[-1] != 1:
+                fail(name, "numbers that increase from 0 to 1", values.tolist())
+        if found["knots"].size != found["levels"].size:
+            fail("levels", f"{found['knots'].size} numbers, one for each knot", found["levels"].size)
+        self.base = base
+        like = base.example
+        self.knots, self.levels = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in found.values())
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the distribution inside."""
+        return self.base.batch_shape
+
+    @property
+    def example(self) -> Tensor:
+        """The knots, which were made so."""
+        return self.knots
+
+    def _piece(self, u: Tensor) -> Tensor:
+        """Straight line that holds each F; on a knot the one to its right, at 1 the last."""
+        return torch.clamp(torch.bucketize(u.detach().contiguous(), self.knots, right=True) - 1, 0, self._last)
+
+    @property
+    def _last(self) -> int:
+        return self.knots.shape[0] - 2
+
+    @property
+    def _slopes(self) -> Tensor:
+        return self.levels.diff() / self.knots.diff()
+
+    def _map(self, u: Tensor) -> Tensor:
+        piece = self._piece(u)
+        return torch.clamp(self.levels[piece] + self._slopes[piece] * (u - self.knots[piece]), 0.0, 1.0)
+
+    def log_prob(self, time: Tensor) -> Tensor:
+        """Log-density, or for bins the log-mass of the bin that holds `time` after the map."""
+        if self.base.bins is None:
+            return self.log_density(time)
+        bins = self.base.bins
+        mass = self._map(bins.cdf_at_end()) - self._map(bins.cdf_at_start())
+        return torch.where(torch.isnan(time), torch.nan, torch.log(bins.take(mass, bins.index(time))))
+
+    def log_density(self, time: Tensor) -> Tensor:
+        """Log-density of the base plus the log-slope of the map; read in steps, mass over width of the bin."""
+        if self.base.read_in_steps and self.base.bins is not None:
+            bins = self.base.bins
+            return self.log_prob(time) - torch.log(bins.width)[bins.index(time)]
+        slope = torch.log(self._slopes)[self._piece(self.base.cdf(time))]
+        return self.base.log_density(time) + slope
+
+    def log_survival(self, time: Tensor) -> Tensor:
+        """``log(1 - G(F))``; on the last straight line a multiple of S, exact where F rounds to 1."""
+        u = self.base.cdf(time)
+        own = torch.log(self._slopes[-1]) + self.base.log_survival(time)
+        inside = self._piece(u) < self._last
+        return torch.where(inside, torch.log(torch.where(inside, 1 - self._map(u), 1.0)), own)
+
+    def log_censored(self, time: Tensor) -> Tensor:
+        """``log_survival``, or where the base has none left the log-mass of its last bin."""
+        if self.base.bins is None:
+            return self.log_survival(time)
+        left = torch.log(1 - self._map(self.base.bins.cdf_at_start()[..., -1]))
+        gone = self.base.exhausted(time)
+        return torch.where(gone, left, self.log_survival(time))
+
+    def cdf(self, time: Tensor) -> Tensor:
+        """``G(F(time))``."""
+        return self._map(self.base.cdf(time))
+
+    def hazard(self, time: Tensor) -> Tensor:
+        """Density over survival; read in steps, the chance of the bin for those who reach it."""
+        if self.base.read_in_steps and self.base.bins is not None:
+            bins = self.base.bins
+            before = bins.take(self._map(bins.cdf_at_start()), bins.index(time))
+            return torch.exp(self.log_prob(time)) / (1 - before)
+        return torch.exp(self.log_density(time) - self.log_survival(time))
+
+    def quantile(self, p: float | Tensor) -> Tensor:
+        """Quantile of the base at the F that the map sends to `p`."""
+        level = as_level(p, self.knots)
+        piece = torch.clamp(torch.bucketize(level.detach().contiguous(), self.levels, right=True) - 1, 0, self._last)
+        u = self.knots[piece] + (level - self.levels[piece]) / self._slopes[piece]
+        return self.base.quantile(torch.clamp(u, 0.0, 1.0))
+
+    @property
+    def mean(self) -> Tensor:
+        """Integral of S: by quadrature to the last knot, from there on in proportion to that of the base."""
+        base = self.base.mean
+        points, last = self._points(), self._last_time()
+        zero = torch.zeros_like(last)
+        here = integral(self.survival, zero, last, points)
+        before = integral(self.base.survival, zero, last, points)
+        return torch.where(torch.isinf(base), base, here + self._slopes[-1] * torch.clamp(base - before, min=0))
+
+    @torch.no_grad()
+    def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
+        """Draw by inversion, shape ``shape + batch_shape``."""
+        size = torch.Size(shape) + self.batch_shape
+        uniform = torch.rand(size, generator=generator, dtype=self.knots.dtype, device=self.knots.device)
+        return self.quantile(1.0 - uniform)
+
+    def squared_cdf_below(self, time: Tensor) -> Tensor:
+        """Integral of F^2 from 0 to `time`, by quadrature between quantiles of the base."""
+        end = torch.clamp(time, min=0)
+        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self._points())
+
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
+        """Integral of S^2 from `time` on: by quadrature to the last knot, then in proportion to that of the base."""
+        start, last = torch.clamp(time, min=0), self._last_time()
+        here = integral(lambda z: self.survival(z).square(), start, last, self._points())
+        tail = self.base.squared_survival_above(torch.maximum(start, last), needed)
+        return here + self._slopes[-1].square() * tail
+
+    @property
+    def bins(self) -> Bins | None:
+        """Bins of the base with their masses after the map; None for a continuous one."""
+        bins = self.base.bins
+        if bins is None:
+            return None
+        mass = self._map(bins.cdf_at_end()) - self._map(bins.cdf_at_start())
+        return Bins(torch.log(mass), bins.grid)
+
+    @property
+    def read_in_steps(self) -> bool:
+        """As the base says."""
+        return self.base.read_in_steps
+
+    def exhausted(self, time: Tensor) -> Tensor:
+        """As the base says: the map leaves something wherever the base does."""
+        return self.base.exhausted(time)
+
+    def _last_time(self) -> Tensor:
+        """Time from which on S is a multiple of that of the base."""
+        return self.base.quantile(self.knots[-2]) if self._last > 0 else torch.zeros_like(self.base.median)
+
+    def _points(self) -> Tensor:
+        """Find times between which F is smooth: quantiles of the base at the knots and in its tails, and its edges."""
+        with torch.no_grad():
+            tails = torch.tensor([10.0**k for k in range(-12, 0)], dtype=self.knots.dtype, device=self.knots.device)
+            shares = torch.cat([tails, self.knots[1:-1], 1 - tails])
+            found = [self.base.quantile(share) for share in shares]
+            if self.base.bins is not None:
+                found += [edge.expand(found[0].shape) for edge in self.base.bins.edges]
+            return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
+
+
+# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
+FORMER_MODULES = {
+    "mixture": "xcal.distributions.mixture",
+    "Mixture": "xcal.distributions.mixture",
+    "RecalibratedDistribution": "xcal.distributions.recalibrated",
+}

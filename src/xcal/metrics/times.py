@@ -1,0 +1,457 @@
+"""Kaplan-Meier curves of events and censorings, follow-up, horizons, quantiles: at once or over chunks."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, FloatArray, as_count, as_flag, as_floats, as_row, fail, first_row
+from xcal._kaplan_meier import KaplanMeier, Of, curve_of_counts, fit_kaplan_meier
+from xcal.calibration.dcalibration import are_coarse
+from xcal.metrics.cells import Accumulator, CellCounts, GridAxis, SparseCells, grid_cells, grid_counts
+from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_weights, as_score, as_time_grid
+
+# --- The censoring curve behind inverse probability weights, and what to do where it is not known.
+
+
+def as_censoring(
+    censoring: KaplanMeier | None, time: FloatArray, event: BoolArray, weights: Vector | None = None
+) -> KaplanMeier:
+    """Use the given censoring curve, or estimate one from the data at hand."""
+    if censoring is None:
+        return fit_kaplan_meier(time, event, "censoring", weights)
+    if not isinstance(censoring, KaplanMeier) or censoring.of != "censoring":
+        got = f"a curve of {censoring.of!r}" if isinstance(censoring, KaplanMeier) else type(censoring).__name__
+        fail("censoring", 'None or kaplan_meier(time=..., event=..., of="censoring")', got)
+    return censoring
+
+
+def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -> tuple[Vector, BoolArray]:
+    """Probability of not being censored by t, and where it is known.
+
+    It is not known after the last time of the data behind the curve, and useless as a weight where it is zero. There
+    the smallest positive value of the curve is given instead, for callers that choose to carry it on.
+
+    Parameters
+    ----------
+    curve : KaplanMeier
+        Of the censoring times.
+    t : array
+        Where to read it.
+    left_limit : bool
+        P(C >= t), the chance that an event at t was seen, instead of P(C > t). They differ only at times at which a
+        row of the data behind the curve was censored.
+    """
+    value = curve.before(t) if as_flag("left_limit", left_limit) else curve.at(t)
+    known = (np.asarray(t) <= curve.times[-1]) & (value > 0)
+    positive = curve.survival[curve.survival > 0]
+    last = float(positive.min()) if positive.size else 1.0
+    return np.where(value > 0, value, last), np.asarray(known)
+
+
+# --- The public function for Kaplan-Meier curves.
+
+
+def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None) -> KaplanMeier:
+    """Kaplan-Meier estimate from right-censored data.
+
+    Parameters
+    ----------
+    time : array-like, shape (n,)
+        Observed times, finite and not negative.
+    event : array-like, shape (n,)
+        True where the event happened, False where the row was censored.
+    of : {"event", "censoring"}
+        Estimate P(T > t), the survival curve, or G(t) = P(C > t), the curve that inverse probability of censoring
+        weights need. At a time with both, the events count as coming first: the rows with an event at t are no
+        longer at risk of being censored at t.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row. The curve is that of rows repeated as often as their weights say;
+        its variance is design-based, the sum of squares of the rows' influences, as a row of weight 10 is one
+        observation. Equal weights change nothing.
+
+    Returns
+    -------
+    KaplanMeier
+        With only censored rows the survival curve is 1 everywhere, with only events the censoring curve is.
+
+    Examples
+    --------
+    >>> curve = kaplan_meier(time=[1, 2, 2, 3], event=[1, 1, 0, 1])
+    >>> curve.at([0.5, 1, 2, 3])
+    array([1.  , 0.75, 0.5 , 0.  ])
+    >>> kaplan_meier(time=[1, 2, 2, 3], event=[1, 1, 0, 1], of="censoring").at([2, 3])
+    array([0.5, 0.5])
+    """
+    time, event = as_outcome(time, event, weights=weights)
+    chosen = as_choice("of", of, ("event", "censoring"))
+    return fit_kaplan_meier(time, event, chosen, as_row_weights(weights, time.size))
+
+
+# --- How long the rows were followed: reverse Kaplan-Meier.
+
+
+@dataclass(frozen=True, eq=False)
+class FollowUp:
+    """Distribution of the follow-up.
+
+    Attributes
+    ----------
+    median, lower_quartile, upper_quartile : float
+        Times by which a half, a quarter and three quarters of the rows would have been censored, had they had no event;
+        NaN where the curve does not come down that far.
+    longest : float
+        Largest time of a row.
+    curve : KaplanMeier
+        Share of the rows still under observation, events set aside.
+    """
+
+    median: float
+    lower_quartile: float
+    upper_quartile: float
+    longest: float
+    curve: KaplanMeier = field(repr=False)
+
+
+def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
+    """Follow-up by reverse Kaplan-Meier: the censoring is the event, and an event ends the observation of it.
+
+    The plain median of the times is too short where events end the follow-up of many rows.
+
+    Parameters
+    ----------
+    time, event : array-like, shape (n,)
+        Observed times; True where the event happened.
+    weights : array-like, shape (n,), optional
+        Sampling weights, one positive number per row.
+
+    Returns
+    -------
+    FollowUp
+
+    References
+    ----------
+    Schemper, Smith (1996), Controlled Clinical Trials 17(4):343-346.
+
+    Examples
+    --------
+    >>> follow_up(time=[1, 2, 3, 4, 5], event=[1, 0, 0, 0, 0]).median
+    3.0
+    """
+    times_seen, happened = as_outcome(time, event, weights=weights)
+    curve = fit_kaplan_meier(times_seen, happened, "censoring", as_row_weights(weights, times_seen.size))
+    return FollowUp(
+        median=_first_at_or_below(curve, 0.5),
+        lower_quartile=_first_at_or_below(curve, 0.75),
+        upper_quartile=_first_at_or_below(curve, 0.25),
+        longest=float(times_seen.max()),
+        curve=curve,
+    )
+
+
+def _first_at_or_below(curve: KaplanMeier, share: float) -> float:
+    """Return the first time at which the curve is at or below a share; a hair of rounding does not decide."""
+    reached = np.flatnonzero(curve.survival <= share * (1 + 1e-12))
+    return float(curve.times[reached[0]]) if reached.size else float("nan")
+
+
+# --- Times at which single risks are looked at: chosen where the rows support them, or checked.
+
+
+# A share of the rows, and a number of them, that must still be under observation at a horizon that is chosen here.
+SUPPORTED_SHARE, SUPPORTED_ROWS = 0.05, 10
+
+
+# Events by a horizon that is chosen here: the time of the fifth event out of twenty is an accident of these rows.
+SUPPORTED_EVENTS = 20
+
+
+# First digits of numbers that are easy to read.
+_READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+
+
+def supported_until(time: FloatArray, event: BoolArray) -> float:
+    """Return the last time at which enough rows are still under observation; half of the rows where there are few."""
+    enough = min(max(SUPPORTED_ROWS, SUPPORTED_SHARE * time.size), time.size / 2)
+    curve = fit_kaplan_meier(time, event)
+    return float(curve.times[curve.at_risk >= enough][-1])
+
+
+def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, points: Vector | None = None) -> Vector:
+    """Quartiles of the event times within the follow-up that enough rows support, as readable numbers.
+
+    Of few events not all three: those by which 20 events have happened, or the last.
+
+    `end` is where the model's curves end. Of times in whole units the horizons are such times. `points`, if there are
+    any, are the few times for which risks were predicted: those within the follow-up that rows support.
+
+    Examples
+    --------
+    >>> time = np.arange(1.0, 1001.0) + 0.5
+    >>> default_horizons(time, np.full(1000, True))
+    array([250., 500., 700.])
+    """
+    limit = min(supported_until(time, event), end)
+    if points is not None and (points <= limit).any():
+        return np.asarray(points[points <= limit])
+    seen = time[event & (time <= limit)]
+    if seen.size == 0:
+        seen = np.array([limit])
+    levels = [level for level in (0.25, 0.5, 0.75) if level * seen.size >= SUPPORTED_EVENTS] or [0.75]
+    quartiles = np.quantile(seen, levels)
+    if are_coarse(time, event):
+        recorded = np.unique(time[(time > 0) & (time <= limit)])
+        if recorded.size:
+            return np.unique([recorded[np.argmin(np.abs(recorded - t))] for t in quartiles]).astype(np.float64)
+    found = np.unique([rounded(float(t), at_most=limit) for t in quartiles])
+    return found[found > 0] if (found > 0).any() else np.array([limit])
+
+
+def rounded(t: float, *, at_most: float) -> float:
+    """Return the readable number that is closest in proportion, and not past `at_most`.
+
+    Examples
+    --------
+    >>> rounded(0.96, at_most=2.0), rounded(481.0, at_most=1000.0), rounded(96.0, at_most=99.0)
+    (1.0, 500.0, 90.0)
+    """
+    if t <= 0:
+        return t
+    power = math.floor(math.log10(t))
+    near = [float(f"{step * 10.0**exponent:.12g}") for exponent in (power, power + 1) for step in _READABLE]
+    allowed = [number for number in near if number <= at_most] or [t]
+    return min(allowed, key=lambda number: abs(math.log(number / t)))
+
+
+def read_horizons(horizons: Any, time: FloatArray) -> Vector:
+    """Check horizons that were asked for: increasing, after 0, and not past the last time of the rows."""
+    found: Vector = as_floats("horizons", as_row("horizons", horizons)).astype(np.float64)
+    bad = ~(np.isfinite(found) & (found > 0))
+    if bad.any():
+        fail("horizons", "finite times above 0", found[first_row(bad)], first_row(bad))
+    last = float(time.max())
+    if found.max() > last:
+        fail("horizons", f"times within the follow-up, whose last time is {last:g}", f"{found.max():g}")
+    return np.unique(found)
+
+
+def check_covered(horizons: Vector, end: float) -> None:
+    """Refuse a horizon past the end of the curves: the model says nothing about it."""
+    if horizons.size and horizons[-1] > end:
+        fail("horizons", f"times that the model's curves cover, which end at {end:g}", f"{horizons[-1]:g}")
+
+
+# --- Kaplan-Meier curves of events and of censorings over chunks, processes or files.
+
+
+# Distinct times, or cells of times, that are kept by default: two megabytes.
+LIMIT = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedCurve:
+    """A Kaplan-Meier curve and the range in which that of the rows lies.
+
+    Attributes
+    ----------
+    curve : KaplanMeier
+        Where rows at several times share a cell, half of those that leave for the other reason count as gone before
+        (the actuarial rule), and the curve falls at the beginning of the cell.
+    lower, upper : arrays, shape (m,)
+        Least and largest value that the curve of the rows can have at the end of each cell.
+    exact : bool
+        Whether the time of every row is known. Then `curve` is that of `kaplan_meier`.
+    """
+
+    curve: KaplanMeier
+    lower: Vector = field(repr=False)
+    upper: Vector = field(repr=False)
+    exact: bool
+
+    @property
+    def error_bound(self) -> float:
+        """Largest distance between this curve and that of the rows, at the ends of the cells."""
+        off = np.maximum(self.upper - self.curve.survival, self.curve.survival - self.lower)
+        return float(np.max(off, initial=0.0))
+
+    def bounds(self, t: Any) -> tuple[Vector, Vector]:
+        """Range of the curve of the rows at t, where t is one of the times that no cell reaches across."""
+        passed = np.searchsorted(self.curve.times, np.asarray(t, dtype=np.float64), side="right")
+        first = passed > 0
+        return np.where(first, self.lower[passed - 1], 1.0), np.where(first, self.upper[passed - 1], 1.0)
+
+    def relative_range(self, t: float) -> tuple[float, float]:
+        """Least and largest ratio of the value used to that of the rows, at any time up to t and at t itself.
+
+        Within a cell of several times the curve of the rows lies between its largest value before the cell and its
+        least value at the end.
+        """
+        if self.exact:
+            return 1.0, 1.0
+        passed = int(np.searchsorted(self.curve.times, t, side="right"))
+        used, low = self.curve.survival[:passed], self.lower[:passed]
+        high = np.concatenate([[1.0], self.upper[:passed]])[:passed]
+        some = low > 0
+        least = float(np.min(used / high, initial=1.0))
+        most = float(np.max(used[some] / low[some], initial=1.0)) if some.all() else float("inf")
+        return least, most
+
+
+class StreamingKaplanMeier(Accumulator):
+    """Accumulate Kaplan-Meier curves without holding the rows.
+
+    Exact while there are at most `limit` distinct times, or while all times lie on `grid`. Beyond that rows are
+    counted in cells, and the result says in which range the curve of the rows lies.
+
+    Parameters
+    ----------
+    grid : array-like, optional
+        Fixed increasing times. Cells then end at these times, and the state is an array of a fixed shape.
+    at : array-like, optional
+        Times at which the curve is to be read. No cell reaches across them. On a grid they must be points of it.
+    limit : int
+        Distinct times kept without a grid. Beyond that they share cells of equal width in proportion.
+
+    Examples
+    --------
+    >>> meter = StreamingKaplanMeier()
+    >>> _ = meter.update(time=[1, 2], event=[1, 1]).merge(StreamingKaplanMeier().update(time=[2, 3], event=[0, 1]))
+    >>> meter.compute().curve.at([1, 2, 3])
+    array([0.75, 0.5 , 0.  ])
+    >>> meter.compute("censoring").curve.at([2, 3])
+    array([0.5, 0.5])
+    """
+
+    def __init__(self, *, grid: Any = None, at: Any = (), limit: int = LIMIT) -> None:
+        super().__init__()
+        self.at = as_time_grid("at", at) if np.size(at) else np.empty(0)
+        self.limit = as_count("limit", limit, at_least=1)
+        self.grid = None if grid is None else as_time_grid("grid", grid)
+        self._sums["n"] = np.zeros((), dtype=np.int64)
+        if self.grid is None:
+            self._cells["times"] = SparseCells(1, self.limit, self.at)
+            return
+        missing = ~np.isin(self.at, self.grid)
+        if missing.any():
+            fail("at", "points of the grid", self.at[missing][0])
+        self._axis = GridAxis(self.grid)
+        self._sums |= {
+            "counts": np.zeros((2, self._axis.size), np.int64),
+            "between": np.zeros(self._axis.size, np.int64),
+        }
+
+    def _settings(self) -> tuple[Any, ...]:
+        return self.at, self.limit, "none" if self.grid is None else self.grid
+
+    def update(self, *, time: Any, event: Any) -> Self:
+        """Add rows: observed times, and whether the event happened."""
+        if np.size(time) == 0 and np.size(event) == 0:
+            return self
+        self.add(*as_outcome(time, event))
+        return self
+
+    def add(self, time: FloatArray, event: BoolArray) -> None:
+        """Add rows that were checked."""
+        self._sums["n"] += time.size
+        if self.grid is None:
+            self._cells["times"].add((time,), event)
+            return
+        place = self._axis.place(time)
+        self._sums["counts"] += grid_counts(self._axis, place, event)
+        self._sums["between"] += self._axis.between(time, place)
+
+    def cells(self) -> CellCounts:
+        """Return the counts behind the curves."""
+        if self.grid is None:
+            return self._cells["times"].cells()
+        found = grid_cells(self._axis, self._sums["counts"], self._sums["between"])
+        # No time is below zero.
+        return CellCounts(np.maximum(found.low, 0.0), found.high, found.events, found.censored)
+
+    def compute(self, of: Of = "event") -> BoundedCurve:
+        """Return the curve of the events, or that of the censorings, of all rows seen so far."""
+        as_choice("of", of, ("event", "censoring"))
+        self._need_rows()
+        return bounded_curve(self.cells(), of)
+
+
+def bounded_curve(cells: CellCounts, of: Of = "event") -> BoundedCurve:
+    """Curve of counts in cells, and its range.
+
+    Let r rows be at risk at the beginning of a cell, d of them have the event in it and c be censored. Each event takes
+    the factor 1 - 1 / m with m at risk just before it. The earlier the censored rows leave, the smaller m: the cell's
+    factor lies between (r - c - d) / (r - c), all censored first, and (r - d) / r, all events first. At a single time
+    events come first.
+    """
+    events, censored = cells.events.astype(np.float64), cells.censored.astype(np.float64)
+    mixed = cells.mixed
+    curve = curve_of_counts(cells.low, events, censored, of, mixed=mixed)
+    if not mixed.any():
+        return BoundedCurve(curve, curve.survival, curve.survival, True)
+    counts, others = (events, censored) if of == "event" else (censored, events)
+    at_risk = np.cumsum((events + censored)[::-1])[::-1]
+    single = 0.0 if of == "event" else 1.0
+    ends = []
+    for gone in (1.0, 0.0):
+        left = at_risk - np.where(mixed, gone, single) * others
+        lost = np.divide(counts, left, out=np.zeros_like(left), where=counts > 0)
+        ends.append(np.cumprod(1.0 - lost, dtype=np.float64))
+    return BoundedCurve(curve, ends[0], ends[1], False)
+
+
+# --- Quantiles of one value over chunks, processes or files: cuts of risk groups, points of grids.
+
+
+class StreamingQuantiles(Accumulator):
+    """Accumulate the distribution of one value; order statistics are exact up to `limit` distinct values.
+
+    Beyond that each is the smallest value of its cell, which is below it by about the width of a cell in proportion.
+
+    Examples
+    --------
+    >>> meter = StreamingQuantiles().update([5.0, 1.0]).update([3.0])
+    >>> meter.compute([0, 1, 2])
+    array([1., 3., 5.])
+    """
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        super().__init__()
+        self.limit = as_count("limit", limit, at_least=1)
+        self._sums["n"] = np.zeros((), dtype=np.int64)
+        self._cells["values"] = SparseCells(1, self.limit)
+
+    def _settings(self) -> tuple[Any, ...]:
+        return (self.limit,)
+
+    def update(self, values: Any) -> Self:
+        """Add values; infinite ones are in order, NaN is not."""
+        if np.size(values) == 0:
+            return self
+        self.add(as_score("values", values, np.size(values)))
+        return self
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Add values that were checked."""
+        self._sums["n"] += values.size
+        self._cells["values"].add((values,), np.ones(values.size, np.bool_))
+
+    def compute(self, ranks: Any = (0,)) -> Vector:
+        """Return the values at these ranks; rank 0 is that of the smallest."""
+        self._need_rows()
+        cells = self.cells()
+        return np.asarray(cells.low[np.searchsorted(np.cumsum(cells.events), np.asarray(ranks), side="right")])
+
+    def cells(self) -> CellCounts:
+        """Return the counts behind the quantiles."""
+        return self._cells["values"].cells()
+
+    @property
+    def exact(self) -> bool:
+        """Whether every value is known."""
+        return not self.cells().mixed.any()
+
+    def spread(self, k: int) -> Vector:
+        """Return up to k increasing values that divide the rows into parts of about equal size."""
+        return np.unique(self.compute(np.arange(1, k + 1) * (self.n - 1) // k))

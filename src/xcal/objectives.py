@@ -1,0 +1,318 @@
+"""Training objectives, one value per row; the caller reduces."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from xcal._checks import as_flag, fail
+from xcal._imports import published
+from xcal.distributions._weighted import LikelihoodByFormula
+from xcal.distributions.base import SurvivalDistribution, can_broadcast
+
+__all__ = ["gives_cdf", "nll", "survival_crps"]
+
+
+# --- The shape-level checks of the objectives; values are not looked at, so that the objectives compile.
+
+
+def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
+    """Check that times and events are tensors with one entry for each row of the distribution."""
+    if not isinstance(dist, SurvivalDistribution):
+        fail("dist", "a SurvivalDistribution", type(dist).__name__)
+    if not isinstance(time, Tensor) or not time.is_floating_point():
+        fail("time", "a floating-point tensor", time.dtype if isinstance(time, Tensor) else type(time).__name__)
+    if not isinstance(event, Tensor) or event.dtype != torch.bool:
+        got = event.dtype if isinstance(event, Tensor) else type(event).__name__
+        fail("event", "a boolean tensor, True meaning that the event happened", got)
+    if time.device != event.device:
+        fail("event", f"the device of time, {time.device}", event.device)
+    wanted = tuple(dist.batch_shape)
+    for name, values in (("time", time), ("event", event)):
+        shape = tuple(values.shape)
+        # A column of times against a row of distributions would make an n x n table without a word.
+        fits = can_broadcast(dist.batch_shape, values.shape) and len(shape) <= len(wanted)
+        if not fits or shape[-1:] != wanted[-1:]:
+            hint = ": squeeze(-1)?" if shape[-1:] == (1,) and shape[:-1] == wanted else ""
+            expected = f"{wanted[-1:]}" + (f" or {wanted}" if len(wanted) > 1 else "")
+            fail(name, f"shape {expected}, one value for each row of the distribution{hint}", shape)
+
+
+# --- Objectives that give F together with their value.
+# A training step needs two things of every row: the objective, and F for the penalty. Where both come from the same
+# intermediate results, one function that returns both saves work. An objective declares such a function itself, with
+# `gives_cdf`; training asks `with_cdf` and knows no objective by name.
+
+
+Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
+
+
+ObjectiveAndCdf = Callable[[SurvivalDistribution, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+_Declaring = TypeVar("_Declaring", bound=Callable[..., Tensor])
+
+
+DECLARATION = "__xcal_gives_cdf__"  # the attribute that holds it
+
+
+@dataclass(frozen=True, eq=False)
+class _Declaration:
+    """Which objective gives F, and the function by which it does."""
+
+    objective: Any
+    together: Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RowTerms:
+    """Objective and F of every row, (..., n), and the way back from them.
+
+    Attributes
+    ----------
+    objective, cdf : Tensor
+    back : callable
+        Turns the gradient in the objective, and that in F or None, into pairs: a tensor with a graph, and the gradient
+        in it.
+    """
+
+    objective: Tensor
+    cdf: Tensor
+    back: Callable[[Tensor, Tensor | None], list[tuple[Tensor, Tensor]]]
+
+
+Terms = Callable[[SurvivalDistribution, Tensor, Tensor], RowTerms]
+
+
+_FORMULA = "__xcal_by_formula__"  # the attribute that holds a function of distributions whose gradient is known
+
+
+def negative_likelihood(found: LikelihoodByFormula | None) -> RowTerms | None:
+    """Terms of minus the log-likelihood; None where its gradient is not known by formula."""
+    if found is None:
+        return None
+
+    def back(slope: Tensor, cdf_slope: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+        return [(found.rows.logits, found.gradient(-slope, cdf_slope))]
+
+    return RowTerms(-found.log_likelihood, found.cdf, back)
+
+
+def has_formula(terms: Callable[[Any, Tensor, Tensor], RowTerms | None]) -> Callable[[_Declaring], _Declaring]:
+    """Declare the terms of an objective whose gradient is known for some distributions; None for the others."""
+
+    def declare(objective: _Declaring) -> _Declaring:
+        setattr(objective, _FORMULA, _Declaration(objective, terms))
+        return objective
+
+    return declare
+
+
+def with_slopes(objective: Objective) -> Terms:
+    """Return a function for an objective's terms: by formula where that is known, else by autograd from both."""
+    together, formula = with_cdf(objective), _declared(objective, _FORMULA)
+
+    def terms(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> RowTerms:
+        found: RowTerms | None = None if formula is None else formula(dist, time, event)
+        if found is not None:
+            return found
+        rows, cdf = together(dist, time, event)
+
+        def back(slope: Tensor, cdf_slope: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+            return [(rows, slope)] if cdf_slope is None else [(rows, slope), (cdf, cdf_slope)]
+
+        return RowTerms(rows, cdf, back)
+
+    return terms
+
+
+def _declared(objective: Objective, attribute: str) -> Callable[..., Any] | None:
+    """Return what was declared for this object and no other."""
+    declared = getattr(objective, attribute, None)
+    # functools.wraps copies a function's attributes to its wrapper, which may compute something else.
+    return declared.together if isinstance(declared, _Declaration) and declared.objective is objective else None
+
+
+def gives_cdf(together: ObjectiveAndCdf) -> Callable[[_Declaring], _Declaring]:
+    """Declare the function that returns an objective's values and F of the same rows.
+
+    Parameters
+    ----------
+    together
+        Takes the distribution, times and events, as the objective does without further arguments, and returns two
+        tensors of shape ``(..., n)``: the objective's values and ``dist.cdf(time)``. Training calls it in place of the
+        objective, so both must give the same values.
+
+    Returns
+    -------
+    callable
+        A decorator that returns the objective itself. The declaration holds for that object alone: a
+        `functools.partial` of it, or a function that wraps it, is another objective and declares nothing.
+
+    Examples
+    --------
+    >>> def brier_and_cdf(dist, time, event):
+    ...     cdf = dist.cdf(time)
+    ...     return (event.float() - cdf) ** 2, cdf
+    >>> @gives_cdf(brier_and_cdf)
+    ... def brier(dist, time, event):
+    ...     return (event.float() - dist.cdf(time)) ** 2
+    >>> with_cdf(brier) is brier_and_cdf
+    True
+    """
+    if not callable(together):
+        fail("together", "a function of a distribution, times and events", type(together).__name__)
+
+    def declare(objective: _Declaring) -> _Declaring:
+        try:
+            setattr(objective, DECLARATION, _Declaration(objective, together))
+        except AttributeError:
+            # Methods of an object, frozen dataclasses, classes with slots.
+            fail("objective", "a function, or an object that takes attributes", type(objective).__name__)
+        return objective
+
+    return declare
+
+
+def with_cdf(objective: Objective) -> ObjectiveAndCdf:
+    """Return a function for an objective's values and F: the declared one, or the two asked one after the other."""
+    declared = _declared(objective, DECLARATION)
+    if declared is not None:
+        return declared
+
+    def one_after_the_other(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+        return objective(dist, time, event), dist.cdf(time)
+
+    return one_after_the_other
+
+
+# --- The censored negative log-likelihood.
+
+
+def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+    """`nll` and F of every row, from the distribution's own way to compute both together."""
+    log_likelihood, cdf = dist.log_likelihood_and_cdf(time, event)
+    return -log_likelihood, cdf
+
+
+def _nll_terms(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> RowTerms | None:
+    return negative_likelihood(dist.likelihood_by_formula(time, event))
+
+
+@has_formula(_nll_terms)
+@gives_cdf(_nll_and_cdf)
+def nll(
+    dist: SurvivalDistribution,
+    time: Tensor,
+    event: Tensor,
+    *,
+    density: bool = False,
+    as_published: bool = False,
+) -> Tensor:
+    """Negative log-likelihood, one value per row.
+
+    An event contributes its log-density, under a discrete distribution the log-mass of its bin. A censored row
+    contributes the log-probability of outliving its time; where a discrete distribution leaves no mass after that
+    time, the log-mass of its last bin (`DiscreteDistribution.log_censored`).
+
+    Values are not checked, so that the objective compiles: a NaN time gives NaN, an event at time zero gives +inf
+    where the density there is 0 (log-normal; Weibull and log-logistic with a concentration above 1).
+
+    Parameters
+    ----------
+    dist
+        Distribution of shape ``(..., n)``.
+    time
+        Shape ``(n,)`` or ``(..., n)``.
+    event
+        Boolean, True where the event happened, same shape as `time`.
+    density
+        Divide the mass of a discrete distribution's bin by its width, which makes its likelihood comparable with that
+        of a continuous distribution. No effect on a continuous one.
+    as_published
+        The published code's likelihood: ``log(S + 1e-4)`` for censored rows, bin masses, and in the step reading a
+        censored row of the last bin counted as an event. To reproduce the paper's tables only; for training give
+        `xcal_paper.published.published_nll`, which computes F in the same pass.
+
+    Returns
+    -------
+    Tensor
+        Shape ``(..., n)``.
+
+    Examples
+    --------
+    >>> from xcal.distributions import Weibull
+    >>> dist = Weibull(torch.tensor([1.0, 1.0]), torch.tensor([1.0, 1.0]))
+    >>> nll(dist, torch.tensor([2.0, 3.0]), torch.tensor([True, False]))
+    tensor([2., 3.])
+    """
+    check_rows(dist, time, event)
+    density = as_flag("density", density)
+    if as_flag("as_published", as_published):
+        if density:
+            fail("density", "False with as_published: the published likelihood is by bin mass", True)
+        log_likelihood: Tensor = published("log-likelihood")(dist, time, event)
+        return -log_likelihood
+    observed = dist.log_density(time) if density else dist.log_prob(time)
+    return -torch.where(event, observed, dist.log_censored(time))
+
+
+# --- The survival CRPS.
+
+
+def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as_published: bool = False) -> Tensor:
+    """Survival CRPS (Avati et al. 2018; x-cal, appendix on survival CRPS), one value per row.
+
+    ``int_0^y F(z)^2 dz + event * int_y^inf (1 - F(z))^2 dz``, in the unit of the times: a censored row counts only
+    the probability put before its time. Exact for the discrete distributions; for the continuous ones by a fixed
+    quadrature with a relative error below 1e-7. The value for an event is infinite under a log-logistic distribution
+    with a concentration of 1/2 or less.
+
+    Parameters
+    ----------
+    dist
+        Distribution of shape ``(..., n)``.
+    time
+        Shape ``(n,)`` or ``(..., n)``; finite. Values are not checked; a NaN time gives NaN.
+    event
+        Boolean, True where the event happened, same shape as `time`.
+    as_published
+        The published code's 32-point trapezoid with its wrong right tail, for the log-normal only. To reproduce the
+        paper's tables only.
+
+    Returns
+    -------
+    Tensor
+        Shape ``(..., n)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from xcal.distributions import LogNormal
+    >>> dist = LogNormal(torch.tensor([1.0]), torch.tensor([0.5]).log())
+    >>> time, event = torch.tensor([2.0]), torch.tensor([True])
+    >>> survival_crps(dist, time, event)
+    tensor([0.4904])
+    """
+    check_rows(dist, time, event)
+    if as_flag("as_published", as_published):
+        crps: Tensor = published("survival-crps")(dist, time, event)
+        return crps
+    return dist.survival_crps(time, event)
+
+
+# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
+FORMER_MODULES = {
+    "check_rows": "xcal.objectives._rows",
+    "_Declaration": "xcal.objectives.joint",
+    "RowTerms": "xcal.objectives.joint",
+    "negative_likelihood": "xcal.objectives.joint",
+    "has_formula": "xcal.objectives.joint",
+    "with_slopes": "xcal.objectives.joint",
+    "gives_cdf": "xcal.objectives.joint",
+    "with_cdf": "xcal.objectives.joint",
+    "nll": "xcal.objectives.likelihood",
+    "survival_crps": "xcal.objectives.crps",
+}

@@ -1,0 +1,46 @@
+"""One self-contained HTML page: text, tables and interactive pictures, without a network."""
+
+from xcal.show.blocks import (
+    Block,
+    Callout,
+    Chart,
+    Checklist,
+    ChecklistItem,
+    Copyable,
+    Download,
+    Figure,
+    Figures,
+    Key,
+    Notes,
+    Row,
+    Selector,
+    Stack,
+    Table,
+    Text,
+    Varying,
+)
+from xcal.show.page import Page, Section, render_page, write_page
+
+__all__ = [
+    "Block",
+    "Callout",
+    "Chart",
+    "Checklist",
+    "ChecklistItem",
+    "Copyable",
+    "Download",
+    "Figure",
+    "Figures",
+    "Key",
+    "Notes",
+    "Page",
+    "Row",
+    "Section",
+    "Selector",
+    "Stack",
+    "Table",
+    "Text",
+    "Varying",
+    "render_page",
+    "write_page",
+]

@@ -1,0 +1,712 @@
+"""The sections of a report: one question each, its picture, how to read it, and its numbers."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from xcal.metrics.inputs import rounded_time, said
+from xcal.show import (
+    Block,
+    Callout,
+    Chart,
+    Copyable,
+    Download,
+    Figure,
+    Figures,
+    Key,
+    Notes,
+    Row,
+    Section,
+    Selector,
+    Stack,
+    Table,
+    Text,
+    Varying,
+)
+from xcal.show.blocks import Cell, Spec
+from xcal.show.charts import p_in_words, time_in_words
+from xcal.validation import charts
+from xcal.validation.charts import by_horizon, keys
+from xcal.validation.methods import checklist
+from xcal.validation.result import AuditResult, AuditValue, ForWhom
+from xcal.validation.sample import MOST_MISSING
+from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
+from xcal.validation.words import (
+    ESTIMATORS,
+    VERDICTS,
+    find,
+    interval,
+    label,
+    missing,
+    names,
+    not_judged,
+    range_in_words,
+    shown,
+    skipped_title,
+)
+
+__all__ = [
+    "all_numbers",
+    "all_times",
+    "by_outcome",
+    "data",
+    "each_level",
+    "for_whom",
+    "glance",
+    "groups",
+    "guideline",
+    "main_differences",
+    "methods",
+    "on_average",
+    "ordering",
+    "overall_error",
+    "usefulness",
+    "verdicts",
+]
+
+
+# --- Pieces that the sections of a report share.
+
+
+Results = Sequence[AuditResult]
+
+
+Wanted = Sequence[tuple[str, float | None]]
+
+
+# Distances that are zero at best, and never of a real model: noise makes them positive.
+_WITH_FLOOR = ("ici", "e50", "e90", "emax", "km_calibration")
+
+
+def for_each_horizon(horizons: Sequence[float], make: Callable[[float], Block]) -> Block:
+    """Make a block that follows the page's horizon."""
+    blocks = tuple(make(t) for t in horizons)
+    return blocks[0] if len(blocks) == 1 else Varying("horizon", blocks)
+
+
+def numbers(results: Results, wanted: Wanted) -> Block:
+    """Show numbers with their intervals: tiles for one model, a table for several.
+
+    A distance that is zero at best comes with what a perfect model scores on as many rows.
+    """
+    if len(results) > 1:
+        floors = {(f"{metric}_floor", horizon) for metric, horizon in wanted if metric in _WITH_FLOOR} - set(wanted)
+        wanted = [one for m, t in wanted for one in ((m, t), *({(f"{m}_floor", t)} & floors))]
+        rows = [
+            (label(metric).name, *(cell(find(result, metric, horizon)) for result in results))
+            for metric, horizon in wanted
+        ]
+        kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
+        columns = tuple(range(1, len(results) + 1))
+        return Table("", ("", *names(results)), kept, columns)
+    found = [find(results[0], metric, horizon) for metric, horizon in wanted]
+    return Figures(tuple(_tile(value, results[0]) for value in found if value is not None))
+
+
+def cell(value: AuditValue | None) -> Cell:
+    """Show a number with its interval beneath it, or a dash for one that was not measured."""
+    return "–" if value is None else (shown(value), value.value, interval(value))
+
+
+def _tile(value: AuditValue, result: AuditResult) -> Figure:
+    one, ends = label(value.metric), interval(value)
+    floor = find(result, f"{value.metric}_floor", value.horizon) if value.metric in _WITH_FLOOR else None
+    hint = one.hint if floor is None else f"{one.hint}; a perfect model would show {shown(floor)}"
+    excess = find(result, f"{value.metric}_excess", value.horizon) if floor is not None else None
+    hint += "" if excess is None else f"; without noise {shown(excess)}"
+    return Figure(one.name, shown(value), value.value, ends, hint)
+
+
+def reasons(results: Results, *metrics: str) -> list[Block]:
+    """Return in one line per reason why something is missing."""
+    lines = []
+    for name, result in zip(names(results), results, strict=True):
+        who = f" for {name}" if len(results) > 1 else ""
+        lines += [f"Not shown{who}: {why}" for why in missing(result, *metrics)]
+    return [Text(f"{one}.", "note") for one in dict.fromkeys(lines)]
+
+
+def nothing(results: Results, *metrics: str) -> list[Block]:
+    """Return why a section has no picture."""
+    found = reasons(results, *metrics)
+    return found or [Text("Not shown: the predictions given do not allow this picture.", "note")]
+
+
+def beside_picture(results: Results, picture: Block, side: Sequence[Block]) -> Block:
+    """Put numbers beside a picture; a table of several models needs more room than tiles."""
+    return Row((picture, Stack(tuple(side))), (2, 1) if len(results) == 1 else (3, 2))
+
+
+def with_intervals(
+    results: Results,
+    wanted: charts.Wanted,
+    axis: str,
+    reference: float | None,
+    title: str,
+    reading: str,
+) -> Chart:
+    """Draw numbers with their intervals, one line each."""
+    spec, alt = charts.values_with_intervals(results, wanted, title=axis, reference=reference)
+    legend = keys(results, "point") if len(results) > 1 else ()
+    return Chart((spec,), (alt,), title=title, keys=legend, reading=reading)
+
+
+# --- The answer on top: the verdict in words, and the numbers that most readers look for first.
+
+
+# Sentences on single groups that are shown at once; more would hide what is said of all rows.
+_FEW = 2
+
+
+def verdicts(results: Results) -> Block:
+    """Return the answer in words; of several models side by side."""
+    boxes = []
+    for name, result in zip(names(results), results, strict=True):
+        level, word = VERDICTS[result.verdict.level]
+        said = word if len(results) == 1 else f"{name}: {word.lower()}"
+        first, on_groups = _sorted_sentences(result)
+        title = f"In groups ({len(on_groups)})"
+        boxes.append(Callout(level, said, result.verdict.headline, first, on_groups, title))  # type: ignore[arg-type]
+    return boxes[0] if len(boxes) == 1 else Row(tuple(boxes))
+
+
+def _sorted_sentences(result: AuditResult) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the sentences on all rows, and those on single groups if there are more than a few."""
+    said = result.verdict.said
+    on_groups = tuple(one.text for one in said if one.group is not None)
+    if len(on_groups) <= _FEW:
+        return result.verdict.sentences, ()
+    return tuple(one.text for one in said if one.group is None), on_groups
+
+
+def main_differences(results: Results, main: Sequence[tuple[str, str, str, str]], words: str) -> list[Block]:
+    """Show the differences to read first, with words for those that are more than chance; nothing without any."""
+    if not main:
+        return []
+    first, second = names(results)[:2]
+    caption = f"{second} minus {first}, on the same resamples of the rows"
+    head = ("", "Difference", f"{100 * results[0].level:g} % interval", f"{second} is")
+    return [Table(caption, head, tuple(main), (1, 2)), *([Text(words, "note")] if words else [])]
+
+
+def glance(result: AuditResult, horizons: Sequence[float]) -> list[Block]:
+    """Return the numbers that most readers look for first."""
+    metrics = ("oe", "ici", "auc", "ipa")
+    over_all = tuple((metric, None) for metric in ("harrell", "d_calibration_p"))
+    if not horizons:
+        return [numbers([result], over_all)]
+    return [for_each_horizon(horizons, lambda t: numbers([result], [*((m, t) for m in metrics), *over_all]))]
+
+
+# --- Whether the probabilities are right: on average, for each level of risk, over all times.
+
+
+def on_average(results: Results, horizons: Sequence[float]) -> Section:
+    """Show whether the risks are right on average."""
+    heading, short = "Are the risks right on average?", "On average"
+    if not horizons:
+        return Section(heading, tuple(nothing(results, "horizon", "oe")), short)
+    picture = by_horizon(
+        horizons,
+        lambda t: charts.observed_and_predicted(results, t),
+        keys=(Key("observed (Kaplan-Meier)", "observed"), *keys(results)),
+        reading="Where the lines agree, the average prediction is right; where the model's line is above the observed "
+        "one, it expects too many events. The upright line is the horizon.",
+    )
+    metrics = ("oe", "mean_risk", "observed_risk")
+    beside = for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))
+    side: list[Block] = [beside]
+    if len(horizons) > 1:
+        wanted = [(time_in_words(t, results[0].time_unit), "oe", t, None) for t in horizons]
+        reading = "Events observed for each event expected. 1 is right; an interval that contains 1 cannot rule it out."
+        side.append(with_intervals(results, wanted, "O/E", 1.0, "O/E at each horizon", reading))
+    return Section(heading, (beside_picture(results, picture, side), *reasons(results, "horizon", "oe")), short)
+
+
+def each_level(results: Results, horizons: Sequence[float]) -> Section:
+    """Show whether they are right for each level of risk."""
+    heading, short = "Are they right for each level of risk?", "Level of risk"
+    if not any(charts.same(result.measured.calibration, t) for result in results for t in horizons):
+        return Section(heading, tuple(nothing(results, "horizon", "ici", "calibration")), short)
+    pictures = calibration_pictures(results, horizons)
+    metrics = ("ici", "ici_floor", "ici_p", "slope", "intercept", "e50", "e90", "emax")
+    beside = [for_each_horizon(horizons, lambda t: numbers(results, [(metric, t) for metric in metrics]))]
+    return Section(heading, (beside_picture(results, pictures, beside), *reasons(results, "ici", "slope")), short)
+
+
+def calibration_pictures(results: Results, horizons: Sequence[float]) -> Block:
+    """Draw the calibration curve, and the histogram of the risks beneath it."""
+    curve = by_horizon(
+        horizons,
+        lambda t: charts.calibration(results, t),
+        keys=(
+            *keys(results),
+            Key("band", "model", "band"),
+            Key("groups of risk", "model", "point"),
+            Key("right", "reference", "dashed"),
+        ),
+    )
+    histogram = by_horizon(
+        horizons,
+        lambda t: charts.risk_histogram(results, t),
+        reading="On the dashed line observed equals predicted. Above it the model promises too little risk, below it "
+        "too much. The bars beneath say how many rows have each risk: where there are few, look at the band.",
+    )
+    return Stack((curve, histogram))
+
+
+def all_times(results: Results) -> Section:
+    """Show whether they are right over all times."""
+    heading, short = "Are they right over all times?", "All times"
+    methods = [m for m in ESTIMATORS if all(any(p.method == m for p in r.measured.pit) for r in results)]
+    if not methods:
+        return Section(heading, tuple(nothing(results, "d_calibration")), short)
+    made = [charts.pit(results, method) for method in methods]
+    chooser = Selector("estimator", "Censored rows counted", tuple(ESTIMATORS[m] for m in methods))
+    histogram = Chart(
+        tuple(spec for spec, _ in made),
+        tuple(alt for _, alt in made),
+        follows=("estimator",),
+        title="F at the observed times",
+        keys=(*keys(results, "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
+        reading="The bars of a perfect model are equally high, up to chance: each ends within its two dotted lines 95 "
+        "of 100 times. High on the left: events come earlier than predicted; on the right: later; at both ends: the "
+        "model is too sure.",
+    )
+    pictures: list[Block] = [histogram]
+    if all(result.measured.pp is not None for result in results):
+        spec, alt = charts.pp(results)
+        legend = (*keys(results), Key("right", "reference", "dashed"))
+        reading = "The same without bins. Where the diagonal lies outside of the band, the error is more than chance."
+        pictures.append(Chart((spec,), (alt,), title="P-P curve", keys=legend, reading=reading))
+    table: Block = _d_calibration_table(results, methods)
+    if any(find(result, "km_calibration") for result in results):
+        beside = numbers(results, [("km_calibration", None)])
+        table = Row((table, beside), (3, 1)) if len(results) == 1 else Stack((table, beside))
+    blocks = (chooser, Row(tuple(pictures)), table)
+    return Section(heading, (*blocks, *reasons(results, "d_calibration", "d_calibration_p", "km_calibration")), short)
+
+
+def _d_calibration_table(results: Results, methods: Sequence[str]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name, result in zip(names(results), results, strict=True):
+        p = find(result, "d_calibration_p")
+        for method in methods:
+            metric = "d_calibration" if method == "uniform" else f"d_calibration_{method}"
+            value, floor = find(result, metric), find(result, f"{metric}_floor")
+            who = f"{name}, {ESTIMATORS[method]}" if len(results) > 1 else ESTIMATORS[method]
+            rows.append((who, cell(value), cell(floor), cell(p)))
+    caption = (
+        "D-calibration: 0 is right, and a perfect model scores the floor on average. The test is the same for all."
+    )
+    return Table(caption, ("Censored rows", "D-calibration", "Floor", "p"), tuple(rows), (1, 2, 3))
+
+
+# --- The section "for whom?": calibration given the covariates, and the subgroup that is most off.
+
+
+_METRICS = ("conditional_calibration", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p")
+
+
+def for_whom(results: Results) -> Section:
+    """Show whether the model is right for all, or for some only."""
+    heading, short = "For whom is it right?", "For whom"
+    found = [result.measured.for_whom for result in results]
+    known = [one for one in found if one is not None]
+    if not known:
+        return Section(heading, tuple(nothing(results, "conditional_calibration")), short)
+    blocks: list[Block] = [Text(_answer(name, result)) for name, result in _named(results)]
+    spec, alt = charts.covariate_parts(results)
+    parts = Chart(
+        (spec,),
+        (alt,),
+        title="Where F lies, by covariate",
+        keys=keys(results, "point") if len(results) > 1 else (),
+        reading="0.5 is right. Left of it events come earlier than predicted, right of it later. The covariates that "
+        "are furthest off are shown; of twenty intervals about one misses 0.5 by chance.",
+    )
+    blocks.append(numbers(results, [(metric, None) for metric in _METRICS]))
+    worst = known[0].subgroup
+    if len(results) > 1 or worst is None:
+        blocks.append(parts)
+        blocks += [_subgroups(results)] if any(one.subgroup for one in known) else []
+    else:
+        spec, alt = charts.subgroup(worst)
+        histogram = Chart(
+            (spec,),
+            (alt,),
+            title=f"F at the observed times where {worst.rule}",
+            keys=(Key("rows that were not searched", "model", "box"), Key("right", "reference", "dashed")),
+            reading="The bars of a model that is right for these rows are equally high, up to chance: the upright "
+            "lines are 95 % intervals.",
+        )
+        blocks.append(Row((parts, histogram)))
+    return Section(heading, (*blocks, *_columns(known[0])), short)
+
+
+def _named(results: Results) -> list[tuple[str, AuditResult]]:
+    """Return the results that ask "for whom?" with the name of the model, which is not said of one model alone."""
+    named = [(n, result) for n, result in zip(names(results), results, strict=True) if result.measured.for_whom]
+    return [(f"{name}: " if len(results) > 1 else "", result) for name, result in named]
+
+
+def _answer(name: str, result: AuditResult) -> str:
+    """Return in words what the test and the search found, with the levels that the verdict has."""
+    one = result.measured.for_whom
+    assert one is not None
+    differs = differs_with_covariates(result.measured)
+    shown = "differs" if differs else "does not visibly differ"
+    words = f"{name}Calibration {shown} with the covariates ({conditional_in_words(one)})."
+    worst = one.subgroup
+    if worst is None:
+        return f"{words} There are too few rows to search for a subgroup."
+    where = f"rows with {worst.rule}: {worst.finding}"
+    tested = f"{worst.n:,} rows; {p_in_words(worst.p_value)} on {worst.n_tested:,} that were not searched"
+    if 2 * result.measured.n_families * worst.p_value < OFF_LEVEL:
+        return f"{words} Most off are {where} ({tested})."
+    return f"{words} The search named {where}, which the other half of the rows does not confirm ({tested})."
+
+
+def _subgroups(results: Results) -> Table:
+    """List the subgroup of each model that is most off."""
+    rows = []
+    for name, result in zip(names(results), results, strict=True):
+        found = result.measured.for_whom
+        worst = None if found is None else found.subgroup
+        if worst is not None:
+            rows.append((name, worst.rule, worst.finding, f"{worst.n:,}", (p_in_words(worst.p_value), worst.p_value)))
+    caption = "The subgroup that is most off, searched on one half of the rows and tested on the other"
+    return Table(caption, ("Model", "Rows with", "What is off", "Rows", "Test"), tuple(rows), (3, 4))
+
+
+def _columns(one: ForWhom) -> list[Block]:
+    """Return which columns were asked about, and which could not be."""
+    asked = (
+        f"Asked about: {', '.join(one.columns)}. A column that is known only after the start has no place here. Where "
+        f"up to {MOST_MISSING:.0%} of the numbers of a column are missing, its median stands for them."
+    )
+    lines = [f"{name}: {why}" for name, why in one.left_out]
+    return [Text(asked, "note"), *([Notes(tuple(lines), "Columns that were left out")] if lines else [])]
+
+
+# --- Whether the model orders patients, how large its errors are, and whether it would help to decide.
+
+
+def ordering(results: Results, horizons: Sequence[float]) -> Section:
+    """Show whether the model orders patients."""
+    heading, short = "Does it tell who is at higher risk?", "Ordering"
+    over_all = [m for m in ("harrell", "uno", "antolini") if any(find(result, m) for result in results)]
+    at_time = [t for t in horizons if any(find(result, "auc", t) for result in results)]
+    pictures = []
+    if over_all:
+        wanted: list[tuple[str, str, float | None, str | None]] = [(label(m).name, m, None, None) for m in over_all]
+        reading = "Of two patients, how often the one with the higher risk has the event first. 0.5 is a coin."
+        pictures.append(with_intervals(results, wanted, "Concordance", None, "Concordance over all times", reading))
+    if at_time:
+        wanted = [(time_in_words(t, results[0].time_unit), "auc", t, None) for t in at_time]
+        reading = "How often a patient with the event by then had a higher risk than one without it. 0.5 is a coin."
+        pictures.append(with_intervals(results, wanted, "AUC", None, "AUC at each horizon", reading))
+    if not pictures:
+        return Section(heading, tuple(nothing(results, "harrell", "uno", "antolini", "auc", "horizon")), short)
+    blocks: list[Block] = [Row(tuple(pictures))]
+    if len(results) > 1:
+        blocks.append(numbers(results, [(metric, None) for metric in over_all]))
+    return Section(heading, (*blocks, *reasons(results, "harrell", "uno", "antolini", "auc")), short)
+
+
+def overall_error(results: Results, horizons: Sequence[float]) -> Section:
+    """Show how large the errors are."""
+    heading, short = "How large are the errors overall?", "Overall error"
+    has_curve = any(np.isfinite(result.measured.over_time.brier).any() for result in results)
+    metrics = [m for m in ("brier", "ipa") if any(find(r, m, t) for r in results for t in horizons)]
+    blocks: list[Block] = []
+    side: list[Block] = []
+    if metrics:
+        side.append(for_each_horizon(horizons, lambda t: numbers(results, [(m, t) for m in metrics])))
+    over_all = [(m, None) for m in ("ibs", "nll") if any(find(result, m) for result in results)]
+    if over_all:
+        side += [Text(f"Over all times{_range(results)}", "note"), numbers(results, over_all)]
+    if has_curve:
+        moments: Sequence[float | None] = horizons or [None]
+        made = [charts.brier(results, t) for t in moments]
+        picture = Chart(
+            tuple(spec for spec, _ in made),
+            tuple(alt for _, alt in made),
+            follows=("horizon",) if len(made) > 1 else (),
+            keys=(*keys(results), Key("Kaplan-Meier, which knows no covariates", "reference", "dashed")),
+            reading="The squared error of the risks, lower is better. The gap to the dashed line is what the "
+            "covariates save; IPA is that gap as a share.",
+        )
+        blocks.append(beside_picture(results, picture, side))
+    else:
+        blocks += side
+    if not blocks:
+        return Section(heading, tuple(nothing(results, "horizon", "brier", "ipa", "ibs")), short)
+    return Section(heading, (*blocks, *reasons(results, "brier", "ipa", "ibs", "nll")), short)
+
+
+def _range(results: Results) -> str:
+    """Say over which times the Brier score was averaged; curves may end at different times."""
+    ends = [result.measured.ibs_range for result in results if result.measured.ibs_range is not None]
+    told = [range_in_words(one, results[0].time_unit) for one in ends]
+    return f"; the Brier score averaged from {' and '.join(dict.fromkeys(told))}" if told else ""
+
+
+def usefulness(results: Results, horizons: Sequence[float]) -> Section:
+    """Show whether the model helps to decide."""
+    heading, short = "Would it help to decide?", "Usefulness"
+    if not any(charts.same(result.measured.decision, t) for result in results for t in horizons):
+        return Section(heading, tuple(nothing(results, "horizon", "net_benefit", "decision")), short)
+    legend = (*keys(results), Key("act on everybody", "reference", "dashed"), Key("act on nobody", "reference"))
+    picture = by_horizon(
+        horizons,
+        lambda t: charts.decision(results, t),
+        keys=legend,
+        reading="Choose the risk at which you would act. The model helps where its line is above both others; the "
+        "height is the net share of patients rightly acted on.",
+    )
+    return Section(heading, (picture, *reasons(results, "net_benefit", "decision")), short)
+
+
+def by_outcome(results: Results, horizons: Sequence[float]) -> Section:
+    """Show the risks of those with and without the event."""
+    heading, short = "Which risks did those with the event have?", "Risks"
+    if not any(charts.same(result.measured.risks, t) for result in results for t in horizons):
+        return Section(heading, tuple(nothing(results, "horizon", "risks")), short)
+
+    def picture(name: str, result: AuditResult) -> Chart:
+        return by_horizon(
+            horizons,
+            lambda t: charts.risks_by_outcome(result, t, results),
+            keys=charts.outcome_keys(result),
+            title=name if len(results) > 1 else "",
+            reading="The further the two colours are apart, the better the model separates. Each group sums to 100%; "
+            "of censored rows the outcome is not known.",
+        )
+
+    pictures = tuple(picture(name, result) for name, result in zip(names(results), results, strict=True))
+    return Section(heading, (Row(pictures) if len(pictures) > 1 else pictures[0],), short)
+
+
+# --- The section on groups: where the model is off, and where that cannot be told.
+
+
+def groups(results: Results, horizons: Sequence[float]) -> Section:
+    """Show calibration within groups."""
+    shared = [group for group in results[0].groups if all(group in result.groups for result in results)]
+    heading, short = "Is it right in every group?", "Groups"
+    if not shared:
+        text = "No groups were given. With groups= (in commands --by) the report shows calibration within each of them."
+        return Section(heading, (Text(text, "note"), *_not_judged(results)), short)
+    blocks: list[Block] = []
+    if horizons:
+        pictures = [_forest(results, horizons, shared, metric) for metric in ("oe", "ici")]
+        blocks.append(Row(tuple(pictures)))
+    blocks.append(_table(results, horizons, shared))
+    blocks += _within(results, horizons, shared)
+    return Section(heading, (*blocks, *_not_judged(results)), short)
+
+
+def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], metric: str) -> Chart:
+    """Draw O/E or ICI of all rows and of each group."""
+    made = []
+    for t in horizons:
+        wanted: list[tuple[str, str, float | None, str | None]] = [("All rows", metric, t, None)]
+        wanted += [(group, metric, t, group) for group in shared]
+        title = {"oe": "O/E", "ici": "ICI"}[metric]
+        reference = 1.0 if metric == "oe" else 0.0
+        made.append(charts.values_with_intervals(results, wanted, title=title, reference=reference))
+    reading = {
+        "oe": "1 is right. Left of it the model expects too many events in the group, right of it too few.",
+        "ici": "Mean distance of predicted from observed risk; 0 is best, and small groups lie further out by chance.",
+    }[metric]
+    return Chart(
+        tuple(spec for spec, _ in made),
+        tuple(alt for _, alt in made),
+        follows=("horizon",) if len(made) > 1 else (),
+        keys=keys(results, "point") if len(results) > 1 else (),
+        title={"oe": "Observed per expected events", "ici": "Distance from the observed risk (ICI)"}[metric],
+        reading=reading,
+    )
+
+
+def _table(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> Table:
+    """D-calibration of each group, with its floor and its corrected p-value; O/E at each horizon."""
+    unit = results[0].time_unit
+    header = ["Group", *(f"O/E at {time_in_words(t, unit)}" for t in horizons), "D-calibration", "Floor", "p (Holm)"]
+    rows = []
+    for name, result in zip(names(results), results, strict=True):
+        for group in shared:
+            cells: list[Cell] = [f"{group}, {name}" if len(results) > 1 else group]
+            cells += [cell(find(result, "oe", t, group)) for t in horizons]
+            metrics = ("d_calibration", "d_calibration_floor", "d_calibration_p_corrected")
+            rows.append((*cells, *(cell(find(result, metric, None, group)) for metric in metrics)))
+    caption = "Groups; p-values are corrected for the number of groups"
+    return _without_empty_columns(Table(caption, tuple(header), tuple(rows), tuple(range(1, len(header)))))
+
+
+def _without_empty_columns(table: Table) -> Table:
+    kept = [k for k in range(len(table.header)) if k == 0 or any(row[k] != "–" for row in table.rows)]
+    header = tuple(table.header[k] for k in kept)
+    rows = tuple(tuple(row[k] for k in kept) for row in table.rows)
+    return Table(table.caption, header, rows, tuple(range(1, len(header))))
+
+
+def _within(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> list[Block]:
+    """Let the reader choose a group, and show its calibration curve and its histogram."""
+    pictures: list[Block] = []
+    legend = keys(results)
+    curves = [group for group in shared if all(_has_curves(result, horizons, group) for result in results)]
+    if horizons and len(curves) == len(shared):
+        made = [charts.calibration(results, t, group) for t in horizons for group in shared]
+        follows = ("horizon", "group") if len(horizons) > 1 else ("group",)
+        reading = "As above, for the rows of this group alone."
+        right = Key("right", "reference", "dashed")
+        pictures.append(_follower(made, follows, "Calibration curve in the group", (*legend, right), reading))
+    method = _group_method(results, shared)
+    if method:
+        made = [charts.pit(results, method, group) for group in shared]
+        perfect = Key("a perfect model, 95 of 100 times", "ink", "dashed")
+        title, reading = "F at the observed times in the group", f"Flat is right. Censored rows: {ESTIMATORS[method]}."
+        pictures.append(_follower(made, ("group",), title, (*keys(results, "box"), perfect), reading))
+    if not pictures:
+        return []
+    return [Selector("group", "Look into one group", tuple(shared), "list"), Row(tuple(pictures))]
+
+
+def _follower(
+    made: Sequence[tuple[Spec, str]], follows: tuple[str, ...], title: str, legend: tuple[Key, ...], reading: str
+) -> Chart:
+    specs, alts = tuple(spec for spec, _ in made), tuple(alt for _, alt in made)
+    return Chart(specs, alts, follows=follows, title=title, keys=legend, reading=reading)
+
+
+def _has_curves(result: AuditResult, horizons: Sequence[float], group: str) -> bool:
+    return all(charts.same(result.measured.calibration, t, group) is not None for t in horizons)
+
+
+def _group_method(results: Results, shared: Sequence[str]) -> str | None:
+    """Return the first estimator that every model has for every group."""
+    for method in ESTIMATORS:
+        have = [{one.group for one in result.measured.pit if one.method == method} for result in results]
+        if all(set(shared) <= groups_of for groups_of in have):
+            return method
+    return None
+
+
+def _not_judged(results: Results) -> list[Block]:
+    """Name the groups that are too small to be judged."""
+    lines = [f"{one.group}: {one.why}" for result in results for one in not_judged(result)]
+    return [Notes(tuple(dict.fromkeys(lines)), "Groups that were not judged")] if lines else []
+
+
+# --- What the report rests on: the rows, all numbers, the methods, the checklist.
+
+
+def data(result: AuditResult) -> Section:
+    """Show what the rows allow."""
+    summary, few = result.data, result.min_cell
+    reached_by = f"reached by {few} rows or more" if few > 1 else ""
+    share = summary.n_events / summary.n
+    tiles = (
+        Figure("Rows", f"{summary.n:,}", float(summary.n)),
+        Figure("Events", f"{summary.n_events:,}", float(summary.n_events), note=f"{share:.0%} of the rows"),
+        _time("Median follow-up", summary.median_follow_up, f"{result.time_unit} by reverse Kaplan-Meier"),
+        _time("Last time", summary.last_time, ", ".join(filter(None, [result.time_unit, reached_by]))),
+        _count("Rows with tied times", summary.n_tied_times, few),
+        _count("Rows past the model's last time", summary.n_past_grid, few),
+    )
+    pictures = (charts.followed(result), charts.uncensored(result))
+    titles = ("Rows still followed", "Share not yet censored")
+    row = Row(tuple(Chart((spec,), (alt,), title=title) for (spec, alt), title in zip(pictures, titles, strict=True)))
+    concerns = sorted(summary.concerns, key=lambda one: not one.serious)
+    lines = tuple((one.what, one.effect, "much" if one.serious else "little") for one in concerns)
+    notes: Block = Text("Nothing about these rows limits trust in the numbers.")
+    if lines:
+        notes = Table("What limits trust, and in what", ("About the rows", "What it does", "How much"), lines)
+    hidden = [Text(said(few), "note")] if said(few) else []
+    return Section("What data is this based on?", (Figures(tiles), row, notes, *hidden), "Data")
+
+
+def _count(name: str, count: int | None, min_cell: int) -> Figure:
+    if count is None:
+        return Figure(name, "–", note=f"fewer than {min_cell}")
+    return Figure(name, f"{count:,}", float(count))
+
+
+def _time(name: str, t: float, note: str) -> Figure:
+    if math.isnan(t):
+        return Figure(name, "–", note="not reached")
+    return Figure(name, f"{rounded_time(t):,g}", t, note=note.strip())
+
+
+def all_numbers(results: Results, differences: Sequence[AuditValue] = ()) -> Section:
+    """List every number, to read and to save."""
+    blocks: list[Block] = []
+    if differences:
+        first, second = names(results)[:2]
+        caption = (
+            f"{second} minus {first}, on the same resamples of the rows; each interval holds for itself, and of the "
+            "many lines some exclude 0 by chance"
+        )
+        blocks.append(_value_table(differences, caption, results[0].time_unit, filterable=False))
+    for name, result in zip(names(results), results, strict=True):
+        part = "" if result.resampled_rows is None else f" of {result.resampled_rows:,} rows, scaled to all rows"
+        source = f" from {result.n_bootstrap:,} resamples{part}" if result.n_bootstrap else ""
+        caption = f"{name}: {len(result.values):,} numbers with {result.level:.0%} intervals{source}"
+        blocks.append(_value_table(result.values, caption, result.time_unit, filterable=True))
+    blocks.append(Download("Save as CSV", "audit.csv", as_csv(results)))
+    skipped = [
+        f"{skipped_title(one, result.time_unit)}: {one.why}" for result in results for one in result.measured.skipped
+    ]
+    if skipped:
+        blocks.append(Notes(tuple(dict.fromkeys(skipped)), "Not computed"))
+    return Section("All numbers", tuple(blocks), "All numbers")
+
+
+def _value_table(values: Sequence[AuditValue], caption: str, unit: str, *, filterable: bool) -> Table:
+    rows = tuple(
+        (
+            label(value.metric).name,
+            "" if value.horizon is None else time_in_words(value.horizon, unit),
+            value.group or "",
+            (shown(value), value.value) if not math.isnan(value.value) else "–",
+            interval(value),
+        )
+        for value in values
+    )
+    return Table(caption, ("Metric", "Horizon", "Group", "Value", "Interval"), rows, (3, 4), filterable)
+
+
+def as_csv(results: Results) -> str:
+    """Return all numbers as text, in full precision; the model is the first column if there are several."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    several = len(results) > 1
+    writer.writerow([*(["model"] if several else []), "metric", "horizon", "group", "value", "lower", "upper"])
+    for name, result in zip(names(results), results, strict=True):
+        for one in result.values:
+            ends = ("" if math.isnan(end) else repr(end) for end in (one.value, one.lower, one.upper))
+            horizon = "" if one.horizon is None else repr(one.horizon)
+            writer.writerow([*([name] if several else []), one.metric, horizon, one.group or "", *ends])
+    return text.getvalue()
+
+
+def methods(results: Results) -> Section:
+    """Return how it was done, for a paper."""
+    blocks: list[Block] = []
+    for name, result in zip(names(results), results, strict=True):
+        if len(results) > 1:
+            blocks.append(Text(name, "lead"))
+        blocks.append(Copyable(result.methods, "Copy the methods"))
+        if result.reading:
+            blocks.append(Notes(result.reading, "How the predictions were read"))
+    return Section("Methods", tuple(blocks), "Methods")
+
+
+def guideline(result: AuditResult) -> Section:
+    """List the items of the guideline."""
+    return Section("TRIPOD+AI checklist", (checklist(result),), "Checklist")
