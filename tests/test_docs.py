@@ -30,7 +30,29 @@ def test_every_study_is_in_the_index():
     assert {name for name in commands if f"`python -m studies.{name}`" not in index} == set()
 
 
-def test_files_that_the_readme_links_to_exist():
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", PAGES[0].read_text())
-    assert len(links) > 8
-    assert [link for link in links if not (ROOT / link).is_file()] == []
+TEXTS = [
+    *PAGES,
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "src").rglob("README.md")),
+    *sorted((ROOT / "studies").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_that_a_page_links_to_exist(page):
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|\{download\}`[^<`]*<([^>]+)>`", page.read_text())
+    files = {one or other for one, other in links if "://" not in one}
+    # Pages of the gallery and of records are made when the site is built.
+    made = ("gallery/", "records/", "../results/")
+    assert [file for file in files if not file.startswith(made) and not (page.parent / file).is_file()] == []
+
+
+def test_files_that_contributing_names_exist():
+    """A path starts in the root of the repository; a name alone is of a file in a folder that the same line names."""
+    missing = []
+    for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines():
+        named = re.findall(r"`([\w./-]+)`", line)
+        folders = [ROOT, *(ROOT / name for name in named if (ROOT / name).is_dir())]
+        files = [name for name in named if re.search(r"\.(py|md|toml|json)$", name) or name.startswith("src/")]
+        missing += [name for name in files if not any((folder / name).exists() for folder in folders)]
+    assert missing == []

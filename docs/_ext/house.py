@@ -6,20 +6,20 @@ from pathlib import Path
 WHAT = {
     "cli": "the command xcal",
     "validation": "audit: any model on new rows, its report",
-    "interop": "models of other libraries",
-    "charts": "pictures of what was measured",
-    "outofcore": "files larger than memory",
+    "tuning": "search for settings",
     "estimators": "SurvivalModel, SurvivalPath: the scikit-learn face",
     "recalibration": "one map of F after training",
+    "show": "charts, and pages that need no network",
+    "interop": "models of other libraries",
+    "outofcore": "files larger than memory",
     "metrics": "concordance, Brier score, calibration",
     "training": "fit_path: all models of a path at once",
     "objectives": "likelihood and survival CRPS, one value per row",
     "calibration": "D-calibration, X-CAL",
     "distributions": "F, S, density",
     "networks": "plain torch",
-    "data": "rows and targets",
     "datasets": "loaders",
-    "pages": "one HTML file that needs no network",
+    "data": "rows and targets",
 }
 WIDTH, MARGIN, ROOM, GAP, ROOF = 760, 20, 54, 10, 64
 STYLE = """
