@@ -240,11 +240,15 @@ class LocalMean:
 
 
 def mean_across_processes(values: Tensor, weights: Any = None, *, process_group: Group | World = "world") -> Tensor:
-    """Mean over the rows of all processes of one value per row, for a loss whose gradients are averaged.
+    r"""Mean over the rows of all processes of one value per row, for a loss whose gradients are averaged.
 
     A plain ``values.mean()`` under DistributedDataParallel is the mean of the means of processes: if one of them has
     fewer rows, each of its rows counts more. Here every row counts the same, and a process without rows takes part.
     `XCALLoss.with_mean` gives the mean and the penalty at the price of one.
+
+    .. math:: \frac{\sum_p \sum_i w_{pi} v_{pi}}{\sum_p \sum_i w_{pi}}
+
+    over the rows i of every process p.
 
     Parameters
     ----------

@@ -165,7 +165,12 @@ def d_calibration(
     n_simulations: int = 999,
     seed: int = 0,
 ) -> DCalibrationResult | GroupedDCalibration:
-    """Measure exact D-calibration: how evenly F at the observed times spreads over [0, 1].
+    r"""Measure exact D-calibration: how evenly F at the observed times spreads over [0, 1].
+
+    .. math:: \sum_k \Big( \frac1n \sum_i m_{ik} - (b_k - a_k) \Big)^2
+
+    over the bins :math:`[a_k, b_k)`, with :math:`m_{ik}` the share of row i in bin k: for an event, 1 in the bin of its
+    F. A perfect model is zero but for noise; `floor` in the result is what it scores on average.
 
     Parameters
     ----------
@@ -217,6 +222,11 @@ def d_calibration(
     Returns
     -------
     DCalibrationResult, or GroupedDCalibration with `groups`
+
+    References
+    ----------
+    Haider, Hoehn, Davis, Greiner (2020), JMLR 21(85):1-63, for D-calibration. Goldstein, Han, Puli, Perotte, Ranganath
+    (2020), NeurIPS 33, for the sum of squares. Akritas (1988), JASA 83(401):222-230, for the test.
 
     Examples
     --------

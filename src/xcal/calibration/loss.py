@@ -177,10 +177,16 @@ def xcal_penalty(
     features: Any = None,
     process_group: Group | World | None = None,
 ) -> Tensor:
-    """Soft D-calibration of a batch, differentiable: add ``lam * xcal_penalty(F, event)`` to a loss.
+    r"""Soft D-calibration of a batch, differentiable: add ``lam * xcal_penalty(F, event)`` to a loss.
 
     It is a statistic of the whole batch, not a mean of per-row values, and its value is not D-calibration: for
     reporting use `d_calibration`.
+
+    .. math:: \sum_k \Big( \frac1n \sum_i \zeta_{ik} - (b_k - a_k) \Big)^2, \qquad
+              \zeta_{ik} = \sigma\Big(\frac{F_i - a_k}{\tau}\Big) - \sigma\Big(\frac{F_i - b_k}{\tau}\Big)
+
+    is the default, with :math:`\zeta_{ik}` the soft share of event i in the bin :math:`[a_k, b_k)` and the temperature
+    :math:`\tau` in units of F. The outermost edges count as infinite, so that the shares of a row add up to one.
 
     Parameters
     ----------
@@ -229,6 +235,10 @@ def xcal_penalty(
     ------
     ValueError
         Naming the argument and the row. Values are not looked at while compiling, capturing a CUDA graph or in vmap.
+
+    References
+    ----------
+    Goldstein, Han, Puli, Perotte, Ranganath (2020), X-CAL: Explicit Calibration for Survival Analysis, NeurIPS 33.
 
     Examples
     --------

@@ -223,7 +223,12 @@ class FeatureMaker(Protocol):
 
 @dataclass(frozen=True)
 class KernelFeatures:
-    """Which random features: their number, the bandwidth of the kernel and the seed.
+    r"""Which random features: their number, the bandwidth of the kernel and the seed.
+
+    .. math:: h(z) = \sqrt{2 / M} \, (\cos W z, \sin W z)
+
+    with z the scaled columns and M / 2 frequencies, the rows of W, from a normal distribution: the product of two rows'
+    features approximates a Gaussian kernel of the given bandwidth.
 
     Parameters
     ----------
@@ -232,6 +237,10 @@ class KernelFeatures:
     bandwidth : float, optional
         On the scaled columns; by default 0.7 times the median distance between two rows.
     seed : int
+
+    References
+    ----------
+    Rahimi, Recht (2007), Random Features for Large-Scale Kernel Machines, NeurIPS 20.
 
     Examples
     --------

@@ -149,6 +149,10 @@ def integrated_brier_score(
     IntegratedBrierScore
         Its value is NaN when fewer than two times remain.
 
+    References
+    ----------
+    Graf, Schmoor, Sauerbrei, Schumacher (1999), Statistics in Medicine 18(17-18):2529-2545.
+
     Examples
     --------
     >>> survival = [[0.9, 0.5], [0.8, 0.6], [0.9, 0.8]]

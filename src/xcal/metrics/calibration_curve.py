@@ -98,6 +98,11 @@ def calibration_curve(
         NaN where `at` is after the largest of `time`, and for the interval of a group in which all or none had their
         event.
 
+    References
+    ----------
+    van Geloven, Giardiello, Bonneville and others (2022), BMJ 377:e069249. Austin, Harrell, van Klaveren (2020),
+    Statistics in Medicine 39(21):2714-2742, for plot and distances by a Cox model.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)

@@ -169,6 +169,11 @@ def km_calibration(
     KMCalibration
         The integral ends at the last event time within the grid, `stop`; NaN when no event lies in it.
 
+    References
+    ----------
+    Chapfuwa and others (2020), Calibration and Uncertainty in Neural Time-to-Event Modeling, IEEE Transactions on
+    Neural Networks and Learning Systems.
+
     Examples
     --------
     >>> curves = [[0.75, 0.5, 0.25, 0.0]] * 4

@@ -112,6 +112,9 @@ def decision_curve(
 ) -> DecisionCurve:
     """Net benefit over thresholds, beside that of treating everybody.
 
+    `net_benefit` at each threshold; treating everybody has that of a model whose risks are all above it, and
+    treating nobody has 0.
+
     Parameters
     ----------
     probability, at, time, event
@@ -128,6 +131,10 @@ def decision_curve(
     Returns
     -------
     DecisionCurve
+
+    References
+    ----------
+    Vickers, Elkin (2006), Medical Decision Making 26(6):565-574.
 
     Examples
     --------

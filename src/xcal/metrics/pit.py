@@ -274,6 +274,10 @@ def quantile_slope(cdf: Any, *, event: Any, levels: Any = None, weights: Any = N
         Levels above the largest `cdf` of a row are not observed unless that row had an event; they are NaN in the
         curve and take no part in the fit. With fewer than two levels left, slope and intercept are NaN.
 
+    References
+    ----------
+    Goldstein, Han, Puli, Perotte, Ranganath (2020), NeurIPS 33, appendix.
+
     Examples
     --------
     >>> import numpy as np

@@ -59,7 +59,9 @@ class MeanNLL:
 
 
 def mean_nll(nll: Any, *, weights: Any = None) -> MeanNLL:
-    """Average the negative log-likelihoods of rows.
+    r"""Average the negative log-likelihoods of rows.
+
+    .. math:: \frac1n \sum_i \ell_i, \qquad \ell_i = -\log f(T_i) \text{ (event)}, \quad -\log S(T_i) \text{ (censored)}
 
     Parameters
     ----------

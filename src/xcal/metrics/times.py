@@ -55,7 +55,11 @@ def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -
 
 
 def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None) -> KaplanMeier:
-    """Kaplan-Meier estimate from right-censored data.
+    r"""Kaplan-Meier estimate from right-censored data.
+
+    .. math:: S(t) = \prod_{t_j \le t} \Big( 1 - \frac{d_j}{r_j} \Big)
+
+    with :math:`d_j` events at the time :math:`t_j` and :math:`r_j` rows whose time is not before it.
 
     Parameters
     ----------
@@ -76,6 +80,10 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None
     -------
     KaplanMeier
         With only censored rows the survival curve is 1 everywhere, with only events the censoring curve is.
+
+    References
+    ----------
+    Kaplan, Meier (1958), JASA 53(282):457-481.
 
     Examples
     --------
@@ -116,9 +124,13 @@ class FollowUp:
 
 
 def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
-    """Follow-up by reverse Kaplan-Meier: the censoring is the event, and an event ends the observation of it.
+    r"""Follow-up by reverse Kaplan-Meier: the censoring is the event, and an event ends the observation of it.
 
     The plain median of the times is too short where events end the follow-up of many rows.
+
+    .. math:: \min \{ t : G(t) \le 1/2 \}
+
+    is the median, with G the Kaplan-Meier curve of the censoring; the quartiles likewise.
 
     Parameters
     ----------

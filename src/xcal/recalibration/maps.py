@@ -203,12 +203,17 @@ def through_points(knots: Floats, levels: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KaplanMeierRecalibration(PiecewiseRecalibration):
-    """An increasing map G of [0, 1] onto itself: the recalibrated model has ``F'(t | x) = G(F(t | x))``.
+    r"""An increasing map G of [0, 1] onto itself: the recalibrated model has ``F'(t | x) = G(F(t | x))``.
 
     If a model is calibrated, F at the event times is uniform. G is the Kaplan-Meier estimate of the distribution that
     F has instead, on rows that did not train the model, made of straight lines between a few knots so that a density
     exists. The map is the same for every row: it changes no order of risks at one level of F, and it corrects
     calibration over all rows, not within subgroups.
+
+    .. math:: \hat G(u) = 1 - \prod_{u_j \le u} \Big( 1 - \frac{d_j}{r_j} \Big)
+
+    is the estimate, with :math:`d_j` events at the value :math:`u_j` of F and :math:`r_j` rows whose F is not below it.
+    G goes through the middle of its steps at the knots.
 
     Attributes
     ----------
@@ -226,6 +231,10 @@ class KaplanMeierRecalibration(PiecewiseRecalibration):
     A curve through every event would fit noise: its slope is as variable as the gaps between neighbouring values, which
     costs a new row 0.42 nats of likelihood on average however many rows there are. With k knots the cost is about
     k / (2 n_events).
+
+    References
+    ----------
+    Kaplan, Meier (1958), JASA 53(282):457-481.
 
     Examples
     --------
@@ -320,6 +329,10 @@ class IsotonicRecalibration(PiecewiseRecalibration):
         F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
     n, n_events : int
         Rows and events that G was fitted to.
+
+    References
+    ----------
+    Kuleshov, Fenner, Ermon (2018), Accurate Uncertainties for Deep Learning Using Calibrated Regression, ICML, PMLR 80.
 
     Examples
     --------

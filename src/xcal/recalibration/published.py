@@ -43,6 +43,10 @@ class BetaRecalibration(Recalibration):
     n, n_events : int
         Rows and events that G was fitted to.
 
+    References
+    ----------
+    Kull, Silva Filho, Flach (2017), Beta calibration, AISTATS, PMLR 54:623-631.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -229,6 +233,10 @@ class CiPOTRecalibration(PiecewiseRecalibration):
     n, n_events : int
         Rows and events that G was fitted to.
 
+    References
+    ----------
+    Qi, Yu, Greiner (2024), Toward Conditional Distribution Calibration in Survival Prediction, NeurIPS 37.
+
     Examples
     --------
     >>> cipot = CiPOTRecalibration.fit(np.arange(1, 100) / 200, np.ones(99))
@@ -310,6 +318,11 @@ class ConformalQuantiles:
         In the unit of the times.
     n, n_events : int
         Rows and events that the shifts were fitted to.
+
+    References
+    ----------
+    Qi, Yu, Greiner (2024), Conformalized Survival Distributions: A Generic Post-Process to Increase Calibration, ICML,
+    PMLR 235.
 
     Examples
     --------
