@@ -278,7 +278,7 @@ def _refuse_words_and_gaps(name: str, event: Any) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is None, NaN, NaT or pandas' NA: what is not equal to itself, or cannot say."""
+    """Return whether a label is None, NaN, NaT or pandas' NA: what is not equal to itself, or cannot say."""
     try:
         return value is None or bool(value != value)  # noqa: PLR0124 - that is the definition of NaN
     except (TypeError, ValueError):

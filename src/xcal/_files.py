@@ -208,7 +208,7 @@ def _remove_old_parts(path: Path) -> None:
 
 
 def _is_free(part: Path) -> bool:
-    """Whether no writer holds a temporary file. Without ``flock`` its age alone has to tell."""
+    """Return whether no writer holds a temporary file. Without ``flock`` its age alone has to tell."""
     handle = os.open(part, os.O_RDWR)
     try:
         return _try_lock(handle)

@@ -47,7 +47,7 @@ _ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 def in_transform(values: Tensor) -> bool:
-    """Whether these values stand for others, within ``torch.func.vmap``, ``grad`` and their like."""
+    """Return whether these values stand for others, within ``torch.func.vmap``, ``grad`` and their like."""
     if _is_wrapped is not None:
         return bool(_is_wrapped(values))
     try:
@@ -58,7 +58,7 @@ def in_transform(values: Tensor) -> bool:
 
 
 def kernels_usable(values: Tensor) -> bool:
-    """Whether Triton kernels can take these values: plain float32 on CUDA, outside compilation and transforms."""
+    """Return whether Triton kernels take these values: plain float32 on CUDA, outside compilation and transforms."""
     if torch.compiler.is_compiling() or not values.is_cuda or values.dtype != torch.float32:
         return False
     return _triton_works() and not in_transform(values)
@@ -66,7 +66,7 @@ def kernels_usable(values: Tensor) -> bool:
 
 @lru_cache(maxsize=1)
 def _triton_works() -> bool:
-    """Whether there is a Triton that has what the kernels use; without it the same formulas run op by op."""
+    """Return whether there is a Triton that has what the kernels use; without it the same formulas run op by op."""
     try:
         language = import_module("triton.language")
     except ImportError:

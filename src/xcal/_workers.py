@@ -127,7 +127,7 @@ def _at(address: str | None) -> str:
 
 
 def has_gpus() -> bool:
-    """Whether the cluster that is connected has a GPU."""
+    """Return whether the cluster that is connected has a GPU."""
     return bool(_ray().cluster_resources().get("GPU", 0))
 
 

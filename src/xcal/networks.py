@@ -47,7 +47,7 @@ _CONVOLUTIONS = (
 
 
 def has_convolutions(network: nn.Module) -> bool:
-    """Whether any part of a network is a convolution, on which stacking does not pay and compiling does."""
+    """Return whether any part of a network is a convolution, on which stacking does not pay and compiling does."""
     return any(isinstance(module, _CONVOLUTIONS) for module in network.modules())
 
 
@@ -198,7 +198,7 @@ class TwoTower(nn.Module):
         return torch.cat([self.first(x), self.second(x)], dim=-1)
 
     def _alike(self) -> bool:
-        """Whether the towers can run as one: dense and of the same shape. Convolutions are faster apart."""
+        """Return whether the towers can run as one: dense and of the same shape. Convolutions are faster apart."""
         if has_convolutions(self) or any(True for _ in self.buffers()):
             return False
         return [p.shape for p in self.first.parameters()] == [p.shape for p in self.second.parameters()]

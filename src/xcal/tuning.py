@@ -238,7 +238,7 @@ class TrialFile:
 
 
 def same_params(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two trials have the same settings, one of them read from a file, in which tuples are lists."""
+    """Return whether two trials have the same settings, one of them read from a file, in which tuples are lists."""
     return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(other)))
 
 

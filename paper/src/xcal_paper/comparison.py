@@ -248,7 +248,7 @@ def _records(
 
 
 def _of_other_job(record: Record, spec: Spec) -> bool:
-    """Whether a record names a job that is not one of the table's."""
+    """Return whether a record names a job that is not one of the table's."""
     own = {(job.lambdas, job.seeds) for job in jobs_of(spec, spec.model(record.model))}
     return record.job_seeds != () and (record.job_lambdas, record.job_seeds) not in own
 

@@ -388,7 +388,7 @@ def _precision() -> str:
 
 
 def _tiled(x: Tensor, weight: Tensor) -> bool:
-    """Whether the kernels for maps of many channels are used: for products in TensorFloat-32, of whole tiles.
+    """Return whether the kernels for maps of many channels are used: for products in TensorFloat-32, of whole tiles.
 
     They were measured on Hopper; for others Triton may not compile them, and cuDNN may be faster.
     """

@@ -156,7 +156,7 @@ class RecordFile:
 
 
 def is_trial(full: Spec, asked: Spec, model: ModelSpec, variant: Variant) -> bool:
-    """Whether a model is to be trained for other epochs than the table's spec says."""
+    """Return whether a model is to be trained for other epochs than the table's spec says."""
     return asked.training_of(model, variant) != full.training_of(model, variant)
 
 
@@ -192,7 +192,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_metric(value: Any) -> bool:
-    """Whether this is a number as records have them; those that JSON cannot write are words."""
+    """Return whether this is a number as records have them; those that JSON cannot write are words."""
     return _is_number(value) or _is_whole(value) or (isinstance(value, str) and value in _WORDS)
 
 
@@ -251,7 +251,7 @@ class Job:
         return len(self.lambdas) * len(self.seeds)
 
     def holds(self, lam: float, seed: int) -> bool:
-        """Whether the run with this lambda and seed belongs to the job."""
+        """Return whether the run with this lambda and seed belongs to the job."""
         return lam in self.lambdas and seed in self.seeds
 
 

@@ -170,7 +170,7 @@ class TableRuns:
         return (model.name, self.hashes[model.name], lam, seed)
 
     def _counts(self, record: Record) -> bool:
-        """Whether a record is one of this table, and made on these rows."""
+        """Return whether a record is one of this table, and made on these rows."""
         right = self.hashes.get(record.model) == record.spec_hash and record.seed in self.data
         return right and self.data[record.seed].hash == record.data_hash
 

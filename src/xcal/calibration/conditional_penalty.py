@@ -52,7 +52,7 @@ _agreed: dict[tuple[Any, ...], bool] = {}
 
 
 def conditional_kernels_usable(u: Tensor, weight: Tensor | None, edges: Tensor, spec: SoftBins) -> bool:
-    """Whether the kernels can be used: not for a second derivative, as they cannot be differentiated themselves."""
+    """Return whether the kernels can be used: not for a second derivative, as they have no gradient themselves."""
     covered = spec.cumulative and spec.estimator == "unbiased" and weight is None
     covered = covered and 2 <= edges.shape[0] - 1 <= _BINS
     return covered and u.numel() > 0 and not torch.is_grad_enabled() and kernels_usable(u)
@@ -87,7 +87,7 @@ def compared_once(
 
 
 def _near(found: Found, wanted: Found) -> bool:
-    """Whether values and gradients agree. A value is a difference of two sums, each of the order of one over n."""
+    """Return whether values and gradients agree. A value is a difference of two sums, each of the order of 1 / n."""
     units = wanted[0].abs().amax() + 1 / wanted[1].shape[-1], wanted[1].abs().amax()
     pairs = zip(found, wanted, units, strict=True)
     return all(bool(((one - other).abs() <= _TOLERANCE * unit).all()) for one, other, unit in pairs)

@@ -18,7 +18,7 @@ from xcal.calibration.membership import SATURATED, SoftBins, one_over_rest
 
 
 def readable(*tensors: Tensor | None) -> bool:
-    """Whether values can be read now: not while a graph is compiled or captured."""
+    """Return whether values can be read now: not while a graph is compiled or captured."""
     if torch.compiler.is_compiling():
         return False
     on_gpu = any(t is not None and t.is_cuda for t in tensors)
@@ -259,7 +259,7 @@ def power_of_the_largest(weights: Tensor) -> Tensor:
 
 
 def is_small_default(u: Tensor, labels: Tensor | None, edges: Tensor, spec: SoftBins, most: int) -> bool:
-    """Whether it is the default penalty on a batch that fits the cache, outside compilation and function transforms.
+    """Return whether it is the default penalty on a batch that fits the cache, outside compilation and transforms.
 
     `most` elements, rows times bins times models, fit it.
     """
@@ -489,7 +489,7 @@ def _statistics(
 
 
 def _use_kernels(u: Tensor, labels: Tensor | None, spec: SoftBins) -> bool:
-    """Whether the GPU kernels can be used: not for a second derivative, as they cannot be differentiated themselves."""
+    """Return whether the GPU kernels can be used: not for a second derivative, as they have no gradient themselves."""
     return labels is None and spec.fusable and not torch.is_grad_enabled() and kernels_usable(u)
 
 
@@ -548,7 +548,7 @@ class _XCAL(torch.autograd.Function):
 
 
 def gradient_wanted(u: Tensor) -> bool:
-    """Whether a backward pass may follow; within a function transform or a compiler it always may."""
+    """Return whether a backward pass may follow; within a function transform or a compiler it always may."""
     if not torch.is_grad_enabled():
         return False
     return u.requires_grad or torch.compiler.is_compiling() or in_transform(u)

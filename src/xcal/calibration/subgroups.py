@@ -91,7 +91,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_category(values: Any) -> bool:
-    """Whether a column of pandas is a category, whose labels may be numbers."""
+    """Return whether a column of pandas is a category, whose labels may be numbers."""
     return getattr(getattr(values, "dtype", None), "name", None) == "category"
 
 
@@ -311,7 +311,7 @@ def _scale(column: Column) -> Scale:
 
 
 def _unnamed(name: str) -> bool:
-    """Whether a column has the name that those of an array are given."""
+    """Return whether a column has the name that those of an array are given."""
     return name[:1] == "x" and name[1:].isdigit()
 
 

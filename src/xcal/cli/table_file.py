@@ -196,7 +196,7 @@ _DATES = "a date? give the time since the start as a number, in days for instanc
 
 
 def has_decimal_comma(cell: str) -> bool:
-    """Whether a cell is a number with a comma in place of the point."""
+    """Return whether a cell is a number with a comma in place of the point."""
     return cell.count(",") == 1 and is_number(cell.replace(",", "."))
 
 
@@ -257,7 +257,7 @@ def _guessed_separator(path: Path, decimal: str) -> str:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is a parquet file, by its name."""
+    """Return whether a file is a parquet file, by its name."""
     return path.suffix.lower() in PARQUET
 
 
@@ -400,7 +400,7 @@ def _as_number_if_any(text: str) -> Any:
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell is written as a number."""
+    """Return whether a cell is written as a number."""
     try:
         float(text)
     except ValueError:
@@ -409,7 +409,7 @@ def is_number(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Whether a cell looks like a date: three numbers between dashes, dots or slashes."""
+    """Return whether a cell looks like a date: three numbers between dashes, dots or slashes."""
     day = text.strip().split(" ")[0].split("T")[0]
     return any(len(parts) == 3 and all(part.isdigit() for part in parts) for parts in map(day.split, "-./"))
 

@@ -287,7 +287,7 @@ class Trained:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Audit of the chosen model on rows that no model saw, and the figures of lambda 0 there if that is another."""
+    """Audit of the chosen model on rows that no model saw, and the values of lambda 0 there if that is another."""
 
     audit: AuditResult
     plain: dict[str, float] | None

@@ -223,7 +223,7 @@ def _column(own: Tensor, like: Tensor) -> Tensor:
 
 
 def _cannot_look(values: Tensor) -> bool:
-    """Whether a look at the values would stop a GPU or cannot be compiled; the general formula is used then."""
+    """Return whether a look at the values would stop a GPU or cannot be compiled; the general formula is used then."""
     return values.is_cuda or torch.compiler.is_compiling() or torch.is_grad_enabled() or in_transform(values)
 
 

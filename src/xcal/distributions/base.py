@@ -260,7 +260,7 @@ def as_parameters(first: tuple[str, Tensor], second: tuple[str, Tensor]) -> tupl
 
 
 def can_broadcast(*shapes: torch.Size) -> bool:
-    """Whether tensors of these shapes can be combined row by row."""
+    """Return whether tensors of these shapes can be combined row by row."""
     longest = max(len(shape) for shape in shapes)
     for axis in range(1, longest + 1):
         sizes = {shape[-axis] for shape in shapes if len(shape) >= axis} - {1}

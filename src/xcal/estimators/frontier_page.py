@@ -611,7 +611,7 @@ def tiles(report: FrontierReport, k: int) -> Figures:
 
 
 def _averaged(report: FrontierReport) -> str:
-    """Say over which times the Brier score is averaged: the same for all candidates, as their rows are."""
+    """Return in words over which times the Brier score is averaged: the same for all candidates, as their rows are."""
     ends = report.frontier.candidates[0].values.ibs_range
     if ends is None:
         return "averaged over all times seen"

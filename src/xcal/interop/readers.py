@@ -222,7 +222,7 @@ def _at_own_times(
 
 
 def _gives_hazard(model: Any, table: Any) -> bool:
-    """Whether `predict_hazard` takes several times; that of some models, piecewise ones for instance, fails."""
+    """Return whether `predict_hazard` takes several times; that of some models, piecewise ones for instance, fails."""
     times = [1.0, 2.0, 3.0]
     try:
         return bool(model.predict_hazard(table.iloc[:2], times=times).shape == (3, min(2, len(table))))

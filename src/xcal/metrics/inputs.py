@@ -179,7 +179,7 @@ def as_min_cell(value: Any) -> int:
 
 
 def is_small(count: float, min_cell: int) -> bool:
-    """Whether a cell has rows, and fewer than are shown."""
+    """Return whether a cell has rows, and fewer than are shown."""
     return 0 < count < min_cell
 
 

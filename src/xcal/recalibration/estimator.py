@@ -326,7 +326,7 @@ class Recalibrated(BaseEstimator):
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is something to predict with."""
+        """Return whether there is something to predict with."""
         return hasattr(self, "adjustment_")
 
     def __sklearn_tags__(self) -> Tags:

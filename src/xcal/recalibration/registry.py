@@ -433,7 +433,7 @@ def in_order(content: bytes) -> bytes:
 
 
 def is_recalibrated(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a file of a recalibrated model; what is no safetensors file at all is not."""
+    """Return whether this is a file of a recalibrated model; what is no safetensors file at all is not."""
     try:
         with safe_open(path, framework="numpy") as file:
             return (file.metadata() or {}).get("format") == FORMAT

@@ -81,7 +81,7 @@ def _initialise() -> None:
 
 
 def launched() -> bool:
-    """Whether torchrun, or something that sets the same variables, started this process."""
+    """Return whether torchrun, or something that sets the same variables, started this process."""
     return all(os.environ.get(name) for name in _TOLD)
 
 

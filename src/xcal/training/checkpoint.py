@@ -199,7 +199,7 @@ def _place(value: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _of_library(module: str | None) -> bool:
-    """Whether code belongs to Python, to an installed package, to xcal or an extension of it: known by its name."""
+    """Return whether code is of Python, an installed package, xcal or an extension of it: known by its name."""
     root = (module or "").split(".", 1)[0]
     if root in {"xcal", "builtins"} or root in sys.stdlib_module_names or root in extending_packages():
         return root != "__main__"
@@ -208,7 +208,7 @@ def _of_library(module: str | None) -> bool:
 
 
 def _is_machinery(name: str, value: Any) -> bool:
-    """Whether an entry of a class is one that Python made, and says nothing about what the class does."""
+    """Return whether an entry of a class is one that Python made, and says nothing about what the class does."""
     return name.startswith("_abc_") or (_is_dunder(name) and not isinstance(value, types.FunctionType))
 
 

@@ -166,7 +166,7 @@ _DROPOUTS: dict[Any, Callable[..., Tensor]] = {
 
 
 def _redirected(function: Any, args: Sequence[Any], options: dict[str, Any]) -> bool:
-    """Whether a function draws on the CPU and has been given no generator by its caller."""
+    """Return whether a function draws on the CPU and has been given no generator by its caller."""
     if options.get("generator") is not None:
         return False
     if function in _FROM_SHAPE:
@@ -184,7 +184,7 @@ def _on_cpu(first: Any, options: dict[str, Any]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _takes_generator(function: Any) -> bool:
-    """Whether a function written in Python, such as those that initialise weights, hands a generator on."""
+    """Return whether a function written in Python, such as those that initialise weights, hands a generator on."""
     return isinstance(function, FunctionType) and "generator" in inspect.signature(function).parameters
 
 
@@ -405,7 +405,7 @@ class Stack:
             return multiplications(lambda: self.template(x)) / x.shape[0]
 
     def row_wise(self, x: Tensor) -> bool:
-        """Whether the network treats each row of a batch on its own in training, as batch normalisation does not."""
+        """Return whether the network treats each row of a batch alone in training, as batch normalisation does not."""
         self.template.train()
         buffers = {name: b.clone() for name, b in self.template.named_buffers()}
         half = x.shape[0] // 2

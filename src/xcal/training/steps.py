@@ -83,7 +83,7 @@ def compiled_loss(loss: LossValues, stack: Stack, batch: Batch, lambdas: Tensor)
 
 
 def network_gains(stack: Stack) -> bool:
-    """Whether compiling the network pays: around convolutions activation, pooling and gradients become one pass each.
+    """Return whether compiling the network pays: around convolutions activation, pooling and gradients become one pass.
 
     Dense layers are matrix products, which a compiler does not make faster.
     """

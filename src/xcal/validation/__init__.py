@@ -1,4 +1,4 @@
-"""Validation of any survival model on new rows: figures with intervals, pictures, a report."""
+"""Validation of any survival model on new rows: values with intervals, pictures, a report."""
 
 from xcal.validation.audit import audit
 from xcal.validation.comparison import ModelComparison, compare_models

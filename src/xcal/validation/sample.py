@@ -227,7 +227,7 @@ def read_weights(weights: Any, X: Any, y: Any, n: int) -> Vector | None:
 
 
 def are_names(given: Any, most: int = MOST_GROUPS) -> bool:
-    """Whether names of columns were given, at most so many."""
+    """Return whether names of columns were given, at most so many."""
     few = isinstance(given, list | tuple) and 0 < len(given) <= most
     return few and all(isinstance(name, str) for name in given)
 

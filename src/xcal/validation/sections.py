@@ -449,7 +449,7 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
 
 
 def _range(results: Results) -> str:
-    """Say over which times the Brier score was averaged; curves may end at different times."""
+    """Return in words over which times the Brier score was averaged; curves may end at different times."""
     ends = [result.measured.ibs_range for result in results if result.measured.ibs_range is not None]
     told = [range_in_words(one, results[0].time_unit) for one in ends]
     return f"; the Brier score averaged from {' and '.join(dict.fromkeys(told))}" if told else ""

@@ -381,7 +381,7 @@ def _number(value: AuditValue) -> str:
 
 
 def _averaged(value: AuditValue, result: AuditResult) -> str:
-    """Say over which times the Brier score was averaged; "" for other values."""
+    """Return in words over which times the Brier score was averaged; "" for other values."""
     ends = result.measured.ibs_range
     if value.metric != "ibs" or ends is None:
         return ""

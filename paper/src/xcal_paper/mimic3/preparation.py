@@ -84,7 +84,7 @@ class Manifest:
         return {name: dict(step["counts"]) for name, step in self._content["steps"].items()}
 
     def done(self, step: str) -> bool:
-        """Whether a step is finished and its files are there. If not, it and all later steps are to be done again."""
+        """Return whether a step is finished and its files are there; if not, all later steps are done again too."""
         entry = self._content["steps"].get(step)
         if entry is not None and all(_is_there(self._folder / name, file) for name, file in entry["files"].items()):
             return True
