@@ -134,7 +134,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class RecalibratedRows:
-    """One value per row: F at its observed time, negative log-likelihood by bin mass and by density, and predicted time."""
+    """One value per row: F at its observed time, negative log-likelihood by mass and by density, and predicted time."""
 
     cdf: Floats
     nll: Floats
