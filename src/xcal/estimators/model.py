@@ -118,8 +118,8 @@ class SurvivalModel(SurvivalPredictor):
 
     Parameters
     ----------
-    distribution : {"mtlr", "categorical", "lognormal", "weibull", "loglogistic"}
-        Form of each row's distribution. The first two are free in form, piecewise over time bins.
+    distribution : {"mtlr", "categorical", "logistic-hazard", "lognormal", "weibull", "loglogistic"}
+        Form of each row's distribution. The first three are free in form, piecewise over time bins.
     hidden : sequence of int
         Units of the hidden layers; ``()`` is a linear model.
     dropout : float
