@@ -47,6 +47,12 @@ def test_files_that_a_page_links_to_exist(page):
     assert [file for file in files if not file.startswith(made) and not (page.parent / file).is_file()] == []
 
 
+@pytest.mark.parametrize("page", TEXTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_link_that_shows_the_name_of_a_file_leads_to_that_file(page):
+    links = re.findall(r"\[`([\w./-]+\.py)`\]\(([^)]+)\)", page.read_text())
+    assert [link for link in links if not f"/{link[1]}".endswith(f"/{link[0]}")] == []
+
+
 def test_files_that_contributing_names_exist():
     """A path starts in the root of the repository; a name alone is of a file in a folder that the same line names."""
     missing = []
