@@ -324,6 +324,13 @@ def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -
     """Membership of every row in every bin, (..., n, B), to look at; the penalty never builds it whole.
 
     The arguments are trusted, as those of `unchecked_penalty` are.
+
+    Examples
+    --------
+    >>> F, event, edges = torch.tensor([0.25, 0.5]), torch.tensor([True, False]), torch.tensor([0.0, 0.5, 1.0])
+    >>> soft_membership(F, event, edges, SoftBins(temperature=0.1))
+    tensor([[0.9933, 0.0067],
+            [0.0000, 1.0000]])
     """
     return spec.residual(spec.features(cdf, event, edges), edges) + edges.diff()
 

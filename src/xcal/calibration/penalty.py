@@ -599,6 +599,12 @@ def unchecked_penalty(
     Returns
     -------
     Tensor of shape (...)
+
+    Examples
+    --------
+    >>> F, event, edges = torch.tensor([0.1, 0.4, 0.6, 0.9]), torch.ones(4, dtype=torch.bool), torch.linspace(0, 1, 3)
+    >>> bool(unchecked_penalty(F, event, edges, SoftBins()) < 1e-6)  # as many rows on either side
+    True
     """
     u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
     weight = None if weights is None else in_units_of_the_largest(weights.detach(), u.dtype)
