@@ -280,7 +280,7 @@ def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
 
 
 def same_censoring(training: Outcome, audited: Outcome) -> bool:
-    """Return whether the log-rank test lets the censoring curve of the training rows stand for the audited ones."""
+    """Whether the censoring curve of the training rows may stand for that of the audited ones, by the log-rank test."""
     (before, happened_before), (now, happened) = training, audited
     return _p_of_logrank((before, ~happened_before), (now, ~happened)) >= DIFFERENT
 
