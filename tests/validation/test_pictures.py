@@ -8,7 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.validation.made_result import HORIZONS, HOSTILE, made_result
-from xcal.validation.pictures import KINDS, draw
+from xcal.validation.charts import KINDS
+from xcal.validation.charts import plot as draw
 
 
 def axes():

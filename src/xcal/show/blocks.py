@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from xcal.show.charts import Drawing
+
 Spec: TypeAlias = Mapping[str, Any]
 
 
@@ -102,9 +104,10 @@ class Chart:
 
     Attributes
     ----------
-    specs : tuple of Vega-Lite specifications
-        Without width: it takes that of the page. With `follows` one for every combination of options, the last selector
-        changing fastest; or a single one with a parameter named `signal`, which the page sets to the chosen index.
+    specs : tuple of pictures or Vega-Lite specifications
+        Pictures of `xcal.show.charts`, or specifications without width, which is that of the page. With `follows` one
+        for every combination of options, the last selector changing fastest; or a single one with a parameter named
+        `signal`, which the page sets to the chosen index.
     alts : tuple of str
         What each shows, for those who cannot see it; as many as `specs`.
     follows : tuple of str
@@ -121,7 +124,7 @@ class Chart:
         See `specs`.
     """
 
-    specs: tuple[Spec, ...]
+    specs: tuple[Drawing | Spec, ...]
     alts: tuple[str, ...]
     follows: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()

@@ -29,12 +29,14 @@ from xcal.show.blocks import (
     Notes,
     Row,
     Selector,
+    Spec,
     Stack,
     Table,
     Text,
     Varying,
 )
-from xcal.show.charts import COLOURS, FONT, chart_config, colour_rules
+from xcal.show.charts import COLOURS, FONT, Drawing, colour_rules
+from xcal.show.render import chart_config, to_vega
 
 # --- Blocks as HTML. All text passes `escape` here, and nowhere else is HTML written.
 
@@ -379,11 +381,15 @@ def _check_charts(charts: Sequence[Chart], selectors: Mapping[str, Selector]) ->
 
 def _chart_data(chart: Chart) -> dict[str, Any]:
     return {
-        "specs": [{**spec, "description": alt} for spec, alt in zip(chart.specs, chart.alts, strict=True)],
+        "specs": [{**_spec(one), "description": alt} for one, alt in zip(chart.specs, chart.alts, strict=True)],
         "follows": chart.follows,
         "picks": chart.picks,
         "signal": chart.signal,
     }
+
+
+def _spec(picture: Drawing | Spec) -> Spec:
+    return picture if isinstance(picture, Mapping) else to_vega(picture)
 
 
 def _json(value: Any) -> str:

@@ -358,9 +358,9 @@ class AuditResult:
 
     def plot(self, kind: str, ax: Any = None, *, horizon: float | None = None, group: str | None = None) -> Any:
         """Draw one picture with matplotlib into `ax` (a new one by default) and give the axes back."""
-        from xcal.validation.pictures import draw
+        from xcal.validation.charts import plot
 
-        return draw(self, kind, ax, horizon=horizon, group=group)
+        return plot(self, kind, ax, horizon=horizon, group=group)
 
     def report(self, path: str | Path) -> Path:
         """Write the report: one HTML file that needs no network. Written whole or not at all."""

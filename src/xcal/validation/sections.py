@@ -26,7 +26,7 @@ from xcal.show import (
     Text,
     Varying,
 )
-from xcal.show.blocks import Cell, Spec
+from xcal.show.blocks import Cell
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
@@ -266,10 +266,9 @@ def all_times(results: Results) -> Section:
         return Section(heading, tuple(nothing(results, "d_calibration")), short)
     made = [charts.pit(results, method) for method in methods]
     chooser = Selector("estimator", "Censored rows counted", tuple(ESTIMATORS[m] for m in methods))
-    histogram = Chart(
-        tuple(spec for spec, _ in made),
-        tuple(alt for _, alt in made),
-        follows=("estimator",),
+    histogram = charts.following(
+        made,
+        ("estimator",),
         title="F at the observed times",
         keys=(*keys(results, "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
         reading="The bars of a perfect model are equally high, up to chance: each ends within its two dotted lines 95 "
@@ -432,10 +431,8 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
     if has_curve:
         moments: Sequence[float | None] = horizons or [None]
         made = [charts.brier(results, t) for t in moments]
-        picture = Chart(
-            tuple(spec for spec, _ in made),
-            tuple(alt for _, alt in made),
-            follows=("horizon",) if len(made) > 1 else (),
+        picture = charts.following(
+            made,
             keys=(*keys(results), Key("Kaplan-Meier, which knows no covariates", "reference", "dashed")),
             reading="The squared error of the risks, lower is better. The gap to the dashed line is what the "
             "covariates save; IPA is that gap as a share.",
@@ -523,10 +520,8 @@ def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], 
         "oe": "1 is right. Left of it the model expects too many events in the group, right of it too few.",
         "ici": "Mean distance of predicted from observed risk; 0 is best, and small groups lie further out by chance.",
     }[metric]
-    return Chart(
-        tuple(spec for spec, _ in made),
-        tuple(alt for _, alt in made),
-        follows=("horizon",) if len(made) > 1 else (),
+    return charts.following(
+        made,
         keys=keys(results, "point") if len(results) > 1 else (),
         title={"oe": "Observed per expected events", "ici": "Distance from the observed risk (ICI)"}[metric],
         reading=reading,
@@ -565,23 +560,22 @@ def _within(results: Results, horizons: Sequence[float], shared: Sequence[str]) 
         follows = ("horizon", "group") if len(horizons) > 1 else ("group",)
         reading = "As above, for the rows of this group alone."
         right = Key("right", "reference", "dashed")
-        pictures.append(_follower(made, follows, "Calibration curve in the group", (*legend, right), reading))
+        pictures.append(
+            charts.following(
+                made, follows, title="Calibration curve in the group", keys=(*legend, right), reading=reading
+            )
+        )
     method = _group_method(results, shared)
     if method:
         made = [charts.pit(results, method, group) for group in shared]
         perfect = Key("a perfect model, 95 of 100 times", "ink", "dashed")
         title, reading = "F at the observed times in the group", f"Flat is right. Censored rows: {ESTIMATORS[method]}."
-        pictures.append(_follower(made, ("group",), title, (*keys(results, "box"), perfect), reading))
+        pictures.append(
+            charts.following(made, ("group",), title=title, keys=(*keys(results, "box"), perfect), reading=reading)
+        )
     if not pictures:
         return []
     return [Selector("group", "Look into one group", tuple(shared), "list"), Row(tuple(pictures))]
-
-
-def _follower(
-    made: Sequence[tuple[Spec, str]], follows: tuple[str, ...], title: str, legend: tuple[Key, ...], reading: str
-) -> Chart:
-    specs, alts = tuple(spec for spec, _ in made), tuple(alt for _, alt in made)
-    return Chart(specs, alts, follows=follows, title=title, keys=legend, reading=reading)
 
 
 def _has_curves(result: AuditResult, horizons: Sequence[float], group: str) -> bool:
