@@ -114,10 +114,7 @@ def _columns(table: pd.DataFrame) -> dict[str, Any]:
 
 # Where a label may stand: so far from its point, in points, and in these directions (degrees), tried in this order.
 _DISTANCES = (6, 12, 20, 30, 42, 56, 72, 90, 110, 132)
-
-
 _DIRECTIONS = (45, -45, 135, -135, 90, -90, 0, 180, 20, -20, 160, -160, 70, -70, 110, -110)
-
 
 # From this distance on a line leads from the point to its label.
 _FAR = 16
@@ -190,7 +187,6 @@ def _sign(share: float) -> int:
 
 
 _UNKNOWN = float("nan")
-
 
 # Name in files, name for people, how it is written, and where it is found.
 _METRICS: tuple[tuple[str, str, Form, Callable[[Values], float]], ...] = (
@@ -423,8 +419,6 @@ def _survival_curves(one: Candidate, measured: Frontier, unit: str) -> Picture:
 
 # A model is called off if a perfect one would look as bad in fewer than this share of samples, as in `select`.
 _LEVEL = 0.05
-
-
 _TICK = "✓"
 
 

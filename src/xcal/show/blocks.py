@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeAlias
 from xcal.show.charts import Drawing
 
 Spec: TypeAlias = Mapping[str, Any]
-
-
 Level = Literal["good", "caution", "bad", "unknown"]
 
 

@@ -119,7 +119,6 @@ def time_title(unit: str) -> str:
 
 SERIES = ("model", "second")
 """Colours of the models that share a picture."""
-
 PERCENT, TIP_PERCENT = ".0%", ".1%"
 
 # Columns of equal length; what a mark reads is x, y, low, high, x2, y2, if not said otherwise.

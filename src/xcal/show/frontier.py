@@ -12,14 +12,12 @@ from xcal.show.render import set_log_ticks
 # D-calibration is on the horizontal axis, on a log scale, and left is better. What is paid for it (concordance, NLL)
 # is on the vertical axis. A dashed line shows the floor, what a perfect model scores on average.
 
-
 # What a frontier can show on its vertical axis: the name of the metric and its better direction.
 VERTICAL = {
     "concordance": ("concordance", "up"),
     "nll": ("NLL", "down"),
     "dcal_within": ("D-cal within groups", "down"),
 }
-
 
 _FLOOR = {"color": "#888888", "linestyle": "--", "linewidth": 1.0, "zorder": 0, "label": "a perfect model (mean)"}
 
@@ -54,10 +52,7 @@ _HEIGHT = 270
 
 # Room for points and labels on a phone, and of three pictures side by side on a desk: labels are placed for it.
 _WIDTH = 240
-
-
 _LETTER, _LINE = 7.0, 13.0
-
 
 # Where a label may stand: its shift from the point and how it is aligned; tried in this order.
 _PLACES: tuple[tuple[float, float, Literal["left", "center", "right"]], ...] = (

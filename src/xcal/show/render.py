@@ -37,9 +37,7 @@ from xcal.show.charts import (
 # --- For a page: Vega-Lite.
 
 Spec = dict[str, Any]
-
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-
 SIGNAL = "shown"
 """The parameter that says which point is picked."""
 

@@ -22,7 +22,6 @@ from xcal.validation.rows import Rows
 
 # --- Calibration at one horizon: what happened, row by row, beside what was predicted.
 
-
 # Risk groups whose Kaplan-Meier curves stand for the curves of a model that gives the risk at one time alone.
 _RISK_GROUPS = 10
 
@@ -172,25 +171,16 @@ def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
 
 Matrix = npt.NDArray[np.float64]
 
-
 # Draws at least, and at most where rows are few; a verdict asks whether p-values of 0.0017 are as small as they seem.
 _FEWEST_DRAWS, _MOST_DRAWS = 1000, 4000
-
-
 _BLOCK = 1 << 21  # numbers of a block of draws, and of all draws where there may be more than the fewest
-
 
 # Events from which sums over them are normal far into the tails, so that nothing needs to be drawn.
 MANY_EVENTS = 5000
 
-
 # Events by the horizon below which one level of risk cannot be told from another: over all rows, and in a group.
 FEWEST_FOR_LEVELS, FEWEST_FOR_LEVELS_IN_GROUP = 20, 50
-
-
 _PLACES = 26  # levels of risk at which the test looks
-
-
 _LEAST = float(np.finfo(np.float64).tiny)  # a survival of zero has no logarithm
 
 

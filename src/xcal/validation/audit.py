@@ -29,13 +29,8 @@ from xcal.validation.verdict import judge
 
 # --- What is shown while an audit resamples.
 
-
 Report = Callable[[int, int], None]
-
-
 Progress = bool | Report | None
-
-
 _EXPECTED = "True, False, None or a function of (done, total)"
 
 

@@ -25,9 +25,7 @@ from xcal.validation.rows import Rows
 
 # --- All metrics of one set of rows on blocks of resamples.
 
-
 Matrix = npt.NDArray[np.float64]
-
 
 # What was drawn: "value" of a metric, "along" and "square" of the noise of a squared distance, or "benefit"; one line
 # per resample.
@@ -198,21 +196,13 @@ class ResampledMetrics:
 
 Seed = int | tuple[int, ...]
 
-
 # Counts of one block: a few arrays of this size fit the processor's cache, and with very many rows the memory.
 _BLOCK = 1 << 18
-
-
 _MOST_LINES = 64
-
-
 _FEWEST_LINES = 2
-
 
 # Resamples for which Antolini's pairs are compared at once, and the pairs times resamples up to which they are.
 _ANTOLINI_LINES = 128
-
-
 _MOST_ANTOLINI = 10**12
 
 

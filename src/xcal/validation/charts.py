@@ -52,7 +52,6 @@ Drawn = tuple[Drawing, str]
 # What stands in place of a picture, on the page.
 NOT_HERE = "Not measured at this horizon."
 NOTHING: Drawn = (Words(NOT_HERE), NOT_HERE)
-
 _TIME_TIP = ("x", "time", ".3~g")
 _HORIZON_DASH = (2, 3)
 

@@ -28,7 +28,6 @@ from xcal.validation.rows import Rows
 
 # --- Curves over time: outcomes, mean prediction, rows at risk, censoring, Brier score.
 
-
 _POINTS, _CORRECTED_POINTS = 101, 21
 
 
@@ -106,30 +105,17 @@ def _null_brier(rows: Rows, times: Vector, survival: Vector) -> Vector:
 
 
 Key = tuple[str, float | None]  # metric and horizon
-
-
 Interval = tuple[float, float]
-
-
 UNKNOWN: Interval = (float("nan"), float("nan"))
-
 
 # With fewer rows per bin than this, p-values of Akritas' test are up to twice too small far out; simulated ones hold.
 _ROWS_PER_BIN = 50
-
-
 _FEW_AND_MANY_DRAWS, _FAR_FROM_LIMITS = (99, 999), 0.2
-
-
 DEPENDENT = "it counts every row as one observation, and the rows of a cluster are not"
-
-
 WEIGHTED = "it counts every row once, and these rows have weights"
-
 
 # Comparing curves that are read along lines takes one step for each pair of an event and a later row.
 MOST_PAIRS = 5_000_000_000
-
 
 METHODS: tuple[tuple[Method, str], ...] = (
     ("uniform", "d_calibration"),

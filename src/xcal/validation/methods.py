@@ -16,7 +16,6 @@ from xcal.validation.words import listed, range_in_words, times_in_words
 
 # --- A paragraph about the methods that can be pasted into a paper, about what was computed and nothing else.
 
-
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
     "andersen": "Andersen PK, Klein JP, Rosthøj S. Generalised linear models for correlated pseudo-observations, with "
@@ -53,7 +52,6 @@ REFERENCES = {
     "vickers": "Vickers AJ, Cronin AM, Elkin EB, Gonen M. Extensions to decision curve analysis, a novel method for "
     "evaluating diagnostic tests, prediction models and molecular markers. BMC Med Inform Decis Mak 2008;8:53.",
 }
-
 
 # Values whose interval has a standard formula.
 _ANALYTIC = {"oe": "O/E", "slope": "slope", "intercept": "intercept", "ici": "ICI", "d_calibration": "D-calibration"}

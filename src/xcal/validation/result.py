@@ -30,13 +30,9 @@ __all__ = [
     "WorstSubgroup",
 ]
 
-
 # --- Numbers and curves of an audit: small frozen results that the table, the pictures and the page all read.
 
-
 Counts = npt.NDArray[np.int64]
-
-
 AuditKey = tuple[str, float | None, str | None]  # metric, horizon, group
 
 

@@ -19,16 +19,11 @@ from xcal.validation.sample import Labels, Sample
 
 # --- Rows of an audit in the order of their times, with everything that is read off the model's predictions.
 
-
 Indices = npt.NDArray[np.int64]
-
 
 # Times of survival curves from which F is read off between them.
 FEWEST_POINTS = 10
-
-
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
-
 
 # Parts of its last interval during which a censored row may have been seen, by the option `last_seen` of `audit`.
 _SEEN = {"exact": (1.0,), "end": (1.0,), "middle": (0.5,), "unknown": (1.0, 0.5)}
@@ -248,7 +243,6 @@ def _parts_seen(sample: Sample) -> tuple[float, ...]:
 
 # A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
 MIN_EVENTS = 10
-
 
 # Nor do fewer clusters, of which whole ones are drawn.
 MIN_CLUSTERS = 10

@@ -67,15 +67,10 @@ __all__ = [
     "verdicts",
 ]
 
-
 # --- Pieces that the sections of a report share.
 
-
 Results = Sequence[AuditResult]
-
-
 Wanted = Sequence[tuple[str, float | None]]
-
 
 # Distances that are zero at best, and never of a real model: noise makes them positive.
 _WITH_FLOOR = ("ici", "e50", "e90", "emax", "km_calibration")
