@@ -16,27 +16,25 @@ import pandas as pd
 from xcal.estimators.frontier_values import AtHorizon, Candidate, Frontier, Values
 from xcal.estimators.selection import Selection, summarise
 from xcal.metrics.inputs import rounded_time, said
-from xcal.show import (
+from xcal.show.blocks import (
     Block,
     Callout,
+    Cell,
     Chart,
     Copyable,
     Download,
     Figure,
     Figures,
     Key,
+    Level,
     Notes,
-    Page,
     Row,
-    Section,
     Selector,
     Stack,
     Table,
     Text,
     Varying,
-    write_page,
 )
-from xcal.show.blocks import Cell, Level
 from xcal.show.charts import (
     PERCENT,
     Axis,
@@ -60,6 +58,7 @@ from xcal.show.charts import (
     written,
 )
 from xcal.show.frontier import FrontierPoint, frontier, horizontal_label, vertical_label
+from xcal.show.page import Page, Section, write_page
 from xcal.show.render import SIGNAL, draw_on
 
 # --- The picture of a frontier.
@@ -546,48 +545,26 @@ def _with_command(report: FrontierReport, k: int) -> Stack:
 def tiles(report: FrontierReport, k: int) -> Figures:
     """Values of one candidate, each with that of the first beneath it."""
     first, one = report.frontier.candidates[0], report.frontier.candidates[k]
-    values, base = one.values, first.values
-    p = values.dcal.p_value
+    figures = []
+    for name, label, form, value in _METRICS:
+        number, title, note = value(one.values), _TITLES.get(name, label), _NOTES.get(name, "")
+        if name == "ibs":
+            note = f"Brier score {_averaged(report)}; 0 is best"
+        if k > 0 and name not in ("dcal_floor", "dcal_p"):
+            note = f"{first.name}: {written(value(first.values), form)}"
+        figures.append(Figure(title, written(number, form), known(number), note=note))
+    return Figures(tuple(figures))
 
-    def beside(number: float, form: Form) -> str:
-        return "" if k == 0 else f"{first.name}: {written(number, form)}"
 
-    return Figures(
-        (
-            Figure(
-                "D-calibration",
-                written(values.dcal.value, "small"),
-                values.dcal.value,
-                note=beside(base.dcal.value, "small") or "0 is right; compare with the floor",
-            ),
-            Figure("Floor", written(values.dcal.floor, "small"), values.dcal.floor, note="a perfect model, on average"),
-            Figure("p (Akritas)", "–" if p is None else written(p, "p"), p, note="small: a perfect model rarely is so"),
-            Figure(
-                "Conditional calibration",
-                written(values.conditional, "small"),
-                known(values.conditional),
-                note=beside(base.conditional, "small") or "for every row, not on average; 0 is right",
-            ),
-            Figure(
-                "Concordance",
-                written(values.concordance, "fraction"),
-                known(values.concordance),
-                note=beside(base.concordance, "fraction") or "1 is a perfect order, 0.5 chance",
-            ),
-            Figure(
-                "NLL",
-                written(values.nll, "fraction"),
-                known(values.nll),
-                note=beside(base.nll, "fraction") or "lower is better",
-            ),
-            Figure(
-                "IBS",
-                written(values.ibs, "fraction"),
-                known(values.ibs),
-                note=beside(base.ibs, "fraction") or f"Brier score {_averaged(report)}; 0 is best",
-            ),
-        )
-    )
+_TITLES = {"dcal_p": "p (Akritas)", "conditional": "Conditional calibration"}
+_NOTES = {
+    "dcal": "0 is right; compare with the floor",
+    "dcal_floor": "a perfect model, on average",
+    "dcal_p": "small: a perfect model rarely is so",
+    "conditional": "for every row, not on average; 0 is right",
+    "concordance": "1 is a perfect order, 0.5 chance",
+    "nll": "lower is better",
+}
 
 
 def _averaged(report: FrontierReport) -> str:

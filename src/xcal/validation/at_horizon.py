@@ -18,7 +18,7 @@ from xcal.metrics.observed_expected import CalibrationSlope, ObservedExpected, e
 from xcal.metrics.one_calibration import group_labels
 from xcal.metrics.pseudo_values import doubly_robust, jackknife
 from xcal.validation.result import AuditKey
-from xcal.validation.rows import Rows
+from xcal.validation.rows import Matrix, Rows
 
 # --- Calibration at one horizon: what happened, row by row, beside what was predicted.
 
@@ -168,8 +168,6 @@ def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
 # of covariates) without assuming that they are independent. With very many events the draws are left out: the sums are
 # normal, and the correction is Bonferroni's.
 
-
-Matrix = npt.NDArray[np.float64]
 
 # Draws at least, and at most where rows are few; a verdict asks whether p-values of 0.0017 are as small as they seem.
 _FEWEST_DRAWS, _MOST_DRAWS = 1000, 4000

@@ -8,7 +8,9 @@ import numpy as np
 
 from xcal._checks import as_choice, fail
 from xcal.metrics.inputs import Vector
-from xcal.show import Chart, Key
+from xcal.metrics.net_benefit import DecisionCurve
+from xcal.metrics.pit import PitHistogram
+from xcal.show.blocks import Chart, Key
 from xcal.show.charts import (
     PERCENT,
     SERIES,
@@ -38,7 +40,7 @@ from xcal.show.charts import (
     time_title,
     written,
 )
-from xcal.validation.result import AuditResult, AuditValue, CovariatePart, DecisionCurve, PitHistogram, WorstSubgroup
+from xcal.validation.result import AuditResult, AuditValue, CovariatePart, WorstSubgroup
 from xcal.validation.words import ESTIMATORS, find, interval, label, missing, names, shown
 
 Results = Sequence[AuditResult]
@@ -410,12 +412,8 @@ def _at(drawing: Drawing, result: AuditResult, horizon: float | None, axes: str 
     """Name the horizon on the axes, as a paper has no control that shows it."""
     if not isinstance(drawing, Picture) or horizon is None:
         return drawing
-    titled = {
-        axis: replace(own, title=f"{own.title} at {time_in_words(horizon, result.time_unit)}")
-        for axis in axes
-        for own in [getattr(drawing, axis)]
-    }
-    return replace(drawing, **titled)
+    at, named = time_in_words(horizon, result.time_unit), {axis: getattr(drawing, axis) for axis in axes}
+    return replace(drawing, **{axis: replace(own, title=f"{own.title} at {at}") for axis, own in named.items()})
 
 
 def _plot_calibration(result: AuditResult, horizon: float | None, group: str | None) -> Drawing:

@@ -196,14 +196,8 @@ def _overall(rows: Rows, found: Estimates) -> None:
     if rows.survival is None or rows.times is None or rows.times.size < 2:
         found.skip("ibs", "it needs survival curves at two times or more")
         return
-    score = integrated_brier_score(
-        rows.survival,
-        rows.times,
-        time=rows.time,
-        event=rows.event,
-        censoring=rows.censoring,
-        weights=rows.weights,
-    )
+    given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights}
+    score = integrated_brier_score(rows.survival, rows.times, censoring=rows.censoring, **given)
     found.put("ibs", None, score.value)
     if np.isfinite(score.value):
         found.ibs_range.append((score.start, score.stop))
@@ -320,15 +314,8 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
     if rows.survival is None:
         found.skip("km_calibration", "it needs survival curves")
         return
-    curves = km_calibration(
-        rows.survival,
-        rows.times,
-        time=rows.time,
-        event=rows.event,
-        interpolation=rows.interpolation,
-        weights=rows.weights,
-    )
-    found.put("km_calibration", None, curves.value)
+    given = {"time": rows.time, "event": rows.event, "weights": rows.weights, "interpolation": rows.interpolation}
+    found.put("km_calibration", None, km_calibration(rows.survival, rows.times, **given).value)
 
 
 def _d_calibration_p(rows: Rows, seed: int) -> float:
