@@ -89,7 +89,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Key:
-    """One line of a chart's legend: `colour` is a name of `theme.COLOURS`."""
+    """One line of a chart's legend: `colour` is a name of `charts.COLOURS`."""
 
     label: str
     colour: str

@@ -61,23 +61,15 @@ def calibration_at(rows: Rows, horizon: float, level: float, *, fewest: int) -> 
     first = found[0]
     if len(found) == 1:
         return first
-    slopes = [one.slope for one in found]
+    ratios, slopes = [one.ratio for one in found], [one.slope for one in found]
+    lowest = {name: min(getattr(one, name) for one in slopes) for name in ("slope_lower", "intercept_lower")}
+    highest = {name: max(getattr(one, name) for one in slopes) for name in ("slope_upper", "intercept_upper")}
     return replace(
         first,
-        ratio=replace(
-            first.ratio,
-            lower=min(one.ratio.lower for one in found),
-            upper=max(one.ratio.upper for one in found),
-        ),
-        slope=replace(
-            first.slope,
-            slope_lower=min(one.slope_lower for one in slopes),
-            slope_upper=max(one.slope_upper for one in slopes),
-            intercept_lower=min(one.intercept_lower for one in slopes),
-            intercept_upper=max(one.intercept_upper for one in slopes),
-        ),
+        ratio=replace(first.ratio, lower=min(one.lower for one in ratios), upper=max(one.upper for one in ratios)),
+        slope=replace(first.slope, **lowest, **highest),
         distances={name: _joined([one.distances[name] for one in found]) for name in first.distances},
-        ratios=tuple(one.ratio.value for one in found),
+        ratios=tuple(one.value for one in ratios),
     )
 
 

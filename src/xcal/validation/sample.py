@@ -248,14 +248,14 @@ def _labels(name: str, values: Any, n: int) -> Labels:
         fail(where, "a one-dimensional array, one label per row", f"{array.dtype} of shape {array.shape}")
     series = pd.Series(array)
     if series.size != n:
-        fail(f"groups[{name!r}]", f"{n} labels, one per row", f"{series.size}")
+        fail(where, f"{n} labels, one per row", f"{series.size}")
     kinds = series.dropna().unique()
     numeric = series.dtype.kind in "iuf"
     if numeric and len(kinds) > MOST_NUMERIC_GROUPS:
         advice = f"cut it first: pandas.cut(X[{name!r}], 4), or a column of groups in the file"
-        fail(f"groups[{name!r}]", f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
+        fail(where, f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
     if len(kinds) > MOST_GROUPS:
-        fail(f"groups[{name!r}]", f"at most {MOST_GROUPS} groups", f"{len(kinds)} different labels")
+        fail(where, f"at most {MOST_GROUPS} groups", f"{len(kinds)} different labels")
     return np.asarray([_text(value) for value in series], dtype=np.str_)
 
 
