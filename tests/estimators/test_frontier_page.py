@@ -260,16 +260,17 @@ def test_points_of_the_frontiers_stand_where_the_values_are(path, file, on_test)
         (spec,) = chart["specs"]
         points = rows_with(spec, "pick", "name")
         assert [row["pick"] for row in points] == list(range(6))
-        np.testing.assert_allclose([row["x"] for row in points], [one[0] for one in values], rtol=1e-9)
-        np.testing.assert_allclose([row["y"] for row in points], [one[column] for one in values], rtol=1e-9)
+        # Six digits are kept, as in every picture.
+        np.testing.assert_allclose([row["x"] for row in points], [one[0] for one in values], rtol=1e-5)
+        np.testing.assert_allclose([row["y"] for row in points], [one[column] for one in values], rtol=1e-5)
         labels = [rows[0]["label"] for rows in spec["datasets"].values() if "label" in rows[0]]
         assert f"✓ {path.selection_.lam:g}" in labels
-        # The networks alone, each tied to its model; six digits are kept.
+        # The networks alone, each tied to its model.
         alone = rows_with(spec, "x2", "y2")
         seeds = [on_test(lam, seed=seed)[0] for lam in LAMBDAS for seed in (0, 1)]
         np.testing.assert_allclose([row["x"] for row in alone], seeds, rtol=1e-5)
         floor = next(rows[0]["x"] for rows in spec["datasets"].values() if set(rows[0]) == {"x"})
-        assert floor == pytest.approx(np.mean([one[1] for one in values]))
+        assert floor == pytest.approx(np.mean([one[1] for one in values]), rel=1e-5)
         assert spec["layer"][0]["encoding"]["x"]["scale"]["type"] == "log"
 
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from xcal.show import (
+from xcal.show.blocks import (
     Callout,
     Chart,
     Checklist,
@@ -19,18 +19,15 @@ from xcal.show import (
     Figures,
     Key,
     Notes,
-    Page,
     Row,
-    Section,
     Selector,
     Stack,
     Table,
     Text,
     Varying,
-    render_page,
-    write_page,
 )
 from xcal.show.charts import COLOURS, colour
+from xcal.show.page import Page, Section, render_page, write_page
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> & 'one' \"two\" \u2028"
 

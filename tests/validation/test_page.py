@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 
 from tests.validation.made_result import HORIZONS, HOSTILE, NAN, made_result
-from xcal.validation.page import comparison_page, report_page, write_comparison, write_report
+from xcal.show.page import write_page
+from xcal.validation.page import comparison_page, report_page
 from xcal.validation.result import AuditValue, Sentence, Skipped
 from xcal.validation.sections import as_csv, numbers
 from xcal.validation.words import interval, label, shown
 
 MIDDLE = HORIZONS[1]
+
+
+def write_report(result, path):
+    return result.report(path)
+
+
+def write_comparison(results, path, **more):
+    return write_page(comparison_page(results, **more), path)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,17 @@
 
 import io
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from tests.validation.made_result import HORIZONS, HOSTILE, made_result
-from xcal.validation.pictures import KINDS, draw
+from xcal.show import render
+from xcal.show.charts import Label, Mark, Ring
+from xcal.validation.charts import KINDS, decision
+from xcal.validation.charts import plot as draw
 
 
 def axes():
@@ -103,3 +107,24 @@ def test_without_axes_there_is_a_new_figure():
 def test_what_cannot_be_drawn_is_one_clear_error(kind, more, message):
     with pytest.raises(ValueError, match=message):
         draw(made_result(), kind, axes(), **more)
+
+
+def test_every_mark_is_drawn_on_pages_and_in_papers():
+    only_on_pages = {Ring, Label}  # of what can be picked
+    for mark in get_args(Mark):
+        assert render._layers.dispatch(mark) is not render._layers.dispatch(object)
+        drawn = render._draw.dispatch(mark) is not render._draw.dispatch(object)
+        assert drawn != (mark in only_on_pages)
+
+
+def test_a_page_and_a_paper_show_the_same_numbers():
+    drawing, _ = decision([made_result()], 3.0)
+    ax = axes()
+    render.draw_on(ax, drawing)
+    spec = render.to_vega(drawing)
+    lines = [layer for layer in spec["layer"] if layer["mark"]["type"] == "line"]
+    in_paper = {line.get_label(): line.get_ydata() for line in ax.lines}
+    for layer, label in zip(lines, ("act on everybody", "model"), strict=True):
+        on_page = [row["y"] for row in spec["datasets"][layer["data"]["name"]]]
+        np.testing.assert_allclose(on_page, in_paper[label], rtol=1e-5)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == tuple(lines[0]["encoding"][x]["axis"]["title"] for x in "xy")

@@ -16,51 +16,50 @@ import pandas as pd
 from xcal.estimators.frontier_values import AtHorizon, Candidate, Frontier, Values
 from xcal.estimators.selection import Selection, summarise
 from xcal.metrics.inputs import rounded_time, said
-from xcal.show import (
+from xcal.show.blocks import (
     Block,
     Callout,
+    Cell,
     Chart,
     Copyable,
     Download,
     Figure,
     Figures,
     Key,
+    Level,
     Notes,
-    Page,
     Row,
-    Section,
     Selector,
     Stack,
     Table,
     Text,
     Varying,
-    write_page,
 )
-from xcal.show.blocks import Cell, Level
 from xcal.show.charts import (
     PERCENT,
+    Axis,
+    Drawing,
     Form,
-    Spec,
+    Line,
+    Mark,
+    Picture,
+    Points,
+    Rule,
+    Segments,
     calibration_curves,
-    chart,
-    colour,
-    hover,
-    line,
     p_in_words,
     pit_histograms,
     pit_limit,
     pp_curves,
     risk_histograms,
     risk_limit,
-    table,
     time_in_words,
     time_title,
-    tip,
     written,
-    x_axis,
-    y_axis,
 )
-from xcal.show.frontier import SIGNAL, FrontierPoint, finish_frontier, frontier, horizontal_label, vertical_label
+from xcal.show.frontier import FrontierPoint, frontier, horizontal_label, vertical_label
+from xcal.show.page import Page, Section, write_page
+from xcal.show.render import SIGNAL, draw_on
 
 # --- The picture of a frontier.
 
@@ -75,37 +74,30 @@ def plot_frontier(table: pd.DataFrame, candidates: pd.DataFrame, ax: Any = None)
 
         _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     means = summarise(table).dropna(subset=["dcal", "concordance"])
-    spread = means[["concordance_sd", "dcal_sd"]].fillna(0.0)
-    # On a log scale an error bar must end above zero.
-    left = spread["dcal_sd"].clip(upper=0.9 * means["dcal"])
-    colour = "#2f6db5"
-    # Arrays: matplotlib would make a number of a series with one value, of which pandas disapproves.
-    dcal, concordance, right, up = (
-        column.to_numpy()
-        for column in (means["dcal"], means["concordance"], spread["dcal_sd"], spread["concordance_sd"])
-    )
-    ax.plot(dcal, concordance, color=colour, linewidth=1, alpha=0.4, zorder=1)
-    ax.errorbar(
-        dcal,
-        concordance,
-        xerr=[left.to_numpy(), right],
-        yerr=up,
-        fmt="o",
-        color=colour,
-        markersize=5,
-        elinewidth=1,
-        capsize=2,
-        zorder=2,
-    )
     mapped = candidates[candidates["recalibrated"].astype(bool)].dropna(subset=["dcal", "concordance"])
+    trained = _columns(means)
+    spread = {name: means[f"{name}_sd"].fillna(0.0).to_numpy() for name in ("dcal", "concordance")}
+    ends = {
+        **trained,
+        # On a log scale an error bar must end above zero.
+        "left": trained["x"] - np.minimum(spread["dcal"], 0.9 * trained["x"]),
+        "right": trained["x"] + spread["dcal"],
+        "low": trained["y"] - spread["concordance"],
+        "high": trained["y"] + spread["concordance"],
+    }
+    marks: list[Mark] = [
+        Line(trained, "model", order="x", opacity=0.4),
+        Segments(ends, "model", x="left", x2="right", width=1),
+        Segments(ends, "model", y="low", y2="high", width=1),
+        Points(trained, "model"),
+    ]
     if len(mapped):
-        place = {"color": "#c46a1b", "markersize": 5, "zorder": 3, "linestyle": "none", "label": "recalibrated"}
-        ax.plot(mapped["dcal"].to_numpy(), mapped["concordance"].to_numpy(), marker="s", **place)
+        marks.append(Points(_columns(mapped), "second", shape="square", label="recalibrated"))
+    marks.append(Rule(x=float(means["dcal_floor"].mean()), dash=(4, 3), label="a perfect model (mean)"))
+    x = Axis(horizontal_label("validation rows"), log=True)
+    y = Axis(vertical_label("concordance", "validation rows"))
     ax.margins(x=0.15, y=0.12)
-    finish_frontier(ax, of="concordance", floor=float(means["dcal_floor"].mean()))
-    ax.set_xlabel(horizontal_label("validation rows"))
-    ax.set_ylabel(vertical_label("concordance", "validation rows"))
-    ax.legend(frameon=False, fontsize=9, loc="best")  # said, so that a slow machine is no warning
+    draw_on(ax, Picture(x, y, tuple(marks), height=0))
     named = means.reset_index().assign(label=lambda lines: [f"λ = {lam:g}" for lam in lines["lambda"]])
     # Of the recalibrated ones only the first is labelled: they lie close together.
     first = mapped.head(1).assign(label=lambda lines: [f"λ = {lam:g}, recalibrated" for lam in lines["lambda"]])
@@ -115,12 +107,13 @@ def plot_frontier(table: pd.DataFrame, candidates: pd.DataFrame, ax: Any = None)
     return ax
 
 
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    return {"x": table["dcal"].to_numpy(), "y": table["concordance"].to_numpy()}
+
+
 # Where a label may stand: so far from its point, in points, and in these directions (degrees), tried in this order.
 _DISTANCES = (6, 12, 20, 30, 42, 56, 72, 90, 110, 132)
-
-
 _DIRECTIONS = (45, -45, 135, -135, 90, -90, 0, 180, 20, -20, 160, -160, 70, -70, 110, -110)
-
 
 # From this distance on a line leads from the point to its label.
 _FAR = 16
@@ -193,7 +186,6 @@ def _sign(share: float) -> int:
 
 
 _UNKNOWN = float("nan")
-
 
 # Name in files, name for people, how it is written, and where it is found.
 _METRICS: tuple[tuple[str, str, Form, Callable[[Values], float]], ...] = (
@@ -276,7 +268,7 @@ def known(value: float) -> float | None:
 
 
 def _following(
-    shown: Frontier, make: Callable[[Candidate], Spec], alt: str, keys: tuple[Key, ...], **more: str
+    shown: Frontier, make: Callable[[Candidate], Drawing], alt: str, keys: tuple[Key, ...], **more: str
 ) -> Chart:
     """Make one chart that follows the picked model."""
     specs = tuple(make(one) for one in shown.candidates)
@@ -320,7 +312,7 @@ def one_time(shown: Frontier, unit: str) -> Section:
         risk_limit([one.horizons[k].curve for one in shown.candidates]) for k in range(len(at))
     ]  # one axis for all models
 
-    def pictures(draw: Callable[..., Spec], words: str, **more: Any) -> Chart:
+    def pictures(draw: Callable[..., Drawing], words: str, **more: Any) -> Chart:
         specs, alts = [], []
         for name, one in zip(shown.names, shown.candidates, strict=True):
             for here, top, when in zip(one.horizons, tops, at, strict=True):
@@ -407,29 +399,18 @@ def patients(shown: Frontier, unit: str) -> Section:
     return Section("What does it tell patients?", (picture,), "Patients")
 
 
-def _survival_curves(one: Candidate, measured: Frontier, unit: str) -> Spec:
-    x = x_axis(time_title(unit), domain=[0, float(measured.times[-1])])
-    y = y_axis("Probability of no event", domain=[0, 1], form=PERCENT)
-    layers: list[Spec] = []
+def _survival_curves(one: Candidate, measured: Frontier, unit: str) -> Picture:
+    marks: list[Mark] = []
+    tips = (("row", "", ""), ("x", "time", ".3~g"), ("y", "no event until then", ".1%"))
     for example, survival, ink in zip(measured.examples, one.survival, _INKS, strict=False):
-        points = table(x=measured.times, y=survival, row=[example.name] * measured.times.size)
-        tips = [tip("row", "", ""), tip("x", "time", ".3~g"), tip("y", "no event until then", ".1%")]
-        layers += [line(points, x, y, ink), hover(points, x, y, tips, ink)]
+        data = {"x": measured.times, "y": survival, "row": [example.name] * measured.times.size}
+        marks.append(Line(data, ink, tips=tips))
         if example.outcome is not None and example.outcome[0] <= measured.times[-1]:
-            own, happened = example.outcome
-            layers.append(_outcome(own, float(np.interp(own, measured.times, survival)), happened, x, y, ink))
-    return chart(layers, height=300)
-
-
-def _outcome(time: float, survival: float, happened: bool, x: Spec, y: Spec, ink: str) -> Spec:
-    """Mark what happened to a row, on its curve."""
-    fill = colour(ink if happened else "card")
-    mark = {"type": "point", "filled": True, "size": 100, "fill": fill, "stroke": colour(ink), "strokeWidth": 2.5}
-    return {
-        "data": {"values": table(x=[time], y=[survival])},
-        "mark": {**mark, "opacity": 1, "aria": False},
-        "encoding": {"x": x, "y": y},
-    }
+            time, happened = example.outcome
+            place = {"x": [time], "y": [float(np.interp(time, measured.times, survival))]}
+            marks.append(Points(place, ink, size=100, hollow=not happened, outline=ink))
+    x = Axis(time_title(unit), (0.0, float(measured.times[-1])))
+    return Picture(x, Axis("Probability of no event", (0.0, 1.0), PERCENT), tuple(marks), height=300)
 
 
 # --- The frontier page of a path: every candidate on the same rows, and everything about the one that is picked.
@@ -437,8 +418,6 @@ def _outcome(time: float, survival: float, happened: bool, x: Spec, y: Spec, ink
 
 # A model is called off if a perfect one would look as bad in fewer than this share of samples, as in `select`.
 _LEVEL = 0.05
-
-
 _TICK = "✓"
 
 
@@ -566,48 +545,26 @@ def _with_command(report: FrontierReport, k: int) -> Stack:
 def tiles(report: FrontierReport, k: int) -> Figures:
     """Values of one candidate, each with that of the first beneath it."""
     first, one = report.frontier.candidates[0], report.frontier.candidates[k]
-    values, base = one.values, first.values
-    p = values.dcal.p_value
+    figures = []
+    for name, label, form, value in _METRICS:
+        number, title, note = value(one.values), _TITLES.get(name, label), _NOTES.get(name, "")
+        if name == "ibs":
+            note = f"Brier score {_averaged(report)}; 0 is best"
+        if k > 0 and name not in ("dcal_floor", "dcal_p"):
+            note = f"{first.name}: {written(value(first.values), form)}"
+        figures.append(Figure(title, written(number, form), known(number), note=note))
+    return Figures(tuple(figures))
 
-    def beside(number: float, form: Form) -> str:
-        return "" if k == 0 else f"{first.name}: {written(number, form)}"
 
-    return Figures(
-        (
-            Figure(
-                "D-calibration",
-                written(values.dcal.value, "small"),
-                values.dcal.value,
-                note=beside(base.dcal.value, "small") or "0 is right; compare with the floor",
-            ),
-            Figure("Floor", written(values.dcal.floor, "small"), values.dcal.floor, note="a perfect model, on average"),
-            Figure("p (Akritas)", "–" if p is None else written(p, "p"), p, note="small: a perfect model rarely is so"),
-            Figure(
-                "Conditional calibration",
-                written(values.conditional, "small"),
-                known(values.conditional),
-                note=beside(base.conditional, "small") or "for every row, not on average; 0 is right",
-            ),
-            Figure(
-                "Concordance",
-                written(values.concordance, "fraction"),
-                known(values.concordance),
-                note=beside(base.concordance, "fraction") or "1 is a perfect order, 0.5 chance",
-            ),
-            Figure(
-                "NLL",
-                written(values.nll, "fraction"),
-                known(values.nll),
-                note=beside(base.nll, "fraction") or "lower is better",
-            ),
-            Figure(
-                "IBS",
-                written(values.ibs, "fraction"),
-                known(values.ibs),
-                note=beside(base.ibs, "fraction") or f"Brier score {_averaged(report)}; 0 is best",
-            ),
-        )
-    )
+_TITLES = {"dcal_p": "p (Akritas)", "conditional": "Conditional calibration"}
+_NOTES = {
+    "dcal": "0 is right; compare with the floor",
+    "dcal_floor": "a perfect model, on average",
+    "dcal_p": "small: a perfect model rarely is so",
+    "conditional": "for every row, not on average; 0 is right",
+    "concordance": "1 is a perfect order, 0.5 chance",
+    "nll": "lower is better",
+}
 
 
 def _averaged(report: FrontierReport) -> str:

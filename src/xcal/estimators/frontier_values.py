@@ -27,21 +27,15 @@ from xcal.recalibration import KaplanMeierRecalibration
 # Levels of risk whose mean curve is drawn, as shares of the rows that have a lower risk.
 _LEVELS = {"low risk": 0.1, "middle risk": 0.5, "high risk": 0.9}
 
-
 # Rows that a mean curve is made of: so large a share of all, and so many at least, that no row can be told from it.
 _AVERAGED_SHARE, FEWEST_AVERAGED = 0.05, 5
 
-
 # Rows whose curves are drawn one by one, if they are asked for; there are colours for so many.
 MOST_PATIENTS = 3
-
-
 _CURVE_POINTS = 81
-
 
 # Share of the rows whose times the curves cover.
 _SHOWN_SHARE = 0.98
-
 
 # Every network of a path reads all rows of its page. With so many, noise is smaller than what a picture can show.
 MOST_ROWS = 10_000

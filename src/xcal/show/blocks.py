@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from xcal.show.charts import Drawing
+
 Spec: TypeAlias = Mapping[str, Any]
-
-
 Level = Literal["good", "caution", "bad", "unknown"]
 
 
@@ -89,7 +89,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Key:
-    """One line of a chart's legend: `colour` is a name of `theme.COLOURS`."""
+    """One line of a chart's legend: `colour` is a name of `charts.COLOURS`."""
 
     label: str
     colour: str
@@ -102,9 +102,10 @@ class Chart:
 
     Attributes
     ----------
-    specs : tuple of Vega-Lite specifications
-        Without width: it takes that of the page. With `follows` one for every combination of options, the last selector
-        changing fastest; or a single one with a parameter named `signal`, which the page sets to the chosen index.
+    specs : tuple of pictures or Vega-Lite specifications
+        Pictures of `xcal.show.charts`, or specifications without width, which is that of the page. With `follows` one
+        for every combination of options, the last selector changing fastest; or a single one with a parameter named
+        `signal`, which the page sets to the chosen index.
     alts : tuple of str
         What each shows, for those who cannot see it; as many as `specs`.
     follows : tuple of str
@@ -121,7 +122,7 @@ class Chart:
         See `specs`.
     """
 
-    specs: tuple[Spec, ...]
+    specs: tuple[Drawing | Spec, ...]
     alts: tuple[str, ...]
     follows: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()

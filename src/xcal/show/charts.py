@@ -1,18 +1,21 @@
-"""Charts as Vega-Lite specifications: colours, numbers, marks, and the pictures of calibration."""
+"""What a report draws, without a library that draws it: colours, numbers, marks, and the pictures of calibration.
+
+A picture is described once, by the frozen classes of this module; `xcal.show.render` turns it into a Vega-Lite
+specification for a page or draws it on the axes of matplotlib for a paper.
+"""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal.metrics.calibration_curve import CalibrationCurve, Counts
 from xcal.metrics.inputs import Vector
 from xcal.metrics.pit import PitHistogram, PPCurve
 
 # --- Colours and the look of charts, which name colours as CSS variables: dark, light and print need no redraw.
-
 
 # Name: (light, dark). Okabe and Ito's palette for what must be told apart, greys for the rest.
 COLOURS = {
@@ -40,7 +43,6 @@ COLOURS = {
     "focus": ("#0072b2", "#56b4e9"),
 }
 
-
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -60,36 +62,7 @@ def colour_rules() -> str:
     )
 
 
-def chart_config() -> dict[str, Any]:
-    """Vega-Lite configuration that all charts share."""
-    ink, quiet = colour("ink"), colour("quiet")
-    axis = {
-        "labelColor": quiet,
-        "titleColor": quiet,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": 500,
-        "titlePadding": 8,
-        "gridColor": colour("grid"),
-        "domainColor": colour("line"),
-        "tickColor": colour("line"),
-        "tickSize": 4,
-        "labelPadding": 5,
-    }
-    return {
-        "font": FONT,
-        "background": None,
-        "view": {"stroke": None},
-        "axis": axis,
-        "text": {"color": ink, "font": FONT, "fontSize": 12},
-        "title": {"color": ink, "font": FONT},
-        "header": {"labelColor": quiet, "titleColor": quiet},
-        "legend": {"disable": True},
-    }
-
-
 # --- How numbers and times are written on pages.
-
 
 Form = Literal["ratio", "fraction", "percent", "p", "small"]
 
@@ -142,230 +115,201 @@ def time_title(unit: str) -> str:
     return f"Time ({unit})" if unit else "Time"
 
 
-# --- Pieces of Vega-Lite specifications that the charts of a report share.
-# Names that users gave reach the specifications as data only, never as names of fields or in expressions.
-
-
-Spec = dict[str, Any]
-
-
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-
-
-# Width that the labels of a vertical axis take, so that pictures above each other line up.
-_LABELS_WIDE = 42
-
+# --- Marks and pictures.
 
 SERIES = ("model", "second")
-
-
-def table(**columns: npt.ArrayLike | Sequence[Any]) -> list[Spec]:
-    """Rows of data from columns; numbers keep six digits, more than any picture can show."""
-    lists = [[_short(value) for value in np.asarray(column).tolist()] for column in columns.values()]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
-
-
-def _short(value: Any) -> Any:
-    return float(f"{value:.6g}") if isinstance(value, float) and math.isfinite(value) else value
-
-
-def chart(layers: Sequence[Spec], *, height: int | Spec, **more: Any) -> Spec:
-    """Put layers on top of each other; rows that several of them show are written once."""
-    datasets: dict[str, list[Spec]] = {}
-    named: dict[int, str] = {}
-    drawn = []
-    for layer in layers:
-        if "data" in layer:
-            rows = layer["data"]["values"]
-            name = named.setdefault(id(rows), f"rows{len(named)}")
-            datasets[name] = rows
-            layer = {**layer, "data": {"name": name}}  # noqa: PLW2901 - the layer with its rows taken out
-        drawn.append(layer)
-    return {"$schema": SCHEMA, "height": height, "datasets": datasets, "layer": drawn, **more}
-
-
-def x_axis(title: str, *, domain: Sequence[float] | None = None, form: str = "", **more: Any) -> Spec:
-    """Horizontal position by the field x."""
-    axis = {"title": title, "grid": False, "tickCount": 6, **({"format": form} if form else {})}
-    scale = {"nice": False, **({"domain": list(domain)} if domain else {})}
-    return {"field": "x", "type": "quantitative", "axis": axis, "scale": scale, **more}
-
-
-def y_axis(
-    title: str, *, domain: Sequence[float] | None = None, form: str = "", ticks: int = 5, nice: bool = False
-) -> Spec:
-    """Vertical position by the field y; `nice` ends the axis at the next round number."""
-    axis = {
-        "title": title,
-        "tickCount": ticks,
-        "minExtent": _LABELS_WIDE,
-        "maxExtent": _LABELS_WIDE,
-        **({"format": form} if form else {}),
-    }
-    scale = {"nice": nice or domain is None, **({"domain": list(domain)} if domain else {})}
-    return {"field": "y", "type": "quantitative", "axis": axis, "scale": scale}
-
-
-def tip(field: str, title: str, form: str = ".3f") -> Spec:
-    """One line of a tooltip."""
-    kind = "quantitative" if form else "nominal"
-    return {"field": field, "type": kind, "title": title, **({"format": form} if form else {})}
-
-
-def line(rows: list[Spec], x: Spec, y: Spec, ink: str, *, dashed: bool = False, step: bool = False) -> Spec:
-    """Draw a line."""
-    mark = {"type": "line", "color": colour(ink), "strokeWidth": 1.5 if dashed else 2.5, "clip": True, "aria": False}
-    if dashed:
-        mark["strokeDash"] = [5, 4]
-    if step:
-        mark["interpolate"] = "step-after"
-    return {"data": {"values": rows}, "mark": mark, "encoding": {"x": x, "y": y}}
-
-
-def band(rows: list[Spec], x: Spec, y: Spec, ink: str, *, step: bool = False, opacity: float = 0.16) -> Spec:
-    """Fill the band between the fields low and high."""
-    mark = {"type": "area", "color": colour(ink), "opacity": opacity, "clip": True, "aria": False}
-    if step:
-        mark["interpolate"] = "step-after"
-    encoding = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
-    return {"data": {"values": rows}, "mark": mark, "encoding": encoding}
-
-
-def hover(rows: list[Spec], x: Spec, y: Spec, tips: Sequence[Spec], ink: str) -> Spec:
-    """Draw points that are seen only under the pointer, with a tooltip."""
-    mark = {"type": "point", "filled": True, "size": 90, "color": colour(ink), "aria": False, "clip": True}
-    param = {
-        "name": f"near_{ink}",
-        "select": {"type": "point", "on": "pointerover", "nearest": False, "clear": "pointerout"},
-    }
-    seen = {"condition": {"param": param["name"], "empty": False, "value": 0.9}, "value": 0}
-    encoding = {"x": x, "y": y, "tooltip": list(tips), "opacity": seen}
-    return {"data": {"values": rows}, "mark": mark, "params": [param], "encoding": encoding}
-
-
-def vertical(at: float, x: Spec) -> Spec:
-    """Mark a place on the horizontal axis, such as the horizon."""
-    mark = {"type": "rule", "color": colour("reference"), "strokeDash": [2, 3], "strokeWidth": 1.5, "aria": False}
-    return {"data": {"values": [{"x": at}]}, "mark": mark, "encoding": {"x": x}}
-
-
-def horizontal(at: float, y: Spec, *, dashed: bool = True) -> Spec:
-    """Mark a place on the vertical axis."""
-    mark: Spec = {"type": "rule", "color": colour("reference"), "strokeWidth": 1.5, "aria": False}
-    if dashed:
-        mark["strokeDash"] = [5, 4]
-    return {"data": {"values": [{"y": at}]}, "mark": mark, "encoding": {"y": y}}
-
-
-def bars(rows: list[Spec], x: Spec, y: Spec, ink: str, tips: Sequence[Spec], *, opacity: float = 0.85) -> Spec:
-    """Draw bars from x to x2, from zero to y."""
-    mark = {"type": "rect", "color": colour(ink), "opacity": opacity, "aria": False}
-    encoding = {"x": x, "x2": {"field": "x2"}, "y": y, "y2": {"datum": 0}, "tooltip": list(tips)}
-    return {"data": {"values": rows}, "mark": mark, "encoding": encoding}
-
-
-def dots(rows: list[Spec], *, title: str, reference: float | None, form: str, second: bool) -> Spec:
-    """Draw values with their intervals beside each other, one line of the picture for each `name`, in the given order.
-
-    The rows have name, x, low, high and series (0 or 1); with `second` two series share a line.
-    """
-    ends = [row[key] for row in rows for key in ("x", "low", "high") if _finite(row[key])]
-    ends += [] if reference is None else [reference]
-    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    # Values that hardly differ must not look far apart.
-    room = max(0.06 * (high - low), 0.01)
-    axis = {"title": title, "grid": True, "tickCount": 5, "format": form}
-    scale = {"domain": [low - room, high + room], "nice": False, "zero": False}
-    x = {"field": "x", "type": "quantitative", "axis": axis, "scale": scale}
-    names = {"title": None, "labelLimit": 150, "domain": False, "ticks": False, "grid": False}
-    y: Spec = {"field": "name", "type": "nominal", "sort": None, "axis": names}
-    ink: Spec = {"value": colour(SERIES[0])}
-    offset: Spec = {}
-    if second:
-        numbers = {"field": "series", "type": "ordinal"}
-        offset = {"yOffset": {**numbers, "scale": {"paddingOuter": 0.6}}}
-        ink = {**numbers, "scale": {"domain": [0, 1], "range": [colour(name) for name in SERIES]}, "legend": None}
-    tips = [tip("name", "", ""), tip("x", title, form), tip("low", "from", form), tip("high", "to", form)]
-    shared = {"y": y, "color": ink, **offset}
-    layers: list[Spec] = [
-        {
-            "mark": {"type": "rule", "strokeWidth": 2, "aria": False},
-            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **shared},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-            "encoding": {"x": x, "tooltip": tips, **shared},
-        },
-    ]
-    if reference is not None:
-        layers.insert(0, vertical(reference, x))
-    if not second:
-        text = {"type": "text", "dy": -11, "fontSize": 11, "color": colour("quiet"), "aria": False}
-        layers.append({"mark": text, "encoding": {"x": x, "y": y, "text": tip("x", "", form)}})
-    lines = max(1, len({row["name"] for row in rows}))
-    return chart(layers, height=36 * lines, data={"values": rows})
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-# --- Pictures of calibration: each takes what was measured of one or more models, with the colour of each.
-
-
+"""Colours of the models that share a picture."""
 PERCENT, TIP_PERCENT = ".0%", ".1%"
 
+# Columns of equal length; what a mark reads is x, y, low, high, x2, y2, if not said otherwise.
+Data: TypeAlias = Mapping[str, Any]
+# One line of a tooltip: a column, its title, and how its numbers are written ("": it holds text).
+Tip = tuple[str, str, str]
 
-def only_words(text: str) -> Spec:
-    """Return words in place of a picture."""
-    words = {"mark": {"type": "text", "text": text, "fontSize": 14}}
-    return chart([words], height=120, data={"values": [{}]})
 
+@dataclass(frozen=True)
+class Axis:
+    """An axis.
 
-def calibration_curves(drawn: Sequence[tuple[CalibrationCurve, str]], *, top: float | None = None) -> Spec:
-    """Draw smooth curves with their bands, the risk groups with their intervals, and the diagonal.
-
-    `top` is where both axes end; by default where the curves do.
+    Attributes
+    ----------
+    title : str
+    domain : pair of float, optional
+        Its ends; by default those of the data.
+    form : str
+        How its numbers are written, in the language of d3; ".0%" are percentages.
+    ticks : int
+        About how many; 0: as many as usual.
+    nice : bool
+        Whether the axis goes on to the next round number.
+    log, bare : bool
+        A logarithmic scale; an axis without labels.
     """
-    end = risk_limit([curve for curve, _ in drawn]) if top is None else top
-    x = x_axis("Predicted risk", domain=[0, end], form=PERCENT)
-    y = y_axis("Observed risk", domain=[0, end], form=PERCENT)
-    layers = [line(table(x=[0.0, end], y=[0.0, end]), x, y, "reference", dashed=True)]
-    for curve, ink in drawn:
-        layers += _calibration_layers(curve, x, y, ink)
-    return chart(layers, height=360)
+
+    title: str = ""
+    domain: Sequence[float] | None = None
+    form: str = ""
+    ticks: int = 0
+    nice: bool = False
+    log: bool = False
+    bare: bool = False
 
 
-def _calibration_layers(curve: CalibrationCurve, x: Spec, y: Spec, ink: str) -> list[Spec]:
-    smooth = table(x=curve.predicted, y=curve.observed, low=curve.lower, high=curve.upper)
-    points = table(
-        x=curve.point_predicted,
-        y=curve.point_observed,
-        low=curve.point_lower,
-        high=curve.point_upper,
-        rows=curve.point_rows,
-    )
-    tips = [tip("x", "predicted", TIP_PERCENT), tip("y", "observed", TIP_PERCENT)]
-    ends = [tip("low", "from", TIP_PERCENT), tip("high", "to", TIP_PERCENT)]
-    whiskers = band(points, x, y, ink)
-    whiskers["mark"] = {**line(points, x, y, ink)["mark"], "type": "rule", "strokeWidth": 1.5, "opacity": 0.7}
-    dotted = hover(points, x, y, [*tips, *ends, tip("rows", "rows", ",")], ink)
-    dotted["mark"] = {**dotted["mark"], "size": 55, "aria": True}
-    del dotted["encoding"]["opacity"], dotted["params"]
-    return [
-        band(smooth, x, y, ink),
-        line(smooth, x, y, ink),
-        hover(smooth, x, y, [*tips, *ends], ink),
-        whiskers,
-        dotted,
-    ]
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A line, in the order of x or of the column `order`; with `tips` its points can be pointed at."""
+
+    data: Data
+    ink: str
+    dashed: bool = False
+    step: bool = False
+    tips: tuple[Tip, ...] = ()
+    label: str = ""
+    order: str = ""
+    opacity: float = 1.0
 
 
-def risk_limit(curves: Sequence[CalibrationCurve]) -> float:
-    """Where the axes of risk end: the next tenth beyond what is drawn."""
-    ends = [np.concatenate([c.predicted, c.observed, c.upper, c.point_predicted, c.point_upper]) for c in curves]
-    largest = extreme(ends, np.max, 1.0)
-    return min(1.0, max(0.1, math.ceil(largest * 10 - 1e-9) / 10))
+@dataclass(frozen=True, eq=False)
+class Band:
+    """The ground between low and high."""
+
+    data: Data
+    ink: str
+    step: bool = False
+    opacity: float = 0.16
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Bars from x to x2, from zero to y."""
+
+    data: Data
+    ink: str
+    tips: tuple[Tip, ...] = ()
+    opacity: float = 0.85
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points; a column `pick` makes them something to click on."""
+
+    data: Data
+    ink: str
+    tips: tuple[Tip, ...] = ()
+    size: int = 55
+    shape: Literal["circle", "square"] = "circle"
+    hollow: bool = False
+    outline: str = ""
+    opacity: float = 1.0
+    label: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Straight lines between (x, y) and (x2, y2), which are names of columns; x2 or y2 may be the same as x or y."""
+
+    data: Data
+    ink: str
+    x: str = "x"
+    y: str = "y"
+    x2: str = ""
+    y2: str = ""
+    dash: tuple[int, ...] = ()
+    width: float = 1.5
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line across the whole picture, at one x or at one y."""
+
+    x: float | None = None
+    y: float | None = None
+    dash: tuple[int, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """A ring around the point that is picked on a page; a paper has none."""
+
+    data: Data
+
+
+@dataclass(frozen=True)
+class Label:
+    """A word beside a point, `shift` pixels to the right and down; a click on it picks the point `pick`."""
+
+    text: str
+    x: float
+    y: float
+    ink: str
+    shift: tuple[float, float]
+    align: Literal["left", "center", "right"]
+    pick: int
+
+
+Mark: TypeAlias = Line | Band | Bars | Points | Segments | Rule | Ring | Label
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """Marks on two axes, the first at the bottom.
+
+    Attributes
+    ----------
+    x, y : Axis
+    marks : tuple of marks
+    height : int
+        On a page, in pixels.
+    square, title : bool, str
+        In a paper: whether a unit is as long upwards as across, and a line above. A page has its own.
+    picked : int, optional
+        The point that the page picks at first, where points can be picked.
+    """
+
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
+    height: int
+    square: bool = False
+    title: str = ""
+    picked: int | None = None
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """A value and the ends of its interval, NaN without one; `series` is 0 or 1, the colour of its model."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    series: int = 0
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Values with their intervals, one line of the picture for each name, in the given order.
+
+    With `second` two series share a line.
+    """
+
+    rows: tuple[ForestRow, ...]
+    title: str
+    reference: float | None
+    form: str
+    second: bool = False
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words in place of a picture."""
+
+    text: str
+
+
+Drawing: TypeAlias = Picture | Forest | Words
 
 
 def extreme(parts: Sequence[Vector], of: Callable[[Vector], float], otherwise: float) -> float:
@@ -373,6 +317,49 @@ def extreme(parts: Sequence[Vector], of: Callable[[Vector], float], otherwise: f
     numbers = np.concatenate([np.zeros(0), *parts])
     finite = numbers[np.isfinite(numbers)]
     return float(of(finite)) if finite.size else otherwise
+
+
+def band_and_line(data: Data, ink: str, tips: tuple[Tip, ...], label: str = "") -> tuple[Mark, Mark]:
+    """Draw a curve with the band around it."""
+    return Band(data, ink), Line(data, ink, tips=tips, label=label)
+
+
+# --- Pictures of calibration: each takes what was measured of one or more models, with the colour of each.
+
+
+def calibration_curves(drawn: Sequence[tuple[CalibrationCurve, str]], *, top: float | None = None) -> Picture:
+    """Draw smooth curves with their bands, the risk groups with their intervals, and the diagonal.
+
+    `top` is where both axes end; by default where the curves do.
+    """
+    end = risk_limit([curve for curve, _ in drawn]) if top is None else top
+    marks: list[Mark] = [Line({"x": [0.0, end], "y": [0.0, end]}, "reference", dashed=True)]
+    names = (("x", "predicted"), ("y", "observed"), ("low", "from"), ("high", "to"))
+    tips = tuple((field, title, TIP_PERCENT) for field, title in names)
+    for curve, ink in drawn:
+        points = {
+            "x": curve.point_predicted,
+            "y": curve.point_observed,
+            "low": curve.point_lower,
+            "high": curve.point_upper,
+            "rows": curve.point_rows,
+        }
+        marks += band_and_line(_with_ends(curve), ink, tips)
+        marks.append(Segments(points, ink, y="low", y2="high", opacity=0.7))
+        marks.append(Points(points, ink, (*tips, ("rows", "rows", ","))))
+    x, y = (Axis(title, (0.0, end), PERCENT) for title in ("Predicted risk", "Observed risk"))
+    return Picture(x, y, tuple(marks), height=360, square=True)
+
+
+def _with_ends(curve: CalibrationCurve | PPCurve) -> Data:
+    return {"x": curve.predicted, "y": curve.observed, "low": curve.lower, "high": curve.upper}
+
+
+def risk_limit(curves: Sequence[CalibrationCurve]) -> float:
+    """Where the axes of risk end: the next tenth beyond what is drawn."""
+    ends = [np.concatenate([c.predicted, c.observed, c.upper, c.point_predicted, c.point_upper]) for c in curves]
+    largest = extreme(ends, np.max, 1.0)
+    return min(1.0, max(0.1, math.ceil(largest * 10 - 1e-9) / 10))
 
 
 def narrowest(edges: Sequence[Vector]) -> float:
@@ -391,48 +378,53 @@ def heights(values: Vector | Counts, edges: Vector, base: float) -> Vector:
     return np.asarray(values * base / np.diff(edges))
 
 
-def risk_histograms(drawn: Sequence[tuple[CalibrationCurve, str]], *, top: float | None = None) -> Spec:
+def risk_histograms(drawn: Sequence[tuple[CalibrationCurve, str]], *, top: float | None = None) -> Picture:
     """Draw how many rows have each predicted risk, on the axis of the curve above it."""
     end = risk_limit([curve for curve, _ in drawn]) if top is None else top
-    x = x_axis("", domain=[0, end])
-    x["axis"] = {"title": None, "labels": False, "ticks": False, "grid": False}
-    y = y_axis("Rows", ticks=2, form=",d")
-    layers, base = [], narrowest([curve.risk_edges for curve, _ in drawn])
+    base = narrowest([curve.risk_edges for curve, _ in drawn])
+    tips = (("start", "risk from", TIP_PERCENT), ("end", "to", TIP_PERCENT), ("rows", "rows", ","))
+    marks = []
     for curve, ink in drawn:
-        edges, counts = curve.risk_edges, curve.risk_counts
-        shown = {"y": heights(counts, edges, base), "start": edges[:-1], "end": edges[1:], "rows": counts}
-        rows = table(x=edges[:-1], x2=np.minimum(edges[1:], end), **shown)
-        rows = [row for row in rows if row["x"] < end]
-        tips = [tip("start", "risk from", TIP_PERCENT), tip("end", "to", TIP_PERCENT), tip("rows", "rows", ",")]
-        layers.append(bars(rows, x, y, ink, tips, opacity=0.55 if len(drawn) == 1 else 0.4))
-    return chart(layers, height=64)
+        left, right = curve.risk_edges[:-1], curve.risk_edges[1:]
+        shown = {
+            "x": left,
+            "x2": np.minimum(right, end),
+            "y": heights(curve.risk_counts, curve.risk_edges, base),
+            "start": left,
+            "end": right,
+            "rows": curve.risk_counts,
+        }
+        inside = {name: column[left < end] for name, column in shown.items()}
+        marks.append(Bars(inside, ink, tips, opacity=0.55 if len(drawn) == 1 else 0.4))
+    return Picture(Axis(domain=(0.0, end), bare=True), Axis("Rows", ticks=2, form=",d"), tuple(marks), height=64)
 
 
 def pit_histograms(
     drawn: Sequence[tuple[PitHistogram, str]], *, beside: Sequence[PitHistogram] = (), top: float | None = None
-) -> Spec:
+) -> Picture:
     """Draw histograms of F at the observed times, with the range in which a perfect model stays.
 
     `top` is where the vertical axis ends; by default above the highest bar. Those `beside` are drawn on the same scale.
     """
     first, base = drawn[0][0], narrowest([*(one.edges for one, _ in drawn), *(one.edges for one in beside)])
     end = pit_limit([one for one, _ in drawn]) if top is None else top
-    x = x_axis("F at the observed time", domain=[0, 1], form=".1f")
-    y = y_axis("Share of the rows", domain=[0, end], form=PERCENT)
-    even = {"low": first.lower, "high": first.upper, "y": np.diff(first.edges)}
-    scaled = {name: heights(part, first.edges, base) for name, part in even.items()}
-    flat = table(x=first.edges[:-1], x2=first.edges[1:], **scaled)
-    layers = []
+    tips = (("start", "F from", ".2f"), ("end", "to", ".2f"), ("share", "share", TIP_PERCENT))
+    marks: list[Mark] = []
     for k, (one, ink) in enumerate(drawn):
         width = np.diff(one.edges)
-        gap, part = 0.06 * width, 0.88 * width / len(drawn)
-        left = one.edges[:-1] + gap + k * part
+        part = 0.88 * width / len(drawn)
+        left = one.edges[:-1] + 0.06 * width + k * part
         shown = {"start": one.edges[:-1], "end": one.edges[1:], "share": one.mass}
-        rows = table(x=left, x2=left + part, y=heights(one.mass, one.edges, base), **shown)
-        tips = [tip("start", "F from", ".2f"), tip("end", "to", ".2f"), tip("share", "share", TIP_PERCENT)]
-        layers.append(bars(rows, x, y, ink, tips, opacity=0.8))
-    layers += _flat_band(flat, x, y)
-    return chart(layers, height=260)
+        data = {"x": left, "x2": left + part, "y": heights(one.mass, one.edges, base), **shown}
+        marks.append(Bars(data, ink, tips, opacity=0.8))
+    # The range of a perfect model lies over the bars as lines, so that the bars stay in sight.
+    even = {"low": first.lower, "high": first.upper, "y": np.diff(first.edges)}
+    flat = {name: heights(part, first.edges, base) for name, part in even.items()}
+    flat = {"x": first.edges[:-1], "x2": first.edges[1:], **flat}
+    for field, dash in (("low", (2, 2)), ("y", (5, 4)), ("high", (2, 2))):
+        marks.append(Segments(flat, "ink", y=field, x2="x2", dash=dash, width=1.4))
+    x = Axis("F at the observed time", (0.0, 1.0), ".1f")
+    return Picture(x, Axis("Share of the rows", (0.0, end), PERCENT), tuple(marks), height=260)
 
 
 def pit_limit(histograms: Sequence[PitHistogram]) -> float:
@@ -442,22 +434,12 @@ def pit_limit(histograms: Sequence[PitHistogram]) -> float:
     return 1.1 * extreme(parts, np.max, 1.0)
 
 
-def _flat_band(rows: list[Spec], x: Spec, y: Spec) -> list[Spec]:
-    """Draw the range of a perfect model over the bars: two edges and a light ground, so that the bars stay in sight."""
-    layers = []
-    for field, dashed in (("low", [2, 2]), ("y", [5, 4]), ("high", [2, 2])):
-        mark = {"type": "rule", "strokeDash": dashed, "strokeWidth": 1.4, "aria": False, "color": "var(--ink)"}
-        encoding = {"x": x, "x2": {"field": "x2"}, "y": {**y, "field": field}}
-        layers.append({"data": {"values": rows}, "mark": mark, "encoding": encoding})
-    return layers
-
-
-def pp_curves(drawn: Sequence[tuple[PPCurve, str]]) -> Spec:
+def pp_curves(drawn: Sequence[tuple[PPCurve, str]]) -> Picture:
     """Draw distributions of F at the observed times against the diagonal."""
-    x, y = (make(title, domain=[0, 1], form=".1f") for make, title in ((x_axis, "Predicted"), (y_axis, "Observed")))
-    layers = [line(table(x=[0.0, 1.0], y=[0.0, 1.0]), x, y, "reference", dashed=True)]
+    x, y = (Axis(title, (0.0, 1.0), ".1f") for title in ("Predicted", "Observed"))
+    marks: list[Mark] = [Line({"x": [0.0, 1.0], "y": [0.0, 1.0]}, "reference", dashed=True)]
+    names = (("x", "F up to"), ("y", "share of rows"), ("low", "from"), ("high", "to"))
+    tips = tuple((field, title, ".3f") for field, title in names)
     for curve, ink in drawn:
-        rows = table(x=curve.predicted, y=curve.observed, low=curve.lower, high=curve.upper)
-        tips = [tip("x", "F up to"), tip("y", "share of rows"), tip("low", "from"), tip("high", "to")]
-        layers += [band(rows, x, y, ink), line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    return chart(layers, height=260)
+        marks += band_and_line(_with_ends(curve), ink, tips)
+    return Picture(x, y, tuple(marks), height=260, square=True)

@@ -18,10 +18,9 @@ from xcal.metrics.observed_expected import CalibrationSlope, ObservedExpected, e
 from xcal.metrics.one_calibration import group_labels
 from xcal.metrics.pseudo_values import doubly_robust, jackknife
 from xcal.validation.result import AuditKey
-from xcal.validation.rows import Rows
+from xcal.validation.rows import Matrix, Rows
 
 # --- Calibration at one horizon: what happened, row by row, beside what was predicted.
-
 
 # Risk groups whose Kaplan-Meier curves stand for the curves of a model that gives the risk at one time alone.
 _RISK_GROUPS = 10
@@ -62,23 +61,15 @@ def calibration_at(rows: Rows, horizon: float, level: float, *, fewest: int) -> 
     first = found[0]
     if len(found) == 1:
         return first
-    slopes = [one.slope for one in found]
+    ratios, slopes = [one.ratio for one in found], [one.slope for one in found]
+    lowest = {name: min(getattr(one, name) for one in slopes) for name in ("slope_lower", "intercept_lower")}
+    highest = {name: max(getattr(one, name) for one in slopes) for name in ("slope_upper", "intercept_upper")}
     return replace(
         first,
-        ratio=replace(
-            first.ratio,
-            lower=min(one.ratio.lower for one in found),
-            upper=max(one.ratio.upper for one in found),
-        ),
-        slope=replace(
-            first.slope,
-            slope_lower=min(one.slope_lower for one in slopes),
-            slope_upper=max(one.slope_upper for one in slopes),
-            intercept_lower=min(one.intercept_lower for one in slopes),
-            intercept_upper=max(one.intercept_upper for one in slopes),
-        ),
+        ratio=replace(first.ratio, lower=min(one.lower for one in ratios), upper=max(one.upper for one in ratios)),
+        slope=replace(first.slope, **lowest, **highest),
         distances={name: _joined([one.distances[name] for one in found]) for name in first.distances},
-        ratios=tuple(one.ratio.value for one in found),
+        ratios=tuple(one.value for one in ratios),
     )
 
 
@@ -170,27 +161,16 @@ def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
 # normal, and the correction is Bonferroni's.
 
 
-Matrix = npt.NDArray[np.float64]
-
-
 # Draws at least, and at most where rows are few; a verdict asks whether p-values of 0.0017 are as small as they seem.
 _FEWEST_DRAWS, _MOST_DRAWS = 1000, 4000
-
-
 _BLOCK = 1 << 21  # numbers of a block of draws, and of all draws where there may be more than the fewest
-
 
 # Events from which sums over them are normal far into the tails, so that nothing needs to be drawn.
 MANY_EVENTS = 5000
 
-
 # Events by the horizon below which one level of risk cannot be told from another: over all rows, and in a group.
 FEWEST_FOR_LEVELS, FEWEST_FOR_LEVELS_IN_GROUP = 20, 50
-
-
 _PLACES = 26  # levels of risk at which the test looks
-
-
 _LEAST = float(np.finfo(np.float64).tiny)  # a survival of zero has no logarithm
 
 

@@ -20,6 +20,7 @@ from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector, as_min_cell
 from xcal.training.result import shape_of_bar
 from xcal.validation import sample as checks
+from xcal.validation.measure import measure
 from xcal.validation.methods import write_methods
 from xcal.validation.result import AuditResult, Measurements
 from xcal.validation.rows import FEWEST_POINTS
@@ -29,13 +30,8 @@ from xcal.validation.verdict import judge
 
 # --- What is shown while an audit resamples.
 
-
 Report = Callable[[int, int], None]
-
-
 Progress = bool | Report | None
-
-
 _EXPECTED = "True, False, None or a function of (done, total)"
 
 
@@ -79,7 +75,7 @@ def _check_arguments(progress: Report) -> None:
         fail("progress", _EXPECTED, f"{progress!r}, which takes {signature}")
 
 
-# --- `xcal.audit`: everything that can be said about a survival model on rows that it was not trained on.
+# --- The audit.
 
 
 def audit(
@@ -214,7 +210,9 @@ def audit(
     given = _few_times(found) if horizons is None and survival is not None else None
     if name is not None:
         checks.check_text("name", name)
-        found = _renamed(found, name)
+        if not name:
+            fail("name", "a name for the model", repr(name))
+        found = replace(found, model=name)
     train_x, train_y = checks.read_training(training)
     own_weights = checks.read_weights(weights, X, y, time.size)
     if own_weights is not None and censoring == "covariates":
@@ -244,7 +242,8 @@ def audit(
         as_min_cell(min_cell),
         () if given is None else tuple(float(t) for t in given if t not in at),
     )
-    measured = _measure(sample, level, n_bootstrap, most_rows, seed, progress)
+    with shown_progress(progress) as told:
+        measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
 
 
@@ -279,15 +278,6 @@ def finish(
         resampled_rows=resampled_rows,
         min_cell=sample.min_cell,
     )
-
-
-def _measure(
-    sample: Sample, level: float, n_bootstrap: int, most_rows: int | None, seed: int, progress: Progress
-) -> Measurements:
-    from xcal.validation.measure import measure
-
-    with shown_progress(progress) as report:
-        return measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=report)
 
 
 def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
@@ -362,9 +352,3 @@ def _few_times(found: ModelPredictions) -> Vector | None:
 
 def _size(found: ModelPredictions) -> int:
     return 0 if found.times is None else int(found.times.size)
-
-
-def _renamed(found: ModelPredictions, name: str) -> ModelPredictions:
-    if not isinstance(name, str) or not name:
-        fail("name", "a name for the model", repr(name))
-    return replace(found, model=name)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import BoolArray
 from xcal._devices import Workers
@@ -21,13 +20,7 @@ from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
 from xcal.validation.estimates import Estimates, Interval, Key, n_pairs
 from xcal.validation.result import Skipped
-from xcal.validation.rows import Rows
-
-# --- All metrics of one set of rows on blocks of resamples.
-
-
-Matrix = npt.NDArray[np.float64]
-
+from xcal.validation.rows import Matrix, Rows
 
 # What was drawn: "value" of a metric, "along" and "square" of the noise of a squared distance, or "benefit"; one line
 # per resample.
@@ -186,7 +179,7 @@ class ResampledMetrics:
 
 
 # --- Resamples of the rows: every metric on rows drawn with replacement, without sorting or copying the curves.
-# A resample is how often each row was drawn; `xcal.validation.counted` computes the metrics from that. Resamples are
+# A resample is how often each row was drawn; `xcal.metrics.counted` computes the metrics from that. Resamples are
 # worked on in blocks, by as many threads as are of use. Each resample has a random stream of its own, so that the
 # result depends on the seed alone, and the same seed draws the same rows for another model.
 #
@@ -198,21 +191,13 @@ class ResampledMetrics:
 
 Seed = int | tuple[int, ...]
 
-
 # Counts of one block: a few arrays of this size fit the processor's cache, and with very many rows the memory.
 _BLOCK = 1 << 18
-
-
 _MOST_LINES = 64
-
-
 _FEWEST_LINES = 2
-
 
 # Resamples for which Antolini's pairs are compared at once, and the pairs times resamples up to which they are.
 _ANTOLINI_LINES = 128
-
-
 _MOST_ANTOLINI = 10**12
 
 

@@ -1,70 +1,72 @@
-"""Charts of a report, as Vega-Lite specifications, for one model or several on the same axes."""
+"""What the charts of a report show, for one model or several on the same axes: on the page, and with matplotlib."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
+from xcal._checks import as_choice, fail
 from xcal.metrics.inputs import Vector
-from xcal.show import Chart, Key
+from xcal.metrics.net_benefit import DecisionCurve
+from xcal.metrics.pit import PitHistogram
+from xcal.show.blocks import Chart, Key
 from xcal.show.charts import (
     PERCENT,
     SERIES,
     TIP_PERCENT,
-    Spec,
-    band,
-    bars,
+    Axis,
+    Band,
+    Bars,
+    Drawing,
+    Forest,
+    ForestRow,
+    Line,
+    Mark,
+    Picture,
+    Rule,
+    Segments,
+    Words,
+    band_and_line,
     calibration_curves,
-    chart,
-    dots,
     extreme,
     heights,
-    horizontal,
-    hover,
-    line,
     narrowest,
-    only_words,
     pit_histograms,
     pp_curves,
     risk_histograms,
-    table,
+    risk_limit,
     time_in_words,
     time_title,
-    tip,
-    vertical,
     written,
-    x_axis,
-    y_axis,
 )
-from xcal.validation.result import AuditResult, AuditValue, CovariatePart, DecisionCurve, PitHistogram, WorstSubgroup
-from xcal.validation.words import find, interval, label, names, shown
-
-# --- Charts of a report on calibration, as Vega-Lite specifications, for one model or several on the same axes.
-
+from xcal.validation.result import AuditResult, AuditValue, CovariatePart, WorstSubgroup
+from xcal.validation.words import ESTIMATORS, find, interval, label, missing, names, shown
 
 Results = Sequence[AuditResult]
-
-
 Found = TypeVar("Found")
-
-
 # What is asked for: its name on the picture, the metric, the horizon, the group.
-Wanted = Sequence[tuple[str, str, float | None, str | None]]
+WantedValue = tuple[str, str, float | None, str | None]
+Wanted = Sequence[WantedValue]
+# A picture, and what it shows for those who cannot see it.
+Drawn = tuple[Drawing, str]
 
-
+# What stands in place of a picture, on the page.
 NOT_HERE = "Not measured at this horizon."
+NOTHING: Drawn = (Words(NOT_HERE), NOT_HERE)
+_TIME_TIP = ("x", "time", ".3~g")
+_HORIZON_DASH = (2, 3)
 
 
-def empty() -> Spec:
-    """Show in place of a picture that there is none."""
-    return only_words(NOT_HERE)
+def following(made: Sequence[Drawn], follows: Sequence[str] = ("horizon",), **more: Any) -> Chart:
+    """Make one chart of a picture for every option of the selectors; with one picture there is nothing to follow."""
+    specs, alts = zip(*made, strict=True)
+    return Chart(specs, alts, follows=tuple(follows) if len(made) > 1 else (), **more)
 
 
-def by_horizon(horizons: Sequence[float], make: Callable[[float], tuple[Spec, str]], **more: object) -> Chart:
+def by_horizon(horizons: Sequence[float], make: Callable[[float], Drawn], **more: Any) -> Chart:
     """Make one chart that follows the page's horizon."""
-    made = [make(t) for t in horizons]
-    specs, alts = (tuple(one[k] for one in made) for k in (0, 1))
-    return Chart(specs, alts, follows=("horizon",) if len(made) > 1 else (), **more)  # type: ignore[arg-type]
+    return following([make(t) for t in horizons], **more)
 
 
 def keys(results: Results, shape: str = "line") -> tuple[Key, ...]:
@@ -81,28 +83,31 @@ def same(items: Sequence[Found], horizon: float | None, group: str | None = None
     return None
 
 
-def observed_and_predicted(results: Results, horizon: float | None) -> tuple[Spec, str]:
+def observed_and_predicted(results: Results, horizon: float | None) -> Drawn:
     """Draw the observed risk over time with its band, and the mean prediction."""
     over = results[0].measured.over_time
-    unit = results[0].time_unit
-    x = x_axis(time_title(unit), domain=[0, float(over.times[-1])])
-    shown_risks = [over.observed_upper, over.observed, *(result.measured.over_time.predicted for result in results)]
-    y = y_axis("Risk of the event", form=PERCENT, domain=[0, extreme(shown_risks, np.max, 1.0)], nice=True)
-    seen = table(x=over.times, y=over.observed, low=over.observed_lower, high=over.observed_upper)
-    layers = [band(seen, x, y, "observed", step=True, opacity=0.12), line(seen, x, y, "observed", step=True)]
+    seen = {"x": over.times, "y": over.observed, "low": over.observed_lower, "high": over.observed_upper}
+    marks: list[Mark] = [Band(seen, "observed", step=True, opacity=0.12)]
+    marks.append(Line(seen, "observed", step=True, label="observed (Kaplan-Meier)"))
+    tips = (_TIME_TIP, ("y", "predicted", TIP_PERCENT), ("seen", "observed", TIP_PERCENT))
     for result, ink in zip(results, SERIES, strict=False):
         curve = result.measured.over_time
         if np.isfinite(curve.predicted).any():
-            rows = table(x=curve.times, y=curve.predicted, seen=curve.observed)
-            tips = [tip("x", "time", ".3~g"), tip("y", "predicted", TIP_PERCENT), tip("seen", "observed", TIP_PERCENT)]
-            layers += [line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    layers += at_horizon(horizon, over.times, x)
-    return chart(layers, height=300), _risk_in_words(results, horizon)
+            data = {"x": curve.times, "y": curve.predicted, "seen": curve.observed}
+            marks.append(Line(data, ink, tips=tips, label="mean prediction"))
+    risks = [over.observed_upper, over.observed, *(result.measured.over_time.predicted for result in results)]
+    y = Axis("Risk of the event", (0.0, extreme(risks, np.max, 1.0)), PERCENT, nice=True)
+    return _over_time(results[0], y, [*marks, *at_horizon(horizon, over.times)]), _risk_in_words(results, horizon)
 
 
-def at_horizon(horizon: float | None, times: Vector, x: Spec) -> list[Spec]:
+def _over_time(result: AuditResult, y: Axis, marks: Sequence[Mark], height: int = 300) -> Picture:
+    x = Axis(time_title(result.time_unit), (0.0, float(result.measured.over_time.times[-1])))
+    return Picture(x, y, tuple(marks), height)
+
+
+def at_horizon(horizon: float | None, times: Vector) -> list[Mark]:
     """Draw the upright line of the horizon, but past the end of the axis."""
-    return [] if horizon is None or horizon > times[-1] else [vertical(horizon, x)]
+    return [] if horizon is None or horizon > times[-1] else [Rule(x=horizon, dash=_HORIZON_DASH)]
 
 
 def _risk_in_words(results: Results, horizon: float | None) -> str:
@@ -117,12 +122,12 @@ def _risk_in_words(results: Results, horizon: float | None) -> str:
     return text
 
 
-def calibration(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
+def calibration(results: Results, horizon: float, group: str | None = None) -> Drawn:
     """Draw the smooth curve with its band, the risk groups with their intervals, and the diagonal."""
     curves = [same(result.measured.calibration, horizon, group) for result in results]
     drawn = _inked(curves)
     if not drawn:
-        return empty(), NOT_HERE
+        return NOTHING
     words = f"Calibration curve at {time_in_words(horizon, results[0].time_unit)}{_of(group)}."
     for result, curve, name in zip(results, curves, names(results), strict=True):
         if curve is None:
@@ -145,19 +150,19 @@ def _of(group: str | None) -> str:
     return "" if group is None else f" in the group {group}"
 
 
-def risk_histogram(results: Results, horizon: float, group: str | None = None) -> tuple[Spec, str]:
+def risk_histogram(results: Results, horizon: float, group: str | None = None) -> Drawn:
     """Draw how many rows have each predicted risk, on the axis of the curve above it."""
     drawn = _inked([same(result.measured.calibration, horizon, group) for result in results])
     if not drawn:
-        return empty(), NOT_HERE
+        return NOTHING
     return risk_histograms(drawn), "Histogram of the predicted risks, beneath the calibration curve."
 
 
-def pit(results: Results, method: str, group: str | None = None) -> tuple[Spec, str]:
+def pit(results: Results, method: str, group: str | None = None) -> Drawn:
     """Draw the histogram of F at the observed times, with the range in which a perfect model stays."""
     drawn = _inked([_pit_of(result, method, group) for result in results])
     if not drawn:
-        return empty(), "Not measured."
+        return Words(NOT_HERE), "Not measured."
     return pit_histograms(drawn), f"Histogram of F at the observed times{_of(group)}; a perfect model is flat."
 
 
@@ -166,9 +171,11 @@ def _pit_of(result: AuditResult, method: str, group: str | None) -> PitHistogram
     return next(found, None)
 
 
-def pp(results: Results) -> tuple[Spec, str]:
+def pp(results: Results) -> Drawn:
     """Draw the distribution of F at the observed times against the diagonal."""
     drawn = _inked([result.measured.pp for result in results])
+    if not drawn:
+        return NOTHING
     return pp_curves(drawn), "Probability-probability plot: the share of rows with F up to each value."
 
 
@@ -194,51 +201,38 @@ def drawn_parts(results: Results) -> list[tuple[str, list[CovariatePart | None]]
     ]
 
 
-def covariate_parts(results: Results) -> tuple[Spec, str]:
+def covariate_parts(results: Results, title: str = "Mean of F at the event") -> Drawn:
     """Draw the mean of F for the parts of the covariates that are furthest off."""
-    rows, words = [], []
-    for name, parts in drawn_parts(results):
-        for k, part in enumerate(parts):
-            if part is not None:
-                rows.append({"name": name, "x": part.mean, "low": part.lower, "high": part.upper, "series": k})
-                words.append(f"{name}: {part.mean:.2f}")
-    spec = dots(rows, title="Mean of F at the event", reference=0.5, form=".2f", second=len(results) > 1)
-    return spec, f"Mean of F at the event by covariate; 0.5 is right. {'; '.join(words)}."
+    rows = tuple(
+        ForestRow(name, part.mean, part.lower, part.upper, k)
+        for name, parts in drawn_parts(results)
+        for k, part in enumerate(parts)
+        if part is not None
+    )
+    words = "; ".join(f"{row.name}: {row.value:.2f}" for row in rows)
+    forest = Forest(rows, title, 0.5, ".2f", second=len(results) > 1)
+    return forest, f"Mean of F at the event by covariate; 0.5 is right. {words}."
 
 
-def subgroup(worst: WorstSubgroup) -> tuple[Spec, str]:
+def subgroup(worst: WorstSubgroup) -> Drawn:
     """Draw the histogram of F in the subgroup that is most off, with the standard error of each bar."""
     left, right = worst.edges[:-1], worst.edges[1:]
     gap, base = 0.06 * (right - left), narrowest([worst.edges])
     mass, reach = (heights(part, worst.edges, base) for part in (worst.mass, 1.96 * worst.mass_error))
-    rows = table(
-        x=left + gap,
-        x2=right - gap,
-        middle=(left + right) / 2,
-        y=mass,
-        low=np.maximum(mass - reach, 0.0),
-        high=mass + reach,
-    )
-    x = x_axis("F at the observed time", domain=[0, 1], form=".1f")
-    y = y_axis("Share of the rows", domain=[0, 1.1 * float((mass + reach).max())], form=PERCENT)
-    tips = [tip("y", "share", TIP_PERCENT), tip("low", "from", TIP_PERCENT), tip("high", "to", TIP_PERCENT)]
-    whiskers = band(rows, {**x, "field": "middle"}, y, "observed")
-    whiskers["mark"] = {"type": "rule", "strokeWidth": 1.5, "aria": False, "color": "var(--ink)"}
-    layers = [bars(rows, x, y, "model", tips, opacity=0.8), whiskers, horizontal(base, y)]
+    middle, low = (left + right) / 2, np.maximum(mass - reach, 0.0)
+    data = {"x": left + gap, "x2": right - gap, "middle": middle, "y": mass, "low": low, "high": mass + reach}
+    tips = (("y", "share", TIP_PERCENT), ("low", "from", TIP_PERCENT), ("high", "to", TIP_PERCENT))
+    whiskers = Segments(data, "ink", x="middle", y="low", y2="high")
+    y = Axis("Share of the rows", (0.0, 1.1 * float((mass + reach).max())), PERCENT)
+    marks = (Bars(data, "model", tips, opacity=0.8), whiskers, Rule(y=base, dash=(5, 4)))
     words = f"Histogram of F at the observed times of rows with {worst.rule}; a perfect model is flat."
-    return chart(layers, height=260), words
+    return Picture(Axis("F at the observed time", (0.0, 1.0), ".1f"), y, marks, height=260), words
 
 
-# --- Charts of a report on order, errors, usefulness and the rows themselves; see `xcal.validation.charts`.
+# --- Order, errors, usefulness and the rows themselves.
 
 
-def values_with_intervals(
-    results: Results,
-    wanted: Wanted,
-    *,
-    title: str,
-    reference: float | None,
-) -> tuple[Spec, str]:
+def values_with_intervals(results: Results, wanted: Wanted, *, title: str, reference: float | None) -> Drawn:
     """Draw numbers with their intervals, one line each."""
     rows, words = [], []
     for name, metric, horizon, group in wanted:
@@ -246,12 +240,11 @@ def values_with_intervals(
             value = find(result, metric, horizon, group)
             if value is None:
                 continue
-            rows.append({"name": name, "x": value.value, "low": value.lower, "high": value.upper, "series": k})
+            rows.append(ForestRow(name, value.value, value.lower, value.upper, k))
             who = f"{model}, " if len(results) > 1 else ""
             words.append(f"{who}{name}: {_with_interval(value)}")
-    form = {"percent": TIP_PERCENT, "ratio": ".2f"}.get(label(wanted[0][1]).form, ".3f")
-    spec = dots(rows, title=title, reference=reference, form=form, second=len(results) > 1)
-    return spec, f"{title}. " + "; ".join(words) + "."
+    form = {"percent": TIP_PERCENT, "ratio": ".2f"}.get(label(wanted[0][1]).form, ".3f") if wanted else ".3f"
+    return Forest(tuple(rows), title, reference, form, second=len(results) > 1), f"{title}. {'; '.join(words)}."
 
 
 def _with_interval(value: AuditValue) -> str:
@@ -259,44 +252,38 @@ def _with_interval(value: AuditValue) -> str:
     return f"{shown(value)} ({ends})" if ends else shown(value)
 
 
-def brier(results: Results, horizon: float | None) -> tuple[Spec, str]:
+def brier(results: Results, horizon: float | None) -> Drawn:
     """Draw the Brier score over time beside that of a model without covariates."""
     over = results[0].measured.over_time
-    x = x_axis(time_title(results[0].time_unit), domain=[0, float(over.times[-1])])
-    scores = [over.brier_null, *(result.measured.over_time.brier for result in results)]
-    y = y_axis("Brier score", form=".2f", domain=[0, extreme(scores, np.max, 0.25)], nice=True)
-    layers = [line(table(x=over.times, y=over.brier_null), x, y, "reference", dashed=True)]
-    words = "Brier score over time, beside that of the Kaplan-Meier curve."
+    null = {"x": over.times, "y": over.brier_null}
+    marks: list[Mark] = [Line(null, "reference", dashed=True, label="Kaplan-Meier")]
+    tips = (_TIME_TIP, ("y", "model", ".3f"), ("null", "Kaplan-Meier", ".3f"))
     for result, ink in zip(results, SERIES, strict=False):
         curve = result.measured.over_time
-        rows = table(x=curve.times, y=curve.brier, null=curve.brier_null)
-        tips = [tip("x", "time", ".3~g"), tip("y", "model"), tip("null", "Kaplan-Meier")]
-        layers += [line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    layers += at_horizon(horizon, over.times, x)
-    return chart(layers, height=260), words
+        data = {"x": curve.times, "y": curve.brier, "null": curve.brier_null}
+        marks.append(Line(data, ink, tips=tips, label="model"))
+    scores = [over.brier_null, *(result.measured.over_time.brier for result in results)]
+    y = Axis("Brier score", (0.0, extreme(scores, np.max, 0.25)), ".2f", nice=True)
+    picture = _over_time(results[0], y, [*marks, *at_horizon(horizon, over.times)], height=260)
+    return picture, "Brier score over time, beside that of the Kaplan-Meier curve."
 
 
-def decision(results: Results, horizon: float) -> tuple[Spec, str]:
+def decision(results: Results, horizon: float) -> Drawn:
     """Draw net benefit over thresholds, with treating everybody and nobody."""
-    curves = [same(result.measured.decision, horizon) for result in results]
-    there = [curve for curve in curves if curve is not None]
-    if not there:
-        return empty(), NOT_HERE
-    first = there[0]
-    low, high = benefit_limits(there)
-    x = x_axis("Threshold: act above this risk", form=PERCENT, domain=ends_of(first.threshold))
-    y = y_axis("Net benefit", domain=[low, high], form=".2f")
-    layers = [
-        line(table(x=first.threshold, y=first.treat_all), x, y, "reference", dashed=True),
-        horizontal(0.0, y, dashed=False),
-    ]
-    for curve, ink in zip(curves, SERIES, strict=False):
-        if curve is None:
-            continue
-        rows = table(x=curve.threshold, y=curve.model, low=curve.lower, high=curve.upper, all=curve.treat_all)
-        tips = [tip("x", "threshold", PERCENT), tip("y", "model"), tip("all", "everybody")]
-        layers += [band(rows, x, y, ink), line(rows, x, y, ink), hover(rows, x, y, tips, ink)]
-    return chart(layers, height=280), f"Decision curve at {time_in_words(horizon, results[0].time_unit)}."
+    drawn = _inked([same(result.measured.decision, horizon) for result in results])
+    if not drawn:
+        return NOTHING
+    first = drawn[0][0]
+    everybody = {"x": first.threshold, "y": first.treat_all}
+    marks: list[Mark] = [Line(everybody, "reference", dashed=True, label="act on everybody")]
+    marks.append(Rule(y=0.0, label="act on nobody"))
+    tips = (("x", "threshold", PERCENT), ("y", "model", ".3f"), ("all", "everybody", ".3f"))
+    for curve, ink in drawn:
+        data = {"x": curve.threshold, "y": curve.model, "low": curve.lower, "high": curve.upper}
+        marks += band_and_line({**data, "all": curve.treat_all}, ink, tips, "model")
+    x = Axis("Threshold: act above this risk", ends_of(first.threshold), PERCENT)
+    y = Axis("Net benefit", benefit_limits([curve for curve, _ in drawn]), ".2f")
+    return Picture(x, y, tuple(marks), 280), f"Decision curve at {time_in_words(horizon, results[0].time_unit)}."
 
 
 def ends_of(values: Vector) -> list[float]:
@@ -318,31 +305,32 @@ OUTCOMES = (
 )
 
 
-def risks_by_outcome(result: AuditResult, horizon: float, beside: Results = ()) -> tuple[Spec, str]:
+def risks_by_outcome(result: AuditResult, horizon: float, beside: Results = ()) -> Drawn:
     """Draw the predicted risks of rows with the event, without it, and censored before the horizon.
 
     The axis of shares is the same for the models `beside` it.
     """
     found = same(result.measured.risks, horizon)
     if found is None:
-        return empty(), NOT_HERE
-    x = x_axis("Predicted risk", domain=ends_of(found.edges), form=PERCENT)
+        return NOTHING
     others = [same(other.measured.risks, horizon) for other in beside]
     pictured = [found, *(other for other in others if other is not None)]
-    shares = [getattr(one, field) for one in pictured for field, _ in OUTCOMES]
-    y = y_axis("Share of each", form=PERCENT, domain=[0, extreme(shares, np.max, 1.0)], nice=True)
-    layers = []
+    top = extreme([getattr(one, field) for one in pictured for field, _ in OUTCOMES], np.max, 1.0)
+    marks: list[Mark] = []
     for field, text in OUTCOMES[:2]:
-        rows = table(x=found.edges[:-1], x2=found.edges[1:], y=getattr(found, field))
-        tips = [tip("x", "risk from", TIP_PERCENT), tip("x2", "to", TIP_PERCENT), tip("y", text, TIP_PERCENT)]
-        layers.append(bars(rows, x, y, field, tips, opacity=0.3))
+        data = {"x": found.edges[:-1], "x2": found.edges[1:], "y": getattr(found, field)}
+        tips = (("x", "risk from", TIP_PERCENT), ("x2", "to", TIP_PERCENT), ("y", text, TIP_PERCENT))
+        marks.append(Bars(data, field, tips, opacity=0.3))
     # The outlines after both grounds, so that neither hides the other.
-    for field, _ in OUTCOMES:
+    for field, text in OUTCOMES:
         shares = getattr(found, field)
-        rows = table(x=found.edges, y=np.append(shares, shares[-1]))
-        layers.append(line(rows, x, y, field, step=True, dashed=field == "censored"))
+        data = {"x": found.edges, "y": np.append(shares, shares[-1])}
+        counted = f"{text} ({getattr(found, f'n_{field}'):,})"
+        marks.append(Line(data, field, step=True, dashed=field == "censored", label=counted))
+    x = Axis("Predicted risk", ends_of(found.edges), PERCENT)
+    picture = Picture(x, Axis("Share of each", (0.0, top), PERCENT, nice=True), tuple(marks), height=240)
     counts = f"{found.n_with_event:,} with the event, {found.n_without_event:,} without, {found.n_censored:,} censored"
-    return chart(layers, height=240), f"Risks at {time_in_words(horizon, result.time_unit)} by outcome: {counts}."
+    return picture, f"Risks at {time_in_words(horizon, result.time_unit)} by outcome: {counts}."
 
 
 def outcome_keys(result: AuditResult) -> tuple[Key, ...]:
@@ -350,25 +338,163 @@ def outcome_keys(result: AuditResult) -> tuple[Key, ...]:
     return tuple(Key(text, ink, "dashed" if ink == "censored" else "box") for ink, text in OUTCOMES)
 
 
-def followed(result: AuditResult) -> tuple[Spec, str]:
+def followed(result: AuditResult) -> Drawn:
     """Draw how many rows are still under observation."""
     over = result.measured.over_time
-    x = x_axis(time_title(result.time_unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Rows", form=",d")
-    rows = table(x=over.times, y=over.at_risk, low=np.zeros(over.times.size), high=over.at_risk)
-    tips = [tip("x", "time", ".3~g"), tip("y", "rows", ",")]
-    layers = [band(rows, x, y, "model", opacity=0.2), line(rows, x, y, "model"), hover(rows, x, y, tips, "model")]
-    last = int(over.at_risk[-1])
-    return chart(layers, height=200), f"Rows still followed: {int(over.at_risk[0]):,} at first, {last:,} at the end."
+    data = {"x": over.times, "y": over.at_risk, "low": np.zeros(over.times.size), "high": over.at_risk}
+    line = Line(data, "model", tips=(_TIME_TIP, ("y", "rows", ",")))
+    picture = _over_time(result, Axis("Rows", form=",d"), [Band(data, "model", opacity=0.2), line], height=200)
+    return picture, f"Rows still followed: {over.at_risk[0]:,} at first, {over.at_risk[-1]:,} at the end."
 
 
-def uncensored(result: AuditResult) -> tuple[Spec, str]:
+def uncensored(result: AuditResult) -> Drawn:
     """Draw the share of rows not yet censored."""
     over = result.measured.over_time
-    x = x_axis(time_title(result.time_unit), domain=[0, float(over.times[-1])])
-    y = y_axis("Not yet censored", domain=[0, 1], form=PERCENT)
-    rows = table(x=over.times, y=over.uncensored)
-    tips = [tip("x", "time", ".3~g"), tip("y", "not censored", TIP_PERCENT)]
+    tips = (_TIME_TIP, ("y", "not censored", TIP_PERCENT))
+    line = Line({"x": over.times, "y": over.uncensored}, "censored", step=True, tips=tips)
     left = written(float(over.uncensored[-1]), "percent")
-    layers = [line(rows, x, y, "censored", step=True), hover(rows, x, y, tips, "censored")]
-    return chart(layers, height=200), f"Share of rows not yet censored: {left} at the end."
+    picture = _over_time(result, Axis("Not yet censored", (0.0, 1.0), PERCENT), [line], height=200)
+    return picture, f"Share of rows not yet censored: {left} at the end."
+
+
+# --- The same pictures with matplotlib, for papers: axes in, axes out.
+
+
+def plot(
+    result: AuditResult, kind: str, ax: Any = None, *, horizon: float | None = None, group: str | None = None
+) -> Any:
+    """Draw one picture into `ax`, and give the axes back.
+
+    Parameters
+    ----------
+    result : AuditResult
+    kind : str
+        One of `KINDS`.
+    ax : matplotlib axes, optional
+        A new figure by default.
+    horizon : float, optional
+        One of the result's horizons; by default the middle one, as on the page.
+    group : str, optional
+        A group, "variable = label", for "calibration" and "pit"; by default all rows.
+
+    Returns
+    -------
+    matplotlib axes
+        Where the predictions do not allow the picture, they say why.
+    """
+    from xcal.show.render import draw_on
+
+    as_choice("kind", kind, KINDS)
+    if horizon is not None and horizon not in result.horizons:
+        known = ", ".join(f"{t:g}" for t in result.horizons) or "it has none"
+        fail("horizon", f"one of the result's horizons ({known})", repr(horizon))
+    if group is not None and group not in result.groups:
+        known = ", ".join(map(repr, result.groups)) or "none, as no groups were given"
+        fail("group", f"one of the groups ({known})", repr(group))
+    if group is not None and kind not in _BY_GROUP:
+        fail("group", f"None, as only {' and '.join(_BY_GROUP)} are drawn by group", repr(group))
+    if horizon is None and result.horizons:
+        horizon = result.horizons[len(result.horizons) // 2]
+    make, reasons = _PLOTS[kind]
+    drawing = make(result, horizon, group)
+    if isinstance(drawing, Words) or (isinstance(drawing, Forest) and not drawing.rows):
+        why = missing(result, *reasons) or ["the predictions given do not allow this picture"]
+        drawing = Words(f"Not shown: {why[0]}")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=(5.2, 4.0), layout="constrained")
+    draw_on(ax, drawing)
+    return ax
+
+
+def _at(drawing: Drawing, result: AuditResult, horizon: float | None, axes: str = "x") -> Drawing:
+    """Name the horizon on the axes, as a paper has no control that shows it."""
+    if not isinstance(drawing, Picture) or horizon is None:
+        return drawing
+    at, named = time_in_words(horizon, result.time_unit), {axis: getattr(drawing, axis) for axis in axes}
+    return replace(drawing, **{axis: replace(own, title=f"{own.title} at {at}") for axis, own in named.items()})
+
+
+def _plot_calibration(result: AuditResult, horizon: float | None, group: str | None) -> Drawing:
+    """Draw the curve, with the histogram of the risks at its foot."""
+    curve = same(result.measured.calibration, horizon, group)
+    if curve is None:
+        return NOTHING[0]
+    picture = calibration_curves([(curve, "model")])
+    counts = heights(curve.risk_counts, curve.risk_edges, narrowest([curve.risk_edges]))
+    foot = 0.12 * risk_limit([curve]) * counts / max(1.0, counts.max())
+    bars = Bars({"x": curve.risk_edges[:-1], "x2": curve.risk_edges[1:], "y": foot}, "model", opacity=0.25)
+    return _at(replace(picture, marks=(*picture.marks, bars), title=group or ""), result, horizon, "xy")
+
+
+def _plot_pit(result: AuditResult, horizon: float | None, group: str | None) -> Drawing:
+    one = next((one for one in result.measured.pit if one.group == group), None)
+    if one is None:
+        return NOTHING[0]
+    rows = f"censored rows: {ESTIMATORS.get(one.method, one.method)}"
+    return replace(pit_histograms([(one, "model")]), title=rows if group is None else f"{group} ({rows})")
+
+
+def _plot_discrimination(result: AuditResult) -> Drawing:
+    wanted: list[WantedValue] = [(label(metric).name, metric, None, None) for metric in ("harrell", "uno", "antolini")]
+    wanted += [(f"AUC at {time_in_words(t, result.time_unit)}", "auc", t, None) for t in result.horizons]
+    return values_with_intervals([result], wanted, title="Concordance or AUC", reference=None)[0]
+
+
+def _plot_oe(result: AuditResult) -> Drawing:
+    wanted = [(time_in_words(t, result.time_unit), "oe", t, None) for t in result.horizons]
+    return values_with_intervals([result], wanted, title="O/E", reference=1.0)[0]
+
+
+def _plot_groups(result: AuditResult, horizon: float | None) -> Drawing:
+    if horizon is None or not result.groups:
+        return NOTHING[0]
+    wanted: list[WantedValue] = [("All rows", "oe", horizon, None)]
+    wanted += [(name, "oe", horizon, name) for name in result.groups]
+    title = f"O/E at {time_in_words(horizon, result.time_unit)}"
+    return values_with_intervals([result], wanted, title=title, reference=1.0)[0]
+
+
+def _plot_censoring(result: AuditResult) -> Drawing:
+    over = result.measured.over_time
+    followed = {"x": over.times, "y": over.at_risk / max(1, over.at_risk.max())}
+    marks = [
+        Line({"x": over.times, "y": over.uncensored}, "reference", step=True, label="not yet censored"),
+        Line(followed, "model", label="still followed"),
+    ]
+    return _over_time(result, Axis("Share of the rows", (0.0, 1.02), PERCENT), marks)
+
+
+def _if_any(curve: Vector, drawing: Drawing) -> Drawing:
+    """Return the drawing, or words if the predictions do not give the curve."""
+    return drawing if np.isfinite(curve).any() else NOTHING[0]
+
+
+# For each kind what draws it, and the names under which the reasons for its absence are listed.
+_PLOTS: dict[str, tuple[Callable[[AuditResult, Any, str | None], Drawing], tuple[str, ...]]] = {
+    "observed": (
+        lambda one, t, _: _if_any(one.measured.over_time.predicted, observed_and_predicted([one], t)[0]),
+        ("oe", "horizon"),
+    ),
+    "oe": (lambda one, t, _: _plot_oe(one), ("oe", "horizon")),
+    "calibration": (_plot_calibration, ("ici", "horizon", "calibration")),
+    "pit": (_plot_pit, ("d_calibration",)),
+    "pp": (lambda one, t, _: pp([one])[0], ("d_calibration",)),
+    "discrimination": (lambda one, t, _: _plot_discrimination(one), ("harrell", "uno", "antolini", "auc")),
+    "brier": (
+        lambda one, t, _: _if_any(one.measured.over_time.brier, brier([one], None)[0]),
+        ("brier", "ibs", "horizon"),
+    ),
+    "decision": (lambda one, t, _: _at(decision([one], t)[0], one, t), ("net_benefit", "horizon")),
+    "risks": (lambda one, t, _: _at(risks_by_outcome(one, t)[0], one, t), ("horizon", "risks")),
+    "groups": (lambda one, t, _: _plot_groups(one, t), ("oe", "horizon")),
+    "for_whom": (
+        lambda one, t, _: covariate_parts([one], "Mean of F at the event (0.5 is right)")[0],
+        ("conditional_calibration",),
+    ),
+    "censoring": (lambda one, t, _: _plot_censoring(one), ()),
+}
+KINDS: tuple[str, ...] = tuple(_PLOTS)
+"""Kinds of pictures that `plot` accepts."""
+_BY_GROUP = ("calibration", "pit")

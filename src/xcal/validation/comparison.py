@@ -77,7 +77,7 @@ class ModelComparison:
 
         own = [result.to_frame().assign(model=name, minus=None) for name, result in self.results.items()]
         rows = [
-            {**as_plain_row(value), "model": name, "minus": self.first}
+            {**vars(value), "model": name, "minus": self.first}
             for name, values in self.differences.items()
             for value in values
         ]
@@ -102,7 +102,8 @@ class ModelComparison:
 
     def report(self, path: str | Path) -> Path:
         """Write two models on one page, one HTML file that needs no network."""
-        from xcal.validation.page import write_comparison
+        from xcal.show.page import write_page
+        from xcal.validation.page import comparison_page
 
         if len(self.results) != 2:
             fail(
@@ -111,9 +112,8 @@ class ModelComparison:
                 len(self.results),
             )
         ((name, differences),) = self.differences.items()
-        return write_comparison(
-            tuple(self.results.values()), path, differences=differences, main=self._lines(name), words=WORDS
-        )
+        both = tuple(self.results.values())
+        return write_page(comparison_page(both, differences=differences, main=self._lines(name), words=WORDS), path)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the answer for each model, and the main differences."""
@@ -144,11 +144,6 @@ class ModelComparison:
                 lines.append(f"  {what:<26}{shown}{f'  {ends}  {said}' if ends else ''}")
             lines += wrapped(WORDS)
         return "\n".join(lines)
-
-
-def as_plain_row(value: AuditValue) -> dict[str, Any]:
-    """One number as a line of a table."""
-    return {name: getattr(value, name) for name in COLUMNS}
 
 
 def is_main(value: AuditValue, horizons: tuple[float, ...]) -> bool:

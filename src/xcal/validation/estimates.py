@@ -28,7 +28,6 @@ from xcal.validation.rows import Rows
 
 # --- Curves over time: outcomes, mean prediction, rows at risk, censoring, Brier score.
 
-
 _POINTS, _CORRECTED_POINTS = 101, 21
 
 
@@ -106,30 +105,17 @@ def _null_brier(rows: Rows, times: Vector, survival: Vector) -> Vector:
 
 
 Key = tuple[str, float | None]  # metric and horizon
-
-
 Interval = tuple[float, float]
-
-
 UNKNOWN: Interval = (float("nan"), float("nan"))
-
 
 # With fewer rows per bin than this, p-values of Akritas' test are up to twice too small far out; simulated ones hold.
 _ROWS_PER_BIN = 50
-
-
 _FEW_AND_MANY_DRAWS, _FAR_FROM_LIMITS = (99, 999), 0.2
-
-
 DEPENDENT = "it counts every row as one observation, and the rows of a cluster are not"
-
-
 WEIGHTED = "it counts every row once, and these rows have weights"
-
 
 # Comparing curves that are read along lines takes one step for each pair of an event and a later row.
 MOST_PAIRS = 5_000_000_000
-
 
 METHODS: tuple[tuple[Method, str], ...] = (
     ("uniform", "d_calibration"),
@@ -210,14 +196,8 @@ def _overall(rows: Rows, found: Estimates) -> None:
     if rows.survival is None or rows.times is None or rows.times.size < 2:
         found.skip("ibs", "it needs survival curves at two times or more")
         return
-    score = integrated_brier_score(
-        rows.survival,
-        rows.times,
-        time=rows.time,
-        event=rows.event,
-        censoring=rows.censoring,
-        weights=rows.weights,
-    )
+    given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights}
+    score = integrated_brier_score(rows.survival, rows.times, censoring=rows.censoring, **given)
     found.put("ibs", None, score.value)
     if np.isfinite(score.value):
         found.ibs_range.append((score.start, score.stop))
@@ -334,15 +314,8 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
     if rows.survival is None:
         found.skip("km_calibration", "it needs survival curves")
         return
-    curves = km_calibration(
-        rows.survival,
-        rows.times,
-        time=rows.time,
-        event=rows.event,
-        interpolation=rows.interpolation,
-        weights=rows.weights,
-    )
-    found.put("km_calibration", None, curves.value)
+    given = {"time": rows.time, "event": rows.event, "weights": rows.weights, "interpolation": rows.interpolation}
+    found.put("km_calibration", None, km_calibration(rows.survival, rows.times, **given).value)
 
 
 def _d_calibration_p(rows: Rows, seed: int) -> float:

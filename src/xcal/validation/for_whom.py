@@ -26,10 +26,8 @@ from xcal.validation.sample import Censoring, Sample
 # that are not. Where patients at high risk leave earlier, they do not. The score test of a Cox model of the censorings
 # asks about the predicted risks and about every covariate; it sees such a dependence long before it matters.
 
-
 # Level of the test, over all that was asked about.
 LEVEL = 0.01
-
 
 # Censored rows before the last horizon below which nothing is tested, and for each term of the model of censoring.
 _FEWEST_OF_EACH, _PER_TERM = 20, 10
@@ -147,10 +145,8 @@ def _model(terms: list[_Term], found: list[_Term], rows: Rows, censored: BoolArr
 
 METRIC = "conditional_calibration"
 
-
 # Parts of a numeric covariate, and the fewest rows of a part that is shown.
 _PARTS, _FEWEST = 4, 20
-
 
 # Rank correlation with F at the observed time from which a column is no covariate: of a covariate that is known at the
 # start and F of a right model it is near zero without censoring.

@@ -16,12 +16,12 @@ from xcal.calibration.subgroups import Column
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
-from xcal.metrics.pit import PPCurve, bin_shares, pit_histogram, pp_curve
+from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
 from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate, over_time
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
-from xcal.validation.result import AuditValue, Measurements, PartFound, PitHistogram, Skipped
+from xcal.validation.result import AuditValue, Measurements, PartFound, Skipped
 from xcal.validation.rows import Rows, read_rows, rows_of_groups, subgroups
 from xcal.validation.sample import Sample
 

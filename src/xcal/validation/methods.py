@@ -7,7 +7,7 @@ import numpy as np
 
 from xcal.metrics.inputs import rounded_time
 from xcal.metrics.pit import N_BINS
-from xcal.show import Checklist, ChecklistItem
+from xcal.show.blocks import Checklist, ChecklistItem
 from xcal.show.charts import time_in_words
 from xcal.validation.at_horizon import MANY_EVENTS
 from xcal.validation.result import AuditResult, DataSummary, Measurements
@@ -15,7 +15,6 @@ from xcal.validation.sample import Sample
 from xcal.validation.words import listed, range_in_words, times_in_words
 
 # --- A paragraph about the methods that can be pasted into a paper, about what was computed and nothing else.
-
 
 REFERENCES = {
     "akritas": "Akritas MG. Pearson-type goodness-of-fit tests: the univariate case. J Am Stat Assoc 1988;83:222-230.",
@@ -53,7 +52,6 @@ REFERENCES = {
     "vickers": "Vickers AJ, Cronin AM, Elkin EB, Gonen M. Extensions to decision curve analysis, a novel method for "
     "evaluating diagnostic tests, prediction models and molecular markers. BMC Med Inform Decis Mak 2008;8:53.",
 }
-
 
 # Values whose interval has a standard formula.
 _ANALYTIC = {"oe": "O/E", "slope": "slope", "intercept": "intercept", "ici": "ICI", "d_calibration": "D-calibration"}

@@ -1,50 +1,18 @@
 """The report: one HTML file that answers one question after another, for one model or for two."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from xcal._checks import fail
-from xcal.show import Page, Section, Selector, write_page
+from xcal.show.blocks import Selector
 from xcal.show.charts import time_in_words
+from xcal.show.page import Page, Section
 from xcal.validation import sections
 from xcal.validation.result import AuditResult, AuditValue
 from xcal.validation.words import names
 
 # More than this many horizons do not fit beside each other on a phone.
 _MOST_BUTTONS = 4
-
-
-def write_report(result: AuditResult, path: str | Path) -> Path:
-    """Write the report of one model; see `AuditResult.report`."""
-    return write_page(report_page(result), path)
-
-
-def write_comparison(
-    results: Sequence[AuditResult],
-    path: str | Path,
-    *,
-    differences: Sequence[AuditValue] = (),
-    main: Sequence[tuple[str, str, str, str]] = (),
-    words: str = "",
-) -> Path:
-    """Write two models on one page, on the same axes.
-
-    Parameters
-    ----------
-    results : two results
-        Audits of the same rows.
-    path : str or Path
-        The file; written whole or not at all.
-    differences : sequence of AuditValue
-        Second minus first model, with intervals, for a table.
-    main : sequence of tuple of str
-        The differences to read first: of what, how large, the interval, and whether the second model is better or
-        worse.
-    words : str
-        How sure these words are.
-    """
-    return write_page(comparison_page(results, differences=differences, main=main, words=words), path)
 
 
 def report_page(result: AuditResult) -> Page:
@@ -69,7 +37,20 @@ def comparison_page(
     main: Sequence[tuple[str, str, str, str]] = (),
     words: str = "",
 ) -> Page:
-    """Return the page of two models."""
+    """Return the page of two models on the same axes.
+
+    Parameters
+    ----------
+    results : two results
+        Audits of the same rows.
+    differences : sequence of AuditValue
+        Second minus first model, with intervals, for a table.
+    main : sequence of tuple of str
+        The differences to read first: of what, how large, the interval, and whether the second model is better or
+        worse.
+    words : str
+        How sure these words are.
+    """
     if len(results) != 2:
         fail("results", "two results to compare", len(results))
     first, second = results

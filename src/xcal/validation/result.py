@@ -5,37 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from xcal._checks import MIN_CELL
-from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution
+from xcal.metrics.calibration_curve import CalibrationCurve, Counts, RiskDistribution
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram, PPCurve
-
-# The curves of single metrics are those of `xcal.metrics`; they stand here too, for those who read measurements.
-__all__ = [
-    "AuditValue",
-    "CalibrationCurve",
-    "CovariatePart",
-    "DecisionCurve",
-    "ForWhom",
-    "Measurements",
-    "OverTime",
-    "PPCurve",
-    "PartFound",
-    "PitHistogram",
-    "RiskDistribution",
-    "WorstSubgroup",
-]
-
-
-# --- Numbers and curves of an audit: small frozen results that the table, the pictures and the page all read.
-
-
-Counts = npt.NDArray[np.int64]
-
 
 AuditKey = tuple[str, float | None, str | None]  # metric, horizon, group
 
@@ -208,9 +182,6 @@ class Measurements:
     seen: Mapping[float, tuple[float, ...]] = field(default_factory=dict)
 
 
-# --- The result of `xcal.audit`.
-
-
 @dataclass(frozen=True)
 class Concern:
     """Something about the rows that limits trust: what it is, and what it does to which values."""
@@ -358,15 +329,16 @@ class AuditResult:
 
     def plot(self, kind: str, ax: Any = None, *, horizon: float | None = None, group: str | None = None) -> Any:
         """Draw one picture with matplotlib into `ax` (a new one by default) and give the axes back."""
-        from xcal.validation.pictures import draw
+        from xcal.validation.charts import plot
 
-        return draw(self, kind, ax, horizon=horizon, group=group)
+        return plot(self, kind, ax, horizon=horizon, group=group)
 
     def report(self, path: str | Path) -> Path:
         """Write the report: one HTML file that needs no network. Written whole or not at all."""
-        from xcal.validation.page import write_report
+        from xcal.show.page import write_page
+        from xcal.validation.page import report_page
 
-        return write_report(self, path)
+        return write_page(report_page(self), path)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

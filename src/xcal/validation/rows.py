@@ -15,20 +15,14 @@ from xcal.metrics.inputs import Vector, is_small, told
 from xcal.metrics.predictions import restricted_mean
 from xcal.metrics.pseudo_values import CensoringModel
 from xcal.validation.result import Skipped
-from xcal.validation.sample import Labels, Sample
-
-# --- Rows of an audit in the order of their times, with everything that is read off the model's predictions.
-
+from xcal.validation.sample import Sample
 
 Indices = npt.NDArray[np.int64]
-
+Matrix = npt.NDArray[np.float64]
 
 # Times of survival curves from which F is read off between them.
 FEWEST_POINTS = 10
-
-
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
-
 
 # Parts of its last interval during which a censored row may have been seen, by the option `last_seen` of `audit`.
 _SEEN = {"exact": (1.0,), "end": (1.0,), "middle": (0.5,), "unknown": (1.0, 0.5)}
@@ -105,26 +99,21 @@ class Rows:
         places = np.full(self.n, -1, dtype=np.int64)
         own = np.sort(self.order[chosen])
         places[own] = np.arange(own.size)
-        return Rows(
+        return replace(
+            self,
             order=places[self.order[chosen]],
             time=self.time[chosen],
             event=self.event[chosen],
+            cdf_event=self.cdf_event[chosen],
             survival=None if self.survival is None else self.survival[chosen],
-            times=self.times,
-            interpolation=self.interpolation,
-            risk={horizon: risk[chosen] for horizon, risk in self.risk.items()},
             score=None if self.score is None else self.score[chosen],
             cdf=None if self.cdf is None else self.cdf[chosen],
-            cdf_event=self.cdf_event[chosen],
             nll=None if self.nll is None else self.nll[chosen],
-            censoring=self.censoring,
+            risk={horizon: risk[chosen] for horizon, risk in self.risk.items()},
+            cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
             clusters=None if self.clusters is None else self.clusters.of_rows(chosen),
             weights=None if self.weights is None else effective_units(self.weights[chosen]),
-            seen=self.seen,
-            cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
             censoring_model=None if self.censoring_model is None else self.censoring_model.take(chosen),
-            no_cdf=self.no_cdf,
-            min_cell=self.min_cell,
         )
 
 
@@ -169,11 +158,6 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
         why = f"{rows.no_cdf}, which curves at {p.times.size} times do not tell; give it by cdf="
         rows = replace(rows, no_cdf=why)
     return rows, skipped
-
-
-def labels_in_order(rows: Rows, labels: Labels) -> Labels:
-    """Group of each row, in the order of the rows."""
-    return np.asarray(labels)[rows.order]
 
 
 def _risks(
@@ -249,7 +233,6 @@ def _parts_seen(sample: Sample) -> tuple[float, ...]:
 # A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
 MIN_EVENTS = 10
 
-
 # Nor do fewer clusters, of which whole ones are drawn.
 MIN_CLUSTERS = 10
 
@@ -298,6 +281,6 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
 def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, BoolArray]]:
     """Return variable, name and rows of every group, whatever its size."""
     for variable, labels in sample.groups.items():
-        of_row = labels_in_order(rows, labels)
+        of_row = labels[rows.order]
         for label in np.unique(of_row):
             yield variable, f"{variable} = {label}", of_row == label

@@ -33,13 +33,8 @@ from xcal.metrics.inputs import Vector
 
 # --- The rows of an audit: outcomes, predictions, and what was asked about them.
 
-
 Labels = npt.NDArray[np.str_]
-
-
 LastSeen = Literal["auto", "exact", "end", "middle", "unknown"]
-
-
 Censoring = Literal["auto", "independent", "covariates"]
 
 
@@ -104,15 +99,11 @@ class Sample:
 # Groups of a variable: more values than these are no groups.
 MOST_NUMERIC_GROUPS, MOST_GROUPS = 10, 30
 
-
 # Rows times resamples that take about a minute, the number of resamples where that allows it, and the fewest.
 RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
 
-
 # Rows of the random part that is resampled where all of them would take longer: as noisy as all, up to a known factor.
 PART_OF_ROWS = 10_000
-
-
 Outcome = tuple[FloatArray, BoolArray]
 
 
@@ -257,14 +248,14 @@ def _labels(name: str, values: Any, n: int) -> Labels:
         fail(where, "a one-dimensional array, one label per row", f"{array.dtype} of shape {array.shape}")
     series = pd.Series(array)
     if series.size != n:
-        fail(f"groups[{name!r}]", f"{n} labels, one per row", f"{series.size}")
+        fail(where, f"{n} labels, one per row", f"{series.size}")
     kinds = series.dropna().unique()
     numeric = series.dtype.kind in "iuf"
     if numeric and len(kinds) > MOST_NUMERIC_GROUPS:
         advice = f"cut it first: pandas.cut(X[{name!r}], 4), or a column of groups in the file"
-        fail(f"groups[{name!r}]", f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
+        fail(where, f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
     if len(kinds) > MOST_GROUPS:
-        fail(f"groups[{name!r}]", f"at most {MOST_GROUPS} groups", f"{len(kinds)} different labels")
+        fail(where, f"at most {MOST_GROUPS} groups", f"{len(kinds)} different labels")
     return np.asarray([_text(value) for value in series], dtype=np.str_)
 
 
@@ -286,19 +277,13 @@ def check_text(name: str, value: Any) -> None:
 # The size of the test was measured up to so many columns.
 MOST_COLUMNS = 50
 
-
 # With fewer rows a subgroup of one half has hardly the 30 rows that the search asks for.
 FEWEST_ROWS = 100
-
 
 # Share of missing numbers up to which the median stands for them: right for every row means right for these rows, too.
 # Of a column that is mostly empty, such as the day of a relapse, the gaps themselves are often known only later.
 MOST_MISSING = 0.2
-
-
 NO_COVARIATES = "no covariates were given: covariates= takes a table of them"
-
-
 Reasons = tuple[tuple[str, str], ...]
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xcal.metrics.inputs import rounded_time, said
-from xcal.show import (
+from xcal.show.blocks import (
     Block,
     Callout,
+    Cell,
     Chart,
     Copyable,
     Download,
@@ -19,15 +20,14 @@ from xcal.show import (
     Key,
     Notes,
     Row,
-    Section,
     Selector,
     Stack,
     Table,
     Text,
     Varying,
 )
-from xcal.show.blocks import Cell, Spec
 from xcal.show.charts import p_in_words, time_in_words
+from xcal.show.page import Section
 from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
 from xcal.validation.methods import checklist
@@ -48,34 +48,10 @@ from xcal.validation.words import (
     skipped_title,
 )
 
-__all__ = [
-    "all_numbers",
-    "all_times",
-    "by_outcome",
-    "data",
-    "each_level",
-    "for_whom",
-    "glance",
-    "groups",
-    "guideline",
-    "main_differences",
-    "methods",
-    "on_average",
-    "ordering",
-    "overall_error",
-    "usefulness",
-    "verdicts",
-]
-
-
 # --- Pieces that the sections of a report share.
 
-
 Results = Sequence[AuditResult]
-
-
 Wanted = Sequence[tuple[str, float | None]]
-
 
 # Distances that are zero at best, and never of a real model: noise makes them positive.
 _WITH_FLOOR = ("ici", "e50", "e90", "emax", "km_calibration")
@@ -149,9 +125,13 @@ def with_intervals(
     reading: str,
 ) -> Chart:
     """Draw numbers with their intervals, one line each."""
-    spec, alt = charts.values_with_intervals(results, wanted, title=axis, reference=reference)
-    legend = keys(results, "point") if len(results) > 1 else ()
-    return Chart((spec,), (alt,), title=title, keys=legend, reading=reading)
+    drawn = charts.values_with_intervals(results, wanted, title=axis, reference=reference)
+    return charts.following([drawn], title=title, keys=_point_keys(results), reading=reading)
+
+
+def _point_keys(results: Results) -> tuple[Key, ...]:
+    """Legend of the models' points; one model needs none."""
+    return keys(results, "point") if len(results) > 1 else ()
 
 
 # --- The answer on top: the verdict in words, and the numbers that most readers look for first.
@@ -266,10 +246,9 @@ def all_times(results: Results) -> Section:
         return Section(heading, tuple(nothing(results, "d_calibration")), short)
     made = [charts.pit(results, method) for method in methods]
     chooser = Selector("estimator", "Censored rows counted", tuple(ESTIMATORS[m] for m in methods))
-    histogram = Chart(
-        tuple(spec for spec, _ in made),
-        tuple(alt for _, alt in made),
-        follows=("estimator",),
+    histogram = charts.following(
+        made,
+        ("estimator",),
         title="F at the observed times",
         keys=(*keys(results, "box"), Key("a perfect model, 95 of 100 times", "ink", "dashed")),
         reading="The bars of a perfect model are equally high, up to chance: each ends within its two dotted lines 95 "
@@ -278,10 +257,9 @@ def all_times(results: Results) -> Section:
     )
     pictures: list[Block] = [histogram]
     if all(result.measured.pp is not None for result in results):
-        spec, alt = charts.pp(results)
         legend = (*keys(results), Key("right", "reference", "dashed"))
         reading = "The same without bins. Where the diagonal lies outside of the band, the error is more than chance."
-        pictures.append(Chart((spec,), (alt,), title="P-P curve", keys=legend, reading=reading))
+        pictures.append(charts.following([charts.pp(results)], title="P-P curve", keys=legend, reading=reading))
     table: Block = _d_calibration_table(results, methods)
     if any(find(result, "km_calibration") for result in results):
         beside = numbers(results, [("km_calibration", None)])
@@ -319,12 +297,10 @@ def for_whom(results: Results) -> Section:
     if not known:
         return Section(heading, tuple(nothing(results, "conditional_calibration")), short)
     blocks: list[Block] = [Text(_answer(name, result)) for name, result in _named(results)]
-    spec, alt = charts.covariate_parts(results)
-    parts = Chart(
-        (spec,),
-        (alt,),
+    parts = charts.following(
+        [charts.covariate_parts(results)],
         title="Where F lies, by covariate",
-        keys=keys(results, "point") if len(results) > 1 else (),
+        keys=_point_keys(results),
         reading="0.5 is right. Left of it events come earlier than predicted, right of it later. The covariates that "
         "are furthest off are shown; of twenty intervals about one misses 0.5 by chance.",
     )
@@ -334,10 +310,8 @@ def for_whom(results: Results) -> Section:
         blocks.append(parts)
         blocks += [_subgroups(results)] if any(one.subgroup for one in known) else []
     else:
-        spec, alt = charts.subgroup(worst)
-        histogram = Chart(
-            (spec,),
-            (alt,),
+        histogram = charts.following(
+            [charts.subgroup(worst)],
             title=f"F at the observed times where {worst.rule}",
             keys=(Key("rows that were not searched", "model", "box"), Key("right", "reference", "dashed")),
             reading="The bars of a model that is right for these rows are equally high, up to chance: the upright "
@@ -432,10 +406,8 @@ def overall_error(results: Results, horizons: Sequence[float]) -> Section:
     if has_curve:
         moments: Sequence[float | None] = horizons or [None]
         made = [charts.brier(results, t) for t in moments]
-        picture = Chart(
-            tuple(spec for spec, _ in made),
-            tuple(alt for _, alt in made),
-            follows=("horizon",) if len(made) > 1 else (),
+        picture = charts.following(
+            made,
             keys=(*keys(results), Key("Kaplan-Meier, which knows no covariates", "reference", "dashed")),
             reading="The squared error of the risks, lower is better. The gap to the dashed line is what the "
             "covariates save; IPA is that gap as a share.",
@@ -510,27 +482,32 @@ def groups(results: Results, horizons: Sequence[float]) -> Section:
     return Section(heading, (*blocks, *_not_judged(results)), short)
 
 
+# Axis, reference, title and how to read it, of the two values that are drawn by group.
+_FORESTS = {
+    "oe": (
+        "O/E",
+        1.0,
+        "Observed per expected events",
+        "1 is right. Left of it the model expects too many events in the group, right of it too few.",
+    ),
+    "ici": (
+        "ICI",
+        0.0,
+        "Distance from the observed risk (ICI)",
+        "Mean distance of predicted from observed risk; 0 is best, and small groups lie further out by chance.",
+    ),
+}
+
+
 def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], metric: str) -> Chart:
     """Draw O/E or ICI of all rows and of each group."""
-    made = []
-    for t in horizons:
-        wanted: list[tuple[str, str, float | None, str | None]] = [("All rows", metric, t, None)]
-        wanted += [(group, metric, t, group) for group in shared]
-        title = {"oe": "O/E", "ici": "ICI"}[metric]
-        reference = 1.0 if metric == "oe" else 0.0
-        made.append(charts.values_with_intervals(results, wanted, title=title, reference=reference))
-    reading = {
-        "oe": "1 is right. Left of it the model expects too many events in the group, right of it too few.",
-        "ici": "Mean distance of predicted from observed risk; 0 is best, and small groups lie further out by chance.",
-    }[metric]
-    return Chart(
-        tuple(spec for spec, _ in made),
-        tuple(alt for _, alt in made),
-        follows=("horizon",) if len(made) > 1 else (),
-        keys=keys(results, "point") if len(results) > 1 else (),
-        title={"oe": "Observed per expected events", "ici": "Distance from the observed risk (ICI)"}[metric],
-        reading=reading,
-    )
+    axis, reference, title, reading = _FORESTS[metric]
+
+    def picture(t: float) -> charts.Drawn:
+        wanted = [("All rows", metric, t, None), *((group, metric, t, group) for group in shared)]
+        return charts.values_with_intervals(results, wanted, title=axis, reference=reference)
+
+    return by_horizon(horizons, picture, keys=_point_keys(results), title=title, reading=reading)
 
 
 def _table(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> Table:
@@ -565,23 +542,22 @@ def _within(results: Results, horizons: Sequence[float], shared: Sequence[str]) 
         follows = ("horizon", "group") if len(horizons) > 1 else ("group",)
         reading = "As above, for the rows of this group alone."
         right = Key("right", "reference", "dashed")
-        pictures.append(_follower(made, follows, "Calibration curve in the group", (*legend, right), reading))
+        pictures.append(
+            charts.following(
+                made, follows, title="Calibration curve in the group", keys=(*legend, right), reading=reading
+            )
+        )
     method = _group_method(results, shared)
     if method:
         made = [charts.pit(results, method, group) for group in shared]
         perfect = Key("a perfect model, 95 of 100 times", "ink", "dashed")
         title, reading = "F at the observed times in the group", f"Flat is right. Censored rows: {ESTIMATORS[method]}."
-        pictures.append(_follower(made, ("group",), title, (*keys(results, "box"), perfect), reading))
+        pictures.append(
+            charts.following(made, ("group",), title=title, keys=(*keys(results, "box"), perfect), reading=reading)
+        )
     if not pictures:
         return []
     return [Selector("group", "Look into one group", tuple(shared), "list"), Row(tuple(pictures))]
-
-
-def _follower(
-    made: Sequence[tuple[Spec, str]], follows: tuple[str, ...], title: str, legend: tuple[Key, ...], reading: str
-) -> Chart:
-    specs, alts = tuple(spec for spec, _ in made), tuple(alt for _, alt in made)
-    return Chart(specs, alts, follows=follows, title=title, keys=legend, reading=reading)
 
 
 def _has_curves(result: AuditResult, horizons: Sequence[float], group: str) -> bool:
@@ -619,9 +595,8 @@ def data(result: AuditResult) -> Section:
         _count("Rows with tied times", summary.n_tied_times, few),
         _count("Rows past the model's last time", summary.n_past_grid, few),
     )
-    pictures = (charts.followed(result), charts.uncensored(result))
-    titles = ("Rows still followed", "Share not yet censored")
-    row = Row(tuple(Chart((spec,), (alt,), title=title) for (spec, alt), title in zip(pictures, titles, strict=True)))
+    followed = charts.following([charts.followed(result)], title="Rows still followed")
+    row = Row((followed, charts.following([charts.uncensored(result)], title="Share not yet censored")))
     concerns = sorted(summary.concerns, key=lambda one: not one.serious)
     lines = tuple((one.what, one.effect, "much" if one.serious else "little") for one in concerns)
     notes: Block = Text("Nothing about these rows limits trust in the numbers.")

@@ -11,7 +11,7 @@ its interval against a range that is good enough, and by its test:
 - "unsure": anything else: with these events an error that matters cannot be told from none.
 
 An error is shown if its p-value is below .02, and beyond doubt below .01, *corrected for all tests of the audit*. The
-tests at horizons of all rows, of groups and of parts of covariates (`own_world`), D-calibration of all rows and of
+tests at horizons of all rows, of groups and of parts of covariates (`at_horizon`), D-calibration of all rows and of
 groups, and the test given the covariates are families: p-values are corrected within each, and multiplied by the number
 of families. So a model that is right is called off in about 2 of 100 audits, however many horizons and groups there
 are, and distrusted in at most 1 (docs/audit.md has the rates that were measured).
@@ -51,7 +51,6 @@ _SLACK = 2.0
 _COARSE = 0.5
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
-
 State = Literal["right", "small", "unsure", "off", "wrong"]
 _GOOD: tuple[State, ...] = ("right", "small")
 _BAD: tuple[State, ...] = ("off", "wrong")
@@ -124,14 +123,9 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
     families = measured.n_families
     for value in values.values():
         when = "" if value.horizon is None else f" by {time_in_words(value.horizon, time_unit)}"
-        if value.metric == "oe":
-            yield _of_ratio(value, values, families, when, level)
-        elif value.metric == "slope":
-            yield _of_slope(value, values, families, when, level)
-        elif value.metric == "ici":
-            yield _of_error(value, values, families, when, level)
-        elif value.metric == "d_calibration":
-            finding = _of_d_calibration(value, values, families)
+        judges = {"oe": _of_ratio, "slope": _of_slope, "ici": _of_error, "d_calibration": _of_d_calibration}
+        if value.metric in judges:
+            finding = judges[value.metric](value, values, families, when, level)
             if finding is not None:
                 yield finding
 
@@ -215,8 +209,8 @@ def _of_error(value: AuditValue, values: _Values, families: int, when: str, leve
     return Finding(value, state, brief, words, lacks=(value.upper / most) ** 2 if most > 0 else math.nan)
 
 
-def _of_d_calibration(value: AuditValue, values: _Values, families: int) -> Finding | None:
-    """Judge D-calibration by its test, and by how much of it noise does not explain."""
+def _of_d_calibration(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding | None:
+    """Judge D-calibration, which has no horizon, by its test and by how much of it noise does not explain."""
     excess = values.get(("d_calibration_excess", None, value.group))
     floor = values.get(("d_calibration_floor", None, value.group))
     tested = values.get(("d_calibration_p", None, value.group))

@@ -173,14 +173,12 @@ LABELS = {
     "one_calibration_p": Label("One-calibration, p", "p", "test of the risk groups at the horizon"),
 }
 
-
 VERDICTS = {
     "trust": ("good", "Can be trusted"),
     "caution": ("caution", "Use with caution"),
     "distrust": ("bad", "Not to be trusted"),
     "unknown": ("unknown", "Cannot be told"),
 }
-
 
 ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
 
@@ -256,18 +254,12 @@ def not_judged(result: AuditResult) -> list[Skipped]:
 
 COLUMNS = ("metric", "horizon", "group", "value", "lower", "upper")
 
-
 # Of the JSON: raised when a reader of an older file would misread a newer one.
 FORMAT = 2
-
-
 _WIDTH = 100
-
 
 # What is wrong comes first, then where, then what is uncertain.
 _SENTENCES = 4
-
-
 _MOST_HORIZONS = 4
 
 
@@ -313,7 +305,6 @@ _OVERALL = (
     *("harrell", "uno", "antolini", "d_calibration", "d_calibration_floor", "d_calibration_p"),
     *("conditional_calibration", "conditional_calibration_p", "ibs", "nll"),
 )
-
 
 _AT_HORIZON = ("mean_risk", "observed_risk", "oe", "slope", "ici", "ici_floor", "auc", "brier", "ipa")
 
