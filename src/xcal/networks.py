@@ -35,7 +35,6 @@ def check_dropout(value: float) -> float:
 
 # --- What a network is made of.
 
-
 _CONVOLUTIONS = (
     nn.Conv1d,
     nn.Conv2d,
@@ -213,16 +212,3 @@ class TwoTower(nn.Module):
 
         raw: Tensor = vmap(one, randomness="different")(both)
         return torch.cat([raw[0], raw[1]], dim=-1)
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "check_size": "xcal.networks._arguments",
-    "check_sizes": "xcal.networks._arguments",
-    "check_dropout": "xcal.networks._arguments",
-    "has_convolutions": "xcal.networks._layers",
-    "MLP": "xcal.networks.dense",
-    "Linear": "xcal.networks.dense",
-    "start_near": "xcal.networks.start",
-    "TwoTower": "xcal.networks.towers",
-}

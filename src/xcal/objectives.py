@@ -45,16 +45,9 @@ def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
 # intermediate results, one function that returns both saves work. An objective declares such a function itself, with
 # `gives_cdf`; training asks `with_cdf` and knows no objective by name.
 
-
 Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
-
-
 ObjectiveAndCdf = Callable[[SurvivalDistribution, Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
 _Declaring = TypeVar("_Declaring", bound=Callable[..., Tensor])
-
-
 DECLARATION = "__xcal_gives_cdf__"  # the attribute that holds it
 
 
@@ -84,8 +77,6 @@ class RowTerms:
 
 
 Terms = Callable[[SurvivalDistribution, Tensor, Tensor], RowTerms]
-
-
 _FORMULA = "__xcal_by_formula__"  # the attribute that holds a function of distributions whose gradient is known
 
 
@@ -301,18 +292,3 @@ def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as
         crps: Tensor = published("survival-crps")(dist, time, event)
         return crps
     return dist.survival_crps(time, event)
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "check_rows": "xcal.objectives._rows",
-    "_Declaration": "xcal.objectives.joint",
-    "RowTerms": "xcal.objectives.joint",
-    "negative_likelihood": "xcal.objectives.joint",
-    "has_formula": "xcal.objectives.joint",
-    "with_slopes": "xcal.objectives.joint",
-    "gives_cdf": "xcal.objectives.joint",
-    "with_cdf": "xcal.objectives.joint",
-    "nll": "xcal.objectives.likelihood",
-    "survival_crps": "xcal.objectives.crps",
-}

@@ -39,7 +39,6 @@ from xcal.calibration.penalty import (
 # length, that of the longest so far. A process that means something new sends its mark alone, in that length, before
 # anything else.
 
-
 _MARKS = 1 << 20  # squares of marks add up exactly in float64, up to 8,192 processes
 
 

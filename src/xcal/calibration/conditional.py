@@ -37,15 +37,10 @@ from xcal.calibration.subgroups import (
 # Block sums of a right model have mean zero and are independent, so that all signs of them are equally likely. A sum
 # of products of two blocks is compared with the same sum under random signs.
 
-
 Floats = npt.NDArray[np.float64]
-
-
 # Parts of the test are compared in units of this quantile of each: near the level at which tests are read, their tails
 # then count the same. In units of the standard deviation the part with the longer tail would outweigh the other.
 _QUANTILE = 0.95
-
-
 _DRAWN = 1 << 24  # signs that are drawn at a time
 
 
@@ -99,7 +94,6 @@ def _signed(parts: list[Floats], n_draws: int, rng: np.random.Generator) -> Iter
 
 # --- Sums of features times residuals over chunks of rows: all that conditional calibration and its test need of
 # them.
-
 
 # Rows are summed in so many blocks, and the signs of the test are drawn per block. Up to that many rows each row is a
 # block of its own; beyond, the state does not grow with the rows, and one in a thousand of the pairs of rows is lost.
@@ -261,10 +255,7 @@ def _as_weights(weights: Any, n: int) -> Floats:
 
 # --- Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off.
 
-
 _CHUNK = 16 * BLOCKS  # rows worked on at a time
-
-
 # Features times bins: each takes a sum per block, so the state has at most 1 GiB.
 MOST_SUMS = 1 << 17
 

@@ -30,23 +30,12 @@ from xcal.calibration.penalty import (
 # With s_j the sum over rows of a feature times the mass above edge j, the residual of a bin is a difference of two
 # neighbours. So the sum of squares is that of s_j (2 s_j - s_(j-1) - s_(j+1)), and twice the bracket its slope in s_j.
 
-
 _TILE = 1024  # numbers of a tile, rows times edges: small ones, as a batch has to keep a whole GPU busy
-
-
 _MIDDLE = 4096  # the same of features times edges, where a model is one program
-
-
 _BINS = 1024  # at most; a row of a tile has all of them
-
-
 # What may lie between kernels and plain torch: rounding is about a hundredth of it.
 _TOLERANCE = 1e-3
-
-
 Found = tuple[Tensor, Tensor]
-
-
 # Whether the kernels gave what plain torch gave, by the shape of what they were given.
 _agreed: dict[tuple[Any, ...], bool] = {}
 

@@ -28,11 +28,8 @@ from xcal.calibration.significance import DCalibrationResult, GroupedDCalibratio
 
 # --- Times of few distinct values: events that share a time share one value of F.
 
-
 # Times are on a grid if all are multiples of the smallest distance to within this share of it.
 _ON_GRID = 1e-6
-
-
 # Times in units of which the follow-up has at most so many, or with fewer different times per event, are coarse.
 _MOST_UNITS, _DISTINCT_SHARE = 200, 0.2
 

@@ -21,10 +21,7 @@ from xcal.calibration.bins import Clusters, Edges, sum_of_squares
 # CPU) and `kernels.cumulative_features` (on a GPU). ``tests/calibration/test_censored_share.py`` holds all that run on
 # a CPU to one sum of exact fractions; the kernel is held to `membership` in ``test_penalty.py``.
 
-
 Floats = npt.NDArray[np.float64]
-
-
 Numbers = TypeVar("Numbers", Floats, Tensor)
 
 
@@ -64,14 +61,9 @@ def mass_of_bins(happened: Numbers, censored: Numbers, inverse: Numbers, earlier
 # variance that a perfect model's masses have at this sample and this censoring, which is what its D-calibration scores
 # on average (`floor`).
 
-
 Array = npt.NDArray[Any]
-
-
 # Rows worked on at a time: the block and its temporaries stay in cache, and memory does not grow with n.
 _BLOCK = 1 << 15
-
-
 # Largest share of all mass that redistribution may put on one row; see `horizon`.
 MAX_SHARE = 0.02
 

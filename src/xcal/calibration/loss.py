@@ -17,7 +17,6 @@ from xcal.calibration.subgroups import FeatureMaker, KernelFeatures
 
 # --- A weight that rises while the temperature of the penalty falls: one schedule for `fit_path` and for own loops.
 
-
 FIRST_TEMPERATURE = 2.0
 
 
@@ -438,15 +437,3 @@ class XCALLoss(nn.Module):
         if self.process_group is not None:
             used["process_group"] = self.process_group
         return ", ".join(f"{k}={v!r}" for k, v in used.items())
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "Annealing": "xcal.calibration.annealing",
-    "PenaltySlopes": "xcal.calibration.loss_results",
-    "MeanAndPenalty": "xcal.calibration.loss_results",
-    "rows_of": "xcal.calibration.loss_rows",
-    "check_maker": "xcal.calibration.loss_rows",
-    "features_from": "xcal.calibration.loss_rows",
-    "penalty_of": "xcal.calibration.loss_rows",
-}

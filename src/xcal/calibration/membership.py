@@ -33,7 +33,6 @@ from xcal.calibration.histogram import mass_of_bins
 # it. `partition_above` and `exact_above` return that function at the inner edges, (..., n, B - 1); adding rows up
 # before taking differences saves a third of the work.
 
-
 # The published code counts a censored row with F above this as an event. It keeps 1 / (1 - F) finite in the soft term.
 SATURATED = 1.0 - 1e-4
 
@@ -179,16 +178,9 @@ def conditional_value(sums: Tensor, own: Tensor, pairs: Tensor) -> Tensor:
 # --- Which soft D-calibration is meant: how events and censored rows are shared among bins, and how a batch is
 # summed.
 
-
 Membership = Literal["partition", "product"]
-
-
 Censored = Literal["exact", "soft"]
-
-
 Estimator = Literal["bound", "unbiased"]
-
-
 # One over anything smaller is no number; every sigmoid is a step long before.
 _LEAST = 1e-100
 
@@ -326,14 +318,3 @@ def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -
     The arguments are trusted, as those of `unchecked_penalty` are.
     """
     return spec.residual(spec.features(cdf, event, edges), edges) + edges.diff()
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "bin_sums": "xcal.calibration.histogram_torch",
-    "uniform_histogram": "xcal.calibration.histogram_torch",
-    "feature_sums": "xcal.calibration.histogram_torch",
-    "conditional_value": "xcal.calibration.histogram_torch",
-    "SoftBins": "xcal.calibration.softbins",
-    "soft_membership": "xcal.calibration.softbins",
-}

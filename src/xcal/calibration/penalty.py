@@ -149,10 +149,7 @@ def checked(
 # paper's; everything else, and every machine without Triton, takes the blocks of plain torch in `penalty`, which give
 # the same numbers.
 
-
 _ROWS = 128  # rows of one tile; times the bins, padded to a power of two, one tile fits the registers of a block
-
-
 _PROGRAMS = 1056  # enough to fill a large GPU, few enough that their partial sums cost nothing
 
 
@@ -337,7 +334,6 @@ def small_default(
 # and the gradient in F_i is sum_j (2 / M) (mean_i R_ij) zeta'_ij for the bound. Autograd through these formulas keeps
 # several n x B arrays; here value and gradient are computed together, a few rows at a time, so that extra memory is a
 # constant number of (..., n) buffers whatever the number of bins.
-
 
 # Elements of one block of rows x bins (times models): on a CPU small enough to stay in cache, on a GPU large enough
 # that launching a kernel costs less than running it.

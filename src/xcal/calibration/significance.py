@@ -29,13 +29,8 @@ from xcal.calibration.histogram import (
 
 # --- What a measurement of D-calibration gives back.
 
-
 Method = Literal["uniform", "ipcw", "km"]
-
-
 PValue = Literal["akritas", "simulated", "pearson"]
-
-
 # A p-value below this is called a disagreement with a value that looks like noise.
 _LEVEL = 0.05
 
@@ -204,24 +199,15 @@ def _shown(p: float | None) -> str:
 # All three suppose independent rows of equal weight. `akritas_of_clusters` is Akritas' statistic for rows in clusters,
 # `akritas_of_weights` for rows with sampling weights.
 
-
 # With the uniform estimator n x D-calibration is a sum of means; its distribution has stopped changing by this many
 # rows. Redistribution goes deeper into the tail the more rows there are, so there a draw has as many rows as the data.
 _ENOUGH_ROWS = 5_000
-
-
 # Statistics closer than this, relative to one plus their size, are equal: few rows have few possible values, many draws
 # are as uneven as the data, and rounding must not decide those ties. Different values of counts are much further apart.
 _SAME = 1e-9
-
-
 _BLOCK = 1 << 18  # rows of a block of draws
-
-
 # Signs drawn in one go, so that many clusters need little memory.
 _SIGNS = 1 << 22
-
-
 # Cells with fewer expected events than this are joined with a neighbour, as for every chi-squared test.
 _MIN_EXPECTED = 5.0
 

@@ -184,7 +184,6 @@ def _by_kind(event: npt.NDArray[np.bool_]) -> Floats:
 # uncensored so far. An event carries 1 / (n G), and what lies above a point before redistribution stops is R / (n G)
 # exactly. From the row at which it stops, with G there, each of the R rows left carries that row's 1 / (n G).
 
-
 # A cell in which redistribution may stop is gone through in so many steps of "this many of its censored rows came
 # before the stop"; one step where a row is the cell.
 _STEPS = 32

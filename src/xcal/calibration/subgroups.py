@@ -17,7 +17,6 @@ from xcal.calibration.histogram import edges_like, locate, rest
 
 # --- Covariates as conditional calibration reads them: columns with names, numbers or categories, none missing.
 
-
 # Each is a column of indicators: so many of some ten thousand rows fit into the memory.
 MOST_LABELS = 5_000
 
@@ -125,14 +124,9 @@ def _as_column(name: str, values: Any) -> Column:
 
 # --- Random features: functions of the covariates that together see every smooth subgroup.
 
-
 Floats = npt.NDArray[np.float64]
-
-
 # Rows that fix the scale of the columns and the bandwidth; more would change neither.
 _REFERENCE_ROWS = 10_000
-
-
 # The bandwidth, as a multiple of the median distance between two rows; `studies.conditional_rules` compares others.
 BANDWIDTH = 0.7
 
@@ -321,25 +315,12 @@ def _scaled(scales: Sequence[Scale], columns: Sequence[Column]) -> Floats:
 # that which a right model expects. The first alone is near zero in a subgroup of early censored rows without any
 # event, however few were expected, and the second alone in one where a single event came that nearly nobody expected.
 
-
 Mask = npt.NDArray[np.bool_]
-
-
 SEARCHED_ROWS = 200_000  # more add nothing to what a person can act on; a tenth of them at most is searched
-
-
 _CUTS = 16  # numeric columns are cut at the 1/16 to 15/16 quantiles
-
-
 _FIRST = 12  # single conditions that are tried in pairs
-
-
 _SMALLEST = 30  # rows of a subgroup in each half, or one in fifty if that is more
-
-
 _NUMBERS = 1 << 24  # of masks that are held as floating-point numbers at a time
-
-
 _GAIN = 4.0  # by how much a second condition must raise the squared z: a cut that finds nothing raises it by chance
 
 
@@ -556,23 +537,3 @@ def _finding(mass: Floats, edges: Edges) -> str:
         if spread > 0
         else "predicted distributions too wide (under-confident)"
     )
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "Column": "xcal.calibration.covariates",
-    "as_columns": "xcal.calibration.covariates",
-    "is_category": "xcal.calibration.covariates",
-    "Scale": "xcal.calibration.row_features",
-    "RandomFeatures": "xcal.calibration.row_features",
-    "FeatureMaker": "xcal.calibration.row_features",
-    "KernelFeatures": "xcal.calibration.row_features",
-    "random_features": "xcal.calibration.row_features",
-    "Condition": "xcal.calibration.subgroup_search",
-    "Subgroup": "xcal.calibration.subgroup_search",
-    "all_hold": "xcal.calibration.subgroup_search",
-    "contrasts": "xcal.calibration.subgroup_search",
-    "expected_squares": "xcal.calibration.subgroup_search",
-    "masses": "xcal.calibration.subgroup_search",
-    "find_subgroup": "xcal.calibration.subgroup_search",
-}

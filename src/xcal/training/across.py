@@ -26,18 +26,11 @@ from xcal.training.rows import contents, features_of, in_type, prepared
 # these rows, of gradients, of the penalty's bins and of validation, are added up over processes. So the batches, and
 # all results but for rounding, do not depend on how many processes there are.
 
-
 # False or None: this process alone. "auto": with others, if there are any. "shards": the same, with rows of its own.
 Distributed = Literal["auto", "shards"] | bool | None
-
-
 _dist: Any = dist  # torch's stubs do not know all of its names
-
-
 # What torchrun tells each process.
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-
 # A process that has not answered for so long is taken for lost. Reading and checking a large table takes minutes.
 _PATIENCE = timedelta(minutes=15)
 
@@ -192,10 +185,7 @@ class Across:
 
 # --- The rows of each process of a distributed run, from the rows of all or from its own.
 
-
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd numbers, of the generator splitmix64
-
-
 Features = tuple[Tensor | None, Tensor | None]  # of the rows to train and to validate on
 
 

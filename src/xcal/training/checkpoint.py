@@ -37,24 +37,15 @@ from xcal.training.stack import Stack
 # by name or in a module of the user (``settings.K``). What has a state that cannot be read is refused: two runs that
 # cannot be told apart must not share a checkpoint.
 
-
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, PurePath)
-
-
 _BUILT_IN = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
     np.ufunc,
 )
-
-
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
-
-
 _ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD"}
-
-
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -188,13 +179,36 @@ class _Settings:
         return f"{described}, {self.of(items)}"
 
 
-def _place(value: Any) -> str:
-    """Return the full name of a class or function, under the module that it had when checkpoints were first written.
+# Where checkpoints say that these are: in the modules that they had when checkpoints were first written. Packages that
+# extend xcal name such modules of theirs in a ``FORMER_MODULES`` of their own.
+_FORMER_MODULES = {
+    ("xcal.calibration.membership", "xcal.calibration.softbins"): "SoftBins soft_membership",
+    ("xcal.calibration.subgroups", "xcal.calibration.row_features"): "KernelFeatures RandomFeatures Scale",
+    ("xcal.distributions.base", "xcal.distributions.family_base"): "Family",
+    ("xcal.distributions.composed", "xcal.distributions.mixture"): "Mixture mixture",
+    ("xcal.distributions.composed", "xcal.distributions.recalibrated"): "RecalibratedDistribution",
+    ("xcal.distributions.discrete", "xcal.distributions.categorical"): "Categorical",
+    ("xcal.distributions.discrete", "xcal.distributions.discrete_family"): "DiscreteFamily",
+    ("xcal.distributions.discrete", "xcal.distributions.logistic_hazard"): "LogisticHazard",
+    ("xcal.distributions.discrete", "xcal.distributions.mtlr"): "MTLR",
+    ("xcal.distributions.parametric", "xcal.distributions.loglogistic"): "LogLogistic",
+    ("xcal.distributions.parametric", "xcal.distributions.lognormal"): "LogNormal",
+    ("xcal.distributions.parametric", "xcal.distributions.weibull"): "Weibull",
+    ("xcal.networks", "xcal.networks.dense"): "Linear MLP",
+    ("xcal.networks", "xcal.networks.start"): "start_near",
+    ("xcal.networks", "xcal.networks.towers"): "TwoTower",
+    ("xcal.objectives", "xcal.objectives.crps"): "survival_crps",
+    ("xcal.objectives", "xcal.objectives.joint"): "_Declaration gives_cdf",
+    ("xcal.objectives", "xcal.objectives.likelihood"): "nll",
+}
+_FORMER = {(now, name): former for (now, former), names in _FORMER_MODULES.items() for name in names.split()}
 
-    A module that has taken over something names its former place in ``FORMER_MODULES``.
-    """
-    former = getattr(sys.modules.get(value.__module__), "FORMER_MODULES", {}) if _of_library(value.__module__) else {}
-    return f"{former.get(value.__qualname__.partition('.')[0], value.__module__)}.{value.__qualname__}"
+
+def _place(value: Any) -> str:
+    """Return the full name of a class or function, under the module that it had when checkpoints were first written."""
+    module, name = value.__module__, value.__qualname__.partition(".")[0]
+    named = getattr(sys.modules.get(module), "FORMER_MODULES", {}) if _of_library(module) else {}
+    return f"{_FORMER.get((module, name)) or named.get(name, module)}.{value.__qualname__}"
 
 
 @lru_cache(maxsize=256)
@@ -287,10 +301,7 @@ def _followed(name: str, value: Any, attributes: Iterable[str]) -> tuple[str, An
 # --- Checkpoints: tensors only, written whole or not at all.
 # A file that was damaged, or made by something else, is refused before any of it reaches a model.
 
-
 _DIGEST = "digest"
-
-
 _log = logging.getLogger("xcal.training")
 
 

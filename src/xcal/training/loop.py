@@ -25,7 +25,6 @@ from xcal.training.steps import Noise, Steps, compile_network, compiled_loss, ma
 
 # --- Models that are trained together: all of a stacked path, or one of a sequential one.
 
-
 # Settings of how a run is done; a checkpoint of another way of doing it is as good.
 _HOW = {"checkpoint_every", "cuda_graphs"}
 
@@ -115,7 +114,6 @@ def _name(objective: Any) -> str:
 
 
 # --- The training loop: K models at once, or one, by the same lines.
-
 
 _log = logging.getLogger("xcal.training")
 

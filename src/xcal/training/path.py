@@ -179,7 +179,6 @@ def check_together(
 
 # --- `fit_path`: the one function that trains.
 
-
 _log = logging.getLogger("xcal.training")
 
 

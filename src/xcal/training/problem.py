@@ -54,8 +54,6 @@ class Loss:
 
 # Of raw outputs, a batch and lambdas.
 LossValues = Callable[[Tensor, Batch, Tensor], Tensor]
-
-
 LossFunction = Callable[[Tensor, Batch, Tensor], Loss]
 
 
@@ -73,12 +71,9 @@ def by_autograd(values: LossValues) -> LossFunction:
 # A piece is a part of a stack's models, or some rows of a large network's batch. How work is cut follows from its size
 # and from torch's number of threads, and not from how busy the machine is: the results are the same bits.
 
-
 # Multiplications of a forward pass that are worth a thread's attention, some two milliseconds of training: handing
 # work over takes a tenth of one. `python -m benchmarks.busy` shows what this does.
 _WORTH_A_THREAD = 2e7
-
-
 # Multiplications from which single operations take so long that threads wait little for each other.
 _WORTH_ALL_CORES = 1e9
 
@@ -138,11 +133,8 @@ def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[],
 
 # --- What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows.
 
-
 # Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
 _CHUNK = {"cpu": 1 << 13, "cuda": 1 << 21}
-
-
 _FEWER = 8  # so many times fewer where conditional calibration is measured, which has arrays of rows x bins
 
 

@@ -26,7 +26,6 @@ from xcal.training.stack import MakeNetwork, Stack, load_row, new_network
 
 # --- The weights of a path's models, and what the models say about rows.
 
-
 # Rows times models evaluated at a time; see `xcal.training.problem`.
 _CHUNK = {"cpu": 1 << 14, "cuda": 1 << 21}
 
@@ -63,10 +62,7 @@ class Trained:
 
 # --- What training a path returns.
 
-
 Floats = npt.NDArray[np.float64]
-
-
 Integers = npt.NDArray[np.int64]
 
 
@@ -250,7 +246,6 @@ class PathResult:
 
 # --- Where a run stands between two epochs: everything that a checkpoint holds besides the weights of now.
 
-
 # Weights that a target can lead to.
 LAMBDA_RANGE = (1e-2, 1e5)
 
@@ -340,7 +335,6 @@ class RunState:
 
 # --- What is shown while a path is trained.
 
-
 _log = logging.getLogger("xcal.training")
 
 
@@ -371,8 +365,6 @@ class EpochReport:
 
 
 Callback = Callable[[EpochReport], None]
-
-
 Progress = bool | Callback | None
 
 

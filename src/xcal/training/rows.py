@@ -115,7 +115,6 @@ def _take(values: Tensor, index: Tensor | slice) -> Tensor:
 # Lambdas of one seed see the same batches, so that seeds are paired across lambdas, and a model sees the same batches
 # whatever is trained beside it, and whether or not training was resumed.
 
-
 # What a stream of random numbers is for; two uses of one seed and epoch must not share numbers.
 ORDER, DROPOUT, PIECES = 0, 1, 2
 

@@ -28,10 +28,7 @@ from xcal._torch_private import multiplications, watch
 # What cannot be redirected (a GPU's random numbers, and the few operations of torch that take no generator) comes from
 # torch's generators, seeded under a lock and put back afterwards (`shared_numbers`).
 
-
 Result = TypeVar("Result")
-
-
 # Operations on a tensor, and makers of tensors, that take a generator.
 _IN_PLACE: set[Any] = {
     getattr(Tensor, name)
@@ -40,14 +37,8 @@ _IN_PLACE: set[Any] = {
         "bernoulli", "multinomial",
     )
 }  # fmt: skip
-
-
 _FROM_TENSOR: set[Any] = {torch.bernoulli, torch.multinomial, torch.poisson, torch.normal}
-
-
 _FROM_SHAPE: set[Any] = {torch.rand, torch.randn, torch.randint, torch.randperm}
-
-
 _LIKE: dict[Any, Callable[..., Tensor]] = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
@@ -275,13 +266,8 @@ def shared_numbers(seed: int | None = None) -> Iterator[None]:
 # Models are ordered by seed, then by lambda: model ``s * L + l`` has seed s and lambda l. One matrix means that an
 # optimiser step, a clipped gradient, a frozen model and a checkpoint are each one operation on rows.
 
-
 MakeNetwork = Callable[[], nn.Module]
-
-
 Seeds = Sequence[int | SeedOfRows]  # of the random numbers of a step, one for each start
-
-
 # Lambdas of one seed that a CPU runs together, at most: enough that starting operations costs little, few enough that
 # the activations of a batch stay in its cache. A GPU runs everything together.
 CPU_LAMBDAS = 8

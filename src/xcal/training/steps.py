@@ -58,7 +58,6 @@ def optimizer_state(optimizer: torch.optim.Optimizer, flat: Tensor) -> dict[str,
 
 # --- Loss and network, compiled where that works.
 
-
 _log = logging.getLogger("xcal.training")
 
 
@@ -122,10 +121,7 @@ def _reason(error: Exception) -> str:
 # one step is the same work every time, and on a GPU it is recorded once as a CUDA graph and replayed: launching its
 # hundred small kernels one by one takes longer than running them.
 
-
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
-
-
 Noise = Sequence[Seeds]
 
 
