@@ -15,11 +15,11 @@ from xcal.distributions.base import SurvivalDistribution, can_broadcast
 __all__ = ["gives_cdf", "nll", "survival_crps"]
 
 
-# --- The shape-level checks of the objectives; values are not looked at, so that the objectives compile.
-
-
 def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
-    """Check that times and events are tensors with one entry for each row of the distribution."""
+    """Check that times and events are tensors with one entry for each row of the distribution.
+
+    Values are not looked at, so that the objectives compile.
+    """
     if not isinstance(dist, SurvivalDistribution):
         fail("dist", "a SurvivalDistribution", type(dist).__name__)
     if not isinstance(time, Tensor) or not time.is_floating_point():
@@ -179,20 +179,13 @@ def with_cdf(objective: Objective) -> ObjectiveAndCdf:
     return one_after_the_other
 
 
-# --- The censored negative log-likelihood.
-
-
 def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
     """`nll` and F of every row, from the distribution's own way to compute both together."""
     log_likelihood, cdf = dist.log_likelihood_and_cdf(time, event)
     return -log_likelihood, cdf
 
 
-def _nll_terms(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> RowTerms | None:
-    return negative_likelihood(dist.likelihood_by_formula(time, event))
-
-
-@has_formula(_nll_terms)
+@has_formula(lambda dist, time, event: negative_likelihood(dist.likelihood_by_formula(time, event)))
 @gives_cdf(_nll_and_cdf)
 def nll(
     dist: SurvivalDistribution,
@@ -248,9 +241,6 @@ def nll(
         return -log_likelihood
     observed = dist.log_density(time) if density else dist.log_prob(time)
     return -torch.where(event, observed, dist.log_censored(time))
-
-
-# --- The survival CRPS.
 
 
 def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as_published: bool = False) -> Tensor:

@@ -20,6 +20,7 @@ from xcal.calibration.penalty import (
     SmallRows,
     full_precision,
     gradient_wanted,
+    in_full,
     in_units_of_the_largest,
     is_small_default,
     pick,
@@ -87,9 +88,6 @@ def _message(values: Tensor, mark: int, length: int) -> Tensor:
     return torch.cat([values, values.new_tensor(end)])
 
 
-# --- What penalty and mean of several processes share: weights of rows, one all-reduce, a gradient that is known.
-
-
 class Exchange:
     """The one all-reduce of a step: sums (..., k) of any number of things go together, in float64.
 
@@ -107,7 +105,7 @@ class Exchange:
         return len(self._along)
 
     def agree(self, what: dict[str, int]) -> None:
-        """Return what the sums mean, in numbers that must be the same on every process."""
+        """Take down what the sums mean, in numbers that must be the same on every process."""
         self._what = what
         if self._own_loop:
             self._processes.agree(what)
@@ -160,9 +158,8 @@ class RowWeights:
     def out_of_unit(self, sums: Tensor, power: int = 1) -> Tensor:
         """Take sums (..., k) of weights, or of a power of them, out of this process's unit, in float64."""
         found = sums.double()
-        if self._unit is not None:
-            for _ in range(power):
-                found = found * self._unit
+        for _ in range(0 if self._unit is None else power):
+            found = found * self._unit
         return found
 
     def in_unit(self, sums: Tensor) -> Tensor:
@@ -174,11 +171,6 @@ def check_plain(values: Tensor) -> None:
     """Refuse what has no sum over processes: values within a function transform or a compiler."""
     if torch.compiler.is_compiling() or in_transform(values):
         fail("process_group", "None inside torch.compile and torch.func (leading dimensions are models)", "a group")
-
-
-def in_full(values: Tensor) -> Tensor:
-    """Half precision as float32, which sums are taken in under autocast too."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 def no_rows() -> NoReturn:
@@ -208,9 +200,6 @@ def with_gradient(u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
     """Return a value with its gradient in `u`."""
     known: Tensor = apply(_Known, u, value, gradient)
     return known
-
-
-# --- Mean of one value per row over the rows of several processes.
 
 
 class LocalMean:

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from xcal._checks import as_count, as_numpy, as_vector, check_same_length, fail, first_row, is_missing, refuse_masked
 
-# --- The bins: a partition of [0, 1] into intervals I = [a, b), the last one closed.
 # A value on an edge belongs to the bin on its right, and 1.0 to the last bin, so every row counts exactly once.
 
-Edges = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
+Edges = Floats
 # More than anybody needs. The estimators that look at every row for every bin take seconds then, for few rows.
 MOST_BINS = 10**5
 
@@ -56,9 +56,6 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
     return array
 
 
-# --- Labels of rows, such as groups and clusters: numbers, strings or dates, none missing.
-
-
 def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
     """One label per row, as an array that can be sorted.
 
@@ -98,7 +95,6 @@ def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.
 # is a sum over rows, so it is a sum over clusters too: its noise is that of the cluster sums, which are independent.
 # Where the rows of a cluster resemble each other it is much larger than that of as many independent rows.
 
-Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.intp]
 
 

@@ -10,18 +10,17 @@ import numpy.typing as npt
 from torch import Tensor
 
 from xcal._checks import as_floats, check_same_length, fail, first_row
-from xcal.calibration.bins import Clusters, Edges, sum_of_squares
+from xcal.calibration.bins import Clusters, Edges, Floats, sum_of_squares
 
 # --- The censored share: what a row censored at F leaves in each bin, as its event is uniform on [F, 1].
 # In its own bin [a, b) that is (b - F) / (1 - F) = 1 - (1 - b) / (1 - F), in every later bin (b - a) / (1 - F), and
 # nothing in earlier ones (paper, section 3.3).
 #
 # Measuring uses the functions here. Training needs the same in torch, with a gradient, as the mass above each edge:
-# `membership.exact_above`. It stands once more in the two places that speed asks for, `small_batch.SmallRows` (on a
-# CPU) and `kernels.cumulative_features` (on a GPU). ``tests/calibration/test_censored_share.py`` holds all that run on
+# `membership.exact_above`. It stands once more in the two places that speed asks for, `penalty.SmallRows` (on a
+# CPU) and `_kernels.cumulative_features` (on a GPU). ``tests/calibration/test_censored_share.py`` holds all that run on
 # a CPU to one sum of exact fractions; the kernel is held to `membership` in ``test_penalty.py``.
 
-Floats = npt.NDArray[np.float64]
 Numbers = TypeVar("Numbers", Floats, Tensor)
 
 
@@ -56,7 +55,7 @@ def mass_of_bins(happened: Numbers, censored: Numbers, inverse: Numbers, earlier
     return happened + censored - above * inverse + width * earlier
 
 
-# --- Exact bin masses: how much probability the data put in each bin of F, by three ways of treating censored rows.
+# --- Masses of the bins.
 # A perfect model puts |I| in every bin. Each estimator returns the masses and their noise: the sum over bins of the
 # variance that a perfect model's masses have at this sample and this censoring, which is what its D-calibration scores
 # on average (`floor`).
@@ -192,8 +191,8 @@ class BinSums:
     def uniform(self) -> Masses:
         """Haider's estimator (Eq. of censored D-calibration): a censored row spreads uniformly over [F, 1].
 
-        What it leaves in each bin (`censored`) is linear in 1 / (1 - F), so the sums of that by bin are all that is
-        needed. In torch, for many models: `histogram_torch`.
+        What it leaves in each bin is linear in 1 / (1 - F), so the sums of that by bin are all that is
+        needed. In torch, for many models: `membership.uniform_histogram`.
         """
         width, mass = np.diff(self.edges), self._mass()
         # A perfect model's mass in bin j has variance E (r_j - |I_j|)^2 / n with r_j a row's share of the bin. Equal to
@@ -491,9 +490,6 @@ def redistributed(
     return Masses(histogram, noise)
 
 
-# --- Inverse probability of censoring with the user's own G: every event counts 1 / G.
-
-
 def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_row: bool = False) -> Array:
     """Check the user's G at each row: in (0, 1] for events, and for `every_row` where censored rows use it too."""
     g = as_floats("censoring_survival", values)
@@ -590,13 +586,10 @@ def lost_mass_caution(total: float, squares: float, n: float) -> str | None:
     )
 
 
-# --- Calibration residuals: what each row has in each bin of F, less what it should have on average.
-
-
 def residuals(cdf: Array, event: npt.NDArray[np.bool_], edges: Edges) -> Floats:
     r"""R_ij, (n, B): the exact membership of row i in bin j less the width of the bin.
 
-    An event at F lies in one bin; a censored row leaves its share in every bin from F on (`censored`). If the model is
+    An event at F lies in one bin; a censored row leaves its share in every bin from F on. If the model is
     right for a row's covariates x and censoring is independent given x, then :math:`E(R_{ij} \mid x) = 0`: the share of
     a censored row is the probability that its event, had it been seen, would have been in the bin. D-calibration is the
     sum over bins of the squared mean of these numbers.

@@ -15,8 +15,6 @@ from xcal.calibration.membership import Censored, Estimator, Membership, SoftBin
 from xcal.calibration.penalty import as_tensor, checked, is_true, readable, unchecked_penalty
 from xcal.calibration.subgroups import FeatureMaker, KernelFeatures
 
-# --- A weight that rises while the temperature of the penalty falls: one schedule for `fit_path` and for own loops.
-
 FIRST_TEMPERATURE = 2.0
 
 
@@ -65,9 +63,6 @@ class Annealing:
             return self.last_temperature
         factor = self.last_temperature / self.first_temperature
         return float(self.first_temperature * factor ** (epoch / self.epochs))
-
-
-# --- What the methods of `XCALLoss` return besides a penalty.
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +149,6 @@ def penalty_of(rows: LocalRows, edges: Tensor, spec: SoftBins, process_group: Gr
     if rows.features is None:
         return unchecked_penalty(rows.cdf, rows.event, edges, spec, rows.weights, rows.labels, rows.n_groups)
     return unchecked_conditional_penalty(rows.cdf, rows.event, rows.features, edges, spec, rows.weights)
-
-
-# --- The public functions of the penalty.
 
 
 def xcal_penalty(

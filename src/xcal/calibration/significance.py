@@ -9,12 +9,11 @@ import numpy.typing as npt
 from scipy.special import chdtrc
 
 from xcal._checks import MIN_CELL, effective_units
-from xcal.calibration.bins import Clusters, Edges
+from xcal.calibration.bins import Clusters, Edges, Floats
 from xcal.calibration.histogram import (
     Array,
     BinSums,
     ClusterSums,
-    Floats,
     Masses,
     WeightedSums,
     bin_sums,
@@ -26,8 +25,6 @@ from xcal.calibration.histogram import (
     rest,
     weighted,
 )
-
-# --- What a measurement of D-calibration gives back.
 
 Method = Literal["uniform", "ipcw", "km"]
 PValue = Literal["akritas", "simulated", "pearson"]
@@ -396,9 +393,6 @@ def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, 
     return cdf[order][censored].astype(np.float64), 1 - uncensored[censored]
 
 
-# --- D-calibration of one set of checked rows: masses by a method, and a test.
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Checked rows, and what was given beside them; weights in any units."""
@@ -425,9 +419,15 @@ def measured(
     """Masses and test of one set of rows."""
     u, event, clusters = rows.cdf, rows.event, rows.clusters
     units = None if rows.weights is None else effective_units(rows.weights)
-    sums, by_cluster = None, None
+    sums: BinSums | WeightedSums | None = None
+    by_cluster = None
     if method == "uniform" or p_value == "akritas":
-        sums = _summed(u, event, edges, units, hazard=p_value == "akritas")
+        if units is None:
+            sums = BinSums(edges)
+            sums.add(u, event, hazard=p_value == "akritas")
+        else:
+            sums = WeightedSums(edges)
+            sums.add(u, event, units, hazard=p_value == "akritas")
         by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges, units)
     masses = _masses(replace(rows, weights=units), edges, method, sums, by_cluster)
 
@@ -446,24 +446,12 @@ def measured(
         estimate, scale_free = _estimator(method, edges), method == "uniform"
         test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
     found = result(masses, edges, test, n, n_censored, method, p_value)
-    if clusters is not None:
-        found = replace(found, n_clusters=clusters.count)
-    if rows.weights is not None:
-        effective = float(n if units is None else units.sum())
-        found = replace(found, weight=float(rows.weights.sum()), n_effective=effective)
-    return found
-
-
-def _summed(
-    u: Array, event: npt.NDArray[np.bool_], edges: Edges, units: Floats | None, *, hazard: bool
-) -> BinSums | WeightedSums:
-    if units is None:
-        plain = BinSums(edges)
-        plain.add(u, event, hazard=hazard)
-        return plain
-    sums = WeightedSums(edges)
-    sums.add(u, event, units, hazard=hazard)
-    return sums
+    return replace(
+        found,
+        n_clusters=None if clusters is None else clusters.count,
+        weight=None if rows.weights is None else float(rows.weights.sum()),
+        n_effective=None if rows.weights is None else float(n if units is None else units.sum()),
+    )
 
 
 def _masses(

@@ -11,13 +11,12 @@ import numpy.typing as npt
 from scipy.special import zeta
 
 from xcal._checks import MANY, as_choice, as_count, as_event, as_numpy, as_probability, as_weights, check_rows, fail
-from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.bins import Edges, Floats, bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import (
     SUMS,
     Array,
     BinSums,
-    Floats,
     Masses,
     WeightedSums,
     as_censoring_survival,
@@ -40,8 +39,6 @@ from xcal.calibration.significance import (
     pearson,
     result,
 )
-
-# --- What `DCalibration` keeps of the rows for Kaplan-Meier: every distinct F while they are few, a fine grid beyond.
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,9 +372,6 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
     return np.divide(part, whole, out=np.where(part > 0, np.inf, 0.0), where=whole > 0)
 
 
-# --- D-calibration over chunks, processes or files: a few numbers per bin, which can be added up.
-
-
 class DCalibration:
     """Accumulate D-calibration without holding the rows.
 
@@ -451,11 +445,8 @@ class DCalibration:
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
         if self.method == "ipcw" and censoring_survival is None:
-            fail(
-                "censoring_survival",
-                "the probability of being uncensored, one number per row, with method='ipcw'",
-                None,
-            )
+            expected = "the probability of being uncensored, one number per row, with method='ipcw'"
+            fail("censoring_survival", expected, None)
         if self.method != "ipcw" and censoring_survival is not None:
             fail("censoring_survival", f"None with method={self.method!r}", "an array")
         w = None if weights is None else as_weights("weights", weights, u.size)

@@ -12,10 +12,8 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from xcal._checks import MANY, as_count, as_number, as_numpy, fail, first_row, is_missing
-from xcal.calibration.bins import Edges
+from xcal.calibration.bins import Edges, Floats
 from xcal.calibration.histogram import edges_like, locate, rest
-
-# --- Covariates as conditional calibration reads them: columns with names, numbers or categories, none missing.
 
 # Each is a column of indicators: so many of some ten thousand rows fit into the memory.
 MOST_LABELS = 5_000
@@ -65,9 +63,8 @@ def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     elif hasattr(X, "columns") and not isinstance(X, np.ndarray):
         names = [str(name) for name in X.columns]
         if len(set(names)) < len(names):
-            fail(
-                "X", "columns with different names", f"{next(n for n in names if names.count(n) > 1)!r} more than once"
-            )
+            twice = next(name for name in names if names.count(name) > 1)
+            fail("X", "columns with different names", f"{twice!r} more than once")
         columns = tuple(_as_column(str(name), X[name]) for name in X.columns)
     else:
         array = as_numpy("X", X)
@@ -124,7 +121,6 @@ def _as_column(name: str, values: Any) -> Column:
 
 # --- Random features: functions of the covariates that together see every smooth subgroup.
 
-Floats = npt.NDArray[np.float64]
 # Rows that fix the scale of the columns and the bandwidth; more would change neither.
 _REFERENCE_ROWS = 10_000
 # The bandwidth, as a multiple of the median distance between two rows; `studies.conditional_rules` compares others.

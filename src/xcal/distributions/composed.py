@@ -49,8 +49,8 @@ def _mixed_bins(components: Sequence[SurvivalDistribution]) -> Categorical:
     assert isinstance(first, DiscreteDistribution)
     masses = []
     for place, other in enumerate(components):
-        discrete = isinstance(other, DiscreteDistribution)
-        if not discrete or other.interpolation != first.interpolation or not torch.equal(other.edges, first.edges):
+        same = isinstance(other, DiscreteDistribution) and other.interpolation == first.interpolation
+        if not isinstance(other, DiscreteDistribution) or not (same and torch.equal(other.edges, first.edges)):
             fail(f"components[{place}]", "the time bins of the first, read in the same way", repr(other))
         masses.append(other.log_mass)
     together = torch.logsumexp(torch.stack(torch.broadcast_tensors(*masses)), dim=0) - math.log(len(masses))

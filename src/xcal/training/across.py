@@ -208,39 +208,25 @@ def placed(
     *,
     local: bool,
 ) -> tuple[SurvivalData, SurvivalData, Features, Across | None]:
-    """Put the rows on the device, with the features of the penalty; of several processes each has a part of them."""
-    if processes is not None:
-        return _sharded(train, validation, device, processes, local=local, conditional=conditional)
-    both = prepared("train", train, device), prepared("validation", validation, device)
-    features = (
-        (None, None) if conditional is None else (features_of(both[0], conditional), features_of(both[1], conditional))
-    )
-    return *both, features, None
-
-
-def _sharded(
-    train: SurvivalData,
-    validation: SurvivalData,
-    device: torch.device,
-    processes: Processes,
-    *,
-    local: bool,
-    conditional: FeatureMaker | None,
-) -> tuple[SurvivalData, SurvivalData, Features, Across]:
-    """Return this process's rows to train and to validate on, the features of the penalty, and its part in the whole.
+    """Put the rows on the device, with the features of the penalty; of several processes each has a part of them.
 
     With `local` rows each process was given its own, and all of them together are the rows in the order of processes;
     otherwise each was given all of them, and keeps its part.
     """
+    if processes is None:
+        both = prepared("train", train, device), prepared("validation", validation, device)
+        if conditional is None:
+            return *both, (None, None), None
+        return *both, (features_of(both[0], conditional), features_of(both[1], conditional)), None
     features: Features = (None, None)
     more = {}
     if local:
         if conditional is not None:
             fail("conditional", 'None with distributed="shards": features are made from the rows of all', "a maker")
-        held = [_local(name, rows, device, processes) for name, rows in _named(train, validation)]
+        held = [_local("train", train, device, processes), _local("validation", validation, device, processes)]
     else:
-        whole = [prepared(name, rows, rows.device) for name, rows in _named(train, validation)]
-        held = [_part(name, rows, device, processes) for name, rows in _named(*whole)]
+        whole = [prepared("train", train, train.device), prepared("validation", validation, validation.device)]
+        held = [_part("train", whole[0], device, processes), _part("validation", whole[1], device, processes)]
         if conditional is not None:
             made = [features_of(rows, conditional) for rows in whole]
             features = (made[0][held[0].place].to(device), made[1][held[1].place].to(device))
@@ -252,10 +238,6 @@ def _sharded(
 
     across = Across(processes, held[0].place, held[0].n, held[1].n, digests)
     return held[0].rows, held[1].rows, features, across
-
-
-def _named(train: SurvivalData, validation: SurvivalData) -> list[tuple[str, SurvivalData]]:
-    return [("train", train), ("validation", validation)]
 
 
 def _part(name: str, whole: SurvivalData, device: torch.device, processes: Processes) -> _Held:

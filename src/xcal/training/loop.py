@@ -23,8 +23,6 @@ from xcal.training.rows import DROPOUT, contents, derived_seed, epoch_order, tak
 from xcal.training.stack import MakeNetwork, SeedOfRows, Stack, shared_numbers
 from xcal.training.steps import Noise, Steps, compile_network, compiled_loss, make_optimizer, network_gains, set_rate
 
-# --- Models that are trained together: all of a stacked path, or one of a sequential one.
-
 # Settings of how a run is done; a checkpoint of another way of doing it is as good.
 _HOW = {"checkpoint_every", "cuda_graphs"}
 
@@ -113,8 +111,6 @@ def _name(objective: Any) -> str:
     return str(getattr(objective, "__qualname__", type(objective).__qualname__))
 
 
-# --- The training loop: K models at once, or one, by the same lines.
-
 _log = logging.getLogger("xcal.training")
 
 
@@ -130,15 +126,15 @@ def train_stack(
     """Train the models of a stack to the end, from a checkpoint if there is one, or until interrupted."""
     optimizer = make_optimizer(stack, config)
     across = group.problem.across
-    state = RunState.start(stack.snapshot(), group.first_lambdas)
+    state, writer = RunState.start(stack.snapshot(), group.first_lambdas), None
     if checkpoint is not None:
         tensors = _found(checkpoint, across)
         if tensors is not None:
             state = read_checkpoint(checkpoint, fingerprint, stack, optimizer, tensors)
-    writes = checkpoint is not None and (across is None or across.processes.first)
-    writer = CheckpointWriter(checkpoint, fingerprint) if writes and checkpoint is not None else None
+        if across is None or across.processes.first:
+            writer = CheckpointWriter(checkpoint, fingerprint)
     try:
-        precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
+        precision = _matmul_precision("high") if config.tf32 and stack.flat.is_cuda else nullcontext()
         with precision, Workers(group.plan.workers, operations=group.plan.operations) as workers:
             run = _Run(group, stack, config, optimizer, state, workers)
             while state.epoch < config.epochs and not state.stopped.all():
@@ -162,16 +158,18 @@ def _found(checkpoint: Path, across: Across | None) -> dict[str, Tensor] | None:
 
 
 @contextmanager
-def _matmul_precision(wanted: str | None) -> Iterator[None]:
+def _matmul_precision(wanted: str) -> Iterator[None]:
     """Set the precision of matrix products for a while; it is torch's, and not ours to keep."""
     before = torch.get_float32_matmul_precision()
-    if wanted is not None:
-        torch.set_float32_matmul_precision(wanted)
+    torch.set_float32_matmul_precision(wanted)
     try:
         yield
     finally:
-        if wanted is not None:
-            torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before)
+
+
+# Any epoch above the target comes after every epoch at or below it; among them the lower D-calibration is better.
+_ABOVE_TARGET = 1e9
 
 
 class _Run:
@@ -303,19 +301,12 @@ class _Run:
         total = objective + state.lambdas * np.maximum(excess, 0.0)
         state.fail(~state.stopped & ~np.isfinite(total), None)
         state.record(objective, dcal, total)
-        score = total if problem.target_dcal is None else _constrained(objective, dcal, problem.target_dcal)
+        score = total
+        if problem.target_dcal is not None:
+            score = np.where(dcal <= problem.target_dcal, objective, _ABOVE_TARGET * (1.0 + dcal))
         # A weight that is still looking for its size must not be stopped while it does.
         patience = self.config.patience if problem.target_dcal is None else None
         state.choose(stack.snapshot(), score, patience, self.config.rising_epochs)
         if problem.target_dcal is not None:
             state.raise_lambdas(dcal, problem.target_dcal, self.config.epochs)
             self.steps.set_lambdas(state.lambdas)
-
-
-# Any epoch above the target comes after every epoch at or below it; among them the lower D-calibration is better.
-_ABOVE_TARGET = 1e9
-
-
-def _constrained(objective: np.ndarray, dcal: np.ndarray, target: float) -> np.ndarray:
-    """Score by which an epoch is chosen under a target: the objective, if D-calibration is low enough."""
-    return np.where(dcal <= target, objective, _ABOVE_TARGET * (1.0 + dcal))

@@ -20,8 +20,6 @@ from xcal.training.across import Across
 from xcal.training.rows import Batch, take
 from xcal.training.stack import CPU_LAMBDAS, Part, Stack
 
-# --- What a step minimises, and where its gradient enters the graph of the networks.
-
 
 @dataclass(frozen=True, eq=False)
 class Loss:
@@ -131,8 +129,6 @@ def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[],
     return Plan(threads, together=min(together, CPU_LAMBDAS))
 
 
-# --- What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows.
-
 # Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
 _CHUNK = {"cpu": 1 << 13, "cuda": 1 << 21}
 _FEWER = 8  # so many times fewer where conditional calibration is measured, which has arrays of rows x bins
@@ -179,7 +175,7 @@ class Problem:
         The network's outputs hold all models, so the objective and the penalty run once for all of them.
         """
         time, event = batch.time.unsqueeze(1), batch.event.unsqueeze(1)
-        rows, cdf = self._rows(raw, time, event)
+        rows, cdf = self._objective_and_cdf(self.family.distribution(raw), time, event)
         weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
         weighted = rows if weights is None else rows * weights
         # A part of a batch adds its share to the mean of the whole.
@@ -215,22 +211,16 @@ class Problem:
             row_slope = torch.full_like(rows, share) if weights is None else weights * share
             if not self.penalised:
                 return Loss.from_slopes(mean, *terms.back(row_slope, None))
-            penalty, slope = self._penalty_and_slope(cdf, event.expand(cdf.shape), weights, batch.row_features)
+            happened = event.expand(cdf.shape)
+            if batch.row_features is None:
+                penalty, slope = penalty_and_slope(cdf, happened, self.edges, self.penalty, weights)
+            else:
+                features = batch.row_features.unsqueeze(1)
+                penalty, slope = conditional_penalty_and_slope(
+                    cdf, happened, features, self.edges, self.penalty, weights
+                )
             slope = slope * lambdas.to(slope.dtype).unsqueeze(-1)
             return Loss.from_slopes(mean + lambdas * penalty, *terms.back(row_slope, slope))
-
-    def _penalty_and_slope(
-        self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return `_penalty` and its gradient in F."""
-        if row_features is None:
-            return penalty_and_slope(cdf, event, self.edges, self.penalty, weights)
-        features = row_features.unsqueeze(1)
-        return conditional_penalty_and_slope(cdf, event, features, self.edges, self.penalty, weights)
-
-    def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
-        """Objective and F of every row."""
-        return self._objective_and_cdf(self.family.distribution(raw), time, event)
 
     @property
     def _n_feature_sums(self) -> int:
@@ -288,7 +278,8 @@ class Problem:
                 self.validation, slice(start, min(start + step, rows.stop)), row_features=self.validation_features
             )
             x = few.x.unsqueeze(0).expand(part.starts.stop - part.starts.start, *few.x.shape)
-            objective, cdf = self._rows(stack.forward(x, training=False, part=part), few.time, few.event)
+            dist = self.family.distribution(stack.forward(x, training=False, part=part))
+            objective, cdf = self._objective_and_cdf(dist, few.time, few.event)
             values = objective.double()
             weights = None if few.weights is None else few.weights.double()
             total += (values if weights is None else values * weights).sum(-1).reshape(-1)

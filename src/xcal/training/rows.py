@@ -12,8 +12,6 @@ from xcal.calibration.subgroups import FeatureMaker
 from xcal.data import SurvivalData
 from xcal.data.features import pieces
 
-# --- Rows as training uses them, and batches of them.
-
 
 def prepared(name: str, data: SurvivalData, device: torch.device) -> SurvivalData:
     """Rows to train or validate on, in the words of the argument `name`.

@@ -98,7 +98,7 @@ class OwnNumbers(TorchFunctionMode):
         """Pass our generator to `function` if it draws random numbers on the CPU; run it as it is if not."""
         options = kwargs or {}
         if function in _DROPOUTS:
-            return _DROPOUTS[function](self, *args, **options)
+            return self._dropout(function, *args, **options)
         if function in _LIKE and _on_cpu(args[0], options):
             like = {"dtype": args[0].dtype, "device": args[0].device} | options
             return self._draw(_LIKE[function], (args[0].shape,), like)
@@ -119,40 +119,30 @@ class OwnNumbers(TorchFunctionMode):
             return drawn.bernoulli_(1 - p, generator=self.generator).div_(1 - p).index_select(0, self.rows.places)
         return empty.bernoulli_(1 - p, generator=self.generator).div_(1 - p)
 
-    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        if p in (0.0, 1.0) or not training or input.device.type != "cpu" or input.numel() == 0:
-            return functional.dropout(input, p, training, inplace)
-        noise = self._noise(torch.empty_like(input), p)
-        return input.mul_(noise) if inplace else input * noise
-
-    def _channels(
-        self, function: Any, single: int, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    def _dropout(
+        self, function: Any, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
     ) -> Tensor:
-        """Drop whole channels; an input of `single` dimensions is one row without its first dimension."""
+        """Do what one of torch's dropouts does: drop single numbers, or whole channels."""
         if p in (0.0, 1.0) or not training or input.device.type != "cpu" or input.numel() == 0:
             result: Tensor = function(input, p, training, inplace)
             return result
-        rows = input.unsqueeze(0) if input.ndim == single else input
-        noise = self._noise(rows.new_empty(*rows.shape[:2], *[1] * (rows.ndim - 2)), p)
-        noise = noise.squeeze(0) if input.ndim == single else noise
+        if function is functional.dropout:
+            noise = self._noise(torch.empty_like(input), p)
+        else:
+            one_row = input.ndim == _DROPOUTS[function]
+            rows = input.unsqueeze(0) if one_row else input
+            noise = self._noise(rows.new_empty(*rows.shape[:2], *[1] * (rows.ndim - 2)), p)
+            noise = noise.squeeze(0) if one_row else noise
         return input.mul_(noise) if inplace else input * noise
 
-    def _dropout1d(self, *args: Any, **options: Any) -> Tensor:
-        return self._channels(functional.dropout1d, 2, *args, **options)
 
-    def _dropout2d(self, *args: Any, **options: Any) -> Tensor:
-        # Three dimensions are rows, channels and one length here, as in torch.
-        return self._channels(functional.dropout2d, 0, *args, **options)
-
-    def _dropout3d(self, *args: Any, **options: Any) -> Tensor:
-        return self._channels(functional.dropout3d, 4, *args, **options)
-
-
-_DROPOUTS: dict[Any, Callable[..., Tensor]] = {
-    functional.dropout: OwnNumbers._dropout,
-    functional.dropout1d: OwnNumbers._dropout1d,
-    functional.dropout2d: OwnNumbers._dropout2d,
-    functional.dropout3d: OwnNumbers._dropout3d,
+# Torch's dropouts, with the number of dimensions of an input that is one row without its first dimension. Three
+# dimensions of `dropout2d` are rows, channels and one length here, as in torch.
+_DROPOUTS: dict[Any, int | None] = {
+    functional.dropout: None,
+    functional.dropout1d: 2,
+    functional.dropout2d: None,
+    functional.dropout3d: 4,
 }
 
 

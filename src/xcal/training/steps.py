@@ -2,8 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
 
@@ -21,8 +20,6 @@ from xcal.training.config import TrainingConfig
 from xcal.training.problem import LossFunction, LossValues
 from xcal.training.rows import PIECES, Batch, derived_seed, stream, take
 from xcal.training.stack import Seeds, Stack, shared_numbers
-
-# --- The optimiser of a stack: one over the matrix of all models.
 
 
 def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -50,13 +47,6 @@ def clip_rows(gradient: Tensor, largest: float) -> Tensor:
     norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     return gradient * torch.where(norm > largest, largest / norm, 1.0)
 
-
-def optimizer_state(optimizer: torch.optim.Optimizer, flat: Tensor) -> dict[str, Tensor]:
-    """Copy what an optimiser knows of a matrix; nothing before its first step."""
-    return {name: value.clone() for name, value in optimizer.state[flat].items()} if flat in optimizer.state else {}
-
-
-# --- Loss and network, compiled where that works.
 
 _log = logging.getLogger("xcal.training")
 
@@ -94,22 +84,16 @@ def compile_network(stack: Stack, batch: Batch) -> None:
     try:
         compiled = torch.compile(stack.template, dynamic=False)
         stack.template.train()
-        with shared_numbers(), preserved(stack):
-            torch.autograd.grad(compiled(batch.x[0]).sum(), list(stack.leaves.values()), allow_unused=True)
+        before = stack.snapshot()  # of running means and the like
+        try:
+            with shared_numbers():
+                torch.autograd.grad(compiled(batch.x[0]).sum(), list(stack.leaves.values()), allow_unused=True)
+        finally:
+            stack.load(before)
     except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
         _log.warning("the network is not compiled: %s", _reason(error))
         return
     stack.compiled = compiled
-
-
-@contextmanager
-def preserved(stack: Stack) -> Iterator[None]:
-    """Leave running means and the like as they were."""
-    before = stack.snapshot()
-    try:
-        yield
-    finally:
-        stack.load(before)
 
 
 def _reason(error: Exception) -> str:
@@ -347,15 +331,16 @@ class Steps:
         try:
             self.graph = self._recorded()
         except Exception as error:  # a network may do what cannot be recorded; training does not depend on it
-            reason = str(error).strip().split("\n", 1)[0]
-            _log.warning("steps are not recorded as a CUDA graph: %s: %s", type(error).__name__, reason)
+            _log.warning("steps are not recorded as a CUDA graph: %s", _reason(error))
             torch.cuda.synchronize(self.stack.flat.device)
 
     def _recorded(self) -> torch.cuda.CUDAGraph:
         streamed = stream(self.rows, self.order[:1])
         if streamed is not None:
             self._load(next(streamed))
-        weights, adam = self.stack.snapshot(), optimizer_state(self.optimizer, self.stack.flat)
+        weights, moved = self.stack.snapshot(), self.optimizer.state
+        # What the optimiser knows; nothing before its first step.
+        adam = {k: v.clone() for k, v in moved[self.stack.flat].items()} if self.stack.flat in moved else {}
         side = torch.cuda.Stream(self.stack.flat.device)
         side.wait_stream(torch.cuda.current_stream())
         try:
