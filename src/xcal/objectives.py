@@ -61,18 +61,12 @@ class _Declaration:
 
 @dataclass(frozen=True, eq=False)
 class RowTerms:
-    """Objective and F of every row, (..., n), and the way back from them.
-
-    Attributes
-    ----------
-    objective, cdf : Tensor
-    back : callable
-        Turns the gradient in the objective, and that in F or None, into pairs: a tensor with a graph, and the gradient
-        in it.
-    """
+    """Objective and F of every row, (..., n), and the way back from them."""
 
     objective: Tensor
     cdf: Tensor
+    # Turns the gradient in the objective, and that in F or None, into pairs of a tensor with a graph and the gradient
+    # in it.
     back: Callable[[Tensor, Tensor | None], list[tuple[Tensor, Tensor]]]
 
 

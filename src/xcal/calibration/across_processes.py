@@ -96,13 +96,8 @@ class Exchange:
     """
 
     def __init__(self, processes: Processes, *along: Tensor, own_loop: bool = False) -> None:
-        self._processes, self._along, self._own_loop = processes, along, own_loop
+        self._processes, self.along, self._own_loop = processes, along, own_loop
         self._what: dict[str, int] = {}
-
-    @property
-    def n_along(self) -> int:
-        """How many other things go along with the parts."""
-        return len(self._along)
 
     def agree(self, what: dict[str, int]) -> None:
         """Take down what the sums mean, in numbers that must be the same on every process."""
@@ -112,7 +107,7 @@ class Exchange:
 
     def start(self, *parts: Tensor) -> None:
         """Send the sums of this process, and what goes `along` with them."""
-        all_parts = (*parts, *self._along)
+        all_parts = (*parts, *self.along)
         self._widths = [part.shape[-1] for part in all_parts]
         sums = torch.cat(all_parts, dim=-1)
         if self._own_loop:
@@ -327,7 +322,7 @@ def _penalty(
     u = in_full(rows.cdf)
     wanted = gradient_wanted(u)
     with torch.no_grad(), full_precision(u.device):
-        exchange.agree(_shared_numbers(rows, edges, spec, exchange.n_along))
+        exchange.agree(_shared_numbers(rows, edges, spec, len(exchange.along)))
         whole = replace(rows, cdf=u.detach(), event=rows.event.expand(u.shape))
         edge = edges.to(u.dtype)
         if rows.features is not None:
@@ -422,12 +417,6 @@ def _conditional(
     share = weight * (1 / weights.in_unit(whole)).to(u.dtype)
     inverse = None if inverse is None else inverse.to(u.dtype)
     return value, slope_of(share, h, local.lengths, bins, slopes, mean.to(u.dtype), inverse, spec)
-
-
-def check_any_rows(value: Tensor) -> None:
-    """Refuse a penalty of no rows, which is NaN; every process sees the same one, and all of them refuse it."""
-    if bool(value.detach().isnan().any()):
-        no_rows()
 
 
 def _shared_numbers(rows: LocalRows, edges: Tensor, spec: SoftBins, n_along: int) -> dict[str, int]:

@@ -100,17 +100,9 @@ Codes = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The cluster of each row.
+    """The cluster of each row."""
 
-    Attributes
-    ----------
-    codes : array of shape (n,)
-        Number of each row's cluster, from 0, in the order of the labels: it does not depend on the order of the rows.
-    count : int
-        Number of clusters.
-    """
-
-    codes: Codes
+    codes: Codes  # number of each row's cluster, from 0, in the order of the labels and not of the rows
     count: int
 
     def of_rows(self, rows: npt.NDArray[Any]) -> "Clusters":

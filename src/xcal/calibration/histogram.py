@@ -222,18 +222,12 @@ class WeightedSums:
     Whether a row was sampled, and so its weight, may depend on its outcome, as in a case-cohort study. Nothing is then
     known of a row's noise given its weight, but what a row adds still has mean zero, weight times residual, and rows
     are independent: the variance of a sum is the sum of squares.
-
-    Attributes
-    ----------
-    sums, squares : BinSums
-        With the weights, and with their squares.
-    excess, excess_square : arrays of shape (bins,)
-        Sums of squared weights times e and e^2, with e the events of a row less those expected of it in its own bin.
     """
 
     edges: Edges
-    sums: BinSums = field(init=False)
-    squares: BinSums = field(init=False)
+    sums: BinSums = field(init=False)  # with the weights
+    squares: BinSums = field(init=False)  # with their squares
+    # Sums of squared weights times e and e^2, with e the events of a row less those expected of it in its own bin.
     excess: Floats = field(init=False)
     excess_square: Floats = field(init=False)
 
@@ -301,23 +295,13 @@ class WeightedSums:
 
 @dataclass(frozen=True, eq=False)
 class ClusterSums:
-    """What `BinSums` holds, cluster by cluster: each ``(clusters, bins)``.
-
-    Attributes
-    ----------
-    happened, censored
-        Number, or weight, of events, and of censored rows.
-    inverse
-        Sum of 1 / (1 - F) over censored rows.
-    hazard
-        Sum of -log(1 - F) over all rows.
-    """
+    """What `BinSums` holds, cluster by cluster: each ``(clusters, bins)``."""
 
     edges: Edges
-    happened: Floats
+    happened: Floats  # number, or weight, of events
     censored: Floats
-    inverse: Floats
-    hazard: Floats
+    inverse: Floats  # sum of 1 / (1 - F) over censored rows
+    hazard: Floats  # sum of -log(1 - F) over all rows
 
     @classmethod
     def of(
@@ -383,29 +367,13 @@ def horizon(happened: npt.NDArray[np.bool_], carried: Floats, n: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Redistribution:
-    """Rows in an order in which each censored one hands its mass evenly to those after it.
+    """Rows in an order in which each censored one hands its mass evenly to those after it."""
 
-    Attributes
-    ----------
-    order : array of shape (n,)
-        The order; everything else is in it.
-    weight : array of shape (n,)
-        What each row carries in the end: 1 / (n G) for an event, zero for a row that has handed on what it had.
-    leaves : array of shape (n,)
-        Rows that hand on what they have.
-    at_risk : array of shape (n,)
-        Rows at each place and after it.
-    units : array of shape (n,), or None
-        Weights of the rows; None if they are one.
-    clusters : Clusters or None
-        Of the rows, in this order.
-    """
-
-    order: npt.NDArray[np.intp]
-    weight: Floats
-    leaves: npt.NDArray[np.bool_]
-    at_risk: Floats
-    units: Floats | None
+    order: npt.NDArray[np.intp]  # everything else is in it
+    weight: Floats  # what each row carries in the end: 1 / (n G), zero for one that has handed on what it had
+    leaves: npt.NDArray[np.bool_]  # rows that hand on what they have
+    at_risk: Floats  # rows at each place and after it
+    units: Floats | None  # weights of the rows; None if they are one
     clusters: Clusters | None
 
     def influence(self, share: Floats, width: float) -> Floats:

@@ -81,11 +81,6 @@ def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     return columns
 
 
-def _is_number(value: Any) -> bool:
-    """Whether a value is a number: no text, and no yes or no."""
-    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
-
-
 def is_category(values: Any) -> bool:
     """Whether a column of pandas is a category, whose labels may be numbers."""
     return getattr(getattr(values, "dtype", None), "name", None) == "category"
@@ -93,8 +88,9 @@ def is_category(values: Any) -> bool:
 
 def _as_column(name: str, values: Any) -> Column:
     array, category = np.asarray(values), is_category(values)
-    # An object column may hold numbers alone.
-    if array.size and array.dtype == object and not category and all(_is_number(value) for value in array.flat):
+    # An object column may hold numbers alone, and no yes or no.
+    objects = array.size and array.dtype == object and not category
+    if objects and all(isinstance(v, Real | Decimal) and not isinstance(v, bool | np.bool_) for v in array.flat):
         array = array.astype(np.float64)
     if array.dtype.kind in "iuf" and not category:
         numbers = array.astype(np.float64)

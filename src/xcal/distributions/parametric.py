@@ -28,15 +28,19 @@ def ndtr(z: Tensor) -> Tensor:
     return 0.5 * torch.erfc(-z / SQRT_2)
 
 
+def _tails(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Whether z lies above zero; and z where it does and where it does not, with stand-ins elsewhere."""
+    upper = z > 0
+    return upper, torch.where(upper, z, 1.0), torch.where(upper, -1.0, z)
+
+
 def log_sf(z: Tensor) -> Tensor:
     """Log of the upper tail, ``log(1 - Phi(z))``.
 
     Above zero ``1 - Phi(z) = exp(-z^2 / 2) erfcx(z / sqrt 2) / 2`` and the square leaves the logarithm untouched;
     below, ``log1p`` of the small lower tail.
     """
-    upper = z > 0
-    high = torch.where(upper, z, 1.0)
-    low = torch.where(upper, -1.0, z)
+    upper, high, low = _tails(z)
     above = torch.log(0.5 * torch.special.erfcx(high / SQRT_2)) - 0.5 * high * high
     return torch.where(upper, above, torch.log1p(-ndtr(low)))
 
@@ -48,9 +52,7 @@ def log_cdf(z: Tensor) -> Tensor:
 
 def hazard(z: Tensor) -> Tensor:
     """Hazard of the standard normal, ``phi(z) / (1 - Phi(z))``, the inverse of Mills' ratio."""
-    upper = z > 0
-    high = torch.where(upper, z, 1.0)
-    low = torch.where(upper, -1.0, z)
+    upper, high, low = _tails(z)
     # erfcx overflows far below zero, where the survival is 1 and the hazard is the density.
     below = torch.exp(-0.5 * low * low - HALF_LOG_2PI) / ndtr(-low)
     return torch.where(upper, torch.reciprocal(torch.special.erfcx(high / SQRT_2)) * _SQRT_2_OVER_PI, below)
@@ -58,9 +60,7 @@ def hazard(z: Tensor) -> Tensor:
 
 def log_hazard(z: Tensor) -> Tensor:
     """Log of `hazard`, finite where the density underflows."""
-    upper = z > 0
-    high = torch.where(upper, z, 1.0)
-    low = torch.where(upper, -1.0, z)
+    upper, high, low = _tails(z)
     below = -0.5 * low * low - HALF_LOG_2PI - torch.log(ndtr(-low))
     return torch.where(upper, math.log(_SQRT_2_OVER_PI) - torch.log(torch.special.erfcx(high / SQRT_2)), below)
 
@@ -91,25 +91,15 @@ CUT = 23.0
 
 @dataclass(frozen=True)
 class StandardLaw:
-    """A standard law of log-time, and where its integrals live.
+    """A standard law of log-time, and where its integrals live."""
 
-    Parameters
-    ----------
-    log_cdf, log_sf
-        ``log G(u)`` and ``log(1 - G(u))``.
-    low, high
-        Below `low` ``1 - G`` is 1, above `high` ``G`` is 1, to about 1e-10.
-    reach_below
-        ``(end, scale) -> length``: how far below `end` the left integrand matters.
-    window_above
-        ``(start, scale) -> (lower, upper)``: where the right integrand matters, for an integral from `start`.
-    """
-
-    log_cdf: Callable[[Tensor], Tensor]
-    log_sf: Callable[[Tensor], Tensor]
-    low: float
-    high: float
+    log_cdf: Callable[[Tensor], Tensor]  # log G(u)
+    log_sf: Callable[[Tensor], Tensor]  # log(1 - G(u))
+    low: float  # below it 1 - G is 1, to about 1e-10
+    high: float  # above it G is 1
+    # (end, scale) -> length: how far below `end` the left integrand matters.
     reach_below: Callable[[Tensor, Tensor], Tensor]
+    # (start, scale) -> (lower, upper): where the right integrand matters, for an integral from `start`.
     window_above: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -383,7 +373,10 @@ class LogLogistic(_ScaleAndConcentration):
     """
 
     _law = StandardLaw(logsigmoid, _logistic_log_sf, -CUT, CUT, _logistic_reach_below, _logistic_window_above)
-    _log_standard_hazard = staticmethod(logsigmoid)
+
+    @staticmethod
+    def _log_standard_hazard(u: Tensor) -> Tensor:
+        return logsigmoid(u)
 
     def log_survival(self, time: Tensor) -> Tensor:
         """``-log(1 + (t / scale)^concentration)``, by log-sigmoid."""

@@ -98,23 +98,12 @@ class OwnBatches:
     """The rows of each batch of an epoch that this process holds, (batches, S, width) each.
 
     A batch of which it holds fewer than `width` rows is filled up with rows that do not count.
-
-    Attributes
-    ----------
-    rows : Tensor
-        Row numbers among those of this process.
-    there : bool Tensor
-        Whether a row counts.
-    places : Tensor
-        Where the row stands in the whole batch.
-    whole : int
-        Rows of each whole batch.
     """
 
-    rows: Tensor
-    there: Tensor
-    places: Tensor
-    whole: int
+    rows: Tensor  # numbers among the rows of this process
+    there: Tensor  # whether a row counts
+    places: Tensor  # where the row stands in the whole batch
+    whole: int  # rows of each whole batch
 
     @classmethod
     def of(cls, order: Tensor, held: slice) -> "OwnBatches":
@@ -139,24 +128,14 @@ class OwnBatches:
 
 @dataclass(frozen=True, eq=False)
 class Across:
-    """Training on several processes, as one of them sees it.
-
-    Attributes
-    ----------
-    processes : Processes
-    held : slice
-        Training rows of this process, among those of all.
-    n_train, n_validation : int
-        Rows of all processes.
-    digests : function
-        Short names of the contents of all rows, to train and to validate on, and of the features of the conditional
-        penalty. All processes must call it together.
-    """
+    """Training on several processes, as one of them sees it."""
 
     processes: Processes
-    held: slice
-    n_train: int
+    held: slice  # training rows of this process, among those of all
+    n_train: int  # of all processes
     n_validation: int
+    # Short names of the contents of all rows, to train and to validate on, and of the features of the conditional
+    # penalty. All processes must call it together.
     digests: Callable[[], dict[str, str]]
 
     def own(self, order: Tensor) -> OwnBatches:

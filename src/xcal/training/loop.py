@@ -29,22 +29,12 @@ _HOW = {"checkpoint_every", "cuda_graphs"}
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Models that are trained together: every lambda with every seed.
-
-    Attributes
-    ----------
-    seeds, lambdas : list
-        `lambdas` are the weights at the start; they change where a target is asked for.
-    problem : Problem
-        What they are trained on.
-    plan : Plan
-        How the work of a step is cut among threads.
-    """
+    """Models that are trained together: every lambda with every seed."""
 
     seeds: list[int]
-    lambdas: list[float]
+    lambdas: list[float]  # at the start; they change where a target is asked for
     problem: Problem
-    plan: Plan
+    plan: Plan  # how the work of a step is cut among threads
 
     def separate(self) -> list["Group"]:
         """Return the same models, each to be trained on its own."""

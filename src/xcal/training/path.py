@@ -355,7 +355,9 @@ def _train_groups(
                     group,
                     stack,
                     config,
-                    after_epoch=partial(reporter.show, epochs=config.epochs, models=models) if shows else _nothing,
+                    after_epoch=partial(reporter.show, epochs=config.epochs, models=models)
+                    if shows
+                    else lambda _: None,
                     checkpoint=None if folder is None else folder / names[number],
                     fingerprint="" if folder is None else group.fingerprint(config, stack),
                 )
@@ -364,9 +366,6 @@ def _train_groups(
     finally:
         reporter.close()
     return states
-
-
-def _nothing(state: RunState) -> None: ...  # the first process shows progress
 
 
 def _result(

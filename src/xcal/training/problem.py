@@ -23,21 +23,11 @@ from xcal.training.stack import CPU_LAMBDAS, Part, Stack
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """Loss of every model, (S, L), and the tensors from which autograd goes on to the networks.
+    """Loss of every model, (S, L), and the tensors from which autograd goes on to the networks."""
 
-    Attributes
-    ----------
-    value : Tensor
-        Without gradient.
-    ends : sequence of Tensor
-        What the networks' outputs were turned into.
-    slopes : sequence of Tensor, optional
-        Gradient of the sum of all losses in each of them; None if they are that sum.
-    """
-
-    value: Tensor
-    ends: Sequence[Tensor]
-    slopes: Sequence[Tensor] | None = None
+    value: Tensor  # without gradient
+    ends: Sequence[Tensor]  # what the networks' outputs were turned into
+    slopes: Sequence[Tensor] | None = None  # of the sum of all losses in each of them; None if they are that sum
 
     @classmethod
     def from_slopes(cls, value: Tensor, *slopes: tuple[Tensor, Tensor]) -> "Loss":
@@ -78,24 +68,12 @@ _WORTH_ALL_CORES = 1e9
 
 @dataclass(frozen=True)
 class Plan:
-    """How the work of a step is cut.
+    """How the work of a step is cut."""
 
-    Attributes
-    ----------
-    workers : int
-        Pieces that are worked on at a time.
-    together : int
-        Lambdas of one seed in a piece.
-    row_pieces : int
-        Pieces of the batch of a model that is trained alone.
-    operations : int
-        Threads that torch splits each single operation among.
-    """
-
-    workers: int = 1
-    together: int = CPU_LAMBDAS
-    row_pieces: int = 1
-    operations: int = 1
+    workers: int = 1  # pieces that are worked on at a time
+    together: int = CPU_LAMBDAS  # lambdas of one seed in a piece
+    row_pieces: int = 1  # of the batch of a model that is trained alone
+    operations: int = 1  # threads that torch splits each single operation among
 
 
 def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[], bool]) -> Plan:

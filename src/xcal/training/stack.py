@@ -44,24 +44,13 @@ _LIKE: dict[Any, Callable[..., Tensor]] = {torch.rand_like: torch.rand, torch.ra
 
 @dataclass(frozen=True, eq=False)
 class SeedOfRows:
-    """Seed of the random numbers of some rows of a batch, whose other rows are with other processes.
+    """Seed of the random numbers of some rows of a batch, whose other rows are with other processes."""
 
-    Attributes
-    ----------
-    seed : int
-        Of the whole batch: dropout draws for all of its rows, so that a row is treated the same wherever it is.
-    own : int
-        Of this process, for everything else that is drawn.
-    whole : int
-        Rows of the batch.
-    places : Tensor
-        Where the rows stand in it.
-    """
-
+    # Of the whole batch: dropout draws for all of its rows, so that a row is treated the same wherever it is.
     seed: int
-    own: int
-    whole: int
-    places: Tensor
+    own: int  # of this process, for everything else that is drawn
+    whole: int  # rows of the batch
+    places: Tensor  # where the rows stand in it
 
 
 class OwnNumbers(TorchFunctionMode):
