@@ -182,12 +182,7 @@ def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tup
 @has_formula(lambda dist, time, event: negative_likelihood(dist.likelihood_by_formula(time, event)))
 @gives_cdf(_nll_and_cdf)
 def nll(
-    dist: SurvivalDistribution,
-    time: Tensor,
-    event: Tensor,
-    *,
-    density: bool = False,
-    as_published: bool = False,
+    dist: SurvivalDistribution, time: Tensor, event: Tensor, *, density: bool = False, as_published: bool = False
 ) -> Tensor:
     """Negative log-likelihood, one value per row.
 

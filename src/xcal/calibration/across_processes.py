@@ -153,8 +153,9 @@ class RowWeights:
     def out_of_unit(self, sums: Tensor, power: int = 1) -> Tensor:
         """Take sums (..., k) of weights, or of a power of them, out of this process's unit, in float64."""
         found = sums.double()
-        for _ in range(0 if self._unit is None else power):
-            found = found * self._unit
+        if self._unit is not None:
+            for _ in range(power):
+                found = found * self._unit
         return found
 
     def in_unit(self, sums: Tensor) -> Tensor:

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_numpy, as_vector, check_same_length, fail, first_row, is_missing, refuse_masked
+from xcal._checks import (
+    BoolArray,
+    as_count,
+    as_numpy,
+    as_vector,
+    check_same_length,
+    fail,
+    first_row,
+    is_missing,
+    refuse_masked,
+)
 
 # A value on an edge belongs to the bin on its right, and 1.0 to the last bin, so every row counts exactly once.
 
@@ -114,7 +124,7 @@ class Clusters:
         """Sum of the values of each cluster's rows, ``(count,)``."""
         return np.bincount(self.codes, values, minlength=self.count).astype(np.float64, copy=False)
 
-    def bin_sums(self, bins: Codes, values: Floats | npt.NDArray[np.bool_], n_bins: int) -> Floats:
+    def bin_sums(self, bins: Codes, values: Floats | BoolArray, n_bins: int) -> Floats:
         """Sum of the values of each cluster's rows in each bin, ``(count, n_bins)``."""
         cells = np.bincount(self.codes * n_bins + bins, values, minlength=self.count * n_bins)
         return cells.astype(np.float64, copy=False).reshape(self.count, n_bins)

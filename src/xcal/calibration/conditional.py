@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
+    BoolArray,
     as_count,
     as_event,
     as_flag,
@@ -23,14 +24,7 @@ from xcal._checks import (
 )
 from xcal.calibration.bins import Edges, Floats, bin_edges
 from xcal.calibration.histogram import residuals
-from xcal.calibration.subgroups import (
-    SEARCHED_ROWS,
-    Column,
-    KernelFeatures,
-    Subgroup,
-    as_columns,
-    find_subgroup,
-)
+from xcal.calibration.subgroups import SEARCHED_ROWS, Column, KernelFeatures, Subgroup, as_columns, find_subgroup
 
 # --- The test of conditional calibration: random signs on blocks of rows give what a right model would show.
 # Block sums of a right model have mean zero and are independent, so that all signs of them are equally likely. A sum
@@ -421,11 +415,7 @@ def conditional_calibration(
 
 
 def _most_off(
-    columns: tuple[Column, ...],
-    u: npt.NDArray[Any],
-    event: npt.NDArray[np.bool_],
-    edges: Edges,
-    rng: np.random.Generator,
+    columns: tuple[Column, ...], u: npt.NDArray[Any], event: BoolArray, edges: Edges, rng: np.random.Generator
 ) -> Subgroup | None:
     """Search for a subgroup among rows in random order."""
     some = rng.permutation(u.size)[:SEARCHED_ROWS]

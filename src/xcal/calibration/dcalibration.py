@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any, get_args, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
+    BoolArray,
     as_choice,
     as_count,
     as_event,
@@ -22,8 +22,8 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import Clusters, Edges, as_clusters, as_labels, bin_edges, sum_of_squares
-from xcal.calibration.histogram import Array, Floats, as_censoring_survival, lost_mass_caution
+from xcal.calibration.bins import Clusters, Edges, Floats, as_clusters, as_labels, bin_edges, sum_of_squares
+from xcal.calibration.histogram import Array, as_censoring_survival, lost_mass_caution
 from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration, Method, PValue, Rows, measured
 
 # Times are on a grid if all are multiples of the smallest distance to within this share of it.
@@ -45,7 +45,7 @@ def unit_starts(time: Array) -> Array:
     return np.asarray(np.append(0.0, distinct)[np.searchsorted(distinct, time)])
 
 
-def are_coarse(time: Array, event: npt.NDArray[np.bool_]) -> bool:
+def are_coarse(time: Array, event: BoolArray) -> bool:
     """Return whether times stand for intervals, such as whole months, that are long beside the follow-up.
 
     Examples
@@ -71,7 +71,7 @@ def _unit(distinct: Array) -> float | None:
     return unit if np.abs(multiples - multiples.round()).max() < _ON_GRID else None
 
 
-def within_interval(u: Array, before: Array, event: npt.NDArray[np.bool_], seed: int) -> Array:
+def within_interval(u: Array, before: Array, event: BoolArray, seed: int) -> Array:
     """Draw the F of each event evenly from the interval that its time stands for; censored rows keep its end."""
     check_same_length("cdf_before", before, "cdf", u.size)
     wrong = before > u
@@ -83,7 +83,7 @@ def within_interval(u: Array, before: Array, event: npt.NDArray[np.bool_], seed:
     return np.where(event, before + share * (u - before), u)
 
 
-def ties_caution(time: Array, event: npt.NDArray[np.bool_], edges: Edges) -> str | None:
+def ties_caution(time: Array, event: BoolArray, edges: Edges) -> str | None:
     """Return what to tell a user whose times take so few values that even a true model looks uneven; None if not.
 
     So it is if most events share their time with another one, and the most common time holds the mass of half a bin.

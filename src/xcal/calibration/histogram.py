@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from xcal._checks import as_floats, check_same_length, fail, first_row
+from xcal._checks import BoolArray, as_floats, check_same_length, fail, first_row
 from xcal.calibration.bins import Clusters, Edges, Floats, sum_of_squares
 
 # --- The censored share: what a row censored at F leaves in each bin, as its event is uniform on [F, 1].
@@ -147,7 +147,7 @@ class BinSums:
         for name in SUMS:
             setattr(self, name, np.zeros(self.edges.size - 1))
 
-    def add(self, cdf: Array, event: npt.NDArray[np.bool_], *, hazard: bool, weights: Floats | None = None) -> None:
+    def add(self, cdf: Array, event: BoolArray, *, hazard: bool, weights: Floats | None = None) -> None:
         """Add rows, or with weights so many of each. `hazard` asks for the sums that only Akritas' test uses."""
         edges, n_bins = edges_like(self.edges, cdf), self.edges.size - 1
         for start in range(0, cdf.size, _BLOCK):
@@ -235,7 +235,7 @@ class WeightedSums:
         self.sums, self.squares = BinSums(self.edges), BinSums(self.edges)
         self.excess, self.excess_square = np.zeros((2, self.edges.size - 1))
 
-    def add(self, cdf: Array, event: npt.NDArray[np.bool_], weights: Floats, *, hazard: bool) -> None:
+    def add(self, cdf: Array, event: BoolArray, weights: Floats, *, hazard: bool) -> None:
         """Add rows."""
         square = np.square(weights)
         self.sums.add(cdf, event, hazard=hazard, weights=weights)
@@ -305,12 +305,7 @@ class ClusterSums:
 
     @classmethod
     def of(
-        cls,
-        cdf: Array,
-        event: npt.NDArray[np.bool_],
-        clusters: Clusters,
-        edges: Edges,
-        weights: Floats | None = None,
+        cls, cdf: Array, event: BoolArray, clusters: Clusters, edges: Edges, weights: Floats | None = None
     ) -> "ClusterSums":
         """Add up these rows, each times its weight."""
         own_edges, n_bins = edges_like(edges, cdf), edges.size - 1
@@ -353,7 +348,7 @@ def heaviest(n: float) -> float:
     return max(MAX_SHARE, 1.5 / n) * (1 + 1e-9)
 
 
-def horizon(happened: npt.NDArray[np.bool_], carried: Floats, n: float) -> int:
+def horizon(happened: BoolArray, carried: Floats, n: float) -> int:
     """First row, in order, at which redistribution stops, from what a row of weight one carries, of n in all.
 
     A censored row hands its mass to the rows after it, so that under heavy censoring the last few carry almost
@@ -371,7 +366,7 @@ class Redistribution:
 
     order: npt.NDArray[np.intp]  # everything else is in it
     weight: Floats  # what each row carries in the end: 1 / (n G), zero for one that has handed on what it had
-    leaves: npt.NDArray[np.bool_]  # rows that hand on what they have
+    leaves: BoolArray  # rows that hand on what they have
     at_risk: Floats  # rows at each place and after it
     units: Floats | None  # weights of the rows; None if they are one
     clusters: Clusters | None
@@ -394,7 +389,7 @@ class Redistribution:
 
 
 def redistribution(
-    event: npt.NDArray[np.bool_], scale: Array, weights: Floats | None = None, clusters: Clusters | None = None
+    event: BoolArray, scale: Array, weights: Floats | None = None, clusters: Clusters | None = None
 ) -> Redistribution:
     """Put rows in the order of `scale` and let the censored ones hand on their mass; see `redistributed`.
 
@@ -427,7 +422,7 @@ def redistribution(
 
 def redistributed(
     cdf: Array,
-    event: npt.NDArray[np.bool_],
+    event: BoolArray,
     scale: Array,
     edges: Edges,
     *,
@@ -458,7 +453,7 @@ def redistributed(
     return Masses(histogram, noise)
 
 
-def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_row: bool = False) -> Array:
+def as_censoring_survival(values: Any, event: BoolArray, *, every_row: bool = False) -> Array:
     """Check the user's G at each row: in (0, 1] for events, and for `every_row` where censored rows use it too."""
     g = as_floats("censoring_survival", values)
     check_same_length("censoring_survival", g, "cdf", event.size)
@@ -475,15 +470,13 @@ def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_ro
 class _Weighted:
     """Rows that count, with their weights 1 / G, times those of the rows where these have some."""
 
-    counted: npt.NDArray[np.bool_]  # which of all rows
-    event: npt.NDArray[np.bool_]  # of the rows that count, as the others
+    counted: BoolArray  # which of all rows
+    event: BoolArray  # of the rows that count, as the others
     cdf: Floats
     inverse: Floats
 
     @classmethod
-    def of(
-        cls, u: Array, event: npt.NDArray[np.bool_], g: Array, time: Array | None, weights: Floats | None
-    ) -> "_Weighted":
+    def of(cls, u: Array, event: BoolArray, g: Array, time: Array | None, weights: Floats | None) -> "_Weighted":
         """Events; and with `time` rows that outlast the last event, which spread over [F, 1]."""
         counted = event if time is None else event | (time >= time[event].max())
         inverse = 1 / g[counted].astype(np.float64)
@@ -499,12 +492,7 @@ class _Weighted:
 
 
 def inverse_weights(
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    g: Array,
-    edges: Edges,
-    time: Array | None = None,
-    weights: Floats | None = None,
+    u: Array, event: BoolArray, g: Array, edges: Edges, time: Array | None = None, weights: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Sum 1 / G over the events of each bin, and its square; with `weights` those of weight / G.
 
@@ -518,13 +506,7 @@ def inverse_weights(
 
 
 def clustered_floor(
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    g: Array,
-    edges: Edges,
-    time: Array | None,
-    weights: Floats | None,
-    clusters: Clusters,
+    u: Array, event: BoolArray, g: Array, edges: Edges, time: Array | None, weights: Floats | None, clusters: Clusters
 ) -> float:
     """Return the expected D-calibration of a perfect model whose rows come in clusters, with G taken as known.
 
@@ -554,7 +536,7 @@ def lost_mass_caution(total: float, squares: float, n: float) -> str | None:
     )
 
 
-def residuals(cdf: Array, event: npt.NDArray[np.bool_], edges: Edges) -> Floats:
+def residuals(cdf: Array, event: BoolArray, edges: Edges) -> Floats:
     r"""R_ij, (n, B): the exact membership of row i in bin j less the width of the bin.
 
     An event at F lies in one bin; a censored row leaves its share in every bin from F on. If the model is

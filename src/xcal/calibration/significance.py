@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtrc
 
-from xcal._checks import MIN_CELL, effective_units
+from xcal._checks import MIN_CELL, BoolArray, effective_units
 from xcal.calibration.bins import Clusters, Edges, Floats
 from xcal.calibration.histogram import (
     Array,
@@ -347,10 +346,10 @@ def _cell_starts(expected: Floats) -> list[int]:
 
 
 def simulated(
-    estimate: Callable[[Floats, npt.NDArray[np.bool_]], Floats],
+    estimate: Callable[[Floats, BoolArray], Floats],
     observed: Floats,
     cdf: Array,
-    event: npt.NDArray[np.bool_],
+    event: BoolArray,
     edges: Edges,
     n_simulations: int,
     rng: np.random.Generator,
@@ -380,7 +379,7 @@ def simulated(
     return Test(statistic, (1 + as_large) / (1 + n_simulations), None)
 
 
-def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _censoring_curve(cdf: Array, event: BoolArray) -> tuple[Floats, Floats]:
     """F values of the censored rows in order, and the Kaplan-Meier probability of censoring up to each.
 
     Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(cdf, event, "censoring")`, its twin; held together by
@@ -398,13 +397,13 @@ class Rows:
     """Checked rows, and what was given beside them; weights in any units."""
 
     cdf: Array
-    event: npt.NDArray[np.bool_]
+    event: BoolArray
     time: Array | None
     censoring_survival: Array | None
     clusters: Clusters | None
     weights: Floats | None = None
 
-    def only(self, chosen: npt.NDArray[np.bool_]) -> "Rows":
+    def only(self, chosen: BoolArray) -> "Rows":
         """Rows of a mask."""
         t, g, w = (
             None if values is None else values[chosen] for values in (self.time, self.censoring_survival, self.weights)
@@ -455,11 +454,7 @@ def measured(
 
 
 def _masses(
-    rows: Rows,
-    edges: Edges,
-    method: Method,
-    sums: BinSums | WeightedSums | None,
-    by_cluster: ClusterSums | None,
+    rows: Rows, edges: Edges, method: Method, sums: BinSums | WeightedSums | None, by_cluster: ClusterSums | None
 ) -> Masses:
     """Masses by a method, with the floor of rows or of clusters."""
     u, event, time, clusters, weights = rows.cdf, rows.event, rows.time, rows.clusters, rows.weights
@@ -478,13 +473,7 @@ def _masses(
 
 
 def result(
-    masses: Masses,
-    edges: Edges,
-    test: Test | None,
-    n: int,
-    n_censored: int,
-    method: Method,
-    p_value: PValue | None,
+    masses: Masses, edges: Edges, test: Test | None, n: int, n_censored: int, method: Method, p_value: PValue | None
 ) -> DCalibrationResult:
     """Put masses and test together."""
     return DCalibrationResult(
@@ -505,7 +494,7 @@ def result(
 def _estimator(method: Method, edges: Edges) -> Any:
     """Histograms ``(draws, bins)`` of simulated draws ``(draws, n)`` by the method in use."""
 
-    def uniform(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+    def uniform(u: Floats, event: BoolArray) -> Floats:
         # As `BinSums` adds up rows, for all draws at once: each has bins of its own.
         (draws, n), n_bins = u.shape, edges.size - 1
         bins = locate(u.ravel(), edges) + np.repeat(np.arange(draws) * n_bins, n)
@@ -518,7 +507,7 @@ def _estimator(method: Method, edges: Edges) -> Any:
         earlier = np.cumsum(inverse, axis=1) - inverse
         return np.asarray(mass_of_bins(rows - censored, censored, inverse, earlier, edges) / n)
 
-    def km(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+    def km(u: Floats, event: BoolArray) -> Floats:
         one = (redistributed(v, happened, v, edges, floor=False) for v, happened in zip(u, event, strict=True))
         return np.array([masses.histogram for masses in one])
 

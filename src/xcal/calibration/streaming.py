@@ -10,7 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import zeta
 
-from xcal._checks import MANY, as_choice, as_count, as_event, as_numpy, as_probability, as_weights, check_rows, fail
+from xcal._checks import (
+    MANY,
+    BoolArray,
+    as_choice,
+    as_count,
+    as_event,
+    as_numpy,
+    as_probability,
+    as_weights,
+    check_rows,
+    fail,
+)
 from xcal.calibration.bins import Edges, Floats, bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import (
@@ -77,9 +88,9 @@ class Tally:
     def __post_init__(self) -> None:
         self.values, self.counts = np.empty(0), np.empty((2, 0))
         # Rows that wait to be sorted in, so that many small chunks do not sort all values again each time.
-        self._waiting: list[tuple[Floats, npt.NDArray[np.bool_]]] = []
+        self._waiting: list[tuple[Floats, BoolArray]] = []
 
-    def add(self, cdf: Array, event: npt.NDArray[np.bool_]) -> None:
+    def add(self, cdf: Array, event: BoolArray) -> None:
         """Count rows."""
         single = bool(cdf.dtype == np.float32)
         self.single &= single
@@ -171,7 +182,7 @@ class Tally:
         return edges_like(edges, np.empty(0, np.float32 if single else np.float64))
 
 
-def _by_kind(event: npt.NDArray[np.bool_]) -> Floats:
+def _by_kind(event: BoolArray) -> Floats:
     """One count per row: events, then censored rows, (2, n)."""
     return np.array([event, ~event], dtype=np.float64)
 
@@ -577,7 +588,7 @@ class _Weighted:
         self.sums, self.inverse = WeightedSums(edges), np.zeros((2, edges.size - 1))
         self.smallest, self.largest = np.inf, 0.0
 
-    def add(self, u: Array, event: npt.NDArray[np.bool_], g: Array | None, weights: Floats, *, hazard: bool) -> None:
+    def add(self, u: Array, event: BoolArray, g: Array | None, weights: Floats, *, hazard: bool) -> None:
         self.sums.add(u, event, weights, hazard=hazard)
         if g is not None:
             self.inverse += inverse_weights(u, event, g, self.sums.edges, weights=weights)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from xcal._checks import MANY, as_count, as_number, as_numpy, fail, first_row, is_missing
+from xcal._checks import MANY, BoolArray, as_count, as_number, as_numpy, fail, first_row, is_missing
 from xcal.calibration.bins import Edges, Floats
 from xcal.calibration.histogram import edges_like, locate, rest
 
@@ -307,7 +307,7 @@ def _scaled(scales: Sequence[Scale], columns: Sequence[Column]) -> Floats:
 # that which a right model expects. The first alone is near zero in a subgroup of early censored rows without any
 # event, however few were expected, and the second alone in one where a single event came that nearly nobody expected.
 
-Mask = npt.NDArray[np.bool_]
+Mask = BoolArray
 SEARCHED_ROWS = 200_000  # more add nothing to what a person can act on; a tenth of them at most is searched
 _CUTS = 16  # numeric columns are cut at the 1/16 to 15/16 quantiles
 _FIRST = 12  # single conditions that are tried in pairs

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from xcal._checks import BoolArray
 from xcal._devices import MOST_WORKERS, Workers, usable_threads
 from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
@@ -208,7 +207,7 @@ class Problem:
         return self.validation_features.shape[1] * (self.edges.shape[0] - 2) + 2
 
     def validate(
-        self, stack: Stack, workers: Workers, alive: npt.NDArray[np.bool_] | None = None
+        self, stack: Stack, workers: Workers, alive: BoolArray | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Mean objective, exact D-calibration and K of every model on all validation rows, (K,) each in float64.
 

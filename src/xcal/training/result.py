@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import as_count, fail
+from xcal._checks import BoolArray, as_count, fail
 from xcal.calibration.penalty import full_precision
 from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
@@ -235,7 +235,7 @@ class RunState:
     best: dict[str, Tensor]
     best_total: Floats
     best_epoch: Integers
-    stopped: npt.NDArray[np.bool_]
+    stopped: BoolArray
     lambdas: Floats  # of the next epoch; they change only where a target is asked for
     best_lambdas: Floats  # of the best epoch
     epoch: int = 0  # the next one
@@ -257,7 +257,7 @@ class RunState:
             lambdas.copy(),
         )
 
-    def fail(self, models: npt.NDArray[np.bool_], batches: Integers | None) -> None:
+    def fail(self, models: BoolArray, batches: Integers | None) -> None:
         """Stop models whose loss was not finite in this epoch."""
         for model in np.flatnonzero(models):
             batch = None if batches is None else int(batches[model])

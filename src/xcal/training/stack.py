@@ -9,15 +9,13 @@ from threading import Lock, local
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from xcal._checks import fail
+from xcal._checks import BoolArray, fail
 from xcal._torch_private import multiplications, watch
 
 # --- Random numbers of a fit: initial weights and dropout, drawn from generators of its own.
@@ -346,7 +344,7 @@ class Stack:
                 leaves[name] = window.requires_grad_()
         return Part(models, starts, lambdas, leaves, template)
 
-    def parts_with(self, models: npt.NDArray[np.bool_]) -> list[int]:
+    def parts_with(self, models: BoolArray) -> list[int]:
         """Numbers of the parts that hold at least one of some models, (K,)."""
         return [number for number, part in enumerate(self.parts) if models[part.models].any()]
 

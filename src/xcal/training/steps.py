@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from xcal._checks import BoolArray
 from xcal._devices import Workers
 from xcal._torch_private import LightAdam, LightAdamW, adam_step
 from xcal.data import SurvivalData
@@ -178,7 +179,7 @@ class Steps:
         """Change the weights of all models, (K,), from the next step on; a recorded step reads the same memory."""
         self.lambdas.copy_(torch.as_tensor(lambdas).view_as(self.lambdas))
 
-    def begin(self, order: Tensor, alive: npt.NDArray[np.bool_]) -> None:
+    def begin(self, order: Tensor, alive: BoolArray) -> None:
         """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once.
 
         A part all of whose models have stopped is left out. Parts do not know of each other, so that the models of the
