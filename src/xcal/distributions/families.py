@@ -186,7 +186,7 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
         return kind(edges, "linear" if interpolation is None else interpolation)
     if edges is not None or interpolation is not None:
         fail("edges", f"no edges and no interpolation: the {name} family is continuous", "some")
-    return kind()
+    return FAMILIES[name]()
 
 
 def _scale_and_shape(raw: Tensor) -> tuple[Tensor, Tensor]:
