@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
-    BoolArray,
     as_count,
     as_event,
     as_flag,
@@ -24,7 +23,7 @@ from xcal._checks import (
 )
 from xcal.calibration.bins import Edges, Floats, bin_edges
 from xcal.calibration.histogram import residuals
-from xcal.calibration.subgroups import SEARCHED_ROWS, Column, KernelFeatures, Subgroup, as_columns, find_subgroup
+from xcal.calibration.subgroups import SEARCHED_ROWS, KernelFeatures, Subgroup, as_columns, find_subgroup
 
 # --- The test of conditional calibration: random signs on blocks of rows give what a right model would show.
 # Block sums of a right model have mean zero and are independent, so that all signs of them are equally likely. A sum
@@ -399,7 +398,12 @@ def conditional_calibration(
         given = own[rows] if own is not None else [column.take(rows) for column in columns]
         meter.update(u[rows], happened[rows], given, None if w is None else w[rows])
     value, noise, floor, p_value = meter.compute(n_draws, rng)
-    subgroup = _most_off(columns, u, happened, edge, rng) if as_flag("where", where) and w is None else None
+    subgroup = None
+    if as_flag("where", where) and w is None:
+        some = rng.permutation(u.size)[:SEARCHED_ROWS]
+        here = [column.take(some) for column in columns]
+        found = find_subgroup(here, u[some], residuals(u[some], happened[some], edge), edge)
+        subgroup = None if found is None else replace(found, tested=some[found.tested])
     return ConditionalCalibrationResult(
         value=value,
         noise=noise,
@@ -412,16 +416,6 @@ def conditional_calibration(
         n_draws=n_draws,
         bandwidth=None if drawn is None else drawn.bandwidth,
     )
-
-
-def _most_off(
-    columns: tuple[Column, ...], u: npt.NDArray[Any], event: BoolArray, edges: Edges, rng: np.random.Generator
-) -> Subgroup | None:
-    """Search for a subgroup among rows in random order."""
-    some = rng.permutation(u.size)[:SEARCHED_ROWS]
-    here = [column.take(some) for column in columns]
-    found = find_subgroup(here, u[some], residuals(u[some], event[some], edges), edges)
-    return None if found is None else replace(found, tested=some[found.tested])
 
 
 def _as_features(features: Any, n: int) -> Floats:

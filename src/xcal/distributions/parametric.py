@@ -284,11 +284,7 @@ class LogNormal(SurvivalDistribution):
 
 
 class _ScaleAndConcentration(SurvivalDistribution):
-    """``concentration * log(T / scale)`` has a standard law, `_law`.
-
-    At time zero: F = 0 and S = 1. The density there is 0 for a concentration above 1 (``log_prob`` is -inf),
-    1 / scale for a concentration of 1, and infinite below (``log_prob`` is +inf); the hazard likewise.
-    """
+    """``concentration * log(T / scale)`` has a standard law, `_law`."""
 
     _law: ClassVar[StandardLaw]
 

@@ -179,7 +179,7 @@ class _Run:
         self.order = self._order(state.epoch)
         self.temperature = self._temperature()
         self.steps = Steps(
-            self.problem.train,
+            self.problem,
             self._compiled_loss() if config.compile else self._plain_loss(),
             state.lambdas,
             stack,
@@ -189,8 +189,6 @@ class _Run:
             record=config.cuda_graphs and stack.flat.is_cuda and self.problem.across is None,
             workers=workers,
             row_pieces=group.plan.row_pieces,
-            row_features=self.problem.row_features,
-            across=self.problem.across,
         )
 
     def _temperature(self) -> Tensor | None:

@@ -14,11 +14,10 @@ from torch import Tensor
 from xcal._checks import BoolArray
 from xcal._devices import Workers
 from xcal._torch_private import LightAdam, LightAdamW, adam_step
-from xcal.data import SurvivalData
 from xcal.networks import has_convolutions
 from xcal.training.across import Across, OwnBatches
 from xcal.training.config import TrainingConfig
-from xcal.training.problem import LossFunction, LossValues
+from xcal.training.problem import LossFunction, LossValues, Problem
 from xcal.training.rows import PIECES, Batch, derived_seed, stream, take
 from xcal.training.stack import Seeds, Stack, shared_numbers
 
@@ -115,8 +114,8 @@ class Steps:
 
     Parameters
     ----------
-    rows
-        Training rows.
+    problem
+        What the models are trained on.
     loss_of
         Loss of every model from raw outputs, a batch and lambdas.
     lambdas
@@ -129,15 +128,11 @@ class Steps:
         Record the step as a CUDA graph.
     workers, row_pieces
         Who works on the parts of the stack, and into how many pieces the batch of a lone model is cut.
-    row_features
-        Features of all training rows, where the penalty is conditional.
-    across
-        Where other processes have rows of the batches too.
     """
 
     def __init__(
         self,
-        rows: SurvivalData,
+        problem: Problem,
         loss_of: LossFunction,
         lambdas: npt.NDArray[np.float64],
         stack: Stack,
@@ -147,14 +142,11 @@ class Steps:
         record: bool = False,
         workers: Workers | None = None,
         row_pieces: int = 1,
-        row_features: Tensor | None = None,
-        across: Across | None = None,
     ) -> None:
-        self.rows, self.loss_of, self.clip = rows, loss_of, clip
-        self.across = across
+        self.rows, self.row_features, self.across = problem.train, problem.row_features, problem.across
+        self.loss_of, self.clip = loss_of, clip
         self.own: OwnBatches | None = None  # this process's part of the batches
         self.there = torch.zeros(0)  # which of its rows count
-        self.row_features = row_features
         self.workers, self.row_pieces = workers or Workers(1), row_pieces
         self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
