@@ -87,9 +87,18 @@ def negative_likelihood(found: LikelihoodByFormula | None) -> RowTerms | None:
 
 def has_formula(terms: Callable[[Any, Tensor, Tensor], RowTerms | None]) -> Callable[[_Declaring], _Declaring]:
     """Declare the terms of an objective whose gradient is known for some distributions; None for the others."""
+    return _declaring(_FORMULA, terms)
+
+
+def _declaring(attribute: str, together: Callable[..., Any]) -> Callable[[_Declaring], _Declaring]:
+    """Return a decorator that declares a function for the object that it decorates, and for no other."""
 
     def declare(objective: _Declaring) -> _Declaring:
-        setattr(objective, _FORMULA, _Declaration(objective, terms))
+        try:
+            setattr(objective, attribute, _Declaration(objective, together))
+        except AttributeError:
+            # Methods of an object, frozen dataclasses, classes with slots.
+            fail("objective", "a function, or an object that takes attributes", type(objective).__name__)
         return objective
 
     return declare
@@ -149,16 +158,7 @@ def gives_cdf(together: ObjectiveAndCdf) -> Callable[[_Declaring], _Declaring]:
     """
     if not callable(together):
         fail("together", "a function of a distribution, times and events", type(together).__name__)
-
-    def declare(objective: _Declaring) -> _Declaring:
-        try:
-            setattr(objective, DECLARATION, _Declaration(objective, together))
-        except AttributeError:
-            # Methods of an object, frozen dataclasses, classes with slots.
-            fail("objective", "a function, or an object that takes attributes", type(objective).__name__)
-        return objective
-
-    return declare
+    return _declaring(DECLARATION, together)
 
 
 def with_cdf(objective: Objective) -> ObjectiveAndCdf:

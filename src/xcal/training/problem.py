@@ -159,18 +159,17 @@ class Problem:
         mean = weighted.mean(-1) if batch.whole is None else weighted.sum(-1) / batch.whole
         if not self.penalised:
             return mean
-        return mean + lambdas * self._penalty(cdf, event.expand(cdf.shape), weights, batch.row_features)
-
-    def _penalty(self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None) -> Tensor:
-        """Soft D-calibration, or with features of the rows soft conditional calibration."""
         # (S, b, M) beside models (S, L): every lambda of a seed sees the same rows.
-        features = None if row_features is None else row_features.unsqueeze(1)
+        features = None if batch.row_features is None else batch.row_features.unsqueeze(1)
+        happened = event.expand(cdf.shape)
         if self.across is not None:
-            rows = LocalRows(cdf, event, weights, features=features)
-            return penalty_across(rows, self.edges, self.penalty, self.across.processes, averaged=False)
-        if features is None:
-            return unchecked_penalty(cdf, event, self.edges, self.penalty, weights)
-        return unchecked_conditional_penalty(cdf, event, features, self.edges, self.penalty, weights)
+            local = LocalRows(cdf, happened, weights, features=features)
+            penalty = penalty_across(local, self.edges, self.penalty, self.across.processes, averaged=False)
+        elif features is None:
+            penalty = unchecked_penalty(cdf, happened, self.edges, self.penalty, weights)
+        else:
+            penalty = unchecked_conditional_penalty(cdf, happened, features, self.edges, self.penalty, weights)
+        return mean + lambdas * penalty
 
     def loss_and_slopes(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Loss:
         """Return `loss` with its gradient in the objective and in F by formula: autograd begins at these two, or later.
