@@ -276,22 +276,23 @@ def fit_path(
     where = where if processes is None else own_device(where)
     # Autocast would round the networks to bfloat16, and in this thread only, not in those that share the work.
     with full_precision(where):
-        rows = placed(train, validation, where, conditional, processes, local=distributed == "shards")
+        local = distributed == "shards"
+        train, validation, features, across = placed(train, validation, where, conditional, processes, local=local)
+        check_alike(train, validation)
         problem = Problem(
             family=family.to(where),
             objective=objective,
             penalty=penalty,
             edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
-            train=rows[0],
-            validation=rows[1],
+            train=train,
+            validation=validation,
             penalised=max(first_lambdas) > 0,
             target_dcal=target_dcal,
             dcal_floor=dcal_floor,
-            row_features=rows[2][0],
-            validation_features=rows[2][1],
-            across=rows[3],
+            row_features=features[0],
+            validation_features=features[1],
+            across=across,
         )
-        check_alike(problem.train, problem.validation)
         used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
         shown = progress if processes is None or processes.first else False
         with sole_training(folder):
