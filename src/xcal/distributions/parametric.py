@@ -328,10 +328,6 @@ class _ScaleAndConcentration(SurvivalDistribution):
         return squared_cdf_below(self._law, torch.clamp(time, min=0), u, 1.0 / self.concentration)
 
 
-def _logistic_log_sf(u: Tensor) -> Tensor:
-    return logsigmoid(-u)
-
-
 def _logistic_reach_below(end: Tensor, scale: Tensor) -> Tensor:
     rate = scale + 2.0 * torch.sigmoid(-end)
     return torch.minimum(CUT / rate, torch.clamp(end, min=0.0) + CUT / (2.0 + scale))
@@ -368,7 +364,7 @@ class LogLogistic(_ScaleAndConcentration):
     tensor([4.7124,    inf])
     """
 
-    _law = StandardLaw(logsigmoid, _logistic_log_sf, -CUT, CUT, _logistic_reach_below, _logistic_window_above)
+    _law = StandardLaw(logsigmoid, lambda u: logsigmoid(-u), -CUT, CUT, _logistic_reach_below, _logistic_window_above)
 
     @staticmethod
     def _log_standard_hazard(u: Tensor) -> Tensor:
@@ -435,10 +431,6 @@ def _log_cdf(u: Tensor) -> Tensor:
     return torch.where(small, u - 0.5 * x, torch.log(-torch.expm1(-torch.where(small, 1.0, x))))
 
 
-def _gumbel_log_sf(u: Tensor) -> Tensor:
-    return -torch.exp(u)
-
-
 def _gumbel_reach_below(end: Tensor, scale: Tensor) -> Tensor:
     x = torch.exp(end)
     rate = scale + torch.where(end < _SMALL, 2.0, 2.0 * x / torch.expm1(x))
@@ -480,7 +472,9 @@ class Weibull(_ScaleAndConcentration):
     tensor([0.5000])
     """
 
-    _law = StandardLaw(_log_cdf, _gumbel_log_sf, _GUMBEL_LAW_LOW, 3.3, _gumbel_reach_below, _gumbel_window_above)
+    _law = StandardLaw(
+        _log_cdf, lambda u: -torch.exp(u), _GUMBEL_LAW_LOW, 3.3, _gumbel_reach_below, _gumbel_window_above
+    )
 
     @staticmethod
     def _log_standard_hazard(u: Tensor) -> Tensor:

@@ -199,7 +199,9 @@ class _Run:
         return torch.as_tensor(last, dtype=torch.float64, device=self.stack.flat.device)
 
     def _plain_loss(self) -> LossFunction:
-        problem = self.problem if self.temperature is None else self.problem.at_temperature(self.temperature)
+        problem = self.problem
+        if self.temperature is not None:  # in memory that can be filled anew
+            problem = replace(problem, penalty=replace(problem.penalty, temperature=self.temperature))
         # A GPU's step is recorded once: what it does besides arithmetic costs nothing there.
         alone_on_cpu = problem.across is None and self.stack.flat.device.type == "cpu"
         return problem.loss_and_slopes if alone_on_cpu else by_autograd(problem.loss)

@@ -1,7 +1,7 @@
 """What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -141,10 +141,6 @@ class Problem:
         if self.across is not None:
             return self.across.n_train, self.across.n_validation
         return self.train.n, self.validation.n
-
-    def at_temperature(self, temperature: Tensor) -> "Problem":
-        """Return the same problem with a temperature of the penalty that can be filled anew."""
-        return replace(self, penalty=replace(self.penalty, temperature=temperature))
 
     def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:
         """Mean objective + lambda times soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
