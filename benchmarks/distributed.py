@@ -29,7 +29,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from xcal import XCALLoss, mean_across_processes
-from xcal.calibration import MeanAndPenalty
+from xcal.calibration.loss import MeanAndPenalty
 from xcal.distributions import family
 from xcal.objectives import nll
 

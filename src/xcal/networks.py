@@ -13,9 +13,6 @@ from xcal._checks import as_count, as_number, fail
 __all__ = ["MLP", "Linear", "TwoTower", "start_near"]
 
 
-# --- The checks that all network constructors share.
-
-
 def check_size(name: str, value: object) -> int:
     """Check a number of inputs, outputs or units."""
     return as_count(name, value, at_least=1)
@@ -33,25 +30,12 @@ def check_dropout(value: float) -> float:
     return as_number("dropout", value, at_least=0, below=1)
 
 
-# --- What a network is made of.
-
-
-_CONVOLUTIONS = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def has_convolutions(network: nn.Module) -> bool:
     """Return whether any part of a network is a convolution, on which stacking does not pay and compiling does."""
     return any(isinstance(module, _CONVOLUTIONS) for module in network.modules())
-
-
-# --- Fully connected networks.
 
 
 class MLP(nn.Module):
@@ -128,9 +112,6 @@ class Linear(nn.Module):
         return result
 
 
-# --- Where training starts: with predictions near what the data say as a whole.
-
-
 @torch.no_grad()
 def start_near(layer: nn.Linear, outputs: Tensor, *, spread: float = 0.1) -> None:
     """Set a network's last layer so that its first predictions are near given raw outputs, for every row.
@@ -163,9 +144,6 @@ def start_near(layer: nn.Linear, outputs: Tensor, *, spread: float = 0.1) -> Non
         fail("outputs", f"{layer.out_features} numbers, one for each output of the layer", tuple(outputs.shape))
     layer.bias.copy_(outputs)
     layer.weight.mul_(as_number("spread", spread, at_least=0))
-
-
-# --- Independent networks side by side.
 
 
 class TwoTower(nn.Module):
@@ -213,16 +191,3 @@ class TwoTower(nn.Module):
 
         raw: Tensor = vmap(one, randomness="different")(both)
         return torch.cat([raw[0], raw[1]], dim=-1)
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "check_size": "xcal.networks._arguments",
-    "check_sizes": "xcal.networks._arguments",
-    "check_dropout": "xcal.networks._arguments",
-    "has_convolutions": "xcal.networks._layers",
-    "MLP": "xcal.networks.dense",
-    "Linear": "xcal.networks.dense",
-    "start_near": "xcal.networks.start",
-    "TwoTower": "xcal.networks.towers",
-}

@@ -15,11 +15,11 @@ from xcal.distributions.base import SurvivalDistribution, can_broadcast
 __all__ = ["gives_cdf", "nll", "survival_crps"]
 
 
-# --- The shape-level checks of the objectives; values are not looked at, so that the objectives compile.
-
-
 def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
-    """Check that times and events are tensors with one entry for each row of the distribution."""
+    """Check that times and events are tensors with one entry for each row of the distribution.
+
+    Values are not looked at, so that the objectives compile.
+    """
     if not isinstance(dist, SurvivalDistribution):
         fail("dist", "a SurvivalDistribution", type(dist).__name__)
     if not isinstance(time, Tensor) or not time.is_floating_point():
@@ -45,16 +45,9 @@ def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
 # intermediate results, one function that returns both saves work. An objective declares such a function itself, with
 # `gives_cdf`; training asks `with_cdf` and knows no objective by name.
 
-
 Objective = Callable[[SurvivalDistribution, Tensor, Tensor], Tensor]
-
-
 ObjectiveAndCdf = Callable[[SurvivalDistribution, Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
 _Declaring = TypeVar("_Declaring", bound=Callable[..., Tensor])
-
-
 DECLARATION = "__xcal_gives_cdf__"  # the attribute that holds it
 
 
@@ -68,24 +61,16 @@ class _Declaration:
 
 @dataclass(frozen=True, eq=False)
 class RowTerms:
-    """Objective and F of every row, (..., n), and the way back from them.
-
-    Attributes
-    ----------
-    objective, cdf : Tensor
-    back : callable
-        Turns the gradient in the objective, and that in F or None, into pairs: a tensor with a graph, and the gradient
-        in it.
-    """
+    """Objective and F of every row, (..., n), and the way back from them."""
 
     objective: Tensor
     cdf: Tensor
+    # Turns the gradient in the objective, and that in F or None, into pairs of a tensor with a graph and the gradient
+    # in it.
     back: Callable[[Tensor, Tensor | None], list[tuple[Tensor, Tensor]]]
 
 
 Terms = Callable[[SurvivalDistribution, Tensor, Tensor], RowTerms]
-
-
 _FORMULA = "__xcal_by_formula__"  # the attribute that holds a function of distributions whose gradient is known
 
 
@@ -102,9 +87,18 @@ def negative_likelihood(found: LikelihoodByFormula | None) -> RowTerms | None:
 
 def has_formula(terms: Callable[[Any, Tensor, Tensor], RowTerms | None]) -> Callable[[_Declaring], _Declaring]:
     """Declare the terms of an objective whose gradient is known for some distributions; None for the others."""
+    return _declaring(_FORMULA, terms)
+
+
+def _declaring(attribute: str, together: Callable[..., Any]) -> Callable[[_Declaring], _Declaring]:
+    """Return a decorator that declares a function for the object that it decorates, and for no other."""
 
     def declare(objective: _Declaring) -> _Declaring:
-        setattr(objective, _FORMULA, _Declaration(objective, terms))
+        try:
+            setattr(objective, attribute, _Declaration(objective, together))
+        except AttributeError:
+            # Methods of an object, frozen dataclasses, classes with slots.
+            fail("objective", "a function, or an object that takes attributes", type(objective).__name__)
         return objective
 
     return declare
@@ -164,16 +158,7 @@ def gives_cdf(together: ObjectiveAndCdf) -> Callable[[_Declaring], _Declaring]:
     """
     if not callable(together):
         fail("together", "a function of a distribution, times and events", type(together).__name__)
-
-    def declare(objective: _Declaring) -> _Declaring:
-        try:
-            setattr(objective, DECLARATION, _Declaration(objective, together))
-        except AttributeError:
-            # Methods of an object, frozen dataclasses, classes with slots.
-            fail("objective", "a function, or an object that takes attributes", type(objective).__name__)
-        return objective
-
-    return declare
+    return _declaring(DECLARATION, together)
 
 
 def with_cdf(objective: Objective) -> ObjectiveAndCdf:
@@ -188,28 +173,16 @@ def with_cdf(objective: Objective) -> ObjectiveAndCdf:
     return one_after_the_other
 
 
-# --- The censored negative log-likelihood.
-
-
 def _nll_and_cdf(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
     """`nll` and F of every row, from the distribution's own way to compute both together."""
     log_likelihood, cdf = dist.log_likelihood_and_cdf(time, event)
     return -log_likelihood, cdf
 
 
-def _nll_terms(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> RowTerms | None:
-    return negative_likelihood(dist.likelihood_by_formula(time, event))
-
-
-@has_formula(_nll_terms)
+@has_formula(lambda dist, time, event: negative_likelihood(dist.likelihood_by_formula(time, event)))
 @gives_cdf(_nll_and_cdf)
 def nll(
-    dist: SurvivalDistribution,
-    time: Tensor,
-    event: Tensor,
-    *,
-    density: bool = False,
-    as_published: bool = False,
+    dist: SurvivalDistribution, time: Tensor, event: Tensor, *, density: bool = False, as_published: bool = False
 ) -> Tensor:
     """Negative log-likelihood, one value per row.
 
@@ -259,9 +232,6 @@ def nll(
     return -torch.where(event, observed, dist.log_censored(time))
 
 
-# --- The survival CRPS.
-
-
 def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as_published: bool = False) -> Tensor:
     """Survival CRPS (Avati et al. 2018; x-cal, appendix on survival CRPS), one value per row.
 
@@ -301,18 +271,3 @@ def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as
         crps: Tensor = published("survival-crps")(dist, time, event)
         return crps
     return dist.survival_crps(time, event)
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "check_rows": "xcal.objectives._rows",
-    "_Declaration": "xcal.objectives.joint",
-    "RowTerms": "xcal.objectives.joint",
-    "negative_likelihood": "xcal.objectives.joint",
-    "has_formula": "xcal.objectives.joint",
-    "with_slopes": "xcal.objectives.joint",
-    "gives_cdf": "xcal.objectives.joint",
-    "with_cdf": "xcal.objectives.joint",
-    "nll": "xcal.objectives.likelihood",
-    "survival_crps": "xcal.objectives.crps",
-}

@@ -4,7 +4,7 @@ from xcal.calibration.across_processes import mean_across_processes
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional import ConditionalCalibration, ConditionalCalibrationResult, conditional_calibration
 from xcal.calibration.dcalibration import d_calibration
-from xcal.calibration.loss import Annealing, MeanAndPenalty, PenaltySlopes, XCALLoss, xcal_penalty
+from xcal.calibration.loss import Annealing, XCALLoss, xcal_penalty
 from xcal.calibration.membership import SoftBins, soft_membership
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration
@@ -19,8 +19,6 @@ __all__ = [
     "DCalibrationResult",
     "GroupedDCalibration",
     "KernelFeatures",
-    "MeanAndPenalty",
-    "PenaltySlopes",
     "SoftBins",
     "XCALLoss",
     "bin_edges",

@@ -20,6 +20,7 @@ from xcal.calibration.penalty import (
     SmallRows,
     full_precision,
     gradient_wanted,
+    in_full,
     in_units_of_the_largest,
     is_small_default,
     pick,
@@ -38,7 +39,6 @@ from xcal.calibration.penalty import (
 # and no process finds both: each of them sees it, in the same message. For that, messages of one group have one
 # length, that of the longest so far. A process that means something new sends its mark alone, in that length, before
 # anything else.
-
 
 _MARKS = 1 << 20  # squares of marks add up exactly in float64, up to 8,192 processes
 
@@ -88,9 +88,6 @@ def _message(values: Tensor, mark: int, length: int) -> Tensor:
     return torch.cat([values, values.new_tensor(end)])
 
 
-# --- What penalty and mean of several processes share: weights of rows, one all-reduce, a gradient that is known.
-
-
 class Exchange:
     """The one all-reduce of a step: sums (..., k) of any number of things go together, in float64.
 
@@ -99,23 +96,18 @@ class Exchange:
     """
 
     def __init__(self, processes: Processes, *along: Tensor, own_loop: bool = False) -> None:
-        self._processes, self._along, self._own_loop = processes, along, own_loop
+        self._processes, self.along, self._own_loop = processes, along, own_loop
         self._what: dict[str, int] = {}
 
-    @property
-    def n_along(self) -> int:
-        """How many other things go along with the parts."""
-        return len(self._along)
-
     def agree(self, what: dict[str, int]) -> None:
-        """Return what the sums mean, in numbers that must be the same on every process."""
+        """Take down what the sums mean, in numbers that must be the same on every process."""
         self._what = what
         if self._own_loop:
             self._processes.agree(what)
 
     def start(self, *parts: Tensor) -> None:
         """Send the sums of this process, and what goes `along` with them."""
-        all_parts = (*parts, *self._along)
+        all_parts = (*parts, *self.along)
         self._widths = [part.shape[-1] for part in all_parts]
         sums = torch.cat(all_parts, dim=-1)
         if self._own_loop:
@@ -177,11 +169,6 @@ def check_plain(values: Tensor) -> None:
         fail("process_group", "None inside torch.compile and torch.func (leading dimensions are models)", "a group")
 
 
-def in_full(values: Tensor) -> Tensor:
-    """Half precision as float32, which sums are taken in under autocast too."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-
-
 def no_rows() -> NoReturn:
     """Refuse a statistic of no rows, which every process sees."""
     fail("process_group", "at least one row of positive weight on some process", "none")
@@ -209,9 +196,6 @@ def with_gradient(u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
     """Return a value with its gradient in `u`."""
     known: Tensor = apply(_Known, u, value, gradient)
     return known
-
-
-# --- Mean of one value per row over the rows of several processes.
 
 
 class LocalMean:
@@ -343,7 +327,7 @@ def _penalty(
     u = in_full(rows.cdf)
     wanted = gradient_wanted(u)
     with torch.no_grad(), full_precision(u.device):
-        exchange.agree(_shared_numbers(rows, edges, spec, exchange.n_along))
+        exchange.agree(_shared_numbers(rows, edges, spec, len(exchange.along)))
         whole = replace(rows, cdf=u.detach(), event=rows.event.expand(u.shape))
         edge = edges.to(u.dtype)
         if rows.features is not None:
@@ -438,12 +422,6 @@ def _conditional(
     share = weight * (1 / weights.in_unit(whole)).to(u.dtype)
     inverse = None if inverse is None else inverse.to(u.dtype)
     return value, slope_of(share, h, local.lengths, bins, slopes, mean.to(u.dtype), inverse, spec)
-
-
-def check_any_rows(value: Tensor) -> None:
-    """Refuse a penalty of no rows, which is NaN; every process sees the same one, and all of them refuse it."""
-    if bool(value.detach().isnan().any()):
-        no_rows()
 
 
 def _shared_numbers(rows: LocalRows, edges: Tensor, spec: SoftBins, n_along: int) -> dict[str, int]:

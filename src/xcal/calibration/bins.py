@@ -7,15 +7,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import as_count, as_numpy, as_vector, check_same_length, fail, first_row, is_missing, refuse_masked
+from xcal._checks import (
+    BoolArray,
+    as_count,
+    as_numpy,
+    as_vector,
+    check_same_length,
+    fail,
+    first_row,
+    is_missing,
+    refuse_masked,
+)
 
-# --- The bins: a partition of [0, 1] into intervals I = [a, b), the last one closed.
 # A value on an edge belongs to the bin on its right, and 1.0 to the last bin, so every row counts exactly once.
 
-
-Edges = npt.NDArray[np.float64]
-
-
+Floats = npt.NDArray[np.float64]
+Edges = Floats
 # More than anybody needs. The estimators that look at every row for every bin take seconds then, for few rows.
 MOST_BINS = 10**5
 
@@ -59,9 +66,6 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
     return array
 
 
-# --- Labels of rows, such as groups and clusters: numbers, strings or dates, none missing.
-
-
 def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
     """One label per row, as an array that can be sorted.
 
@@ -101,26 +105,14 @@ def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.
 # is a sum over rows, so it is a sum over clusters too: its noise is that of the cluster sums, which are independent.
 # Where the rows of a cluster resemble each other it is much larger than that of as many independent rows.
 
-
-Floats = npt.NDArray[np.float64]
-
-
 Codes = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The cluster of each row.
+    """The cluster of each row."""
 
-    Attributes
-    ----------
-    codes : array of shape (n,)
-        Number of each row's cluster, from 0, in the order of the labels: it does not depend on the order of the rows.
-    count : int
-        Number of clusters.
-    """
-
-    codes: Codes
+    codes: Codes  # number of each row's cluster, from 0, in the order of the labels and not of the rows
     count: int
 
     def of_rows(self, rows: npt.NDArray[Any]) -> "Clusters":
@@ -132,7 +124,7 @@ class Clusters:
         """Sum of the values of each cluster's rows, ``(count,)``."""
         return np.bincount(self.codes, values, minlength=self.count).astype(np.float64, copy=False)
 
-    def bin_sums(self, bins: Codes, values: Floats | npt.NDArray[np.bool_], n_bins: int) -> Floats:
+    def bin_sums(self, bins: Codes, values: Floats | BoolArray, n_bins: int) -> Floats:
         """Sum of the values of each cluster's rows in each bin, ``(count, n_bins)``."""
         cells = np.bincount(self.codes * n_bins + bins, values, minlength=self.count * n_bins)
         return cells.astype(np.float64, copy=False).reshape(self.count, n_bins)

@@ -21,31 +21,17 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.bins import Edges, Floats, bin_edges
 from xcal.calibration.histogram import residuals
-from xcal.calibration.subgroups import (
-    SEARCHED_ROWS,
-    Column,
-    KernelFeatures,
-    RandomFeatures,
-    Subgroup,
-    as_columns,
-    find_subgroup,
-)
+from xcal.calibration.subgroups import SEARCHED_ROWS, KernelFeatures, Subgroup, as_columns, find_subgroup
 
 # --- The test of conditional calibration: random signs on blocks of rows give what a right model would show.
 # Block sums of a right model have mean zero and are independent, so that all signs of them are equally likely. A sum
 # of products of two blocks is compared with the same sum under random signs.
 
-
-Floats = npt.NDArray[np.float64]
-
-
 # Parts of the test are compared in units of this quantile of each: near the level at which tests are read, their tails
 # then count the same. In units of the standard deviation the part with the longer tail would outweigh the other.
 _QUANTILE = 0.95
-
-
 _DRAWN = 1 << 24  # signs that are drawn at a time
 
 
@@ -95,10 +81,6 @@ def _signed(parts: list[Floats], n_draws: int, rng: np.random.Generator) -> Iter
     for start in range(0, n_draws, some):
         signs = rng.choice(np.array([-1.0, 1.0]), size=(min(some, n_draws - start), blocks))
         yield np.stack([np.einsum("dg,dg->d", signs @ part, signs) for part in parts])
-
-
-# --- Sums of features times residuals over chunks of rows: all that conditional calibration and its test need of
-# them.
 
 
 # Rows are summed in so many blocks, and the signs of the test are drawn per block. Up to that many rows each row is a
@@ -223,7 +205,7 @@ class ConditionalCalibration:
     def compute(self, n_draws: int, rng: np.random.Generator) -> tuple[float, float, float, float | None]:
         """Value, noise, floor and p-value.
 
-        The test (`random_signs`) is one of the value, or with `average_apart` of the larger of two parts: that of the
+        The test (`p_value_of`) is one of the value, or with `average_apart` of the larger of two parts: that of the
         constant feature, which is D-calibration, and that of the features less their means. In the value both are
         mixed, and the noise of either hides the other.
         """
@@ -259,12 +241,7 @@ def _as_weights(weights: Any, n: int) -> Floats:
     return w
 
 
-# --- Calibrated for whom? Calibration given the covariates: a number, its test, and where the model is off.
-
-
 _CHUNK = 16 * BLOCKS  # rows worked on at a time
-
-
 # Features times bins: each takes a sum per block, so the state has at most 1 GiB.
 MOST_SUMS = 1 << 17
 
@@ -405,17 +382,28 @@ def conditional_calibration(
     columns = as_columns(X, u.size)
     rng = np.random.default_rng(seed)
     own = None if features is None else _as_features(features, u.size)
-    drawn = None
-    if own is None:
-        maker = KernelFeatures(n_features, bandwidth, seed)
-        _check_size("n_features", n_features, edge)
-        drawn = maker.draw(columns)
-    else:
-        _check_size("features", own.shape[1], edge)
+    maker = KernelFeatures(n_features, bandwidth, seed) if own is None else None
+    width, bins = (int(n_features) if own is None else own.shape[1]), edge.size - 1
+    if width * bins > MOST_SUMS:  # said before any row is looked at
+        name = "n_features" if own is None else "features"
+        fail(name, f"at most {MOST_SUMS:,} features times bins", f"{width:,} features times {bins:,} bins")
+    drawn = None if maker is None else maker.draw(columns)
     w = None if weights is None else effective_units(as_weights("weights", weights, u.size))
-    meter = _accumulated(u, happened, columns, edge, drawn, own, rng, w)
+    meter = ConditionalCalibration(drawn if drawn is not None else lambda h: h, edge, average_apart=drawn is not None)
+    # Where blocks have several rows, these come in random order. In a table that is sorted by time, neighbours have the
+    # same residuals, and the sums of the blocks would not be independent.
+    order = np.arange(u.size) if u.size <= BLOCKS else rng.permutation(u.size)
+    for start in range(0, u.size, _CHUNK):
+        rows = order[start : start + _CHUNK]
+        given = own[rows] if own is not None else [column.take(rows) for column in columns]
+        meter.update(u[rows], happened[rows], given, None if w is None else w[rows])
     value, noise, floor, p_value = meter.compute(n_draws, rng)
-    subgroup = _most_off(columns, u, happened, edge, rng) if as_flag("where", where) and w is None else None
+    subgroup = None
+    if as_flag("where", where) and w is None:
+        some = rng.permutation(u.size)[:SEARCHED_ROWS]
+        here = [column.take(some) for column in columns]
+        found = find_subgroup(here, u[some], residuals(u[some], happened[some], edge), edge)
+        subgroup = None if found is None else replace(found, tested=some[found.tested])
     return ConditionalCalibrationResult(
         value=value,
         noise=noise,
@@ -424,55 +412,10 @@ def conditional_calibration(
         where=subgroup,
         n=u.size,
         n_censored=meter.n_censored,
-        n_features=drawn.frequencies.shape[1] * 2 if drawn is not None else _width(own),
+        n_features=width,
         n_draws=n_draws,
         bandwidth=None if drawn is None else drawn.bandwidth,
     )
-
-
-def _check_size(name: str, n_features: int, edges: Edges) -> None:
-    """Refuse what would fill the memory before any row is looked at."""
-    bins = edges.size - 1
-    if n_features * bins > MOST_SUMS:
-        fail(name, f"at most {MOST_SUMS:,} features times bins", f"{n_features:,} features times {bins:,} bins")
-
-
-def _most_off(
-    columns: tuple[Column, ...],
-    u: npt.NDArray[Any],
-    event: npt.NDArray[np.bool_],
-    edges: Edges,
-    rng: np.random.Generator,
-) -> Subgroup | None:
-    """Search for a subgroup among rows in random order."""
-    some = rng.permutation(u.size)[:SEARCHED_ROWS]
-    here = [column.take(some) for column in columns]
-    found = find_subgroup(here, u[some], residuals(u[some], event[some], edges), edges)
-    return None if found is None else replace(found, tested=some[found.tested])
-
-
-def _accumulated(
-    u: npt.NDArray[Any],
-    event: npt.NDArray[np.bool_],
-    columns: tuple[Column, ...],
-    edges: Edges,
-    drawn: RandomFeatures | None,
-    own: Floats | None,
-    rng: np.random.Generator,
-    weights: Floats | None,
-) -> ConditionalCalibration:
-    """All rows, a chunk at a time.
-
-    Where blocks have several rows, these come in random order. In a table that is sorted by time, neighbours have the
-    same residuals, and the sums of the blocks would not be independent.
-    """
-    meter = ConditionalCalibration(drawn if drawn is not None else lambda h: h, edges, average_apart=drawn is not None)
-    order = np.arange(u.size) if u.size <= BLOCKS else rng.permutation(u.size)
-    for start in range(0, u.size, _CHUNK):
-        rows = order[start : start + _CHUNK]
-        given = own[rows] if own is not None else [column.take(rows) for column in columns]
-        meter.update(u[rows], event[rows], given, None if weights is None else weights[rows])
-    return meter
 
 
 def _as_features(features: Any, n: int) -> Floats:
@@ -485,7 +428,3 @@ def _as_features(features: Any, n: int) -> Floats:
         row = first_row(bad)
         fail("features", "finite numbers", h[row][~np.isfinite(h[row])][0], row)
     return h
-
-
-def _width(own: Floats | None) -> int:
-    return 0 if own is None else own.shape[1]

@@ -16,6 +16,7 @@ from xcal.calibration.penalty import (
     _flat,
     full_precision,
     gradient_wanted,
+    in_full,
     in_units_of_the_largest,
     one_over_pairs,
     product,
@@ -24,29 +25,18 @@ from xcal.calibration.penalty import (
 # --- The conditional penalty on a GPU: two matrix products, and three kernels around them.
 # One operation at a time it takes eighty small ones, which cost more than their arithmetic. It covers what `fit_path`
 # trains with: masses above edges, pairs of rows, no weights. Everything else, and every machine without Triton, takes
-# the plain torch of `conditional_penalty`, its twin. For the first batch of each shape the two are compared: a Triton
+# the plain torch below, its twin. For the first batch of each shape the two are compared: a Triton
 # or a GPU on which the kernels are wrong costs time, and not a wrong model.
 #
 # With s_j the sum over rows of a feature times the mass above edge j, the residual of a bin is a difference of two
 # neighbours. So the sum of squares is that of s_j (2 s_j - s_(j-1) - s_(j+1)), and twice the bracket its slope in s_j.
 
-
 _TILE = 1024  # numbers of a tile, rows times edges: small ones, as a batch has to keep a whole GPU busy
-
-
 _MIDDLE = 4096  # the same of features times edges, where a model is one program
-
-
 _BINS = 1024  # at most; a row of a tile has all of them
-
-
 # What may lie between kernels and plain torch: rounding is about a hundredth of it.
 _TOLERANCE = 1e-3
-
-
 Found = tuple[Tensor, Tensor]
-
-
 # Whether the kernels gave what plain torch gave, by the shape of what they were given.
 _agreed: dict[tuple[Any, ...], bool] = {}
 
@@ -94,7 +84,7 @@ def _near(found: Found, wanted: Found) -> bool:
 
 
 def value_and_gradient(u: Tensor, event: Tensor, features: Tensor, edges: Tensor, spec: SoftBins) -> Found:
-    """Penalty of every model, (...), and its gradient in F, (..., n); `conditional_penalty` has the same in torch."""
+    """Penalty of every model, (...), and its gradient in F, (..., n); `_plainly` has the same in torch."""
     from xcal._kernels import conditional_backward, conditional_forward, conditional_middle
 
     h, n, bins = _matrices(u, features), u.shape[-1], edges.shape[0] - 1
@@ -172,7 +162,8 @@ def bins_and_slopes(u: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -> 
 def moments(share: Tensor, features: Tensor, bins: Tensor, spec: SoftBins) -> Moments:
     """Sum over rows of shares (..., n), or one for all rows, features (..., n, M) and bins (..., n, P)."""
     same = share.dim() == 0
-    sums = _sum_rows(features, bins) * share if same else _sum_rows(features, share.unsqueeze(-1) * bins)  # (..., M, P)
+    # H'R of `_product`, (..., M, P)
+    sums = _product(bins, features) * share if same else _product(share.unsqueeze(-1) * bins, features)
     own = square = share.new_zeros(())
     lengths = None
     if spec.estimator == "unbiased":
@@ -206,7 +197,7 @@ def slope_of(
 ) -> Tensor:
     """Gradient in F, (..., n), from the derivatives `slopes` of the bins; `lengths` are those of `Moments`."""
     per_bin = 2 * (mean.diff(dim=-1) if spec.cumulative else mean)
-    gradient = share * (_of_rows(features, per_bin) * slopes).sum(-1)
+    gradient = share * (_product(per_bin, features.transpose(-1, -2)) * slopes).sum(-1)
     if inverse is None or lengths is None:
         return gradient
     squared = share.square() * lengths
@@ -233,16 +224,6 @@ def _plainly(
     at = moments(share, features, bins, spec)
     value, mean, inverse = value_of(at, spec, u.dtype)
     return value, slope_of(share, features, at.lengths, bins, slopes, mean, inverse, spec)
-
-
-def _sum_rows(features: Tensor, values: Tensor) -> Tensor:
-    """H'R: (..., n, M) and (..., n, P) give (..., M, P)."""
-    return _product(values, features)
-
-
-def _of_rows(features: Tensor, values: Tensor) -> Tensor:
-    """H A: (..., n, M) and (..., M, P) give (..., n, P)."""
-    return _product(values, features.transpose(-1, -2))
 
 
 def _product(values: Tensor, matrix: Tensor) -> Tensor:
@@ -312,7 +293,7 @@ def unchecked_conditional_penalty(
     -------
     Tensor of shape (...)
     """
-    u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
+    u = in_full(cdf)
     weight = None if weights is None else in_units_of_the_largest(weights.detach(), u.dtype).expand_as(u)
     h = features.detach().to(u.dtype)
     value: Tensor
@@ -325,7 +306,7 @@ def conditional_penalty_and_slope(
     cdf: Tensor, event: Tensor, features: Tensor, edges: Tensor, spec: SoftBins, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """`unchecked_conditional_penalty`, (...), and its gradient in F, (..., n), for a caller without autograd."""
-    u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
+    u = in_full(cdf)
     weight = None if weights is None else in_units_of_the_largest(weights, u.dtype).expand_as(u)
     h = features.to(u.dtype)
     with full_precision(u.device):

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any, get_args, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
+    BoolArray,
     as_choice,
     as_count,
     as_event,
@@ -22,17 +22,12 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import Clusters, Edges, as_clusters, as_labels, bin_edges, sum_of_squares
-from xcal.calibration.histogram import Array, Floats, as_censoring_survival, lost_mass_caution
+from xcal.calibration.bins import Clusters, Edges, Floats, as_clusters, as_labels, bin_edges, sum_of_squares
+from xcal.calibration.histogram import Array, as_censoring_survival, lost_mass_caution
 from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration, Method, PValue, Rows, measured
-
-# --- Times of few distinct values: events that share a time share one value of F.
-
 
 # Times are on a grid if all are multiples of the smallest distance to within this share of it.
 _ON_GRID = 1e-6
-
-
 # Times in units of which the follow-up has at most so many, or with fewer different times per event, are coarse.
 _MOST_UNITS, _DISTINCT_SHARE = 200, 0.2
 
@@ -50,7 +45,7 @@ def unit_starts(time: Array) -> Array:
     return np.asarray(np.append(0.0, distinct)[np.searchsorted(distinct, time)])
 
 
-def are_coarse(time: Array, event: npt.NDArray[np.bool_]) -> bool:
+def are_coarse(time: Array, event: BoolArray) -> bool:
     """Return whether times stand for intervals, such as whole months, that are long beside the follow-up.
 
     Examples
@@ -76,7 +71,7 @@ def _unit(distinct: Array) -> float | None:
     return unit if np.abs(multiples - multiples.round()).max() < _ON_GRID else None
 
 
-def within_interval(u: Array, before: Array, event: npt.NDArray[np.bool_], seed: int) -> Array:
+def within_interval(u: Array, before: Array, event: BoolArray, seed: int) -> Array:
     """Draw the F of each event evenly from the interval that its time stands for; censored rows keep its end."""
     check_same_length("cdf_before", before, "cdf", u.size)
     wrong = before > u
@@ -88,7 +83,7 @@ def within_interval(u: Array, before: Array, event: npt.NDArray[np.bool_], seed:
     return np.where(event, before + share * (u - before), u)
 
 
-def ties_caution(time: Array, event: npt.NDArray[np.bool_], edges: Edges) -> str | None:
+def ties_caution(time: Array, event: BoolArray, edges: Edges) -> str | None:
     """Return what to tell a user whose times take so few values that even a true model looks uneven; None if not.
 
     So it is if most events share their time with another one, and the most common time holds the mass of half a bin.
@@ -103,9 +98,6 @@ def ties_caution(time: Array, event: npt.NDArray[np.bool_], edges: Edges) -> str
         "that even a true model looks uneven and is rejected. Give cdf_before, F at the start of the interval that "
         "each time stands for (F at the month before, say)"
     )
-
-
-# --- D-calibration of a model, measured: one number, its noise floor and a p-value.
 
 
 @overload
@@ -246,20 +238,18 @@ def d_calibration(
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)
-    n_simulations, seed = (
-        as_count("n_simulations", n_simulations, at_least=1, at_most=MANY),
-        as_count("seed", seed, at_least=0),
-    )
+    n_simulations = as_count("n_simulations", n_simulations, at_least=1, at_most=MANY)
+    seed = as_count("seed", seed, at_least=0)
     t = None if time is None else as_time(time, u.size, reference="cdf")
     g = None
     if censoring_survival is not None:
         g = as_censoring_survival(censoring_survival, happened, every_row=t is not None)
     labels = None if groups is None else as_labels("groups", groups, u.size)
     chosen = None if clusters is None else as_clusters(clusters, u.size)
-    check_clusters(p_value, chosen)
+    check_observations(p_value, chosen, None)
     w = None if weights is None else as_weights("weights", weights, u.size)
     units = None if w is None else effective_units(w)
-    check_weights(p_value, units)
+    check_observations(p_value, None, units)
     if cdf_before is not None:
         u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
     elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
@@ -307,16 +297,14 @@ def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_su
         fail("p_value", "'akritas' or None with method='ipcw', whose noise depends on the times", repr(p_value))
 
 
-def check_clusters(p_value: PValue | None, clusters: Clusters | None) -> None:
-    """Refuse tests that take the rows of a cluster for independent ones."""
-    if clusters is not None and p_value in {"pearson", "simulated"}:
+def check_observations(p_value: PValue | None, clusters: Clusters | None, weights: Floats | None) -> None:
+    """Refuse tests that take every row for one observation of the same kind, independent of the others."""
+    if p_value not in {"pearson", "simulated"}:
+        return
+    if clusters is not None:
         expected = "'akritas' or None with clusters, whose rows are not independent"
         fail("p_value", expected, f"{p_value!r}, which would count {clusters.codes.size} rows as so many observations")
-
-
-def check_weights(p_value: PValue | None, weights: Floats | None) -> None:
-    """Refuse tests that take every row for one observation of the same kind."""
-    if weights is not None and p_value in {"pearson", "simulated"}:
+    if weights is not None:
         expected = "'akritas' or None with weights: how rows were sampled is not known to a count or a simulation"
         fail("p_value", expected, repr(p_value))
 

@@ -9,21 +9,17 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from xcal._checks import as_floats, check_same_length, fail, first_row
-from xcal.calibration.bins import Clusters, Edges, sum_of_squares
+from xcal._checks import BoolArray, as_floats, check_same_length, fail, first_row
+from xcal.calibration.bins import Clusters, Edges, Floats, sum_of_squares
 
 # --- The censored share: what a row censored at F leaves in each bin, as its event is uniform on [F, 1].
 # In its own bin [a, b) that is (b - F) / (1 - F) = 1 - (1 - b) / (1 - F), in every later bin (b - a) / (1 - F), and
 # nothing in earlier ones (paper, section 3.3).
 #
 # Measuring uses the functions here. Training needs the same in torch, with a gradient, as the mass above each edge:
-# `membership.exact_above`. It stands once more in the two places that speed asks for, `small_batch.SmallRows` (on a
-# CPU) and `kernels.cumulative_features` (on a GPU). ``tests/calibration/test_censored_share.py`` holds all that run on
+# `membership.exact_above`. It stands once more in the two places that speed asks for, `penalty.SmallRows` (on a
+# CPU) and `_kernels.cumulative_features` (on a GPU). ``tests/calibration/test_censored_share.py`` holds all that run on
 # a CPU to one sum of exact fractions; the kernel is held to `membership` in ``test_penalty.py``.
-
-
-Floats = npt.NDArray[np.float64]
-
 
 Numbers = TypeVar("Numbers", Floats, Tensor)
 
@@ -59,19 +55,14 @@ def mass_of_bins(happened: Numbers, censored: Numbers, inverse: Numbers, earlier
     return happened + censored - above * inverse + width * earlier
 
 
-# --- Exact bin masses: how much probability the data put in each bin of F, by three ways of treating censored rows.
+# --- Masses of the bins.
 # A perfect model puts |I| in every bin. Each estimator returns the masses and their noise: the sum over bins of the
 # variance that a perfect model's masses have at this sample and this censoring, which is what its D-calibration scores
 # on average (`floor`).
 
-
 Array = npt.NDArray[Any]
-
-
 # Rows worked on at a time: the block and its temporaries stay in cache, and memory does not grow with n.
 _BLOCK = 1 << 15
-
-
 # Largest share of all mass that redistribution may put on one row; see `horizon`.
 MAX_SHARE = 0.02
 
@@ -156,7 +147,7 @@ class BinSums:
         for name in SUMS:
             setattr(self, name, np.zeros(self.edges.size - 1))
 
-    def add(self, cdf: Array, event: npt.NDArray[np.bool_], *, hazard: bool, weights: Floats | None = None) -> None:
+    def add(self, cdf: Array, event: BoolArray, *, hazard: bool, weights: Floats | None = None) -> None:
         """Add rows, or with weights so many of each. `hazard` asks for the sums that only Akritas' test uses."""
         edges, n_bins = edges_like(self.edges, cdf), self.edges.size - 1
         for start in range(0, cdf.size, _BLOCK):
@@ -200,8 +191,8 @@ class BinSums:
     def uniform(self) -> Masses:
         """Haider's estimator (Eq. of censored D-calibration): a censored row spreads uniformly over [F, 1].
 
-        What it leaves in each bin (`censored`) is linear in 1 / (1 - F), so the sums of that by bin are all that is
-        needed. In torch, for many models: `histogram_torch`.
+        What it leaves in each bin is linear in 1 / (1 - F), so the sums of that by bin are all that is
+        needed. In torch, for many models: `membership.uniform_histogram`.
         """
         width, mass = np.diff(self.edges), self._mass()
         # A perfect model's mass in bin j has variance E (r_j - |I_j|)^2 / n with r_j a row's share of the bin. Equal to
@@ -231,18 +222,12 @@ class WeightedSums:
     Whether a row was sampled, and so its weight, may depend on its outcome, as in a case-cohort study. Nothing is then
     known of a row's noise given its weight, but what a row adds still has mean zero, weight times residual, and rows
     are independent: the variance of a sum is the sum of squares.
-
-    Attributes
-    ----------
-    sums, squares : BinSums
-        With the weights, and with their squares.
-    excess, excess_square : arrays of shape (bins,)
-        Sums of squared weights times e and e^2, with e the events of a row less those expected of it in its own bin.
     """
 
     edges: Edges
-    sums: BinSums = field(init=False)
-    squares: BinSums = field(init=False)
+    sums: BinSums = field(init=False)  # with the weights
+    squares: BinSums = field(init=False)  # with their squares
+    # Sums of squared weights times e and e^2, with e the events of a row less those expected of it in its own bin.
     excess: Floats = field(init=False)
     excess_square: Floats = field(init=False)
 
@@ -250,7 +235,7 @@ class WeightedSums:
         self.sums, self.squares = BinSums(self.edges), BinSums(self.edges)
         self.excess, self.excess_square = np.zeros((2, self.edges.size - 1))
 
-    def add(self, cdf: Array, event: npt.NDArray[np.bool_], weights: Floats, *, hazard: bool) -> None:
+    def add(self, cdf: Array, event: BoolArray, weights: Floats, *, hazard: bool) -> None:
         """Add rows."""
         square = np.square(weights)
         self.sums.add(cdf, event, hazard=hazard, weights=weights)
@@ -310,32 +295,17 @@ class WeightedSums:
 
 @dataclass(frozen=True, eq=False)
 class ClusterSums:
-    """What `BinSums` holds, cluster by cluster: each ``(clusters, bins)``.
-
-    Attributes
-    ----------
-    happened, censored
-        Number, or weight, of events, and of censored rows.
-    inverse
-        Sum of 1 / (1 - F) over censored rows.
-    hazard
-        Sum of -log(1 - F) over all rows.
-    """
+    """What `BinSums` holds, cluster by cluster: each ``(clusters, bins)``."""
 
     edges: Edges
-    happened: Floats
+    happened: Floats  # number, or weight, of events
     censored: Floats
-    inverse: Floats
-    hazard: Floats
+    inverse: Floats  # sum of 1 / (1 - F) over censored rows
+    hazard: Floats  # sum of -log(1 - F) over all rows
 
     @classmethod
     def of(
-        cls,
-        cdf: Array,
-        event: npt.NDArray[np.bool_],
-        clusters: Clusters,
-        edges: Edges,
-        weights: Floats | None = None,
+        cls, cdf: Array, event: BoolArray, clusters: Clusters, edges: Edges, weights: Floats | None = None
     ) -> "ClusterSums":
         """Add up these rows, each times its weight."""
         own_edges, n_bins = edges_like(edges, cdf), edges.size - 1
@@ -378,7 +348,7 @@ def heaviest(n: float) -> float:
     return max(MAX_SHARE, 1.5 / n) * (1 + 1e-9)
 
 
-def horizon(happened: npt.NDArray[np.bool_], carried: Floats, n: float) -> int:
+def horizon(happened: BoolArray, carried: Floats, n: float) -> int:
     """First row, in order, at which redistribution stops, from what a row of weight one carries, of n in all.
 
     A censored row hands its mass to the rows after it, so that under heavy censoring the last few carry almost
@@ -392,29 +362,13 @@ def horizon(happened: npt.NDArray[np.bool_], carried: Floats, n: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Redistribution:
-    """Rows in an order in which each censored one hands its mass evenly to those after it.
+    """Rows in an order in which each censored one hands its mass evenly to those after it."""
 
-    Attributes
-    ----------
-    order : array of shape (n,)
-        The order; everything else is in it.
-    weight : array of shape (n,)
-        What each row carries in the end: 1 / (n G) for an event, zero for a row that has handed on what it had.
-    leaves : array of shape (n,)
-        Rows that hand on what they have.
-    at_risk : array of shape (n,)
-        Rows at each place and after it.
-    units : array of shape (n,), or None
-        Weights of the rows; None if they are one.
-    clusters : Clusters or None
-        Of the rows, in this order.
-    """
-
-    order: npt.NDArray[np.intp]
-    weight: Floats
-    leaves: npt.NDArray[np.bool_]
-    at_risk: Floats
-    units: Floats | None
+    order: npt.NDArray[np.intp]  # everything else is in it
+    weight: Floats  # what each row carries in the end: 1 / (n G), zero for one that has handed on what it had
+    leaves: BoolArray  # rows that hand on what they have
+    at_risk: Floats  # rows at each place and after it
+    units: Floats | None  # weights of the rows; None if they are one
     clusters: Clusters | None
 
     def influence(self, share: Floats, width: float) -> Floats:
@@ -435,7 +389,7 @@ class Redistribution:
 
 
 def redistribution(
-    event: npt.NDArray[np.bool_], scale: Array, weights: Floats | None = None, clusters: Clusters | None = None
+    event: BoolArray, scale: Array, weights: Floats | None = None, clusters: Clusters | None = None
 ) -> Redistribution:
     """Put rows in the order of `scale` and let the censored ones hand on their mass; see `redistributed`.
 
@@ -468,7 +422,7 @@ def redistribution(
 
 def redistributed(
     cdf: Array,
-    event: npt.NDArray[np.bool_],
+    event: BoolArray,
     scale: Array,
     edges: Edges,
     *,
@@ -499,10 +453,7 @@ def redistributed(
     return Masses(histogram, noise)
 
 
-# --- Inverse probability of censoring with the user's own G: every event counts 1 / G.
-
-
-def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_row: bool = False) -> Array:
+def as_censoring_survival(values: Any, event: BoolArray, *, every_row: bool = False) -> Array:
     """Check the user's G at each row: in (0, 1] for events, and for `every_row` where censored rows use it too."""
     g = as_floats("censoring_survival", values)
     check_same_length("censoring_survival", g, "cdf", event.size)
@@ -519,15 +470,13 @@ def as_censoring_survival(values: Any, event: npt.NDArray[np.bool_], *, every_ro
 class _Weighted:
     """Rows that count, with their weights 1 / G, times those of the rows where these have some."""
 
-    counted: npt.NDArray[np.bool_]  # which of all rows
-    event: npt.NDArray[np.bool_]  # of the rows that count, as the others
+    counted: BoolArray  # which of all rows
+    event: BoolArray  # of the rows that count, as the others
     cdf: Floats
     inverse: Floats
 
     @classmethod
-    def of(
-        cls, u: Array, event: npt.NDArray[np.bool_], g: Array, time: Array | None, weights: Floats | None
-    ) -> "_Weighted":
+    def of(cls, u: Array, event: BoolArray, g: Array, time: Array | None, weights: Floats | None) -> "_Weighted":
         """Events; and with `time` rows that outlast the last event, which spread over [F, 1]."""
         counted = event if time is None else event | (time >= time[event].max())
         inverse = 1 / g[counted].astype(np.float64)
@@ -543,12 +492,7 @@ class _Weighted:
 
 
 def inverse_weights(
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    g: Array,
-    edges: Edges,
-    time: Array | None = None,
-    weights: Floats | None = None,
+    u: Array, event: BoolArray, g: Array, edges: Edges, time: Array | None = None, weights: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Sum 1 / G over the events of each bin, and its square; with `weights` those of weight / G.
 
@@ -562,13 +506,7 @@ def inverse_weights(
 
 
 def clustered_floor(
-    u: Array,
-    event: npt.NDArray[np.bool_],
-    g: Array,
-    edges: Edges,
-    time: Array | None,
-    weights: Floats | None,
-    clusters: Clusters,
+    u: Array, event: BoolArray, g: Array, edges: Edges, time: Array | None, weights: Floats | None, clusters: Clusters
 ) -> float:
     """Return the expected D-calibration of a perfect model whose rows come in clusters, with G taken as known.
 
@@ -598,13 +536,10 @@ def lost_mass_caution(total: float, squares: float, n: float) -> str | None:
     )
 
 
-# --- Calibration residuals: what each row has in each bin of F, less what it should have on average.
-
-
-def residuals(cdf: Array, event: npt.NDArray[np.bool_], edges: Edges) -> Floats:
+def residuals(cdf: Array, event: BoolArray, edges: Edges) -> Floats:
     r"""R_ij, (n, B): the exact membership of row i in bin j less the width of the bin.
 
-    An event at F lies in one bin; a censored row leaves its share in every bin from F on (`censored`). If the model is
+    An event at F lies in one bin; a censored row leaves its share in every bin from F on. If the model is
     right for a row's covariates x and censoring is independent given x, then :math:`E(R_{ij} \mid x) = 0`: the share of
     a censored row is the probability that its event, had it been seen, would have been in the bin. D-calibration is the
     sum over bins of the squared mean of these numbers.

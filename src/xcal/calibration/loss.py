@@ -8,15 +8,12 @@ from torch import Tensor, nn
 
 from xcal._checks import as_count, as_number, fail
 from xcal._devices import Group, Processes, World
-from xcal.calibration.across_processes import LocalRows, check_any_rows, mean_and_penalty_across, penalty_across
+from xcal.calibration.across_processes import LocalRows, mean_and_penalty_across, no_rows, penalty_across
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.membership import Censored, Estimator, Membership, SoftBins
 from xcal.calibration.penalty import as_tensor, checked, is_true, readable, unchecked_penalty
 from xcal.calibration.subgroups import FeatureMaker, KernelFeatures
-
-# --- A weight that rises while the temperature of the penalty falls: one schedule for `fit_path` and for own loops.
-
 
 FIRST_TEMPERATURE = 2.0
 
@@ -68,9 +65,6 @@ class Annealing:
         return float(self.first_temperature * factor ** (epoch / self.epochs))
 
 
-# --- What the methods of `XCALLoss` return besides a penalty.
-
-
 @dataclass(frozen=True, eq=False)
 class PenaltySlopes:
     """A penalty, and its slope in F of every row.
@@ -103,9 +97,6 @@ class MeanAndPenalty:
     penalty: Tensor
 
 
-# --- The rows of a penalty, every argument checked once, and which penalty they have.
-
-
 def rows_of(
     cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: int | None, features: Any, *, alone: bool
 ) -> LocalRows:
@@ -125,39 +116,16 @@ def rows_of(
     return LocalRows(cdf, event, weights, features=h)
 
 
-def check_maker(maker: Any) -> None:
-    """Refuse what makes no features, or others in every batch and on every process: of other rows, other scales."""
-    if isinstance(maker, KernelFeatures) or (maker is not None and not callable(getattr(maker, "of", None))):
-        expected = "None or a maker of features that were fitted to all rows, such as KernelFeatures().fit(X)"
-        fail("conditional", expected, type(maker).__name__)
-
-
-def features_from(maker: FeatureMaker | None, X: Any, features: Any) -> Any:
-    """Features of rows: those given, or with a maker those that it makes from the covariates."""
-    if maker is None:
-        if X is not None:
-            fail("X", "None, as this penalty was made without conditional=", type(X).__name__)
-        return features
-    if features is not None:
-        fail("features", "None, as conditional= makes them from X", type(features).__name__)
-    if X is None:
-        fail("X", "the covariates of these rows, from which conditional= makes features", None)
-    images = isinstance(X, Tensor) and X.ndim > 2 and X.layout == torch.strided
-    return maker.of(X.flatten(1) if images else X)
-
-
 def penalty_of(rows: LocalRows, edges: Tensor, spec: SoftBins, process_group: Group | World | None) -> Tensor:
     """Calibration on average or within groups, or with features of the rows calibration given them."""
     if process_group is not None:
         value = penalty_across(rows, edges, spec, Processes.of(process_group))
-        check_any_rows(value)
+        if bool(value.detach().isnan().any()):  # every process sees the same one, and all of them refuse it
+            no_rows()
         return value
     if rows.features is None:
         return unchecked_penalty(rows.cdf, rows.event, edges, spec, rows.weights, rows.labels, rows.n_groups)
     return unchecked_conditional_penalty(rows.cdf, rows.event, rows.features, edges, spec, rows.weights)
-
-
-# --- The public functions of the penalty.
 
 
 def xcal_penalty(
@@ -307,7 +275,11 @@ class XCALLoss(nn.Module):
         process_group: Group | World | None = None,
     ) -> None:
         super().__init__()
-        check_maker(conditional)
+        # One that was not fitted would make other features in every batch and on every process.
+        unfitted = isinstance(conditional, KernelFeatures)
+        if unfitted or (conditional is not None and not callable(getattr(conditional, "of", None))):
+            expected = "None or a maker of features that were fitted to all rows, such as KernelFeatures().fit(X)"
+            fail("conditional", expected, type(conditional).__name__)
         if estimator is None:
             estimator = "bound" if conditional is None else "unbiased"
         self.conditional = conditional
@@ -361,8 +333,17 @@ class XCALLoss(nn.Module):
     def _rows(
         self, cdf: Tensor, event: Any, weights: Any, groups: Any, n_groups: Any, features: Any, X: Any
     ) -> LocalRows:
-        h = features_from(self.conditional, X, features)
-        return rows_of(cdf, event, weights, groups, n_groups, h, alone=self.process_group is None)
+        """Check the rows; with `conditional` their features are made from the covariates."""
+        if self.conditional is not None:
+            if features is not None:
+                fail("features", "None, as conditional= makes them from X", type(features).__name__)
+            if X is None:
+                fail("X", "the covariates of these rows, from which conditional= makes features", None)
+            images = isinstance(X, Tensor) and X.ndim > 2 and X.layout == torch.strided
+            features = self.conditional.of(X.flatten(1) if images else X)
+        elif X is not None:
+            fail("X", "None, as this penalty was made without conditional=", type(X).__name__)
+        return rows_of(cdf, event, weights, groups, n_groups, features, alone=self.process_group is None)
 
     def with_mean(
         self,
@@ -448,15 +429,3 @@ class XCALLoss(nn.Module):
         if self.process_group is not None:
             used["process_group"] = self.process_group
         return ", ".join(f"{k}={v!r}" for k, v in used.items())
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "Annealing": "xcal.calibration.annealing",
-    "PenaltySlopes": "xcal.calibration.loss_results",
-    "MeanAndPenalty": "xcal.calibration.loss_results",
-    "rows_of": "xcal.calibration.loss_rows",
-    "check_maker": "xcal.calibration.loss_rows",
-    "features_from": "xcal.calibration.loss_rows",
-    "penalty_of": "xcal.calibration.loss_rows",
-}

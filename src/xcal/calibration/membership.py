@@ -10,29 +10,21 @@ from torch import Tensor
 from xcal._checks import as_choice, as_number, fail
 from xcal.calibration.histogram import mass_of_bins
 
-# --- How much of a row lies in each bin: the paper's soft indicators, and ours.
 # Every function takes `u`, the model's F at each row's observed time with shape (..., n), and returns one number per
 # row and bin, (..., n, B), or with ``derivative=True`` its derivative in u. A bin is I = [a, b), sigma the logistic
 # function.
 #
-# ==========  ============================================================  ================================== name
-# an event at u contributes to bin I                            mass over all bins ==========
-# ============================================================  ================================== product
-# sigma(gamma (u - a)(b - u)), outer edges moved to -1 and 2    between 0.56 and 1.44 partition   sigma((u - a) / T) -
-# sigma((u - b) / T)                       one, exactly ==========
-# ============================================================  ==================================
+# name        an event at u contributes to bin I                            mass over all bins
+# product     sigma(gamma (u - a)(b - u)), outer edges moved to -1 and 2    between 0.56 and 1.44
+# partition   sigma((u - a) / T) - sigma((u - b) / T)                       one, exactly
 #
-# ==========  ============================================================  ================================== name
-# a row censored at F = u contributes to bin I                  mass over all bins ==========
-# ============================================================  ================================== soft        the
-# paper's softened expected count                           .78 to 1.22 at 20 bins, gamma 1e4 exact       clip(b -
-# max(a, u), 0) / (1 - u): its event is uniform above   one, exactly ==========
-# ============================================================  ==================================
+# name        a row censored at F = u contributes to bin I                  mass over all bins
+# soft        the paper's softened expected count                           .78 to 1.22 at 20 bins, gamma 1e4
+# exact       clip(b - max(a, u), 0) / (1 - u): its event is uniform above  one, exactly
 #
-# Both members of the second row of each table are differences of one decreasing function of the edge, the mass above
-# it. `partition_above` and `exact_above` return that function at the inner edges, (..., n, B - 1); adding rows up
-# before taking differences saves a third of the work.
-
+# The second rows of both tables are differences of one decreasing function of the edge, the mass above it.
+# `partition_above` and `exact_above` return that function at the inner edges, (..., n, B - 1); adding rows up before
+# taking differences saves a third of the work.
 
 # The published code counts a censored row with F above this as an event. It keeps 1 / (1 - F) finite in the soft term.
 SATURATED = 1.0 - 1e-4
@@ -91,7 +83,7 @@ def sigmoid_slope(above: Tensor, temperature: float | Tensor) -> Tensor:
 
 
 def exact_above(u: Tensor, edges: Tensor) -> Tensor:
-    """Mass above each inner edge e of a uniform on [u, 1]: min(1, (1 - e) / (1 - u)). The share of `censored`, summed.
+    """Mass above each inner edge e of a uniform on [u, 1]: min(1, (1 - e) / (1 - u)). The share of `histogram`, summed.
 
     In the last bin every edge lies below u and all the mass above it. Holding u at the last inner edge changes nothing
     there and keeps the quotient finite up to and including u = 1.
@@ -107,7 +99,7 @@ def exact_slope(above: Tensor, u: Tensor, edges: Tensor) -> Tensor:
 
 
 def one_over_rest(u: Tensor, inner: Tensor) -> Tensor:
-    """One over 1 - F, (..., n, 1), with F held at the last inner edge; `censored.rest` in torch."""
+    """One over 1 - F, (..., n, 1), with F held at the last inner edge; `histogram.rest` in torch."""
     return (1 - torch.minimum(u, inner[-1])).reciprocal_().unsqueeze(-1)
 
 
@@ -120,9 +112,8 @@ def bins_from_above(above: Tensor) -> Tensor:
     return -F.pad(above, (1, 1)).diff(dim=-1)
 
 
-# --- Exact calibration in torch, for many models at once and on their device.
-# D-calibration is the uniform estimator of `histogram`. Conditional calibration is the value of `conditional_sums`,
-# from sums that can be added up over rows.
+# --- Exact calibration in torch, for many models at once and on their device, from sums that can be added up over rows:
+# the uniform estimator of `histogram`, and the value of `conditional`.
 
 
 def bin_sums(cdf: Tensor, event: Tensor, edges: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -135,7 +126,7 @@ def bin_sums(cdf: Tensor, event: Tensor, edges: Tensor, weights: Tensor | None =
     bins = torch.bucketize(cdf.contiguous(), edge[1:-1].contiguous(), right=True)
     weight = cdf.new_ones(cdf.shape[-1], dtype=torch.float64) if weights is None else weights
     happened, censored = torch.where(event, weight, 0.0), torch.where(event, 0.0, weight)
-    # As in `censored.rest`: F held at the left edge of the last bin keeps the inverse finite.
+    # As in `histogram.rest`: F held at the left edge of the last bin keeps the inverse finite.
     inverse = censored / (1 - torch.minimum(cdf.double(), edge[-2].double()))
     sources = torch.stack([happened.expand(cdf.shape), censored.expand(cdf.shape), inverse], dim=1)
     sums = sources.new_zeros(cdf.shape[0], 3, edges.shape[0] - 1)
@@ -176,19 +167,9 @@ def conditional_value(sums: Tensor, own: Tensor, pairs: Tensor) -> Tensor:
     return torch.where(pairs > 0, value / torch.where(pairs > 0, pairs, 1.0), 0.0)
 
 
-# --- Which soft D-calibration is meant: how events and censored rows are shared among bins, and how a batch is
-# summed.
-
-
 Membership = Literal["partition", "product"]
-
-
 Censored = Literal["exact", "soft"]
-
-
 Estimator = Literal["bound", "unbiased"]
-
-
 # One over anything smaller is no number; every sigmoid is a step long before.
 _LEAST = 1e-100
 
@@ -223,11 +204,8 @@ class SoftBins:
         elif isinstance(value, Tensor):
             # Its value is not looked at: it may be filled later, and on a GPU reading it would wait for all steps.
             if value.numel() != 1 or not value.is_floating_point() or value.is_meta or value.layout != torch.strided:
-                fail(
-                    name,
-                    "a number, or a floating-point tensor of one number",
-                    f"shape {tuple(value.shape)}, {value.dtype}",
-                )
+                found = f"shape {tuple(value.shape)}, {value.dtype}"
+                fail(name, "a number, or a floating-point tensor of one number", found)
         else:
             number = as_number(name, value, above=0)
             if number < _LEAST:
@@ -333,14 +311,3 @@ def soft_membership(cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins) -
             [0.0000, 1.0000]])
     """
     return spec.residual(spec.features(cdf, event, edges), edges) + edges.diff()
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "bin_sums": "xcal.calibration.histogram_torch",
-    "uniform_histogram": "xcal.calibration.histogram_torch",
-    "feature_sums": "xcal.calibration.histogram_torch",
-    "conditional_value": "xcal.calibration.histogram_torch",
-    "SoftBins": "xcal.calibration.softbins",
-    "soft_membership": "xcal.calibration.softbins",
-}

@@ -14,8 +14,6 @@ from xcal._checks import MANY, as_count, check_rows, fail, refuse_masked
 from xcal._torch_private import apply, in_transform, kernels_usable
 from xcal.calibration.membership import SATURATED, SoftBins, one_over_rest
 
-# --- The checks of the penalty's arguments.
-
 
 def readable(*tensors: Tensor | None) -> bool:
     """Return whether values can be read now: not while a graph is compiled or captured."""
@@ -117,12 +115,8 @@ def checked(
     if readable(cdf, event, weights, groups):
         _refuse_outside("cdf", cdf)
         if event.dtype != torch.bool:
-            _refuse(
-                "event",
-                "True/False or 0/1, 1 meaning that the event happened",
-                event,
-                (event != 0) & (event != 1),
-            )
+            wrong = (event != 0) & (event != 1)
+            _refuse("event", "True/False or 0/1, 1 meaning that the event happened", event, wrong)
         if weights is not None:
             _refuse("weights", "finite weights, zero or larger", weights, ~((weights >= 0) & weights.isfinite()))
             if alone and is_true((weights.sum(-1) <= 0).any()):
@@ -134,9 +128,7 @@ def checked(
             if not alone:
                 fail("n_groups", "a number, as every process sees only the labels of its own rows", None)
             if torch.compiler.is_compiling():
-                raise ValueError(
-                    "n_groups: expected a number, as the labels cannot be counted while compiling, got None"
-                )
+                fail("n_groups", "a number, as the labels cannot be counted while compiling", None)
             known, groups = torch.unique(groups, return_inverse=True)
             n_groups = known.shape[0]
         groups = groups.long()
@@ -146,13 +138,10 @@ def checked(
 # --- The two common penalties on a GPU, each pass in one kernel.
 # Run one operation at a time, the penalty spends its time on starting kernels and on moving arrays of rows x bins.
 # These Triton kernels read each F once and keep memberships in registers. They cover the default penalty and the
-# paper's; everything else, and every machine without Triton, takes the blocks of plain torch in `penalty`, which give
-# the same numbers.
-
+# paper's; everything else, and every machine without Triton, takes the blocks of plain torch below, which give the same
+# numbers.
 
 _ROWS = 128  # rows of one tile; times the bins, padded to a power of two, one tile fits the registers of a block
-
-
 _PROGRAMS = 1056  # enough to fill a large GPU, few enough that their partial sums cost nothing
 
 
@@ -306,7 +295,7 @@ class SmallRows(NamedTuple):
 def residual_and_slope(above: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
     """Mean residual of each bin, its sign turned, (..., B), and the penalty's slope in the mean `above`, (..., P, 1).
 
-    As in `penalty.statistics` and `penalty.row_gradient`, which every other penalty takes. `above` is overwritten.
+    As in `statistics` and `row_gradient`, which every other penalty takes. `above` is overwritten.
     """
     residual = pad(above.sub_(rest), (1, 1)).diff(dim=-1)
     return residual, residual.diff(dim=-1).mul_(-2.0).unsqueeze(-1)
@@ -337,7 +326,6 @@ def small_default(
 # and the gradient in F_i is sum_j (2 / M) (mean_i R_ij) zeta'_ij for the bound. Autograd through these formulas keeps
 # several n x B arrays; here value and gradient are computed together, a few rows at a time, so that extra memory is a
 # constant number of (..., n) buffers whatever the number of bins.
-
 
 # Elements of one block of rows x bins (times models): on a CPU small enough to stay in cache, on a GPU large enough
 # that launching a kernel costs less than running it.
@@ -547,6 +535,11 @@ class _XCAL(torch.autograd.Function):
         return gradient * pick(grad, labels), None, None, None, None, None, None, None
 
 
+def in_full(values: Tensor) -> Tensor:
+    """Half precision as float32, which sums are taken in under autocast too."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
 def gradient_wanted(u: Tensor) -> bool:
     """Return whether a backward pass may follow; within a function transform or a compiler it always may."""
     if not torch.is_grad_enabled():
@@ -606,7 +599,7 @@ def unchecked_penalty(
     >>> bool(unchecked_penalty(F, event, edges, SoftBins()) < 1e-6)  # as many rows on either side
     True
     """
-    u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
+    u = in_full(cdf)
     weight = None if weights is None else in_units_of_the_largest(weights.detach(), u.dtype)
     value: Tensor
     value, _ = apply(_XCAL, u, event, weight, labels, edges.to(u.dtype), spec, n_groups, gradient_wanted(u))
@@ -621,7 +614,7 @@ def penalty_and_slope(
     cdf: Tensor, event: Tensor, edges: Tensor, spec: SoftBins, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """`unchecked_penalty`, (...), and its gradient in F, (..., n), for a caller who does without autograd."""
-    u = cdf.float() if cdf.dtype in (torch.float16, torch.bfloat16) else cdf
+    u = in_full(cdf)
     weight = None if weights is None else in_units_of_the_largest(weights, u.dtype)
     value, slope = _XCAL.forward(u, event, weight, None, edges.to(u.dtype), spec, 1, True)
     return value.squeeze(-1), slope.to(cdf.dtype)

@@ -5,16 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtrc
 
-from xcal._checks import MIN_CELL, effective_units
-from xcal.calibration.bins import Clusters, Edges
+from xcal._checks import MIN_CELL, BoolArray, effective_units
+from xcal.calibration.bins import Clusters, Edges, Floats
 from xcal.calibration.histogram import (
     Array,
     BinSums,
     ClusterSums,
-    Floats,
     Masses,
     WeightedSums,
     bin_sums,
@@ -27,15 +25,8 @@ from xcal.calibration.histogram import (
     weighted,
 )
 
-# --- What a measurement of D-calibration gives back.
-
-
 Method = Literal["uniform", "ipcw", "km"]
-
-
 PValue = Literal["akritas", "simulated", "pearson"]
-
-
 # A p-value below this is called a disagreement with a value that looks like noise.
 _LEVEL = 0.05
 
@@ -204,24 +195,15 @@ def _shown(p: float | None) -> str:
 # All three suppose independent rows of equal weight. `akritas_of_clusters` is Akritas' statistic for rows in clusters,
 # `akritas_of_weights` for rows with sampling weights.
 
-
 # With the uniform estimator n x D-calibration is a sum of means; its distribution has stopped changing by this many
 # rows. Redistribution goes deeper into the tail the more rows there are, so there a draw has as many rows as the data.
 _ENOUGH_ROWS = 5_000
-
-
 # Statistics closer than this, relative to one plus their size, are equal: few rows have few possible values, many draws
 # are as uneven as the data, and rounding must not decide those ties. Different values of counts are much further apart.
 _SAME = 1e-9
-
-
 _BLOCK = 1 << 18  # rows of a block of draws
-
-
 # Signs drawn in one go, so that many clusters need little memory.
 _SIGNS = 1 << 22
-
-
 # Cells with fewer expected events than this are joined with a neighbour, as for every chi-squared test.
 _MIN_EXPECTED = 5.0
 
@@ -364,10 +346,10 @@ def _cell_starts(expected: Floats) -> list[int]:
 
 
 def simulated(
-    estimate: Callable[[Floats, npt.NDArray[np.bool_]], Floats],
+    estimate: Callable[[Floats, BoolArray], Floats],
     observed: Floats,
     cdf: Array,
-    event: npt.NDArray[np.bool_],
+    event: BoolArray,
     edges: Edges,
     n_simulations: int,
     rng: np.random.Generator,
@@ -397,7 +379,7 @@ def simulated(
     return Test(statistic, (1 + as_large) / (1 + n_simulations), None)
 
 
-def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _censoring_curve(cdf: Array, event: BoolArray) -> tuple[Floats, Floats]:
     """F values of the censored rows in order, and the Kaplan-Meier probability of censoring up to each.
 
     Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(cdf, event, "censoring")`, its twin; held together by
@@ -410,21 +392,18 @@ def _censoring_curve(cdf: Array, event: npt.NDArray[np.bool_]) -> tuple[Floats, 
     return cdf[order][censored].astype(np.float64), 1 - uncensored[censored]
 
 
-# --- D-calibration of one set of checked rows: masses by a method, and a test.
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Checked rows, and what was given beside them; weights in any units."""
 
     cdf: Array
-    event: npt.NDArray[np.bool_]
+    event: BoolArray
     time: Array | None
     censoring_survival: Array | None
     clusters: Clusters | None
     weights: Floats | None = None
 
-    def only(self, chosen: npt.NDArray[np.bool_]) -> "Rows":
+    def only(self, chosen: BoolArray) -> "Rows":
         """Rows of a mask."""
         t, g, w = (
             None if values is None else values[chosen] for values in (self.time, self.censoring_survival, self.weights)
@@ -439,9 +418,15 @@ def measured(
     """Masses and test of one set of rows."""
     u, event, clusters = rows.cdf, rows.event, rows.clusters
     units = None if rows.weights is None else effective_units(rows.weights)
-    sums, by_cluster = None, None
+    sums: BinSums | WeightedSums | None = None
+    by_cluster = None
     if method == "uniform" or p_value == "akritas":
-        sums = _summed(u, event, edges, units, hazard=p_value == "akritas")
+        if units is None:
+            sums = BinSums(edges)
+            sums.add(u, event, hazard=p_value == "akritas")
+        else:
+            sums = WeightedSums(edges)
+            sums.add(u, event, units, hazard=p_value == "akritas")
         by_cluster = None if clusters is None else ClusterSums.of(u, event, clusters, edges, units)
     masses = _masses(replace(rows, weights=units), edges, method, sums, by_cluster)
 
@@ -460,32 +445,16 @@ def measured(
         estimate, scale_free = _estimator(method, edges), method == "uniform"
         test = simulated(estimate, masses.histogram, u, event, edges, n_simulations, rng, scale_free=scale_free)
     found = result(masses, edges, test, n, n_censored, method, p_value)
-    if clusters is not None:
-        found = replace(found, n_clusters=clusters.count)
-    if rows.weights is not None:
-        effective = float(n if units is None else units.sum())
-        found = replace(found, weight=float(rows.weights.sum()), n_effective=effective)
-    return found
-
-
-def _summed(
-    u: Array, event: npt.NDArray[np.bool_], edges: Edges, units: Floats | None, *, hazard: bool
-) -> BinSums | WeightedSums:
-    if units is None:
-        plain = BinSums(edges)
-        plain.add(u, event, hazard=hazard)
-        return plain
-    sums = WeightedSums(edges)
-    sums.add(u, event, units, hazard=hazard)
-    return sums
+    return replace(
+        found,
+        n_clusters=None if clusters is None else clusters.count,
+        weight=None if rows.weights is None else float(rows.weights.sum()),
+        n_effective=None if rows.weights is None else float(n if units is None else units.sum()),
+    )
 
 
 def _masses(
-    rows: Rows,
-    edges: Edges,
-    method: Method,
-    sums: BinSums | WeightedSums | None,
-    by_cluster: ClusterSums | None,
+    rows: Rows, edges: Edges, method: Method, sums: BinSums | WeightedSums | None, by_cluster: ClusterSums | None
 ) -> Masses:
     """Masses by a method, with the floor of rows or of clusters."""
     u, event, time, clusters, weights = rows.cdf, rows.event, rows.time, rows.clusters, rows.weights
@@ -504,13 +473,7 @@ def _masses(
 
 
 def result(
-    masses: Masses,
-    edges: Edges,
-    test: Test | None,
-    n: int,
-    n_censored: int,
-    method: Method,
-    p_value: PValue | None,
+    masses: Masses, edges: Edges, test: Test | None, n: int, n_censored: int, method: Method, p_value: PValue | None
 ) -> DCalibrationResult:
     """Put masses and test together."""
     return DCalibrationResult(
@@ -531,7 +494,7 @@ def result(
 def _estimator(method: Method, edges: Edges) -> Any:
     """Histograms ``(draws, bins)`` of simulated draws ``(draws, n)`` by the method in use."""
 
-    def uniform(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+    def uniform(u: Floats, event: BoolArray) -> Floats:
         # As `BinSums` adds up rows, for all draws at once: each has bins of its own.
         (draws, n), n_bins = u.shape, edges.size - 1
         bins = locate(u.ravel(), edges) + np.repeat(np.arange(draws) * n_bins, n)
@@ -544,7 +507,7 @@ def _estimator(method: Method, edges: Edges) -> Any:
         earlier = np.cumsum(inverse, axis=1) - inverse
         return np.asarray(mass_of_bins(rows - censored, censored, inverse, earlier, edges) / n)
 
-    def km(u: Floats, event: npt.NDArray[np.bool_]) -> Floats:
+    def km(u: Floats, event: BoolArray) -> Floats:
         one = (redistributed(v, happened, v, edges, floor=False) for v, happened in zip(u, event, strict=True))
         return np.array([masses.histogram for masses in one])
 

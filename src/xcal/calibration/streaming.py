@@ -10,14 +10,24 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import zeta
 
-from xcal._checks import MANY, as_choice, as_count, as_event, as_numpy, as_probability, as_weights, check_rows, fail
-from xcal.calibration.bins import Edges, bin_edges
+from xcal._checks import (
+    MANY,
+    BoolArray,
+    as_choice,
+    as_count,
+    as_event,
+    as_numpy,
+    as_probability,
+    as_weights,
+    check_rows,
+    fail,
+)
+from xcal.calibration.bins import Edges, Floats, bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import (
     SUMS,
     Array,
     BinSums,
-    Floats,
     Masses,
     WeightedSums,
     as_censoring_survival,
@@ -40,8 +50,6 @@ from xcal.calibration.significance import (
     pearson,
     result,
 )
-
-# --- What `DCalibration` keeps of the rows for Kaplan-Meier: every distinct F while they are few, a fine grid beyond.
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +88,9 @@ class Tally:
     def __post_init__(self) -> None:
         self.values, self.counts = np.empty(0), np.empty((2, 0))
         # Rows that wait to be sorted in, so that many small chunks do not sort all values again each time.
-        self._waiting: list[tuple[Floats, npt.NDArray[np.bool_]]] = []
+        self._waiting: list[tuple[Floats, BoolArray]] = []
 
-    def add(self, cdf: Array, event: npt.NDArray[np.bool_]) -> None:
+    def add(self, cdf: Array, event: BoolArray) -> None:
         """Count rows."""
         single = bool(cdf.dtype == np.float32)
         self.single &= single
@@ -174,7 +182,7 @@ class Tally:
         return edges_like(edges, np.empty(0, np.float32 if single else np.float64))
 
 
-def _by_kind(event: npt.NDArray[np.bool_]) -> Floats:
+def _by_kind(event: BoolArray) -> Floats:
     """One count per row: events, then censored rows, (2, n)."""
     return np.array([event, ~event], dtype=np.float64)
 
@@ -183,7 +191,6 @@ def _by_kind(event: npt.NDArray[np.bool_]) -> Floats:
 # Notation: n rows in the order of F, R of them at risk at some point, G the Kaplan-Meier probability of being
 # uncensored so far. An event carries 1 / (n G), and what lies above a point before redistribution stops is R / (n G)
 # exactly. From the row at which it stops, with G there, each of the R rows left carries that row's 1 / (n G).
-
 
 # A cell in which redistribution may stop is gone through in so many steps of "this many of its censored rows came
 # before the stop"; one step where a row is the cell.
@@ -376,9 +383,6 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
     return np.divide(part, whole, out=np.where(part > 0, np.inf, 0.0), where=whole > 0)
 
 
-# --- D-calibration over chunks, processes or files: a few numbers per bin, which can be added up.
-
-
 class DCalibration:
     """Accumulate D-calibration without holding the rows.
 
@@ -452,11 +456,8 @@ class DCalibration:
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
         if self.method == "ipcw" and censoring_survival is None:
-            fail(
-                "censoring_survival",
-                "the probability of being uncensored, one number per row, with method='ipcw'",
-                None,
-            )
+            expected = "the probability of being uncensored, one number per row, with method='ipcw'"
+            fail("censoring_survival", expected, None)
         if self.method != "ipcw" and censoring_survival is not None:
             fail("censoring_survival", f"None with method={self.method!r}", "an array")
         w = None if weights is None else as_weights("weights", weights, u.size)
@@ -587,7 +588,7 @@ class _Weighted:
         self.sums, self.inverse = WeightedSums(edges), np.zeros((2, edges.size - 1))
         self.smallest, self.largest = np.inf, 0.0
 
-    def add(self, u: Array, event: npt.NDArray[np.bool_], g: Array | None, weights: Floats, *, hazard: bool) -> None:
+    def add(self, u: Array, event: BoolArray, g: Array | None, weights: Floats, *, hazard: bool) -> None:
         self.sums.add(u, event, weights, hazard=hazard)
         if g is not None:
             self.inverse += inverse_weights(u, event, g, self.sums.edges, weights=weights)

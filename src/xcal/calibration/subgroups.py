@@ -11,12 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from xcal._checks import MANY, as_count, as_number, as_numpy, fail, first_row, is_missing
-from xcal.calibration.bins import Edges
+from xcal._checks import MANY, BoolArray, as_count, as_number, as_numpy, fail, first_row, is_missing
+from xcal.calibration.bins import Edges, Floats
 from xcal.calibration.histogram import edges_like, locate, rest
-
-# --- Covariates as conditional calibration reads them: columns with names, numbers or categories, none missing.
-
 
 # Each is a column of indicators: so many of some ten thousand rows fit into the memory.
 MOST_LABELS = 5_000
@@ -66,9 +63,8 @@ def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     elif hasattr(X, "columns") and not isinstance(X, np.ndarray):
         names = [str(name) for name in X.columns]
         if len(set(names)) < len(names):
-            fail(
-                "X", "columns with different names", f"{next(n for n in names if names.count(n) > 1)!r} more than once"
-            )
+            twice = next(name for name in names if names.count(name) > 1)
+            fail("X", "columns with different names", f"{twice!r} more than once")
         columns = tuple(_as_column(str(name), X[name]) for name in X.columns)
     else:
         array = as_numpy("X", X)
@@ -85,11 +81,6 @@ def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     return columns
 
 
-def _is_number(value: Any) -> bool:
-    """Whether a value is a number: no text, and no yes or no."""
-    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
-
-
 def is_category(values: Any) -> bool:
     """Return whether a column of pandas is a category, whose labels may be numbers."""
     return getattr(getattr(values, "dtype", None), "name", None) == "category"
@@ -97,8 +88,9 @@ def is_category(values: Any) -> bool:
 
 def _as_column(name: str, values: Any) -> Column:
     array, category = np.asarray(values), is_category(values)
-    # An object column may hold numbers alone.
-    if array.size and array.dtype == object and not category and all(_is_number(value) for value in array.flat):
+    # An object column may hold numbers alone, and no yes or no.
+    objects = array.size and array.dtype == object and not category
+    if objects and all(isinstance(v, Real | Decimal) and not isinstance(v, bool | np.bool_) for v in array.flat):
         array = array.astype(np.float64)
     if array.dtype.kind in "iuf" and not category:
         numbers = array.astype(np.float64)
@@ -125,14 +117,8 @@ def _as_column(name: str, values: Any) -> Column:
 
 # --- Random features: functions of the covariates that together see every smooth subgroup.
 
-
-Floats = npt.NDArray[np.float64]
-
-
 # Rows that fix the scale of the columns and the bandwidth; more would change neither.
 _REFERENCE_ROWS = 10_000
-
-
 # The bandwidth, as a multiple of the median distance between two rows; `studies.conditional_rules` compares others.
 BANDWIDTH = 0.7
 
@@ -330,25 +316,12 @@ def _scaled(scales: Sequence[Scale], columns: Sequence[Column]) -> Floats:
 # that which a right model expects. The first alone is near zero in a subgroup of early censored rows without any
 # event, however few were expected, and the second alone in one where a single event came that nearly nobody expected.
 
-
-Mask = npt.NDArray[np.bool_]
-
-
+Mask = BoolArray
 SEARCHED_ROWS = 200_000  # more add nothing to what a person can act on; a tenth of them at most is searched
-
-
 _CUTS = 16  # numeric columns are cut at the 1/16 to 15/16 quantiles
-
-
 _FIRST = 12  # single conditions that are tried in pairs
-
-
 _SMALLEST = 30  # rows of a subgroup in each half, or one in fifty if that is more
-
-
 _NUMBERS = 1 << 24  # of masks that are held as floating-point numbers at a time
-
-
 _GAIN = 4.0  # by how much a second condition must raise the squared z: a cut that finds nothing raises it by chance
 
 
@@ -565,23 +538,3 @@ def _finding(mass: Floats, edges: Edges) -> str:
         if spread > 0
         else "predicted distributions too wide (under-confident)"
     )
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "Column": "xcal.calibration.covariates",
-    "as_columns": "xcal.calibration.covariates",
-    "is_category": "xcal.calibration.covariates",
-    "Scale": "xcal.calibration.row_features",
-    "RandomFeatures": "xcal.calibration.row_features",
-    "FeatureMaker": "xcal.calibration.row_features",
-    "KernelFeatures": "xcal.calibration.row_features",
-    "random_features": "xcal.calibration.row_features",
-    "Condition": "xcal.calibration.subgroup_search",
-    "Subgroup": "xcal.calibration.subgroup_search",
-    "all_hold": "xcal.calibration.subgroup_search",
-    "contrasts": "xcal.calibration.subgroup_search",
-    "expected_squares": "xcal.calibration.subgroup_search",
-    "masses": "xcal.calibration.subgroup_search",
-    "find_subgroup": "xcal.calibration.subgroup_search",
-}

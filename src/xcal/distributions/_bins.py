@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,8 +10,6 @@ import torch
 from torch import Tensor
 
 from xcal._checks import MANY, as_count, as_event, as_numpy, as_time, fail
-
-# --- Bin masses on a grid of edges: where a time falls, and the sums below and above it.
 
 
 class Grid:
@@ -224,56 +221,12 @@ def quantile_edges(time: Any, event: Any, n_bins: int) -> Tensor:
 
 
 # --- Two ways to read a cdf off bin masses: in steps (the paper's NI) or along straight lines (its I).
-# Each reading is a set of pure functions of `Bins`. A time outside the edges is read as the nearest edge, with one
-# exception: no event has happened at time zero, so F(0) = 0 in both readings.
-
-
-class Reading(ABC):
-    """How F, S and what follows from them are read between the edges."""
-
-    @abstractmethod
-    def cdf(self, bins: Bins, time: Tensor) -> Tensor:
-        """``F(time)``."""
-
-    @abstractmethod
-    def log_survival(self, bins: Bins, time: Tensor) -> Tensor:
-        """``log S(time)``; -inf where S is 0 by construction."""
-
-    @abstractmethod
-    def survival(self, bins: Bins, time: Tensor) -> Tensor:
-        """``S(time)``, summed and not through the logarithm: cheap for whole curves."""
-
-    @abstractmethod
-    def exhausted(self, grid: Grid, time: Tensor) -> Tensor:
-        """Rows at whose time S is 0 by construction, whatever the masses are."""
-
-    @abstractmethod
-    def share_after(self, grid: Grid, time: Tensor) -> Tensor:
-        """Share of every bin after `time`, ``(..., n, K)``: S is their sum over the masses."""
-
-    @abstractmethod
-    def hazard(self, bins: Bins, time: Tensor) -> Tensor:
-        """Hazard at `time`."""
-
-    @abstractmethod
-    def quantile(self, bins: Bins, p: Tensor) -> Tensor:
-        """Time by which a share `p` has had the event."""
-
-    @abstractmethod
-    def mean(self, bins: Bins) -> Tensor:
-        """Mean of the times that `quantile` draws."""
-
-    @abstractmethod
-    def squared_cdf_below(self, bins: Bins, time: Tensor) -> Tensor:
-        """Integral of F^2 from 0 to `time`."""
-
-    @abstractmethod
-    def squared_survival_above(self, bins: Bins, time: Tensor) -> Tensor:
-        """Integral of S^2 from `time` on."""
+# Each reading is a set of pure functions of `Bins`, the same set in both. A time outside the edges is read as the
+# nearest edge, with one exception: no event has happened at time zero, so F(0) = 0 in both readings.
 
 
 @final
-class StepReading(Reading):
+class StepReading:
     """F(t) is the mass of all bins up to and including the bin of t: a time counts as the end of its bin.
 
     So F is p_0 in the first bin, from just after zero on, and 1 in the whole last bin.
@@ -334,7 +287,7 @@ class StepReading(Reading):
 
 
 @final
-class LinearReading(Reading):
+class LinearReading:
     """F rises in a straight line through each bin: 0 up to the first edge, 1 from the last edge on."""
 
     def _share(self, bins: Bins, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -421,4 +374,5 @@ def _mean_square(a: Tensor, b: Tensor) -> Tensor:
     return (a * a + a * b + b * b) / 3.0
 
 
+Reading = StepReading | LinearReading
 READINGS: dict[str, Reading] = {"step": StepReading(), "linear": LinearReading()}

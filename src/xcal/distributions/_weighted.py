@@ -7,18 +7,15 @@ from torch import Tensor
 
 from xcal._torch_private import apply, in_transform, kernels_usable
 
-# --- `_weighted` on a GPU: one kernel per pass, where single operations would need forty.
-
+# --- On a GPU: one kernel per pass, where single operations would need forty.
 
 _ELEMENTS = 4096  # of one tile, rows times bins padded to a power of two
-
-
 _MOST_BINS = 1024
 
 
-def kernel_fits(logits: Tensor) -> bool:
-    """Whether a row of bins fits the registers of a block."""
-    return logits.shape[-1] <= _MOST_BINS
+def _by_kernels(logits: Tensor) -> bool:
+    """Whether the kernels can be used: a row of bins fits the registers of a block."""
+    return kernels_usable(logits) and logits.shape[-1] <= _MOST_BINS
 
 
 class _Layout:
@@ -36,19 +33,14 @@ class _Layout:
         self.logits, self.after = logits.contiguous(), after.contiguous()
         self.own = own.expand(*shared, n).contiguous()
         self.pointed = pointed.expand(*shared, n).contiguous().view(torch.uint8)
-        self.rows, self.n, self.bins = logits.numel() // bins, n, bins
+        self.rows = logits.numel() // bins
         self.per_start = max(1, self.rows // max(1, shared[:starts].numel()))
         self.columns = max(16, 1 << (bins - 1).bit_length())
         self.tile = max(1, _ELEMENTS // self.columns)
         self.grid = (-(-self.rows // self.tile),)
 
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        return self.logits, self.after, self.own, self.pointed
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.rows, self.n, self.per_start, self.bins
+        self.inputs = (self.logits, self.after, self.own, self.pointed)
+        self.sizes = (self.rows, n, self.per_start, bins)
 
 
 def kernel_values(logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float) -> tuple[Tensor, Tensor]:
@@ -89,15 +81,11 @@ def kernel_gradient(
 #     d log S / d logit_j = p_j (a_j / S - 1),
 #     d F / d logit_j = p_j (S - a_j).
 #
-# One array of masses and one of shares serve values and gradients; autograd through the separate formulas of
-# `_readings`
-# keeps and passes over eight. On a GPU each pass is one kernel (`_fused`).
-
+# One array of masses and one of shares serve values and gradients; autograd through the separate formulas of `_bins`
+# keeps and passes over eight. On a GPU each pass is one kernel.
 
 # Below these a sum of masses may have lost digits to underflow.
 _TINY = {torch.float32: 1e-30, torch.float64: 1e-290}
-
-
 _LOG_SMALL = -65.0
 
 
@@ -120,7 +108,7 @@ class _LikelihoodAndCdf(torch.autograd.Function):
     def forward(
         logits: Tensor, after: Tensor, own: Tensor, pointed: Tensor, floor: float
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        if kernels_usable(logits) and kernel_fits(logits):
+        if _by_kernels(logits):
             log_likelihood, cdf = kernel_values(logits, after, own, pointed, floor)
             return log_likelihood, cdf, logits.new_empty(0), logits.new_empty(0)
         mass, survival, log_likelihood = _values(logits, after, own, pointed, floor)
@@ -143,7 +131,7 @@ class _LikelihoodAndCdf(torch.autograd.Function):
         if torch.is_grad_enabled():
             # A second derivative is wanted: everything has to depend on the logits again.
             gradient = _gradient(rows, _values(*rows), grad, grad_cdf)
-        elif kernels_usable(logits) and kernel_fits(logits):
+        elif _by_kernels(logits):
             gradient = kernel_gradient(*rows, grad, grad_cdf)
         else:
             gradient = _gradient(rows, (mass, survival, log_likelihood), grad, grad_cdf)

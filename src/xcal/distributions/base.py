@@ -17,10 +17,7 @@ from xcal.distributions._weighted import LikelihoodByFormula
 
 # --- Integrals over time, piece by piece between quantiles: for distributions that are made of others.
 
-
 _roots, _weights = np.polynomial.legendre.leggauss(16)
-
-
 _NODES, _WEIGHTS = (_roots + 1.0) / 2.0, _weights / 2.0
 
 
@@ -46,7 +43,6 @@ def integral(function: Callable[[Tensor], Tensor], start: Tensor, stop: Tensor, 
 
 # --- Initial values from training times: a probability plot for the continuous families, bin shares for the discrete.
 # Both go through the Kaplan-Meier curve, so that censored rows count for what they are.
-
 
 _Floats = npt.NDArray[np.float64]
 
@@ -262,11 +258,8 @@ def as_parameters(first: tuple[str, Tensor], second: tuple[str, Tensor]) -> tupl
 def can_broadcast(*shapes: torch.Size) -> bool:
     """Return whether tensors of these shapes can be combined row by row."""
     longest = max(len(shape) for shape in shapes)
-    for axis in range(1, longest + 1):
-        sizes = {shape[-axis] for shape in shapes if len(shape) >= axis} - {1}
-        if len(sizes) > 1:
-            return False
-    return True
+    sizes = ({shape[-axis] for shape in shapes if len(shape) >= axis} for axis in range(1, longest + 1))
+    return all(len(different - {1}) <= 1 for different in sizes)
 
 
 def split_zero(time: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -286,11 +279,8 @@ def as_level(p: float | Tensor, like: Tensor) -> Tensor:
     return torch.as_tensor(p, dtype=like.dtype, device=like.device)
 
 
-# --- The interface of a family: from raw network outputs to a distribution.
-
-
 class Family(ABC):
-    """Interface of a family."""
+    """Interface of a family: from raw network outputs to a distribution."""
 
     @property
     @abstractmethod
@@ -330,13 +320,3 @@ class Family(ABC):
         if raw.ndim == 0 or raw.shape[-1] != self.n_outputs:
             fail("raw", f"shape (..., n, {self.n_outputs})", tuple(raw.shape))
         return self._make(raw)
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "integral": "xcal.distributions._pieces",
-    "checked": "xcal.distributions._initial",
-    "location_and_scale": "xcal.distributions._initial",
-    "bin_logits": "xcal.distributions._initial",
-    "Family": "xcal.distributions.family_base",
-}

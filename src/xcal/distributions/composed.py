@@ -1,7 +1,7 @@
 """Distributions that are made of others: equal mixtures, and F behind an increasing map."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -13,17 +13,10 @@ from xcal.distributions._bins import Bins
 from xcal.distributions.base import SurvivalDistribution, as_level, integral
 from xcal.distributions.discrete import Categorical, DiscreteDistribution
 
-# --- Equal mixtures of distributions, as several seeds of one model make them.
-
-
 # Halvings of the interval in which a quantile lies; a step of Newton's method finishes the work.
 _HALVINGS = 48
-
-
 # Levels between whose quantiles F of each component is smooth and not steep.
 _TAILS = tuple(10.0**k for k in range(-12, 0))
-
-
 _LEVELS = (*_TAILS, 0.25, 0.5, 0.75, *(1 - share for share in _TAILS))
 
 
@@ -56,8 +49,8 @@ def _mixed_bins(components: Sequence[SurvivalDistribution]) -> Categorical:
     assert isinstance(first, DiscreteDistribution)
     masses = []
     for place, other in enumerate(components):
-        alike = isinstance(other, DiscreteDistribution) and other.interpolation == first.interpolation
-        if not isinstance(other, DiscreteDistribution) or not alike or not torch.equal(other.edges, first.edges):
+        same = isinstance(other, DiscreteDistribution) and other.interpolation == first.interpolation
+        if not isinstance(other, DiscreteDistribution) or not (same and torch.equal(other.edges, first.edges)):
             fail(f"components[{place}]", "the time bins of the first, read in the same way", repr(other))
         masses.append(other.log_mass)
     together = torch.logsumexp(torch.stack(torch.broadcast_tensors(*masses)), dim=0) - math.log(len(masses))
@@ -89,40 +82,41 @@ class Mixture(SurvivalDistribution):
         """That of a component: the median of a mixture is a search."""
         return self.components[0].example
 
-    def _stack(self, method: str, *arguments: Tensor) -> Tensor:
-        return torch.stack(torch.broadcast_tensors(*(getattr(c, method)(*arguments) for c in self.components)))
+    def _each(self, value: Callable[[SurvivalDistribution], Tensor]) -> Tensor:
+        """Something of every component, along a first dimension."""
+        return torch.stack(torch.broadcast_tensors(*map(value, self.components)))
 
     def _log_mean(self, logs: Tensor) -> Tensor:
         return torch.logsumexp(logs, dim=0) - math.log(len(self.components))
 
     def log_prob(self, time: Tensor) -> Tensor:
         """Log of the mean density."""
-        return self._log_mean(self._stack("log_prob", time))
+        return self._log_mean(self._each(lambda c: c.log_prob(time)))
 
     def log_survival(self, time: Tensor) -> Tensor:
         """Log of the mean survival, from the logarithms."""
-        return self._log_mean(self._stack("log_survival", time))
+        return self._log_mean(self._each(lambda c: c.log_survival(time)))
 
     def cdf(self, time: Tensor) -> Tensor:
         """Mean of F."""
-        return self._stack("cdf", time).mean(0)
+        return self._each(lambda c: c.cdf(time)).mean(0)
 
     def survival(self, time: Tensor) -> Tensor:
         """Mean of S."""
-        return self._stack("survival", time).mean(0)
+        return self._each(lambda c: c.survival(time)).mean(0)
 
     def hazard(self, time: Tensor) -> Tensor:
         """Mean of the hazards, each weighted by the survival of its component."""
-        logs = self._stack("log_survival", time)
+        logs = self._each(lambda c: c.log_survival(time))
         gone = torch.isneginf(logs).all(0)
         share = torch.softmax(torch.where(gone, 0.0, logs), dim=0)
-        hazards = self._stack("hazard", time)
+        hazards = self._each(lambda c: c.hazard(time))
         return (share * torch.where(share > 0, hazards, 0.0)).sum(0)
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """Time at which F is `p`, between the quantiles of the components."""
         level = as_level(p, self.components[0].mean)
-        ends = torch.stack(torch.broadcast_tensors(*(c.quantile(level) for c in self.components)))
+        ends = self._each(lambda c: c.quantile(level))
         with torch.no_grad():
             low, high = ends.amin(0), ends.amax(0)
             for _ in range(_HALVINGS):
@@ -138,7 +132,7 @@ class Mixture(SurvivalDistribution):
     @property
     def mean(self) -> Tensor:
         """Mean of the means."""
-        return torch.stack(torch.broadcast_tensors(*(c.mean for c in self.components))).mean(0)
+        return self._each(lambda c: c.mean).mean(0)
 
     @torch.no_grad()
     def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
@@ -163,9 +157,6 @@ class Mixture(SurvivalDistribution):
         with torch.no_grad():
             found = [component.quantile(p) for component in self.components for p in _LEVELS]
             return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
-
-
-# --- A distribution whose F went through an increasing map.
 
 
 @final
@@ -236,8 +227,7 @@ class RecalibratedDistribution(SurvivalDistribution):
         if self.base.bins is None:
             return self.log_density(time)
         bins = self.base.bins
-        mass = self._map(bins.cdf_at_end()) - self._map(bins.cdf_at_start())
-        return torch.where(torch.isnan(time), torch.nan, torch.log(bins.take(mass, bins.index(time))))
+        return torch.where(torch.isnan(time), torch.nan, torch.log(bins.take(self._mass(bins), bins.index(time))))
 
     def log_density(self, time: Tensor) -> Tensor:
         """Log-density of the base plus the log-slope of the map; read in steps, mass over width of the bin."""
@@ -314,10 +304,10 @@ class RecalibratedDistribution(SurvivalDistribution):
     def bins(self) -> Bins | None:
         """Bins of the base with their masses after the map; None for a continuous one."""
         bins = self.base.bins
-        if bins is None:
-            return None
-        mass = self._map(bins.cdf_at_end()) - self._map(bins.cdf_at_start())
-        return Bins(torch.log(mass), bins.grid)
+        return None if bins is None else Bins(torch.log(self._mass(bins)), bins.grid)
+
+    def _mass(self, bins: Bins) -> Tensor:
+        return self._map(bins.cdf_at_end()) - self._map(bins.cdf_at_start())
 
     @property
     def read_in_steps(self) -> bool:
@@ -341,11 +331,3 @@ class RecalibratedDistribution(SurvivalDistribution):
             if self.base.bins is not None:
                 found += [edge.expand(found[0].shape) for edge in self.base.bins.edges]
             return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "mixture": "xcal.distributions.mixture",
-    "Mixture": "xcal.distributions.mixture",
-    "RecalibratedDistribution": "xcal.distributions.recalibrated",
-}

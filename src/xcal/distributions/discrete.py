@@ -14,11 +14,9 @@ from xcal.distributions._bins import READINGS, Bins, Grid, as_edges
 from xcal.distributions._weighted import LikelihoodByFormula, Rows, likelihood_and_cdf
 from xcal.distributions.base import Family, SurvivalDistribution, as_level, as_parameter, bin_logits
 
-# --- What the discrete distributions share: everything but how the bin masses come about.
-
 
 class DiscreteDistribution(SurvivalDistribution):
-    """Masses on K bins between K + 1 edges; `Categorical` and `MTLR` are its two leaves.
+    """Masses on K bins between K + 1 edges; its leaves say how the masses come about.
 
     Bin k is ``(e_k, e_{k+1}]``; the first bin also holds all times at or before ``e_0``, the last all after ``e_K``.
 
@@ -171,9 +169,6 @@ def _keep_nan(time: Tensor, value: Tensor) -> Tensor:
     return torch.where(torch.isnan(time), torch.nan, value)
 
 
-# --- The categorical distribution over time bins.
-
-
 @final
 class Categorical(DiscreteDistribution):
     """Bin masses ``softmax(logits)``.
@@ -202,9 +197,6 @@ class Categorical(DiscreteDistribution):
     def __init__(self, logits: Tensor, edges: Any, interpolation: str = "linear") -> None:
         self.logits = as_logits("logits", logits)
         super().__init__(self.logits, edges, interpolation)
-
-
-# --- Multi-task logistic regression over time bins.
 
 
 @final
@@ -236,9 +228,6 @@ class MTLR(DiscreteDistribution):
         sums = torch.cumsum(self.scores.flip(-1), dim=-1).flip(-1)
         logits = torch.cat([sums, torch.zeros_like(sums[..., :1])], dim=-1)
         super().__init__(logits, edges, interpolation)
-
-
-# --- Logistic hazards over time bins.
 
 
 @final
@@ -275,15 +264,17 @@ class LogisticHazard(DiscreteDistribution):
         super().__init__(reached + happened, edges, interpolation)
 
 
-# --- What the families of the discrete distributions share: the edges, and how they are read.
-
-
 @dataclass(frozen=True, eq=False)
 class DiscreteFamily(Family):
-    """Base of the families on a grid of time edges; the number of raw outputs says what they need of it."""
+    """Base of the families on a grid of time edges: what they share is the edges, and how they are read."""
 
     edges: Tensor
     interpolation: str = "linear"
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of bins, less one."""
+        return self.edges.shape[0] - 2
 
     def __post_init__(self) -> None:
         as_choice("interpolation", self.interpolation, READINGS)
@@ -324,12 +315,3 @@ class DiscreteFamily(Family):
     def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
         """Return the distribution of `factor` times the time: the same masses between other edges."""
         return replace(self, edges=self.edges * factor).distribution(raw)
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "Categorical": "xcal.distributions.categorical",
-    "MTLR": "xcal.distributions.mtlr",
-    "LogisticHazard": "xcal.distributions.logistic_hazard",
-    "DiscreteFamily": "xcal.distributions.discrete_family",
-}

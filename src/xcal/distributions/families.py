@@ -8,6 +8,7 @@ it needs them.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -26,9 +27,19 @@ LOG_SCALE_LIMIT = 80.0
 _LOG_SHAPE_LIMIT = 20.0
 
 
+class _LocationFamily(Family):
+    """Base of the families whose first raw output is a location on the scale of log-time."""
+
+    n_outputs: ClassVar[int] = 2
+
+    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
+        """Return the distribution of `factor` times the time: the location is moved."""
+        return self.distribution(raw + raw.new_tensor([math.log(factor), 0.0]))
+
+
 @final
 @dataclass(frozen=True)
-class LogNormalFamily(Family):
+class LogNormalFamily(_LocationFamily):
     """Location and log-scale as they come.
 
     Examples
@@ -37,8 +48,6 @@ class LogNormalFamily(Family):
     >>> family.distribution(torch.tensor([[0.0, 0.0]])).median
     tensor([1.])
     """
-
-    n_outputs: ClassVar[int] = 2
 
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         log_scale = torch.clamp(raw[..., 1], -_LOG_SHAPE_LIMIT, _LOG_SHAPE_LIMIT)
@@ -49,17 +58,11 @@ class LogNormalFamily(Family):
         loc, scale = location_and_scale(time, event, special.ndtri)
         return torch.tensor([loc, np.log(scale)], dtype=torch.float64)
 
-    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
-        """Return the distribution of `factor` times the time: the first output is a location of log-time."""
-        return self.distribution(_moved_location(raw, factor))
-
 
 @final
 @dataclass(frozen=True)
-class WeibullFamily(Family):
+class WeibullFamily(_LocationFamily):
     """Log-scale and log-concentration, both free."""
-
-    n_outputs: ClassVar[int] = 2
 
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return Weibull(*_scale_and_shape(raw))
@@ -69,17 +72,11 @@ class WeibullFamily(Family):
         loc, scale = location_and_scale(time, event, lambda p: np.log(-np.log1p(-p)))
         return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
 
-    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
-        """Return the distribution of `factor` times the time: the first output is a location of log-time."""
-        return self.distribution(_moved_location(raw, factor))
-
 
 @final
 @dataclass(frozen=True)
-class LogLogisticFamily(Family):
+class LogLogisticFamily(_LocationFamily):
     """Log-scale and log-concentration, both free."""
-
-    n_outputs: ClassVar[int] = 2
 
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return LogLogistic(*_scale_and_shape(raw))
@@ -88,10 +85,6 @@ class LogLogisticFamily(Family):
         """Probability plot on logistic paper."""
         loc, scale = location_and_scale(time, event, special.logit)
         return torch.tensor([loc, -np.log(scale)], dtype=torch.float64)
-
-    def scaled(self, raw: Tensor, factor: float) -> SurvivalDistribution:
-        """Return the distribution of `factor` times the time: the first output is a location of log-time."""
-        return self.distribution(_moved_location(raw, factor))
 
 
 @final
@@ -124,11 +117,6 @@ class CategoricalFamily(DiscreteFamily):
 class MTLRFamily(DiscreteFamily):
     """One score for each bin between `edges` but the last."""
 
-    @property
-    def n_outputs(self) -> int:
-        """Number of bins, less one."""
-        return self.edges.shape[0] - 2
-
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return MTLR(raw, self.grid(raw), self.interpolation)
 
@@ -143,11 +131,6 @@ class MTLRFamily(DiscreteFamily):
 class LogisticHazardFamily(DiscreteFamily):
     """One logit of the hazard for each bin between `edges` but the last."""
 
-    @property
-    def n_outputs(self) -> int:
-        """Number of bins, less one."""
-        return self.edges.shape[0] - 2
-
     def _make(self, raw: Tensor) -> SurvivalDistribution:
         return LogisticHazard(raw, self.grid(raw), self.interpolation)
 
@@ -158,22 +141,17 @@ class LogisticHazardFamily(DiscreteFamily):
         return torch.from_numpy(np.log(share[:-1] / later))
 
 
-def _published_lognormal() -> Family:
+def _published(name: str) -> Family:
     # The families of the paper's code belong to another package; they are offered here by name.
-    made: Family = published("lognormal-published")()
-    return made
-
-
-def _published_weibull() -> Family:
-    made: Family = published("weibull-published")()
+    made: Family = published(name)()
     return made
 
 
 FAMILIES: dict[str, Callable[..., Family]] = {
     "lognormal": LogNormalFamily,
-    "lognormal-published": _published_lognormal,
+    "lognormal-published": partial(_published, "lognormal-published"),
     "weibull": WeibullFamily,
-    "weibull-published": _published_weibull,
+    "weibull-published": partial(_published, "weibull-published"),
     "loglogistic": LogLogisticFamily,
     "categorical": CategoricalFamily,
     "mtlr": MTLRFamily,
@@ -202,18 +180,13 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
     """
     as_choice("name", name, FAMILIES)
     kind = FAMILIES[name]
-    if kind in (CategoricalFamily, MTLRFamily, LogisticHazardFamily):
+    if isinstance(kind, type) and issubclass(kind, DiscreteFamily):
         if edges is None:
             fail("edges", f"time edges, which the {name} family needs (see quantile_edges)", None)
         return kind(edges, "linear" if interpolation is None else interpolation)
     if edges is not None or interpolation is not None:
         fail("edges", f"no edges and no interpolation: the {name} family is continuous", "some")
-    return kind()
-
-
-def _moved_location(raw: Tensor, factor: float) -> Tensor:
-    """Raw outputs whose first, a location on the scale of log-time, is moved so that times are `factor` as long."""
-    return raw + raw.new_tensor([math.log(factor), 0.0])
+    return FAMILIES[name]()
 
 
 def _scale_and_shape(raw: Tensor) -> tuple[Tensor, Tensor]:

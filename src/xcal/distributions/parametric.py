@@ -1,9 +1,10 @@
 """The continuous distributions: log-normal, log-logistic, Weibull."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -12,19 +13,13 @@ from torch.nn.functional import logsigmoid
 
 from xcal.distributions.base import SurvivalDistribution, as_level, as_parameters, split_zero
 
-# --- The standard normal in the tails, with gradients that stay right where those of ``torch.special.log_ndtr`` do
-# not.
-# ``log_ndtr`` differentiates as ``exp(-(log_ndtr(z) + z^2 / 2))``, the exponential of a difference of two large
-# numbers: in float32 its gradient at z = -1e4 is 6.5 times too large and at -1e5 it is 0.4 instead of 1e5. Written
-# with the scaled complementary error function, value and gradient keep full relative accuracy at any z.
-
+# --- The standard normal in the tails: value and gradient with full relative accuracy at any z.
+# ``torch.special.log_ndtr`` differentiates as ``exp(-(log_ndtr(z) + z^2 / 2))``, the exponential of a difference of two
+# large numbers: in float32 its gradient at z = -1e4 is 6.5 times too large and at -1e5 it is 0.4 instead of 1e5. Here
+# both are written with the scaled complementary error function.
 
 SQRT_2 = math.sqrt(2.0)
-
-
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-
-
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
@@ -33,15 +28,19 @@ def ndtr(z: Tensor) -> Tensor:
     return 0.5 * torch.erfc(-z / SQRT_2)
 
 
+def _tails(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Whether z lies above zero; and z where it does and where it does not, with stand-ins elsewhere."""
+    upper = z > 0
+    return upper, torch.where(upper, z, 1.0), torch.where(upper, -1.0, z)
+
+
 def log_sf(z: Tensor) -> Tensor:
     """Log of the upper tail, ``log(1 - Phi(z))``.
 
     Above zero ``1 - Phi(z) = exp(-z^2 / 2) erfcx(z / sqrt 2) / 2`` and the square leaves the logarithm untouched;
     below, ``log1p`` of the small lower tail.
     """
-    upper = z > 0
-    high = torch.where(upper, z, 1.0)
-    low = torch.where(upper, -1.0, z)
+    upper, high, low = _tails(z)
     above = torch.log(0.5 * torch.special.erfcx(high / SQRT_2)) - 0.5 * high * high
     return torch.where(upper, above, torch.log1p(-ndtr(low)))
 
@@ -53,9 +52,7 @@ def log_cdf(z: Tensor) -> Tensor:
 
 def hazard(z: Tensor) -> Tensor:
     """Hazard of the standard normal, ``phi(z) / (1 - Phi(z))``, the inverse of Mills' ratio."""
-    upper = z > 0
-    high = torch.where(upper, z, 1.0)
-    low = torch.where(upper, -1.0, z)
+    upper, high, low = _tails(z)
     # erfcx overflows far below zero, where the survival is 1 and the hazard is the density.
     below = torch.exp(-0.5 * low * low - HALF_LOG_2PI) / ndtr(-low)
     return torch.where(upper, torch.reciprocal(torch.special.erfcx(high / SQRT_2)) * _SQRT_2_OVER_PI, below)
@@ -63,9 +60,7 @@ def hazard(z: Tensor) -> Tensor:
 
 def log_hazard(z: Tensor) -> Tensor:
     """Log of `hazard`, finite where the density underflows."""
-    upper = z > 0
-    high = torch.where(upper, z, 1.0)
-    low = torch.where(upper, -1.0, z)
+    upper, high, low = _tails(z)
     below = -0.5 * low * low - HALF_LOG_2PI - torch.log(ndtr(-low))
     return torch.where(upper, math.log(_SQRT_2_OVER_PI) - torch.log(torch.special.erfcx(high / SQRT_2)), below)
 
@@ -77,58 +72,34 @@ def log_hazard(z: Tensor) -> Tensor:
 #     int_y^inf S^2 dz = scale * int_w^inf   (1 - G(u))^2  exp(loc + scale u) du
 #
 # Both integrands are positive and log-concave, so a fixed Gauss-Legendre rule over the stretch that holds all but 1e-9
-# of
-# the integral keeps its *relative* accuracy everywhere, where the closed forms (Owen's T, incomplete gamma and beta
+# of the integral keeps its *relative* accuracy everywhere, where the closed forms (Owen's T, incomplete gamma and beta
 # functions) subtract large numbers and, for the last two, have no gradient in torch. Where G is 1 (or 0) to 1e-10 the
 # integrand is a plain exponential and is integrated exactly.
 #
-# The far end of the stretch is a constant: the integral does not depend on it. The end at w carries the gradient.
-# Nodes
+# The far end of the stretch is a constant: the integral does not depend on it. The end at w carries the gradient. Nodes
 # are spread evenly in asinh(u / 3), dense where G bends and sparse in its tails; 32 of them give 4e-8 or better
-# (measured
-# against 30-digit integration: scales 1e-3 .. 10 with w -30 .. 40, and 1e-6 .. 30 with w near 0).
-
+# (measured against 30-digit integration: scales 1e-3 .. 10 with w -30 .. 40, and 1e-6 .. 30 with w near 0).
 
 _N_NODES = 32
-
-
 _BEND = 3.0
-
-
 _roots, _weights = np.polynomial.legendre.leggauss(_N_NODES)
-
-
 _NODES: list[float] = ((_roots + 1.0) / 2.0).tolist()
-
-
 _WEIGHTS: list[float] = (_weights / 2.0).tolist()
-
-
 # exp(-23) = 1e-10: what may be cut off, relative to the largest value of the integrand.
 CUT = 23.0
 
 
 @dataclass(frozen=True)
 class StandardLaw:
-    """A standard law of log-time, and where its integrals live.
+    """A standard law of log-time, and where its integrals live."""
 
-    Parameters
-    ----------
-    log_cdf, log_sf
-        ``log G(u)`` and ``log(1 - G(u))``.
-    low, high
-        Below `low` ``1 - G`` is 1, above `high` ``G`` is 1, to about 1e-10.
-    reach_below
-        ``(end, scale) -> length``: how far below `end` the left integrand matters.
-    window_above
-        ``(start, scale) -> (lower, upper)``: where the right integrand matters, for an integral from `start`.
-    """
-
-    log_cdf: Callable[[Tensor], Tensor]
-    log_sf: Callable[[Tensor], Tensor]
-    low: float
-    high: float
+    log_cdf: Callable[[Tensor], Tensor]  # log G(u)
+    log_sf: Callable[[Tensor], Tensor]  # log(1 - G(u))
+    low: float  # below it 1 - G is 1, to about 1e-10
+    high: float  # above it G is 1
+    # (end, scale) -> length: how far below `end` the left integrand matters.
     reach_below: Callable[[Tensor, Tensor], Tensor]
+    # (start, scale) -> (lower, upper): where the right integrand matters, for an integral from `start`.
     window_above: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -191,9 +162,6 @@ def squared_sf_above(
     return flat + bent
 
 
-# --- The log-normal distribution.
-
-
 # Above zero the normal log-tail, squared, falls at least as fast as its tangent minus 0.63 x^2.
 _CURVATURE = 0.63
 
@@ -219,8 +187,6 @@ def _lognormal_window_above(start: Tensor, scale: Tensor) -> tuple[Tensor, Tenso
 
 
 _NORMAL_LAW_LOW = -6.5
-
-
 _NORMAL_LAW = StandardLaw(
     log_cdf, log_sf, _NORMAL_LAW_LOW, -_NORMAL_LAW_LOW, _lognormal_reach_below, _lognormal_window_above
 )
@@ -314,11 +280,52 @@ class LogNormal(SurvivalDistribution):
         return squared_sf_above(_NORMAL_LAW, at_zero, z, self.loc, self.scale, needed)
 
 
-# --- The log-logistic distribution.
+# --- The log-logistic and the Weibull distribution: a scale, and a concentration on the scale of log-time.
 
 
-def _logistic_log_sf(u: Tensor) -> Tensor:
-    return logsigmoid(-u)
+class _ScaleAndConcentration(SurvivalDistribution):
+    """``concentration * log(T / scale)`` has a standard law, `_law`."""
+
+    _law: ClassVar[StandardLaw]
+
+    def __init__(self, scale: Tensor, concentration: Tensor) -> None:
+        self.scale, self.concentration = as_parameters(("scale", scale), ("concentration", concentration))
+        self._log_scale = torch.log(self.scale)
+
+    @staticmethod
+    @abstractmethod
+    def _log_standard_hazard(u: Tensor) -> Tensor:
+        """Log-hazard of the standard law."""
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of `scale` and `concentration`."""
+        return self.scale.shape
+
+    def _standardise(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-time, where it lies under the standard law, and the rows at zero."""
+        safe, at_zero = split_zero(time, self.scale)
+        log_time = torch.log(safe)
+        return log_time, self.concentration * (log_time - self._log_scale), at_zero
+
+    def _log_hazard(self, time: Tensor) -> Tensor:
+        log_time, u, at_zero = self._standardise(time)
+        k = self.concentration
+        limit = torch.where(k > 1, -math.inf, torch.where(k < 1, math.inf, -self._log_scale))
+        return torch.where(at_zero, limit, torch.log(k) + self._log_standard_hazard(u) - log_time)
+
+    def log_prob(self, time: Tensor) -> Tensor:
+        """Log-hazard plus log-survival."""
+        return self._log_hazard(time) + self.log_survival(time)
+
+    def hazard(self, time: Tensor) -> Tensor:
+        """Exponential of the log-hazard: ``concentration / t`` times the hazard of the standard law."""
+        return torch.exp(self._log_hazard(time))
+
+    def squared_cdf_below(self, time: Tensor) -> Tensor:
+        """Integral of F^2 from 0 to `time`, by quadrature."""
+        _, u, _ = self._standardise(time)
+        return squared_cdf_below(self._law, torch.clamp(time, min=0), u, 1.0 / self.concentration)
 
 
 def _logistic_reach_below(end: Tensor, scale: Tensor) -> Tensor:
@@ -332,11 +339,8 @@ def _logistic_window_above(start: Tensor, scale: Tensor) -> tuple[Tensor, Tensor
     return -bound, bound
 
 
-_LOGISTIC_LAW = StandardLaw(logsigmoid, _logistic_log_sf, -CUT, CUT, _logistic_reach_below, _logistic_window_above)
-
-
 @final
-class LogLogistic(SurvivalDistribution):
+class LogLogistic(_ScaleAndConcentration):
     """``S(t) = 1 / (1 + (t / scale)^concentration)``.
 
     At time zero: F = 0 and S = 1. The density there is 0 for a concentration above 1 (``log_prob`` is -inf),
@@ -360,44 +364,21 @@ class LogLogistic(SurvivalDistribution):
     tensor([4.7124,    inf])
     """
 
-    def __init__(self, scale: Tensor, concentration: Tensor) -> None:
-        self.scale, self.concentration = as_parameters(("scale", scale), ("concentration", concentration))
-        self._log_scale = torch.log(self.scale)
+    _law = StandardLaw(logsigmoid, lambda u: logsigmoid(-u), -CUT, CUT, _logistic_reach_below, _logistic_window_above)
 
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Shape of `scale` and `concentration`."""
-        return self.scale.shape
-
-    def _log_odds(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-time, the log-odds ``log(F / S)``, and the rows at zero."""
-        safe, at_zero = split_zero(time, self.scale)
-        log_time = torch.log(safe)
-        return log_time, self.concentration * (log_time - self._log_scale), at_zero
-
-    def _log_hazard(self, time: Tensor) -> Tensor:
-        log_time, u, at_zero = self._log_odds(time)
-        k = self.concentration
-        limit = torch.where(k > 1, -math.inf, torch.where(k < 1, math.inf, -self._log_scale))
-        return torch.where(at_zero, limit, torch.log(k) + logsigmoid(u) - log_time)
-
-    def log_prob(self, time: Tensor) -> Tensor:
-        """Log-hazard plus log-survival."""
-        return self._log_hazard(time) + self.log_survival(time)
+    @staticmethod
+    def _log_standard_hazard(u: Tensor) -> Tensor:
+        return logsigmoid(u)
 
     def log_survival(self, time: Tensor) -> Tensor:
         """``-log(1 + (t / scale)^concentration)``, by log-sigmoid."""
-        _, u, at_zero = self._log_odds(time)
+        _, u, at_zero = self._standardise(time)
         return torch.where(at_zero, 0.0, logsigmoid(-u))
 
     def cdf(self, time: Tensor) -> Tensor:
         """Sigmoid of ``concentration log(t / scale)``."""
-        _, u, at_zero = self._log_odds(time)
+        _, u, at_zero = self._standardise(time)
         return torch.where(at_zero, 0.0, torch.sigmoid(u))
-
-    def hazard(self, time: Tensor) -> Tensor:
-        """``(concentration / t) F(t)``."""
-        return torch.exp(self._log_hazard(time))
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """``scale (p / (1 - p))^(1 / concentration)``."""
@@ -420,14 +401,9 @@ class LogLogistic(SurvivalDistribution):
         top, bottom = empty.exponential_(generator=generator)
         return self.scale * torch.pow(top / bottom, 1.0 / self.concentration)
 
-    def squared_cdf_below(self, time: Tensor) -> Tensor:
-        """Integral of F^2 from 0 to `time`, by quadrature."""
-        _, u, _ = self._log_odds(time)
-        return squared_cdf_below(_LOGISTIC_LAW, torch.clamp(time, min=0), u, 1.0 / self.concentration)
-
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature; infinite for a concentration of 1/2 or less."""
-        _, u, at_zero = self._log_odds(time)
+        _, u, at_zero = self._standardise(time)
         spread, log_scale = 1.0 / self.concentration, self._log_scale
         if needed is not None:
             spread, log_scale = torch.where(needed, spread, 1.0), torch.where(needed, log_scale, 0.0)
@@ -437,18 +413,13 @@ class LogLogistic(SurvivalDistribution):
         # Above CUT the integrand is spread * exp(loc + (spread - 2) u), to 2 exp(-CUT).
         start = torch.clamp(torch.where(at_zero, -CUT, u), min=CUT)
         tail = spread / decay * torch.exp(log_scale - decay * start)
-        middle = squared_sf_above(_LOGISTIC_LAW, at_zero, u, log_scale, spread)
+        middle = squared_sf_above(self._law, at_zero, u, log_scale, spread)
         return torch.where(finite, middle + tail, math.inf)
-
-
-# --- The Weibull distribution.
 
 
 # exp(-exp(7)) is zero in float64: S is zero there, later starts add nothing to an integral of S^2, and exp(u) itself
 # would soon overflow.
 _LATEST = 7.0
-
-
 # Below it 1 - exp(-x) = x (1 - x / 2) to all digits of float64.
 _SMALL = -15.0
 
@@ -458,10 +429,6 @@ def _log_cdf(u: Tensor) -> Tensor:
     x = torch.exp(u)
     small = u < _SMALL
     return torch.where(small, u - 0.5 * x, torch.log(-torch.expm1(-torch.where(small, 1.0, x))))
-
-
-def _gumbel_log_sf(u: Tensor) -> Tensor:
-    return -torch.exp(u)
 
 
 def _gumbel_reach_below(end: Tensor, scale: Tensor) -> Tensor:
@@ -484,11 +451,8 @@ def _gumbel_window_above(start: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 _GUMBEL_LAW_LOW = -24.0
 
 
-_GUMBEL_LAW = StandardLaw(_log_cdf, _gumbel_log_sf, _GUMBEL_LAW_LOW, 3.3, _gumbel_reach_below, _gumbel_window_above)
-
-
 @final
-class Weibull(SurvivalDistribution):
+class Weibull(_ScaleAndConcentration):
     """``S(t) = exp(-(t / scale)^concentration)``.
 
     At time zero: F = 0 and S = 1. The density there is 0 for a concentration above 1 (``log_prob`` is -inf),
@@ -508,37 +472,25 @@ class Weibull(SurvivalDistribution):
     tensor([0.5000])
     """
 
-    def __init__(self, scale: Tensor, concentration: Tensor) -> None:
-        self.scale, self.concentration = as_parameters(("scale", scale), ("concentration", concentration))
-        self._log_scale = torch.log(self.scale)
+    _law = StandardLaw(
+        _log_cdf, lambda u: -torch.exp(u), _GUMBEL_LAW_LOW, 3.3, _gumbel_reach_below, _gumbel_window_above
+    )
 
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Shape of `scale` and `concentration`."""
-        return self.scale.shape
+    @staticmethod
+    def _log_standard_hazard(u: Tensor) -> Tensor:
+        return u
 
-    def _log_cumulative(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _standardise(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log-time, the log of the cumulative hazard ``(t / scale)^concentration``, and the rows at zero.
 
         Rows at zero hold 0: the hazard at the time 1 that stands in for theirs can overflow, with a NaN gradient.
         """
-        safe, at_zero = split_zero(time, self.scale)
-        log_time = torch.log(safe)
-        return log_time, torch.where(at_zero, 0.0, self.concentration * (log_time - self._log_scale)), at_zero
-
-    def _log_hazard(self, time: Tensor) -> Tensor:
-        log_time, u, at_zero = self._log_cumulative(time)
-        k = self.concentration
-        limit = torch.where(k > 1, -math.inf, torch.where(k < 1, math.inf, -self._log_scale))
-        return torch.where(at_zero, limit, torch.log(k) + u - log_time)
-
-    def log_prob(self, time: Tensor) -> Tensor:
-        """Log-hazard plus log-survival."""
-        return self._log_hazard(time) + self.log_survival(time)
+        log_time, u, at_zero = super()._standardise(time)
+        return log_time, torch.where(at_zero, 0.0, u), at_zero
 
     def log_survival(self, time: Tensor) -> Tensor:
         """``-(t / scale)^concentration``; -inf, without a gradient, where that overflows."""
-        _, u, at_zero = self._log_cumulative(time)
+        _, u, at_zero = self._standardise(time)
         # Zero times an infinite slope would be NaN for a row whose log-survival nobody asked for.
         largest = math.log(torch.finfo(u.dtype).max)
         finite = torch.where(at_zero, 0.0, -torch.exp(torch.clamp(u, max=largest)))
@@ -546,7 +498,7 @@ class Weibull(SurvivalDistribution):
 
     def _bounded_log_survival(self, time: Tensor) -> Tensor:
         """``log_survival``, held where S is zero to the last digit: an infinite one has a NaN gradient behind exp."""
-        _, u, at_zero = self._log_cumulative(time)
+        _, u, at_zero = self._standardise(time)
         return torch.where(at_zero, 0.0, -torch.exp(torch.clamp(u, max=_LATEST)))
 
     def survival(self, time: Tensor) -> Tensor:
@@ -556,10 +508,6 @@ class Weibull(SurvivalDistribution):
     def cdf(self, time: Tensor) -> Tensor:
         """``-expm1(log_survival)``."""
         return -torch.expm1(self._bounded_log_survival(time))
-
-    def hazard(self, time: Tensor) -> Tensor:
-        """``(concentration / t) (t / scale)^concentration``."""
-        return torch.exp(self._log_hazard(time))
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """``scale (-log(1 - p))^(1 / concentration)``."""
@@ -578,29 +526,8 @@ class Weibull(SurvivalDistribution):
         empty = torch.empty(torch.Size(shape) + self.batch_shape, dtype=self.scale.dtype, device=self.scale.device)
         return self.scale * empty.exponential_(generator=generator) ** (1.0 / self.concentration)
 
-    def squared_cdf_below(self, time: Tensor) -> Tensor:
-        """Integral of F^2 from 0 to `time`, by quadrature (incomplete gamma functions have no gradient in k)."""
-        _, u, _ = self._log_cumulative(time)
-        return squared_cdf_below(_GUMBEL_LAW, torch.clamp(time, min=0), u, 1.0 / self.concentration)
-
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` to infinity, by quadrature."""
-        _, u, at_zero = self._log_cumulative(time)
+        _, u, at_zero = self._standardise(time)
         start = torch.clamp(u, max=_LATEST)
-        return squared_sf_above(_GUMBEL_LAW, at_zero, start, self._log_scale, 1.0 / self.concentration, needed)
-
-
-# Where fingerprints of checkpoints say that these are; see `xcal.training.checkpoint`.
-FORMER_MODULES = {
-    "ndtr": "xcal.distributions._normal",
-    "log_sf": "xcal.distributions._normal",
-    "log_cdf": "xcal.distributions._normal",
-    "hazard": "xcal.distributions._normal",
-    "log_hazard": "xcal.distributions._normal",
-    "StandardLaw": "xcal.distributions._quadrature",
-    "squared_cdf_below": "xcal.distributions._quadrature",
-    "squared_sf_above": "xcal.distributions._quadrature",
-    "LogNormal": "xcal.distributions.lognormal",
-    "LogLogistic": "xcal.distributions.loglogistic",
-    "Weibull": "xcal.distributions.weibull",
-}
+        return squared_sf_above(self._law, at_zero, start, self._log_scale, 1.0 / self.concentration, needed)

@@ -2,6 +2,6 @@
 
 from xcal.training.config import TrainingConfig
 from xcal.training.path import fit_path
-from xcal.training.result import EpochReport, Failure, History, PathResult
+from xcal.training.result import EpochReport, History, PathResult
 
-__all__ = ["EpochReport", "Failure", "History", "PathResult", "TrainingConfig", "fit_path"]
+__all__ = ["EpochReport", "History", "PathResult", "TrainingConfig", "fit_path"]

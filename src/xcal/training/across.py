@@ -26,18 +26,11 @@ from xcal.training.rows import contents, features_of, in_type, prepared
 # these rows, of gradients, of the penalty's bins and of validation, are added up over processes. So the batches, and
 # all results but for rounding, do not depend on how many processes there are.
 
-
 # False or None: this process alone. "auto": with others, if there are any. "shards": the same, with rows of its own.
 Distributed = Literal["auto", "shards"] | bool | None
-
-
 _dist: Any = dist  # torch's stubs do not know all of its names
-
-
 # What torchrun tells each process.
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-
 # A process that has not answered for so long is taken for lost. Reading and checking a large table takes minutes.
 _PATIENCE = timedelta(minutes=15)
 
@@ -105,23 +98,12 @@ class OwnBatches:
     """The rows of each batch of an epoch that this process holds, (batches, S, width) each.
 
     A batch of which it holds fewer than `width` rows is filled up with rows that do not count.
-
-    Attributes
-    ----------
-    rows : Tensor
-        Row numbers among those of this process.
-    there : bool Tensor
-        Whether a row counts.
-    places : Tensor
-        Where the row stands in the whole batch.
-    whole : int
-        Rows of each whole batch.
     """
 
-    rows: Tensor
-    there: Tensor
-    places: Tensor
-    whole: int
+    rows: Tensor  # numbers among the rows of this process
+    there: Tensor  # whether a row counts
+    places: Tensor  # where the row stands in the whole batch
+    whole: int  # rows of each whole batch
 
     @classmethod
     def of(cls, order: Tensor, held: slice) -> "OwnBatches":
@@ -146,24 +128,14 @@ class OwnBatches:
 
 @dataclass(frozen=True, eq=False)
 class Across:
-    """Training on several processes, as one of them sees it.
-
-    Attributes
-    ----------
-    processes : Processes
-    held : slice
-        Training rows of this process, among those of all.
-    n_train, n_validation : int
-        Rows of all processes.
-    digests : function
-        Short names of the contents of all rows, to train and to validate on, and of the features of the conditional
-        penalty. All processes must call it together.
-    """
+    """Training on several processes, as one of them sees it."""
 
     processes: Processes
-    held: slice
-    n_train: int
+    held: slice  # training rows of this process, among those of all
+    n_train: int  # of all processes
     n_validation: int
+    # Short names of the contents of all rows, to train and to validate on, and of the features of the conditional
+    # penalty. All processes must call it together.
     digests: Callable[[], dict[str, str]]
 
     def own(self, order: Tensor) -> OwnBatches:
@@ -192,10 +164,7 @@ class Across:
 
 # --- The rows of each process of a distributed run, from the rows of all or from its own.
 
-
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd numbers, of the generator splitmix64
-
-
 Features = tuple[Tensor | None, Tensor | None]  # of the rows to train and to validate on
 
 
@@ -218,39 +187,25 @@ def placed(
     *,
     local: bool,
 ) -> tuple[SurvivalData, SurvivalData, Features, Across | None]:
-    """Put the rows on the device, with the features of the penalty; of several processes each has a part of them."""
-    if processes is not None:
-        return _sharded(train, validation, device, processes, local=local, conditional=conditional)
-    both = prepared("train", train, device), prepared("validation", validation, device)
-    features = (
-        (None, None) if conditional is None else (features_of(both[0], conditional), features_of(both[1], conditional))
-    )
-    return *both, features, None
-
-
-def _sharded(
-    train: SurvivalData,
-    validation: SurvivalData,
-    device: torch.device,
-    processes: Processes,
-    *,
-    local: bool,
-    conditional: FeatureMaker | None,
-) -> tuple[SurvivalData, SurvivalData, Features, Across]:
-    """Return this process's rows to train and to validate on, the features of the penalty, and its part in the whole.
+    """Put the rows on the device, with the features of the penalty; of several processes each has a part of them.
 
     With `local` rows each process was given its own, and all of them together are the rows in the order of processes;
     otherwise each was given all of them, and keeps its part.
     """
+    if processes is None:
+        both = prepared("train", train, device), prepared("validation", validation, device)
+        if conditional is None:
+            return *both, (None, None), None
+        return *both, (features_of(both[0], conditional), features_of(both[1], conditional)), None
     features: Features = (None, None)
     more = {}
     if local:
         if conditional is not None:
             fail("conditional", 'None with distributed="shards": features are made from the rows of all', "a maker")
-        held = [_local(name, rows, device, processes) for name, rows in _named(train, validation)]
+        held = [_local("train", train, device, processes), _local("validation", validation, device, processes)]
     else:
-        whole = [prepared(name, rows, rows.device) for name, rows in _named(train, validation)]
-        held = [_part(name, rows, device, processes) for name, rows in _named(*whole)]
+        whole = [prepared("train", train, train.device), prepared("validation", validation, validation.device)]
+        held = [_part("train", whole[0], device, processes), _part("validation", whole[1], device, processes)]
         if conditional is not None:
             made = [features_of(rows, conditional) for rows in whole]
             features = (made[0][held[0].place].to(device), made[1][held[1].place].to(device))
@@ -262,10 +217,6 @@ def _sharded(
 
     across = Across(processes, held[0].place, held[0].n, held[1].n, digests)
     return held[0].rows, held[1].rows, features, across
-
-
-def _named(train: SurvivalData, validation: SurvivalData) -> list[tuple[str, SurvivalData]]:
-    return [("train", train), ("validation", validation)]
 
 
 def _part(name: str, whole: SurvivalData, device: torch.device, processes: Processes) -> _Held:

@@ -37,24 +37,10 @@ from xcal.training.stack import Stack
 # by name or in a module of the user (``settings.K``). What has a state that cannot be read is refused: two runs that
 # cannot be told apart must not share a checkpoint.
 
-
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, PurePath)
-
-
-_BUILT_IN = (
-    types.BuiltinFunctionType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    np.ufunc,
-)
-
-
+_BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
-
-
 _ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD"}
-
-
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -170,9 +156,16 @@ class _Settings:
     def _object(self, value: Any) -> str:
         described = self.of(type(value))
         if isinstance(value, nn.Module):
-            kept = {k: v for k, v in vars(value).items() if k not in MODULE_STATE and not _is_hook(k, v)}
-            tensors = _own_tensors(value) if self.weights else {}
-            return f"{described}, {self.of(kept)}, {self.of(tensors)}, {self.of(_children(value))}"
+            hooks = {k for k, v in vars(value).items() if "hook" in k and not v}  # torch's empty collections of them
+            kept = {k: v for k, v in vars(value).items() if k not in MODULE_STATE and k not in hooks}
+            tensors: dict[str, Tensor] = {}
+            if self.weights:  # of the module itself, one that it has under two names twice
+                tensors |= value.named_parameters(recurse=False, remove_duplicate=False)
+                tensors |= value.named_buffers(recurse=False, remove_duplicate=False)
+            # `named_children` would leave out a module that is held twice.
+            below = value.named_modules(remove_duplicate=False)
+            children = {name: child for name, child in below if name and "." not in name}
+            return f"{described}, {self.of(kept)}, {self.of(tensors)}, {self.of(children)}"
         try:
             # What pickle would write: (how to make it, from what, its state, ...). Nothing is made or run from it.
             parts = value.__reduce_ex__(4)
@@ -188,13 +181,36 @@ class _Settings:
         return f"{described}, {self.of(items)}"
 
 
-def _place(value: Any) -> str:
-    """Return the full name of a class or function, under the module that it had when checkpoints were first written.
+# Where checkpoints say that these are: in the modules that they had when checkpoints were first written. Packages that
+# extend xcal name such modules of theirs in a ``FORMER_MODULES`` of their own.
+_FORMER_MODULES = {
+    ("xcal.calibration.membership", "xcal.calibration.softbins"): "SoftBins soft_membership",
+    ("xcal.calibration.subgroups", "xcal.calibration.row_features"): "KernelFeatures RandomFeatures Scale",
+    ("xcal.distributions.base", "xcal.distributions.family_base"): "Family",
+    ("xcal.distributions.composed", "xcal.distributions.mixture"): "Mixture mixture",
+    ("xcal.distributions.composed", "xcal.distributions.recalibrated"): "RecalibratedDistribution",
+    ("xcal.distributions.discrete", "xcal.distributions.categorical"): "Categorical",
+    ("xcal.distributions.discrete", "xcal.distributions.discrete_family"): "DiscreteFamily",
+    ("xcal.distributions.discrete", "xcal.distributions.logistic_hazard"): "LogisticHazard",
+    ("xcal.distributions.discrete", "xcal.distributions.mtlr"): "MTLR",
+    ("xcal.distributions.parametric", "xcal.distributions.loglogistic"): "LogLogistic",
+    ("xcal.distributions.parametric", "xcal.distributions.lognormal"): "LogNormal",
+    ("xcal.distributions.parametric", "xcal.distributions.weibull"): "Weibull",
+    ("xcal.networks", "xcal.networks.dense"): "Linear MLP",
+    ("xcal.networks", "xcal.networks.start"): "start_near",
+    ("xcal.networks", "xcal.networks.towers"): "TwoTower",
+    ("xcal.objectives", "xcal.objectives.crps"): "survival_crps",
+    ("xcal.objectives", "xcal.objectives.joint"): "_Declaration gives_cdf",
+    ("xcal.objectives", "xcal.objectives.likelihood"): "nll",
+}
+_FORMER = {(now, name): former for (now, former), names in _FORMER_MODULES.items() for name in names.split()}
 
-    A module that has taken over something names its former place in ``FORMER_MODULES``.
-    """
-    former = getattr(sys.modules.get(value.__module__), "FORMER_MODULES", {}) if _of_library(value.__module__) else {}
-    return f"{former.get(value.__qualname__.partition('.')[0], value.__module__)}.{value.__qualname__}"
+
+def _place(value: Any) -> str:
+    """Return the full name of a class or function, under the module that it had when checkpoints were first written."""
+    module, name = value.__module__, value.__qualname__.partition(".")[0]
+    named = getattr(sys.modules.get(module), "FORMER_MODULES", {}) if _of_library(module) else {}
+    return f"{_FORMER.get((module, name)) or named.get(name, module)}.{value.__qualname__}"
 
 
 @lru_cache(maxsize=256)
@@ -214,23 +230,6 @@ def _is_machinery(name: str, value: Any) -> bool:
 
 def _is_dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
-
-
-def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers of a module itself, one that it has under two names twice."""
-    parameters = module.named_parameters(recurse=False, remove_duplicate=False)
-    return dict(parameters) | dict(module.named_buffers(recurse=False, remove_duplicate=False))
-
-
-def _children(module: nn.Module) -> dict[str, nn.Module]:
-    """Modules that a module holds itself; `named_children` would leave out one that is held twice."""
-    below = module.named_modules(remove_duplicate=False)
-    return {name: child for name, child in below if name and "." not in name}
-
-
-def _is_hook(name: str, value: Any) -> bool:
-    """Whether an attribute of a module is one of torch's empty collections of hooks."""
-    return "hook" in name and not value
 
 
 def _cell(cell: Any) -> Any:
@@ -287,10 +286,7 @@ def _followed(name: str, value: Any, attributes: Iterable[str]) -> tuple[str, An
 # --- Checkpoints: tensors only, written whole or not at all.
 # A file that was damaged, or made by something else, is refused before any of it reaches a model.
 
-
 _DIGEST = "digest"
-
-
 _log = logging.getLogger("xcal.training")
 
 
@@ -328,7 +324,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         loaded: dict[str, Tensor]
         if zipped:
-            _check_archive(path)
+            with zipfile.ZipFile(path) as archive:
+                # torch compresses nothing, and a small compressed archive can grow without end.
+                if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
+                    raise ValueError("it is compressed")
             loaded = torch.load(path, map_location="cpu", weights_only=True)
         else:
             from safetensors.torch import load_file
@@ -345,13 +344,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise ValueError(f"checkpoint: expected a checkpoint file, got {path}, which cannot be read: {said}") from error
-
-
-def _check_archive(path: Path) -> None:
-    """Refuse a compressed archive: torch writes none, and a small one can grow without end."""
-    with zipfile.ZipFile(path) as archive:
-        if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
-            raise ValueError("it is compressed")
 
 
 class CheckpointWriter:
@@ -503,7 +495,8 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], stack: Stack) -> None
     failures = tensors.get("run.failures", torch.empty(0))
     known = epoch.shape == (1,) and epoch.dtype == torch.int64 and failures.ndim == 2
     epochs, n = int(epoch[0]) if known else -1, stack.n_models
-    counter, *averages = adam_state_names()
+    counter, *averages = (f"adam.{name}" for name in adam_state_names())
+    count = tensors.get(counter)
     wanted: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
         "run.fingerprint": (torch.uint8, tuple(tensors["run.fingerprint"].shape)),
         "run.epoch": (torch.int64, (1,)),
@@ -513,8 +506,8 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], stack: Stack) -> None
         **{f"run.{name}": (torch.float64, (n,)) for name in ("best_total", "lambdas", "best_lambdas")},
         **{f"run.{name}": (torch.float64, (epochs, n)) for name in ("objective", "dcal", "total")},
         # Its type is torch's default one of when it was written.
-        f"adam.{counter}": (torch.float64 if _is_double(tensors.get(f"adam.{counter}")) else torch.float32, ()),
-        **{f"adam.{name}": (stack.flat.dtype, tuple(stack.flat.shape)) for name in averages},
+        counter: (torch.float64 if count is not None and count.dtype == torch.float64 else torch.float32, ()),
+        **{name: (stack.flat.dtype, tuple(stack.flat.shape)) for name in averages},
     }
     for name, values in stack.snapshot().items():
         wanted |= {f"{when}.{name}": (values.dtype, tuple(values.shape)) for when in ("now", "best")}
@@ -524,10 +517,6 @@ def _check_tensors(path: Path, tensors: dict[str, Tensor], stack: Stack) -> None
             fail("checkpoint", f"{name} to be {_words(wanted.get(name))}", f"{_words(found)} in {path}")
     if epochs < 0 or not ((failures[:, 0] >= 0) & (failures[:, 0] < n)).all():
         fail("checkpoint", f"epochs and failures of {n} models", f"others in {path}")
-
-
-def _is_double(values: Tensor | None) -> bool:
-    return values is not None and values.dtype == torch.float64
 
 
 def _words(kind: tuple[torch.dtype, tuple[int, ...]] | None) -> str:

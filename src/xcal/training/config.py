@@ -11,7 +11,6 @@ Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["cosine", "linear"]
 PenaltySchedule = Literal["constant", "anneal"]
 Mode = Literal["auto", "stacked", "sequential"]
-
 # Temperatures on the way down with `first_temperature` alone, as the committed records have it.
 _TEMPERATURES = 10
 

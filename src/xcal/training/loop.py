@@ -23,31 +23,18 @@ from xcal.training.rows import DROPOUT, contents, derived_seed, epoch_order, tak
 from xcal.training.stack import MakeNetwork, SeedOfRows, Stack, shared_numbers
 from xcal.training.steps import Noise, Steps, compile_network, compiled_loss, make_optimizer, network_gains, set_rate
 
-# --- Models that are trained together: all of a stacked path, or one of a sequential one.
-
-
 # Settings of how a run is done; a checkpoint of another way of doing it is as good.
 _HOW = {"checkpoint_every", "cuda_graphs"}
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Models that are trained together: every lambda with every seed.
-
-    Attributes
-    ----------
-    seeds, lambdas : list
-        `lambdas` are the weights at the start; they change where a target is asked for.
-    problem : Problem
-        What they are trained on.
-    plan : Plan
-        How the work of a step is cut among threads.
-    """
+    """Models that are trained together: every lambda with every seed."""
 
     seeds: list[int]
-    lambdas: list[float]
+    lambdas: list[float]  # at the start; they change where a target is asked for
     problem: Problem
-    plan: Plan
+    plan: Plan  # how the work of a step is cut among threads
 
     def separate(self) -> list["Group"]:
         """Return the same models, each to be trained on its own."""
@@ -114,9 +101,6 @@ def _name(objective: Any) -> str:
     return str(getattr(objective, "__qualname__", type(objective).__qualname__))
 
 
-# --- The training loop: K models at once, or one, by the same lines.
-
-
 _log = logging.getLogger("xcal.training")
 
 
@@ -132,15 +116,15 @@ def train_stack(
     """Train the models of a stack to the end, from a checkpoint if there is one, or until interrupted."""
     optimizer = make_optimizer(stack, config)
     across = group.problem.across
-    state = RunState.start(stack.snapshot(), group.first_lambdas)
+    state, writer = RunState.start(stack.snapshot(), group.first_lambdas), None
     if checkpoint is not None:
         tensors = _found(checkpoint, across)
         if tensors is not None:
             state = read_checkpoint(checkpoint, fingerprint, stack, optimizer, tensors)
-    writes = checkpoint is not None and (across is None or across.processes.first)
-    writer = CheckpointWriter(checkpoint, fingerprint) if writes and checkpoint is not None else None
+        if across is None or across.processes.first:
+            writer = CheckpointWriter(checkpoint, fingerprint)
     try:
-        precision = _matmul_precision("high" if config.tf32 and stack.flat.is_cuda else None)
+        precision = _matmul_precision("high") if config.tf32 and stack.flat.is_cuda else nullcontext()
         with precision, Workers(group.plan.workers, operations=group.plan.operations) as workers:
             run = _Run(group, stack, config, optimizer, state, workers)
             while state.epoch < config.epochs and not state.stopped.all():
@@ -164,16 +148,18 @@ def _found(checkpoint: Path, across: Across | None) -> dict[str, Tensor] | None:
 
 
 @contextmanager
-def _matmul_precision(wanted: str | None) -> Iterator[None]:
+def _matmul_precision(wanted: str) -> Iterator[None]:
     """Set the precision of matrix products for a while; it is torch's, and not ours to keep."""
     before = torch.get_float32_matmul_precision()
-    if wanted is not None:
-        torch.set_float32_matmul_precision(wanted)
+    torch.set_float32_matmul_precision(wanted)
     try:
         yield
     finally:
-        if wanted is not None:
-            torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before)
+
+
+# Any epoch above the target comes after every epoch at or below it; among them the lower D-calibration is better.
+_ABOVE_TARGET = 1e9
 
 
 class _Run:
@@ -193,7 +179,7 @@ class _Run:
         self.order = self._order(state.epoch)
         self.temperature = self._temperature()
         self.steps = Steps(
-            self.problem.train,
+            self.problem,
             self._compiled_loss() if config.compile else self._plain_loss(),
             state.lambdas,
             stack,
@@ -203,8 +189,6 @@ class _Run:
             record=config.cuda_graphs and stack.flat.is_cuda and self.problem.across is None,
             workers=workers,
             row_pieces=group.plan.row_pieces,
-            row_features=self.problem.row_features,
-            across=self.problem.across,
         )
 
     def _temperature(self) -> Tensor | None:
@@ -215,7 +199,9 @@ class _Run:
         return torch.as_tensor(last, dtype=torch.float64, device=self.stack.flat.device)
 
     def _plain_loss(self) -> LossFunction:
-        problem = self.problem if self.temperature is None else self.problem.at_temperature(self.temperature)
+        problem = self.problem
+        if self.temperature is not None:  # in memory that can be filled anew
+            problem = replace(problem, penalty=replace(problem.penalty, temperature=self.temperature))
         # A GPU's step is recorded once: what it does besides arithmetic costs nothing there.
         alone_on_cpu = problem.across is None and self.stack.flat.device.type == "cpu"
         return problem.loss_and_slopes if alone_on_cpu else by_autograd(problem.loss)
@@ -305,19 +291,12 @@ class _Run:
         total = objective + state.lambdas * np.maximum(excess, 0.0)
         state.fail(~state.stopped & ~np.isfinite(total), None)
         state.record(objective, dcal, total)
-        score = total if problem.target_dcal is None else _constrained(objective, dcal, problem.target_dcal)
+        score = total
+        if problem.target_dcal is not None:
+            score = np.where(dcal <= problem.target_dcal, objective, _ABOVE_TARGET * (1.0 + dcal))
         # A weight that is still looking for its size must not be stopped while it does.
         patience = self.config.patience if problem.target_dcal is None else None
         state.choose(stack.snapshot(), score, patience, self.config.rising_epochs)
         if problem.target_dcal is not None:
             state.raise_lambdas(dcal, problem.target_dcal, self.config.epochs)
             self.steps.set_lambdas(state.lambdas)
-
-
-# Any epoch above the target comes after every epoch at or below it; among them the lower D-calibration is better.
-_ABOVE_TARGET = 1e9
-
-
-def _constrained(objective: np.ndarray, dcal: np.ndarray, target: float) -> np.ndarray:
-    """Score by which an epoch is chosen under a target: the objective, if D-calibration is low enough."""
-    return np.where(dcal <= target, objective, _ABOVE_TARGET * (1.0 + dcal))

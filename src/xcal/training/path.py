@@ -29,11 +29,9 @@ from xcal.training.checkpoint import check_folder, sole_training
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.loop import Group, train_stack
 from xcal.training.problem import Plan, Problem, planned
-from xcal.training.result import Failure, Floats, History, PathResult, Progress, Reporter, RunState, Trained
+from xcal.training.result import Failure, Floats, History, PathResult, Progress, Reporter, RunState
 from xcal.training.rows import batch_shape
 from xcal.training.stack import MakeNetwork, Stack
-
-# --- The checks of `fit_path`'s arguments.
 
 
 def check_outputs(stack: Stack, rows: SurvivalData, family: Family) -> None:
@@ -47,28 +45,22 @@ def check_outputs(stack: Stack, rows: SurvivalData, family: Family) -> None:
         fail("make_network", wanted, f"{shape} for {few.shape[0]} rows")
 
 
-def check_kinds(
-    make_network: object,
-    family: object,
-    train: object,
-    validation: object,
-    objective: object,
-    penalty: object,
-    config: object,
-    mode: Any,
-) -> None:
-    """Check what kind of thing each argument is."""
+_KINDS = {
+    "family": (Family, "Family, as in xcal.distributions.family('lognormal')"),
+    "train": (SurvivalData, "SurvivalData, as in SurvivalData(x, time, event)"),
+    "validation": (SurvivalData, "SurvivalData, as in SurvivalData(x, time, event)"),
+    "config": (TrainingConfig, "TrainingConfig, as in TrainingConfig(epochs=10)"),
+    "penalty": (SoftBins | None, "SoftBins"),
+}
+
+
+def check_kinds(make_network: object, objective: object, mode: Any, **others: object) -> None:
+    """Check what kind of thing each argument is; `others` are those of `_KINDS`."""
     if isinstance(make_network, nn.Module) or not callable(make_network):
         fail("make_network", "a function that makes a network, as in lambda: MLP(10, 2)", type(make_network).__name__)
-    for name, value, kind, made in (
-        ("family", family, Family, "Family, as in xcal.distributions.family('lognormal')"),
-        ("train", train, SurvivalData, "SurvivalData, as in SurvivalData(x, time, event)"),
-        ("validation", validation, SurvivalData, "SurvivalData, as in SurvivalData(x, time, event)"),
-        ("config", config, TrainingConfig, "TrainingConfig, as in TrainingConfig(epochs=10)"),
-        ("penalty", penalty, SoftBins | None, "SoftBins"),
-    ):
-        if not isinstance(value, kind):
-            fail(name, f"a {made}", type(value).__name__)
+    for name, (kind, made) in _KINDS.items():
+        if not isinstance(others[name], kind):
+            fail(name, f"a {made}", type(others[name]).__name__)
     if not callable(objective):
         fail("objective", "a function of (distribution, time, event)", type(objective).__name__)
     as_choice("mode", mode, get_args(Mode))
@@ -136,17 +128,12 @@ def checked_seeds(values: Any) -> list[int]:
     return [as_count(f"seeds[{place}]", value, at_least=0, below=2**63) for place, value in enumerate(values)]
 
 
-def chosen_device(device: str | torch.device | None, train: SurvivalData) -> torch.device:
-    """Return the device that was asked for, or where the rows are."""
-    return as_device(train.device if device is None else device)
-
-
 def check_alike(train: SurvivalData, validation: SurvivalData) -> None:
     """Check that validation rows look like training rows."""
-    for what in ("shape", "dtype"):
-        wanted, found = getattr(train.x, what), getattr(validation.x, what)
-        if what == "shape":
-            wanted, found = tuple(wanted[1:]), tuple(found[1:])
+    for what, wanted, found in (
+        ("shape", tuple(train.x.shape[1:]), tuple(validation.x.shape[1:])),
+        ("dtype", train.x.dtype, validation.x.dtype),
+    ):
         if wanted != found:
             fail("validation.x", f"rows of {what} {wanted}, as in train.x", found)
 
@@ -175,9 +162,6 @@ def check_together(
     if not all(across.processes.gathered(alike)):
         expected = "a network that treats each row on its own, as a batch is divided among processes"
         fail("make_network", f"{expected} (LayerNorm does)", "one that mixes rows, as BatchNorm does")
-
-
-# --- `fit_path`: the one function that trains.
 
 
 _log = logging.getLogger("xcal.training")
@@ -280,39 +264,41 @@ def fit_path(
     """
     _load_backward()
     config = TrainingConfig() if config is None else config
-    check_kinds(make_network, family, train, validation, objective, penalty, config, mode)
+    own = {"family": family, "train": train, "validation": validation, "config": config, "penalty": penalty}
+    check_kinds(make_network, objective, mode, **own)
     folder = checked_options(calibration_bins, checkpoint, conditional)
     first_lambdas, seeds = checked_path(lambdas, target_dcal), checked_seeds(seeds)
     check_number("dcal_floor", dcal_floor, above_zero=False)
     penalty = penalty or usual_penalty(conditional=conditional is not None)
     check_temperature(config, penalty)
     processes = found_processes(distributed)
-    where = chosen_device(device, train)
+    where = as_device(train.device if device is None else device)
     where = where if processes is None else own_device(where)
     # Autocast would round the networks to bfloat16, and in this thread only, not in those that share the work.
     with full_precision(where):
-        rows = placed(train, validation, where, conditional, processes, local=distributed == "shards")
+        local = distributed == "shards"
+        train, validation, features, across = placed(train, validation, where, conditional, processes, local=local)
+        check_alike(train, validation)
         problem = Problem(
             family=family.to(where),
             objective=objective,
             penalty=penalty,
             edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
-            train=rows[0],
-            validation=rows[1],
+            train=train,
+            validation=validation,
             penalised=max(first_lambdas) > 0,
             target_dcal=target_dcal,
             dcal_floor=dcal_floor,
-            row_features=rows[2][0],
-            validation_features=rows[2][1],
-            across=rows[3],
+            row_features=features[0],
+            validation_features=features[1],
+            across=across,
         )
-        check_alike(problem.train, problem.validation)
         used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
         shown = progress if processes is None or processes.first else False
         with sole_training(folder):
             states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)
         best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
-    return _result(states, seeds, used, config, Trained(best, make_network, family))
+    return _result(states, seeds, used, config, best, make_network, family)
 
 
 @cache
@@ -370,7 +356,9 @@ def _train_groups(
                     group,
                     stack,
                     config,
-                    after_epoch=partial(reporter.show, epochs=config.epochs, models=models) if shows else _nothing,
+                    after_epoch=partial(reporter.show, epochs=config.epochs, models=models)
+                    if shows
+                    else lambda _: None,
                     checkpoint=None if folder is None else folder / names[number],
                     fingerprint="" if folder is None else group.fingerprint(config, stack),
                 )
@@ -381,15 +369,14 @@ def _train_groups(
     return states
 
 
-def _nothing(state: RunState) -> None: ...  # the first process shows progress
-
-
 def _result(
     states: list[RunState],
     seeds: list[int],
     mode: Literal["stacked", "sequential"],
     config: TrainingConfig,
-    trained: Trained,
+    best: dict[str, torch.Tensor],
+    make_network: MakeNetwork,
+    family: Family,
 ) -> PathResult:
     histories = [state.history() for state in states]
     epochs = max(history.epochs for history in histories)
@@ -412,8 +399,9 @@ def _result(
         failures=tuple(failures),
         interrupted=any(state.interrupted for state in states),
         config=config,
-        family=trained.family,
-        _trained=trained,
+        family=family,
+        _best=best,
+        _make_network=make_network,
     )
 
 

@@ -1,13 +1,12 @@
 """What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from xcal._checks import BoolArray
 from xcal._devices import MOST_WORKERS, Workers, usable_threads
 from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
@@ -20,26 +19,14 @@ from xcal.training.across import Across
 from xcal.training.rows import Batch, take
 from xcal.training.stack import CPU_LAMBDAS, Part, Stack
 
-# --- What a step minimises, and where its gradient enters the graph of the networks.
-
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """Loss of every model, (S, L), and the tensors from which autograd goes on to the networks.
+    """Loss of every model, (S, L), and the tensors from which autograd goes on to the networks."""
 
-    Attributes
-    ----------
-    value : Tensor
-        Without gradient.
-    ends : sequence of Tensor
-        What the networks' outputs were turned into.
-    slopes : sequence of Tensor, optional
-        Gradient of the sum of all losses in each of them; None if they are that sum.
-    """
-
-    value: Tensor
-    ends: Sequence[Tensor]
-    slopes: Sequence[Tensor] | None = None
+    value: Tensor  # without gradient
+    ends: Sequence[Tensor]  # what the networks' outputs were turned into
+    slopes: Sequence[Tensor] | None = None  # of the sum of all losses in each of them; None if they are that sum
 
     @classmethod
     def from_slopes(cls, value: Tensor, *slopes: tuple[Tensor, Tensor]) -> "Loss":
@@ -54,8 +41,6 @@ class Loss:
 
 # Of raw outputs, a batch and lambdas.
 LossValues = Callable[[Tensor, Batch, Tensor], Tensor]
-
-
 LossFunction = Callable[[Tensor, Batch, Tensor], Loss]
 
 
@@ -73,36 +58,21 @@ def by_autograd(values: LossValues) -> LossFunction:
 # A piece is a part of a stack's models, or some rows of a large network's batch. How work is cut follows from its size
 # and from torch's number of threads, and not from how busy the machine is: the results are the same bits.
 
-
 # Multiplications of a forward pass that are worth a thread's attention, some two milliseconds of training: handing
 # work over takes a tenth of one. `python -m benchmarks.busy` shows what this does.
 _WORTH_A_THREAD = 2e7
-
-
 # Multiplications from which single operations take so long that threads wait little for each other.
 _WORTH_ALL_CORES = 1e9
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the work of a step is cut.
+    """How the work of a step is cut."""
 
-    Attributes
-    ----------
-    workers : int
-        Pieces that are worked on at a time.
-    together : int
-        Lambdas of one seed in a piece.
-    row_pieces : int
-        Pieces of the batch of a model that is trained alone.
-    operations : int
-        Threads that torch splits each single operation among.
-    """
-
-    workers: int = 1
-    together: int = CPU_LAMBDAS
-    row_pieces: int = 1
-    operations: int = 1
+    workers: int = 1  # pieces that are worked on at a time
+    together: int = CPU_LAMBDAS  # lambdas of one seed in a piece
+    row_pieces: int = 1  # of the batch of a model that is trained alone
+    operations: int = 1  # threads that torch splits each single operation among
 
 
 def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[], bool]) -> Plan:
@@ -136,13 +106,8 @@ def planned(n_seeds: int, n_lambdas: int, work: float, *, row_wise: Callable[[],
     return Plan(threads, together=min(together, CPU_LAMBDAS))
 
 
-# --- What is trained on what: the loss of every model on a batch, and its exact value on a whole set of rows.
-
-
 # Rows times models evaluated at a time: activations stay near the cache of a CPU and well within a GPU's memory.
 _CHUNK = {"cpu": 1 << 13, "cuda": 1 << 21}
-
-
 _FEWER = 8  # so many times fewer where conditional calibration is measured, which has arrays of rows x bins
 
 
@@ -177,35 +142,30 @@ class Problem:
             return self.across.n_train, self.across.n_validation
         return self.train.n, self.validation.n
 
-    def at_temperature(self, temperature: Tensor) -> "Problem":
-        """Return the same problem with a temperature of the penalty that can be filled anew."""
-        return replace(self, penalty=replace(self.penalty, temperature=temperature))
-
     def loss(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Tensor:
         """Mean objective + lambda times soft D-calibration of a batch: (S, L) from raw outputs (S, L, b, n_outputs).
 
         The network's outputs hold all models, so the objective and the penalty run once for all of them.
         """
         time, event = batch.time.unsqueeze(1), batch.event.unsqueeze(1)
-        rows, cdf = self._rows(raw, time, event)
+        rows, cdf = self._objective_and_cdf(self.family.distribution(raw), time, event)
         weights = None if batch.weights is None else batch.weights.unsqueeze(1).expand(rows.shape)
         weighted = rows if weights is None else rows * weights
         # A part of a batch adds its share to the mean of the whole.
         mean = weighted.mean(-1) if batch.whole is None else weighted.sum(-1) / batch.whole
         if not self.penalised:
             return mean
-        return mean + lambdas * self._penalty(cdf, event.expand(cdf.shape), weights, batch.row_features)
-
-    def _penalty(self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None) -> Tensor:
-        """Soft D-calibration, or with features of the rows soft conditional calibration."""
         # (S, b, M) beside models (S, L): every lambda of a seed sees the same rows.
-        features = None if row_features is None else row_features.unsqueeze(1)
+        features = None if batch.row_features is None else batch.row_features.unsqueeze(1)
+        happened = event.expand(cdf.shape)
         if self.across is not None:
-            rows = LocalRows(cdf, event, weights, features=features)
-            return penalty_across(rows, self.edges, self.penalty, self.across.processes, averaged=False)
-        if features is None:
-            return unchecked_penalty(cdf, event, self.edges, self.penalty, weights)
-        return unchecked_conditional_penalty(cdf, event, features, self.edges, self.penalty, weights)
+            local = LocalRows(cdf, happened, weights, features=features)
+            penalty = penalty_across(local, self.edges, self.penalty, self.across.processes, averaged=False)
+        elif features is None:
+            penalty = unchecked_penalty(cdf, happened, self.edges, self.penalty, weights)
+        else:
+            penalty = unchecked_conditional_penalty(cdf, happened, features, self.edges, self.penalty, weights)
+        return mean + lambdas * penalty
 
     def loss_and_slopes(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Loss:
         """Return `loss` with its gradient in the objective and in F by formula: autograd begins at these two, or later.
@@ -223,22 +183,16 @@ class Problem:
             row_slope = torch.full_like(rows, share) if weights is None else weights * share
             if not self.penalised:
                 return Loss.from_slopes(mean, *terms.back(row_slope, None))
-            penalty, slope = self._penalty_and_slope(cdf, event.expand(cdf.shape), weights, batch.row_features)
+            happened = event.expand(cdf.shape)
+            if batch.row_features is None:
+                penalty, slope = penalty_and_slope(cdf, happened, self.edges, self.penalty, weights)
+            else:
+                features = batch.row_features.unsqueeze(1)
+                penalty, slope = conditional_penalty_and_slope(
+                    cdf, happened, features, self.edges, self.penalty, weights
+                )
             slope = slope * lambdas.to(slope.dtype).unsqueeze(-1)
             return Loss.from_slopes(mean + lambdas * penalty, *terms.back(row_slope, slope))
-
-    def _penalty_and_slope(
-        self, cdf: Tensor, event: Tensor, weights: Tensor | None, row_features: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return `_penalty` and its gradient in F."""
-        if row_features is None:
-            return penalty_and_slope(cdf, event, self.edges, self.penalty, weights)
-        features = row_features.unsqueeze(1)
-        return conditional_penalty_and_slope(cdf, event, features, self.edges, self.penalty, weights)
-
-    def _rows(self, raw: Tensor, time: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
-        """Objective and F of every row."""
-        return self._objective_and_cdf(self.family.distribution(raw), time, event)
 
     @property
     def _n_feature_sums(self) -> int:
@@ -248,7 +202,7 @@ class Problem:
         return self.validation_features.shape[1] * (self.edges.shape[0] - 2) + 2
 
     def validate(
-        self, stack: Stack, workers: Workers, alive: npt.NDArray[np.bool_] | None = None
+        self, stack: Stack, workers: Workers, alive: BoolArray | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Mean objective, exact D-calibration and K of every model on all validation rows, (K,) each in float64.
 
@@ -296,7 +250,8 @@ class Problem:
                 self.validation, slice(start, min(start + step, rows.stop)), row_features=self.validation_features
             )
             x = few.x.unsqueeze(0).expand(part.starts.stop - part.starts.start, *few.x.shape)
-            objective, cdf = self._rows(stack.forward(x, training=False, part=part), few.time, few.event)
+            dist = self.family.distribution(stack.forward(x, training=False, part=part))
+            objective, cdf = self._objective_and_cdf(dist, few.time, few.event)
             values = objective.double()
             weights = None if few.weights is None else few.weights.double()
             total += (values if weights is None else values * weights).sum(-1).reshape(-1)

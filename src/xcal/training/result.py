@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import as_count, fail
+from xcal._checks import BoolArray, as_count, fail
 from xcal.calibration.penalty import full_precision
 from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
@@ -24,49 +24,11 @@ from xcal.training.config import TrainingConfig
 from xcal.training.rows import in_type
 from xcal.training.stack import MakeNetwork, Stack, load_row, new_network
 
-# --- The weights of a path's models, and what the models say about rows.
-
-
 # Rows times models evaluated at a time; see `xcal.training.problem`.
 _CHUNK = {"cpu": 1 << 14, "cuda": 1 << 21}
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """K models at their best epochs: a snapshot of a stack, and what makes networks and distributions of it."""
-
-    best: dict[str, Tensor]
-    make_network: MakeNetwork
-    family: Family
-
-    def network(self, model: int, seed: int) -> nn.Module:
-        """Return one model, in evaluation mode."""
-        flat = self.best["flat"]
-        network = new_network(self.make_network, seed).to(device=flat.device, dtype=flat.dtype)
-        return load_row(network, self.best, model).eval()
-
-    @torch.no_grad()
-    def outputs(self, data: SurvivalData, seeds: list[int]) -> Iterator[tuple[Tensor, SurvivalData]]:
-        """Raw outputs ``(S, L, b, n_outputs)`` of all models with the rows that they belong to, some at a time."""
-        flat = self.best["flat"]
-        stack = Stack(self.make_network, seeds, flat.shape[0] // len(seeds), flat.device, flat.dtype)
-        stack.load(self.best)
-        step = max(1, _CHUNK.get(flat.device.type, 1 << 14) // stack.n_models)
-        for start in range(0, data.n, step):
-            rows = in_type(data[start : start + step].to(flat.device), flat.dtype)
-            rows = rows.replaced(x=torch.as_tensor(loaded_features(rows.x)).to(flat.dtype))
-            x = rows.x.unsqueeze(0).expand(len(seeds), *rows.x.shape)
-            with full_precision(flat.device):  # not around the yield: what the caller does meanwhile is his
-                raw = stack.forward(x, training=False)
-            yield raw, rows
-
-
-# --- What training a path returns.
-
-
 Floats = npt.NDArray[np.float64]
-
-
 Integers = npt.NDArray[np.int64]
 
 
@@ -158,7 +120,8 @@ class PathResult:
     interrupted: bool
     config: TrainingConfig
     family: Family
-    _trained: Trained = field(repr=False)
+    _best: dict[str, Tensor] = field(repr=False)  # of a stack: the models at their best epochs
+    _make_network: MakeNetwork = field(repr=False)
 
     @property
     def n_models(self) -> int:
@@ -181,7 +144,9 @@ class PathResult:
     def network(self, model: int) -> nn.Module:
         """Return a network with the weights of one model at its best epoch, in evaluation mode."""
         model = as_count("model", model, at_least=0, below=self.n_models)
-        return self._trained.network(model, int(self.seeds[model]))
+        flat = self._best["flat"]
+        network = new_network(self._make_network, int(self.seeds[model])).to(device=flat.device, dtype=flat.dtype)
+        return load_row(network, self._best, model).eval()
 
     @torch.no_grad()
     def distribution(self, model: int, x: Any) -> SurvivalDistribution:
@@ -194,6 +159,7 @@ class PathResult:
         with full_precision(parameter.device):
             return self.family.distribution(network(torch.as_tensor(x).to(parameter)))
 
+    @torch.no_grad()
     def outputs(self, data: SurvivalData) -> Iterator[tuple[Tensor, SurvivalData]]:
         """Raw outputs of all models at once, some rows at a time.
 
@@ -209,7 +175,17 @@ class PathResult:
         rows : SurvivalData
             The b rows that they belong to, on the device of the models and in their type.
         """
-        return self._trained.outputs(data, list(dict.fromkeys(self.seeds.tolist())))
+        flat, seeds = self._best["flat"], list(dict.fromkeys(self.seeds.tolist()))
+        stack = Stack(self._make_network, seeds, flat.shape[0] // len(seeds), flat.device, flat.dtype)
+        stack.load(self._best)
+        step = max(1, _CHUNK.get(flat.device.type, 1 << 14) // stack.n_models)
+        for start in range(0, data.n, step):
+            rows = in_type(data[start : start + step].to(flat.device), flat.dtype)
+            rows = rows.replaced(x=torch.as_tensor(loaded_features(rows.x)).to(flat.dtype))
+            x = rows.x.unsqueeze(0).expand(len(seeds), *rows.x.shape)
+            with full_precision(flat.device):  # not around the yield: what the caller does meanwhile is his
+                raw = stack.forward(x, training=False)
+            yield raw, rows
 
     def state(self, model: int) -> dict[str, Any]:
         """State dict of one model at its best epoch, for ``load_state_dict`` of the same architecture."""
@@ -248,9 +224,6 @@ class PathResult:
         )
 
 
-# --- Where a run stands between two epochs: everything that a checkpoint holds besides the weights of now.
-
-
 # Weights that a target can lead to.
 LAMBDA_RANGE = (1e-2, 1e5)
 
@@ -262,7 +235,7 @@ class RunState:
     best: dict[str, Tensor]
     best_total: Floats
     best_epoch: Integers
-    stopped: npt.NDArray[np.bool_]
+    stopped: BoolArray
     lambdas: Floats  # of the next epoch; they change only where a target is asked for
     best_lambdas: Floats  # of the best epoch
     epoch: int = 0  # the next one
@@ -284,7 +257,7 @@ class RunState:
             lambdas.copy(),
         )
 
-    def fail(self, models: npt.NDArray[np.bool_], batches: Integers | None) -> None:
+    def fail(self, models: BoolArray, batches: Integers | None) -> None:
         """Stop models whose loss was not finite in this epoch."""
         for model in np.flatnonzero(models):
             batch = None if batches is None else int(batches[model])
@@ -338,9 +311,6 @@ class RunState:
         return History(objective, dcal, total)
 
 
-# --- What is shown while a path is trained.
-
-
 _log = logging.getLogger("xcal.training")
 
 
@@ -371,8 +341,6 @@ class EpochReport:
 
 
 Callback = Callable[[EpochReport], None]
-
-
 Progress = bool | Callback | None
 
 

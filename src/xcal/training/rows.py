@@ -12,8 +12,6 @@ from xcal.calibration.subgroups import FeatureMaker
 from xcal.data import SurvivalData
 from xcal.data.features import pieces
 
-# --- Rows as training uses them, and batches of them.
-
 
 def prepared(name: str, data: SurvivalData, device: torch.device) -> SurvivalData:
     """Rows to train or validate on, in the words of the argument `name`.
@@ -114,7 +112,6 @@ def _take(values: Tensor, index: Tensor | slice) -> Tensor:
 # --- Which rows make which batch: a function of seed and epoch alone.
 # Lambdas of one seed see the same batches, so that seeds are paired across lambdas, and a model sees the same batches
 # whatever is trained beside it, and whether or not training was resumed.
-
 
 # What a stream of random numbers is for; two uses of one seed and epoch must not share numbers.
 ORDER, DROPOUT, PIECES = 0, 1, 2

@@ -9,15 +9,13 @@ from threading import Lock, local
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from xcal._checks import fail
+from xcal._checks import BoolArray, fail
 from xcal._torch_private import multiplications, watch
 
 # --- Random numbers of a fit: initial weights and dropout, drawn from generators of its own.
@@ -28,10 +26,7 @@ from xcal._torch_private import multiplications, watch
 # What cannot be redirected (a GPU's random numbers, and the few operations of torch that take no generator) comes from
 # torch's generators, seeded under a lock and put back afterwards (`shared_numbers`).
 
-
 Result = TypeVar("Result")
-
-
 # Operations on a tensor, and makers of tensors, that take a generator.
 _IN_PLACE: set[Any] = {
     getattr(Tensor, name)
@@ -40,37 +35,20 @@ _IN_PLACE: set[Any] = {
         "bernoulli", "multinomial",
     )
 }  # fmt: skip
-
-
 _FROM_TENSOR: set[Any] = {torch.bernoulli, torch.multinomial, torch.poisson, torch.normal}
-
-
 _FROM_SHAPE: set[Any] = {torch.rand, torch.randn, torch.randint, torch.randperm}
-
-
 _LIKE: dict[Any, Callable[..., Tensor]] = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
 @dataclass(frozen=True, eq=False)
 class SeedOfRows:
-    """Seed of the random numbers of some rows of a batch, whose other rows are with other processes.
+    """Seed of the random numbers of some rows of a batch, whose other rows are with other processes."""
 
-    Attributes
-    ----------
-    seed : int
-        Of the whole batch: dropout draws for all of its rows, so that a row is treated the same wherever it is.
-    own : int
-        Of this process, for everything else that is drawn.
-    whole : int
-        Rows of the batch.
-    places : Tensor
-        Where the rows stand in it.
-    """
-
+    # Of the whole batch: dropout draws for all of its rows, so that a row is treated the same wherever it is.
     seed: int
-    own: int
-    whole: int
-    places: Tensor
+    own: int  # of this process, for everything else that is drawn
+    whole: int  # rows of the batch
+    places: Tensor  # where the rows stand in it
 
 
 class OwnNumbers(TorchFunctionMode):
@@ -107,7 +85,7 @@ class OwnNumbers(TorchFunctionMode):
         """Pass our generator to `function` if it draws random numbers on the CPU; run it as it is if not."""
         options = kwargs or {}
         if function in _DROPOUTS:
-            return _DROPOUTS[function](self, *args, **options)
+            return self._dropout(function, *args, **options)
         if function in _LIKE and _on_cpu(args[0], options):
             like = {"dtype": args[0].dtype, "device": args[0].device} | options
             return self._draw(_LIKE[function], (args[0].shape,), like)
@@ -128,40 +106,30 @@ class OwnNumbers(TorchFunctionMode):
             return drawn.bernoulli_(1 - p, generator=self.generator).div_(1 - p).index_select(0, self.rows.places)
         return empty.bernoulli_(1 - p, generator=self.generator).div_(1 - p)
 
-    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        if p in (0.0, 1.0) or not training or input.device.type != "cpu" or input.numel() == 0:
-            return functional.dropout(input, p, training, inplace)
-        noise = self._noise(torch.empty_like(input), p)
-        return input.mul_(noise) if inplace else input * noise
-
-    def _channels(
-        self, function: Any, single: int, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    def _dropout(
+        self, function: Any, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
     ) -> Tensor:
-        """Drop whole channels; an input of `single` dimensions is one row without its first dimension."""
+        """Do what one of torch's dropouts does: drop single numbers, or whole channels."""
         if p in (0.0, 1.0) or not training or input.device.type != "cpu" or input.numel() == 0:
             result: Tensor = function(input, p, training, inplace)
             return result
-        rows = input.unsqueeze(0) if input.ndim == single else input
-        noise = self._noise(rows.new_empty(*rows.shape[:2], *[1] * (rows.ndim - 2)), p)
-        noise = noise.squeeze(0) if input.ndim == single else noise
+        if function is functional.dropout:
+            noise = self._noise(torch.empty_like(input), p)
+        else:
+            one_row = input.ndim == _DROPOUTS[function]
+            rows = input.unsqueeze(0) if one_row else input
+            noise = self._noise(rows.new_empty(*rows.shape[:2], *[1] * (rows.ndim - 2)), p)
+            noise = noise.squeeze(0) if one_row else noise
         return input.mul_(noise) if inplace else input * noise
 
-    def _dropout1d(self, *args: Any, **options: Any) -> Tensor:
-        return self._channels(functional.dropout1d, 2, *args, **options)
 
-    def _dropout2d(self, *args: Any, **options: Any) -> Tensor:
-        # Three dimensions are rows, channels and one length here, as in torch.
-        return self._channels(functional.dropout2d, 0, *args, **options)
-
-    def _dropout3d(self, *args: Any, **options: Any) -> Tensor:
-        return self._channels(functional.dropout3d, 4, *args, **options)
-
-
-_DROPOUTS: dict[Any, Callable[..., Tensor]] = {
-    functional.dropout: OwnNumbers._dropout,
-    functional.dropout1d: OwnNumbers._dropout1d,
-    functional.dropout2d: OwnNumbers._dropout2d,
-    functional.dropout3d: OwnNumbers._dropout3d,
+# Torch's dropouts, with the number of dimensions of an input that is one row without its first dimension. Three
+# dimensions of `dropout2d` are rows, channels and one length here, as in torch.
+_DROPOUTS: dict[Any, int | None] = {
+    functional.dropout: None,
+    functional.dropout1d: 2,
+    functional.dropout2d: None,
+    functional.dropout3d: 4,
 }
 
 
@@ -275,13 +243,8 @@ def shared_numbers(seed: int | None = None) -> Iterator[None]:
 # Models are ordered by seed, then by lambda: model ``s * L + l`` has seed s and lambda l. One matrix means that an
 # optimiser step, a clipped gradient, a frozen model and a checkpoint are each one operation on rows.
 
-
 MakeNetwork = Callable[[], nn.Module]
-
-
 Seeds = Sequence[int | SeedOfRows]  # of the random numbers of a step, one for each start
-
-
 # Lambdas of one seed that a CPU runs together, at most: enough that starting operations costs little, few enough that
 # the activations of a batch stay in its cache. A GPU runs everything together.
 CPU_LAMBDAS = 8
@@ -381,7 +344,7 @@ class Stack:
                 leaves[name] = window.requires_grad_()
         return Part(models, starts, lambdas, leaves, template)
 
-    def parts_with(self, models: npt.NDArray[np.bool_]) -> list[int]:
+    def parts_with(self, models: BoolArray) -> list[int]:
         """Numbers of the parts that hold at least one of some models, (K,)."""
         return [number for number, part in enumerate(self.parts) if models[part.models].any()]
 

@@ -2,8 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
 
@@ -12,17 +11,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from xcal._checks import BoolArray
 from xcal._devices import Workers
 from xcal._torch_private import LightAdam, LightAdamW, adam_step
-from xcal.data import SurvivalData
 from xcal.networks import has_convolutions
 from xcal.training.across import Across, OwnBatches
 from xcal.training.config import TrainingConfig
-from xcal.training.problem import LossFunction, LossValues
+from xcal.training.problem import LossFunction, LossValues, Problem
 from xcal.training.rows import PIECES, Batch, derived_seed, stream, take
 from xcal.training.stack import Seeds, Stack, shared_numbers
-
-# --- The optimiser of a stack: one over the matrix of all models.
 
 
 def make_optimizer(stack: Stack, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -49,14 +46,6 @@ def clip_rows(gradient: Tensor, largest: float) -> Tensor:
     """Scale each model's gradient down to a norm of at most `largest`."""
     norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     return gradient * torch.where(norm > largest, largest / norm, 1.0)
-
-
-def optimizer_state(optimizer: torch.optim.Optimizer, flat: Tensor) -> dict[str, Tensor]:
-    """Copy what an optimiser knows of a matrix; nothing before its first step."""
-    return {name: value.clone() for name, value in optimizer.state[flat].items()} if flat in optimizer.state else {}
-
-
-# --- Loss and network, compiled where that works.
 
 
 _log = logging.getLogger("xcal.training")
@@ -95,22 +84,16 @@ def compile_network(stack: Stack, batch: Batch) -> None:
     try:
         compiled = torch.compile(stack.template, dynamic=False)
         stack.template.train()
-        with shared_numbers(), preserved(stack):
-            torch.autograd.grad(compiled(batch.x[0]).sum(), list(stack.leaves.values()), allow_unused=True)
+        before = stack.snapshot()  # of running means and the like
+        try:
+            with shared_numbers():
+                torch.autograd.grad(compiled(batch.x[0]).sum(), list(stack.leaves.values()), allow_unused=True)
+        finally:
+            stack.load(before)
     except Exception as error:  # whatever a compiler chain can raise, training does not depend on it
         _log.warning("the network is not compiled: %s", _reason(error))
         return
     stack.compiled = compiled
-
-
-@contextmanager
-def preserved(stack: Stack) -> Iterator[None]:
-    """Leave running means and the like as they were."""
-    before = stack.snapshot()
-    try:
-        yield
-    finally:
-        stack.load(before)
 
 
 def _reason(error: Exception) -> str:
@@ -122,10 +105,7 @@ def _reason(error: Exception) -> str:
 # one step is the same work every time, and on a GPU it is recorded once as a CUDA graph and replayed: launching its
 # hundred small kernels one by one takes longer than running them.
 
-
 _WARM_UP = 3  # steps before a recording, as torch asks for: libraries make their workspaces in the first ones
-
-
 Noise = Sequence[Seeds]
 
 
@@ -134,8 +114,8 @@ class Steps:
 
     Parameters
     ----------
-    rows
-        Training rows.
+    problem
+        What the models are trained on.
     loss_of
         Loss of every model from raw outputs, a batch and lambdas.
     lambdas
@@ -148,15 +128,11 @@ class Steps:
         Record the step as a CUDA graph.
     workers, row_pieces
         Who works on the parts of the stack, and into how many pieces the batch of a lone model is cut.
-    row_features
-        Features of all training rows, where the penalty is conditional.
-    across
-        Where other processes have rows of the batches too.
     """
 
     def __init__(
         self,
-        rows: SurvivalData,
+        problem: Problem,
         loss_of: LossFunction,
         lambdas: npt.NDArray[np.float64],
         stack: Stack,
@@ -166,14 +142,11 @@ class Steps:
         record: bool = False,
         workers: Workers | None = None,
         row_pieces: int = 1,
-        row_features: Tensor | None = None,
-        across: Across | None = None,
     ) -> None:
-        self.rows, self.loss_of, self.clip = rows, loss_of, clip
-        self.across = across
+        self.rows, self.row_features, self.across = problem.train, problem.row_features, problem.across
+        self.loss_of, self.clip = loss_of, clip
         self.own: OwnBatches | None = None  # this process's part of the batches
         self.there = torch.zeros(0)  # which of its rows count
-        self.row_features = row_features
         self.workers, self.row_pieces = workers or Workers(1), row_pieces
         self.stack, self.optimizer = stack, optimizer
         device, models = stack.flat.device, stack.n_models
@@ -198,7 +171,7 @@ class Steps:
         """Change the weights of all models, (K,), from the next step on; a recorded step reads the same memory."""
         self.lambdas.copy_(torch.as_tensor(lambdas).view_as(self.lambdas))
 
-    def begin(self, order: Tensor, alive: npt.NDArray[np.bool_]) -> None:
+    def begin(self, order: Tensor, alive: BoolArray) -> None:
         """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once.
 
         A part all of whose models have stopped is left out. Parts do not know of each other, so that the models of the
@@ -351,15 +324,16 @@ class Steps:
         try:
             self.graph = self._recorded()
         except Exception as error:  # a network may do what cannot be recorded; training does not depend on it
-            reason = str(error).strip().split("\n", 1)[0]
-            _log.warning("steps are not recorded as a CUDA graph: %s: %s", type(error).__name__, reason)
+            _log.warning("steps are not recorded as a CUDA graph: %s", _reason(error))
             torch.cuda.synchronize(self.stack.flat.device)
 
     def _recorded(self) -> torch.cuda.CUDAGraph:
         streamed = stream(self.rows, self.order[:1])
         if streamed is not None:
             self._load(next(streamed))
-        weights, adam = self.stack.snapshot(), optimizer_state(self.optimizer, self.stack.flat)
+        weights, moved = self.stack.snapshot(), self.optimizer.state
+        # What the optimiser knows; nothing before its first step.
+        adam = {k: v.clone() for k, v in moved[self.stack.flat].items()} if self.stack.flat in moved else {}
         side = torch.cuda.Stream(self.stack.flat.device)
         side.wait_stream(torch.cuda.current_stream())
         try:
