@@ -28,7 +28,6 @@ from typing import Any, Protocol, TypeVar
 #
 # What cannot be written is one error that names the file that was asked for, and not the temporary one.
 
-
 fcntl: ModuleType | None
 
 
@@ -39,21 +38,14 @@ except ImportError:  # Windows
 
 
 _PART = ".part"
-
-
 _DAY = 86_400.0
-
-
 _KEPT = "what was there before is as it was"
-
 
 # Only where there is no flock: a lock that old was left by a process that died. It is held for milliseconds.
 _STALE = 600.0
 
-
 # What a file system says that has no locks of this kind, or cannot bring a folder to the disk.
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-
 
 # Some network file systems give a lock to a process, not to a thread.
 _between_threads = threading.Lock()
@@ -257,7 +249,6 @@ def _folder_to_disk(folder: Path) -> None:
 # milliseconds). It belongs to the operating system and ends with its process, however that ends: a file that a kill
 # has left behind is no obstacle, and no clock decides whether it is stale.
 
-
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
@@ -374,8 +365,6 @@ class Recorded(Protocol):
 
 
 _Record = TypeVar("_Record", bound=Recorded)
-
-
 _Found = TypeVar("_Found")
 
 

@@ -39,7 +39,6 @@ __all__ = ["Range", "TuningResult", "tune"]
 
 # --- What a search may try: for each setting of the estimator, a range of numbers or a list of values.
 
-
 # The weight is chosen by the path itself, and the rest says where and how to train, not what.
 _NOT_SEARCHED = {
     "lambdas": "it is what select() chooses for each setting",
@@ -244,13 +243,8 @@ def same_params(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 # --- How good a setting is: a path fitted on some of the rows, and its choice scored on the others.
 
-
 Floats = npt.NDArray[np.float64]
-
-
 ScoreName = Literal["ibs", "nll"]
-
-
 _GRID = 100
 
 

@@ -176,7 +176,6 @@ def read_names(name: str, values: Sequence[str], shape: tuple[int, ...]) -> tupl
 
 # --- Which row goes into which part: random splits and folds, by event or by whole groups.
 
-
 IntArray = npt.NDArray[np.int64]
 
 
@@ -257,7 +256,6 @@ def _sizes(groups: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 # --- `SurvivalData`: rows with features, times and events, checked once.
-
 
 # Numbers of each row that go with the features to a device; what else a row has stays in numpy, on the host.
 _NUMBERS = ("time", "event", "weights")

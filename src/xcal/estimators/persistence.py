@@ -32,10 +32,7 @@ from xcal.training import History
 
 # --- What the parts of a saved estimator's header have in common: kinds of numbers, shapes, values in messages.
 
-
 Shapes = Mapping[str, tuple[int, ...]]
-
-
 _LARGEST = 2**63
 
 
@@ -65,19 +62,16 @@ def is_number(value: Any) -> bool:
 
 # --- What the header of a saved estimator says beside the networks: maps, encoding, a path's tables and its choice.
 
-
 # Columns that the rules of `SurvivalPath.select` read; a frontier may have more.
 FRONTIER = (
     *("lambda", "seed", "best_epoch", "nll", "nll_gap_se", "nll_sd", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
     *("dcal_sd", "conditional", "concordance", "concordance_sd", "total"),
 )
 
-
 CANDIDATES = (
     *("lambda", "recalibrated", "nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
     *("conditional", "concordance"),
 )
-
 
 # Tables of candidates: on the validation rows, and on all rows.
 MEASURED = {"candidates", "cross_fitted"}
@@ -194,9 +188,7 @@ def _lines(frontier: dict[str, list[Any]]) -> list[tuple[Any, Any]]:
 # A file may come from a stranger, with a digest that is right. Nothing of its header is believed before the file has
 # the tensors for it: sizes are compared with shapes, and shapes are bounded by the size of the file.
 
-
 _KEYS = ("class", "parameters", "n_features", "feature_names", "outputs", "network", "models", "extra")
-
 
 # Parameters are numbers, words and lists of them.
 _DEEPEST = 4
@@ -351,14 +343,10 @@ def _restored(name: str, value: Any, depth: int) -> Any:
 # The metadata of the file has four entries: format, version, header (JSON: class, parameters, features, scalars of
 # every model) and digest, the SHA-256 of the header and all tensors.
 
-
 FORMAT, VERSION = "xcal-estimator", 1
-
 
 # The model of a run of `xcal fit`, in its folder.
 MODEL_IN_FOLDER = "model.safetensors"
-
-
 _HOMES = {"SurvivalModel": "xcal.estimators.model", "SurvivalPath": "xcal.estimators.path"}
 
 

@@ -17,17 +17,12 @@ from xcal.objectives import nll
 
 # --- The rows that a model is asked about, and at which times its curves are kept.
 
-
 # Rows times columns that are kept of a model's curves, and the fewest columns however many rows there are.
 MOST_CELLS = 2_000_000
-
-
 FEWEST_COLUMNS = 50
-
 
 # Columns of a curve that has a value at every time.
 SMOOTH_COLUMNS = 200
-
 
 # Rows times columns that are asked of a library at once.
 _AT_ONCE = 10_000_000
@@ -117,10 +112,8 @@ def take_rows(X: Any, part: slice) -> Any:
 
 # --- What a survival model of any library says about rows: the one form that everything here reads.
 
-
 # A million curves at once would take their memory twice over.
 _ROWS_AT_ONCE = 50_000
-
 
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 ROUNDING = 1e-6
@@ -211,7 +204,6 @@ def _check_curves(who: str, survival: FloatArray, times: Vector, advice: str) ->
 
 
 # --- From what a library predicts to `ModelPredictions`: a distribution per row, or curves on the model's own times.
-
 
 BETWEEN: dict[Interpolation, str] = {
     "linear": "Between two of these times a curve is read along a straight line.",

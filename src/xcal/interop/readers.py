@@ -63,7 +63,6 @@ class TorchsurvCox:
 
 # --- Models of xcal itself: everything follows from the distribution of each row.
 
-
 ORDERED = "For concordance, rows are ordered by the model's own risk: the mean of F until the end of its training."
 
 
@@ -91,19 +90,15 @@ def read_recalibrated(model: Any, X: Any, rows: Rows) -> ModelPredictions:
 # draws straight lines through the cumulative hazard when it is asked for other times; here it is asked at its own
 # times, and the steps are read as steps. Its parametric models know every time.
 
-
 # Rows of which a parametric model is asked F and the hazard at the observed times, at once: the answer is square.
 _SQUARE = 200
-
 
 # Beyond so many rows that takes minutes; F is then read off the curves, and there is no likelihood.
 _MOST_SQUARES = 20_000
 
-
 # log T = location + scale * error: two percentiles give both. The first is that at which the error is 0, the second
 # that at which it is 1, as probabilities of survival.
 _NORMAL_ABOVE_ONE = 0.15865525393145707
-
 
 _AFT: dict[str, tuple[float, float]] = {
     "LogNormalAFTFitter": (0.5, _NORMAL_ABOVE_ONE),

@@ -16,7 +16,6 @@ from xcal.metrics.inputs import Vector
 
 # --- Which libraries' models can be read, and what each gives. A model is recognised by its class, without an import.
 
-
 Reader = Callable[[Any, Any, Rows], Any]
 
 

@@ -42,10 +42,7 @@ from xcal.outofcore.reading import (
 
 # --- The side file of a run: what is finished, so that the same command resumes after Ctrl-C or a kill.
 
-
 _HEADER = "header"
-
-
 PASSES = 3  # at most
 
 
@@ -137,10 +134,7 @@ def _difference(stored: Any, present: Mapping[str, Any]) -> str:
 
 # --- Pieces of work on this machine: in this process or in several.
 
-
 Work = tuple[Callable[[], Pass], list[Path], Columns]
-
-
 Workers = WorkerProcesses[Work, Piece, State]
 
 
@@ -237,7 +231,6 @@ def on_ray(work: Work, pieces: dict[int, Piece]) -> State:
 
 
 # --- Every metric of a folder of parquet files, without holding the rows.
-
 
 # Of what is kept, in case the states of another version look alike.
 _VERSION = 2

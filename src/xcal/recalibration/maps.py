@@ -25,9 +25,7 @@ from xcal._kaplan_meier import fit_kaplan_meier
 
 # --- What every map of F does, and the one check of what it is fitted to.
 
-
 Floats = npt.NDArray[np.float64]
-
 
 # Digits to which F values are told apart by a map. Nearer ones are ties, as are those of rows that are alike but for
 # rounding: a map that rises between them would turn the rounding of F, 1e-16, into differences that can be seen.
@@ -347,9 +345,7 @@ class IsotonicRecalibration(PiecewiseRecalibration):
 # --- One map for all rows, and for each known subgroup what its own rows ask for beyond it, shrunk by how few they
 # are.
 
-
 Label = str | int | float | bool
-
 
 # Points at which a group's map is compared with the common one, evenly spaced in the common F.
 _POINTS = 200

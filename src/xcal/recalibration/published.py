@@ -200,10 +200,8 @@ class _Likelihood:
 
 # --- The map behind CiPOT (Qi, Yu and Greiner, NeurIPS 2024): conformal percentiles of F at the observed times.
 
-
 # The paper reports 9 levels, the deciles: ten pieces.
 DEFAULT_PIECES = 10
-
 
 # Sums of shares differ from a level by rounding where they meet it exactly.
 ROUNDING = 1e-12
@@ -281,7 +279,6 @@ def _quantiles(u: Floats, event: BoolArray, shares: Floats) -> Floats:
 
 
 # --- CSD (Qi, Yu and Greiner, ICML 2024): every predicted quantile moved in time by what the held-out rows ask for.
-
 
 # Event times that stand for a censored row, at evenly spaced levels of what Kaplan-Meier says of its future.
 SAMPLES = 100

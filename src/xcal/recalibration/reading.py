@@ -21,15 +21,11 @@ from xcal.recalibration.maps import Floats
 
 # --- What recalibration asks of a model of any library: F at observed times, F at given times, quantiles.
 
-
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60
 
-
 # Steps in search of a quantile within its bracket, and how close in time (relative) or in F is close enough.
 _STEPS = 200
-
-
 _CLOSE = 1e-14
 
 
@@ -245,13 +241,8 @@ def _inverted(cdf: Callable[[Floats], Floats], level: Floats, low: Floats, high:
 
 # --- Training a model again: a copy of it on other rows, for cross-fitting.
 
-
 RowNumbers = npt.NDArray[np.int64]
-
-
 FitModel = Callable[[Any, Any], Any]
-
-
 _TIME, _EVENT = "_time_of_recalibration", "_event_of_recalibration"
 
 

@@ -31,13 +31,10 @@ from xcal.recalibration.reading import WholeLaw, chosen_rows, n_rows, own_values
 
 # --- What a recalibrated model predicts: the model's answers, changed by a map of F or by shifts of its quantiles.
 
-
 Column = str | int
-
 
 # Rows that a model is asked about at once, where each is asked at many times.
 _AT_ONCE = 10_000
-
 
 # F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
 _ROUNDING = 1e-14
@@ -376,13 +373,8 @@ def as_method(name: Any, n_pieces: Any, group_column: Any) -> Method:
 # has four entries: format, version, header (JSON: method, parameters, map) and digest, the SHA-256 of header and
 # tensor.
 
-
 FORMAT, VERSION = "xcal-recalibrated", "1"
-
-
 _EXPECTED = "a file that Recalibrated.save wrote"
-
-
 _KEYS = {"method", "cv", "n_pieces", "group_column", "random_state", "times", "adjustment"}
 
 
