@@ -155,6 +155,7 @@ def _ray() -> Any:
 # The first process hands out the pieces, one at a time to each process, and gets the results: what is written, it
 # writes. Processes are started anew, not forked: torch's threads and a GPU's state do not survive a fork. Each has a
 # pipe of its own to the first process, so that one that dies is known by name and disturbs no other on its way.
+# joblib's processes would be less code here, but have no way to report progress and leave Ctrl-C to every process.
 
 _Common = TypeVar("_Common")
 Report = Callable[[int], None]  # is told what a piece has come forward by since the last time
