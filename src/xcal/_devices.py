@@ -133,9 +133,6 @@ class Workers:
         return list(self._pool.map(function, items))
 
 
-# --- Which devices there are to train on.
-
-
 def devices() -> list[str]:
     """Names of the devices of this machine that models can be trained on.
 

@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-# --- Triton kernels of `fused` and `conditional_fused`. Imported only with Triton installed and values on a GPU.
-
 
 @triton.jit
 def cumulative_features(x, happened, edges, columns, bins, scale, SLOPE: tl.constexpr):

@@ -285,8 +285,6 @@ class ThirdPass(Pass):
                 meter.add(p[:, k], batch.time, batch.event)
 
 
-# --- What `xcal evaluate` on a folder finds, as a table and as JSON.
-
 # Why a value is NaN.
 _TOO_FEW = "not known: too few rows were observed until then"
 

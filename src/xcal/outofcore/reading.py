@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail
 
-# --- Which columns of a folder of parquet files are what.
-
 _PATTERN = re.compile(r"[sS]_(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)")
 _SUFFIXES = {".parquet", ".pq"}
 
@@ -102,8 +100,6 @@ def _survival(path: Path, known: list[str], horizons: tuple[float, ...] | None) 
         found = {time: found[time] for time in horizons}
     return tuple(sorted(found.items()))
 
-
-# --- Rows of parquet files in batches; what is wrong is named by file, column, row group and row.
 
 BATCH_ROWS = 1 << 17
 
