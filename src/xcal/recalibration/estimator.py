@@ -52,8 +52,6 @@ from xcal.recalibration.registry import (
     write_recalibrated,
 )
 
-# --- A recalibrated survival curve as an object that can be called, as scikit-survival's scorers want it.
-
 # Where the end of a recalibrated model comes from, for the warning: `Recalibrated.times_` says which of both.
 SEEN = "seen in training or recalibration"
 
@@ -200,8 +198,6 @@ def as_table(X: Any) -> Any:
     """Rows that can be counted and sliced."""
     return np.asarray(X) if isinstance(X, list) else X
 
-
-# --- `Recalibrated`: any survival model, corrected after training.
 
 # G at its middle is known to about 0.5 / sqrt(events): 0.11 here.
 FEW_EVENTS = 20
