@@ -164,12 +164,15 @@ def test_threads_that_write_one_path(tmp_path):
 
 
 COUNT = """
-import sys, threading
+import errno, sys, threading
 from pathlib import Path
 from xcal import _files
 path, flock = Path(sys.argv[1]), sys.argv[2] == "flock"
+class Unsupported(_files.FileLock):
+    def acquire(self, *_, **__):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
 if not flock:
-    _files.fcntl = None
+    _files.FileLock = Unsupported
 def count():
     for _ in range(25):
         with _files.only_writer(path):
@@ -189,24 +192,34 @@ def test_one_writer_at_a_time_among_threads_and_processes(tmp_path, kind):
     assert path.read_text() == "150"
 
 
+class Unsupported(_files.FileLock):
+    """A lock on a file system that has none."""
+
+    def acquire(self, *_, **__):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+
+DIE = """
+import os, signal, sys
+from xcal import _files
+own = _files.SoftFileLock(sys.argv[1])
+own.acquire()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def test_a_lock_of_a_process_that_died_does_not_hold_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "fcntl", None)
+    monkeypatch.setattr(_files, "FileLock", Unsupported)
     held = tmp_path / ".number.lock.held"
-    held.write_bytes(b"")
-    long_ago = time.time() - 3600
-    os.utime(held, (long_ago, long_ago))
+    assert subprocess.run([sys.executable, "-c", DIE, str(held)], check=False).returncode < 0
+    assert held.exists()
     with only_writer(tmp_path / "number"):
         assert held.exists()
     assert not held.exists()
 
 
 def test_a_file_system_without_flock_is_locked_by_a_file(tmp_path, monkeypatch):
-    def unsupported(*_):
-        raise OSError(errno.ENOTSUP, "Operation not supported")
-
-    if _files.fcntl is None:
-        pytest.skip("needs flock")
-    monkeypatch.setattr(_files.fcntl, "flock", unsupported)
+    monkeypatch.setattr(_files, "FileLock", Unsupported)
     with only_writer(tmp_path / "number"):
         assert ".number.lock.held" in names(tmp_path)
     assert ".number.lock.held" not in names(tmp_path)

@@ -75,21 +75,20 @@ def test_who_cannot_write_needs_no_lock(tmp_path, monkeypatch, number):
 
 
 def test_a_file_system_without_locks_is_used_without(tmp_path, monkeypatch):
-    def unsupported(*_):
+    def unsupported(*_, **__):
         raise OSError(errno.ENOTSUP, "Operation not supported")
 
-    if _locks.fcntl is None:
-        pytest.skip("needs flock")
-    monkeypatch.setattr(_locks.fcntl, "flock", unsupported)
+    monkeypatch.setattr(_locks.FileLock, "acquire", unsupported)
     with sole_user("checkpoint", tmp_path), sole_user("checkpoint", tmp_path):
         pass
+    assert names(tmp_path) == []
 
 
 def test_a_full_disk_leaves_a_lock_without_a_name(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(type(tmp_path), "write_text", full)
     told = "another process is using"
     with sole_user("checkpoint", tmp_path), pytest.raises(BusyError, match=told), sole_user("checkpoint", tmp_path):
         pass

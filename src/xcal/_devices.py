@@ -28,16 +28,11 @@ from xcal._checks import fail
 # Python runs one thread at a time between operations, so that more than a few of them hinder each other: four threads
 # train a path 1.8 times as fast as one, sixteen no faster than two. Where there are more cores, torch's way is taken.
 
-
 Item = TypeVar("Item")
-
-
 Result = TypeVar("Result")
-
 
 # Threads that Python can keep busy with pieces of work.
 MOST_WORKERS = 4
-
 
 # Where Linux says how much processor time a container may use: microseconds, and the period that they are counted in.
 _LIMITS = (
@@ -138,9 +133,6 @@ class Workers:
         return list(self._pool.map(function, items))
 
 
-# --- Which devices there are to train on.
-
-
 def devices() -> list[str]:
     """Names of the devices of this machine that models can be trained on.
 
@@ -182,13 +174,9 @@ def as_device(value: Any, *, also: tuple[str, ...] = (), name: str = "device") -
 
 # --- Several processes that work on one thing, by `torch.distributed`: which they are, and sums over all of them.
 
-
 # A group of `torch.distributed`, or the word for all processes of the run.
 Group = Any
-
-
 World = Literal["world"]
-
 
 # What the processes of a group have told each other before that they agree on.
 _agreed: "WeakKeyDictionary[Any, set[tuple[int, ...]]]" = WeakKeyDictionary()

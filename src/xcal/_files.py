@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+
 # --- Files that are written whole or not at all, and a lock between writers of one file.
 # A new file is written beside the old one under a name of its own, brought to the disk and moved into place in one
 # step: a reader, or a process killed at any moment, sees the old file or the new one.
@@ -27,7 +29,6 @@ from typing import Any, Protocol, TypeVar
 # file look old, but not free.
 #
 # What cannot be written is one error that names the file that was asked for, and not the temporary one.
-
 
 fcntl: ModuleType | None
 
@@ -39,21 +40,13 @@ except ImportError:  # Windows
 
 
 _PART = ".part"
-
-
 _DAY = 86_400.0
-
-
 _KEPT = "what was there before is as it was"
 
-
-# Only where there is no flock: a lock that old was left by a process that died. It is held for milliseconds.
-_STALE = 600.0
-
+_POLL = 0.005  # seconds between two looks at a lock that is held for milliseconds
 
 # What a file system says that has no locks of this kind, or cannot bring a folder to the disk.
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-
 
 # Some network file systems give a lock to a process, not to a thread.
 _between_threads = threading.Lock()
@@ -147,47 +140,21 @@ def only_writer(path: Path) -> Iterator[None]:
     """Keep other threads and processes that ask for the same lock out, for reading, changing and writing `path`.
 
     The lock is the file ``.<name>.lock`` beside it. It stays there: removing it could let two in at once on a network
-    file system. The lock itself ends with its process, however that ends. Where there is no ``flock`` (Windows, some
-    network file systems) the existence of a second file is the lock; left by a process that died, it counts no more
-    after ten minutes.
+    file system. The lock itself ends with its process, however that ends. Where the file system has no ``flock`` the
+    existence of a second file is the lock; it names its process and does not count once that has died.
     """
     lock = path.with_name(f".{path.name}.lock")
-    with _between_threads:
-        handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+    with _between_threads, ExitStack() as kept:
+        own: BaseFileLock = FileLock(lock)
         try:
-            release = _acquire(handle, lock)
-            try:
-                yield
-            finally:
-                release()
-        finally:
-            os.close(handle)
-
-
-def _acquire(handle: int, lock: Path) -> Callable[[], None]:
-    """Wait for the lock; returns what gives it back."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in NOT_SUPPORTED:
+            own.acquire(poll_interval=_POLL)
+        except (OSError, NotImplementedError) as error:
+            if isinstance(error, OSError) and error.errno not in NOT_SUPPORTED:
                 raise
-        else:
-            # Closing the handle gives it back.
-            return lambda: None
-    held = lock.with_name(f"{lock.name}.held")
-    while True:
-        try:
-            os.close(os.open(held, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
-        except (FileExistsError, PermissionError) as error:
-            # Windows denies access to a file that is being removed; elsewhere what is denied stays denied.
-            if isinstance(error, PermissionError) and os.name != "nt":
-                raise
-            if _age(held) > _STALE:
-                held.unlink(missing_ok=True)
-            time.sleep(0.005)
-        else:
-            return lambda: held.unlink(missing_ok=True)
+            own = SoftFileLock(f"{lock}.held")
+            own.acquire(poll_interval=_POLL)
+        kept.callback(own.release)
+        yield
 
 
 def _age(path: Path) -> float:
@@ -257,7 +224,6 @@ def _folder_to_disk(folder: Path) -> None:
 # milliseconds). It belongs to the operating system and ends with its process, however that ends: a file that a kill
 # has left behind is no obstacle, and no clock decides whether it is stale.
 
-
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
@@ -270,8 +236,8 @@ def sole_user(name: str, path: Path) -> Iterator[None]:
     """Keep `path`, a file or a folder, for this block alone.
 
     The lock is the file ``.user.lock`` in the folder, or ``.<name>.user.lock`` beside the file, and says who has it. It
-    is removed at the end. Where there is no ``flock`` (Windows, some network file systems), or nothing can be written,
-    nothing is locked: files are still written whole.
+    is removed at the end. Where the file system has no ``flock``, or nothing can be written, nothing is locked: files
+    are still written whole.
 
     Parameters
     ----------
@@ -285,47 +251,34 @@ def sole_user(name: str, path: Path) -> Iterator[None]:
     """
     # Another name than that of `only_writer`, which is taken and given back many times meanwhile.
     lock = path / ".user.lock" if path.is_dir() else path.with_name(f".{path.name}.user.lock")
+    own = FileLock(lock)
     with ExitStack() as kept:
-        handle = _taken(name, path, lock)
-        if handle is not None:
-            kept.callback(os.close, handle)
+        if _taken(name, path, lock, own):
+            kept.callback(own.release)
             # While the lock is still held: nobody can have taken it by the name that goes.
             kept.callback(_remove, lock)
         yield
 
 
-def _taken(name: str, path: Path, lock: Path) -> int | None:
-    """Take the lock and write who has it; None where the file system has no locks."""
-    if fcntl is None:
-        return None
-    while True:
-        try:
-            handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
-        except OSError as error:
-            # Who cannot write here cannot be in anybody's way: a finished run is read from a read-only folder.
-            if error.errno in _READ_ONLY:
-                return None
+def _taken(name: str, path: Path, lock: Path, own: BaseFileLock) -> bool:
+    """Take the lock and write who has it; False where nothing can be written, or the file system has no locks."""
+    try:
+        own.acquire(blocking=False)
+    except Timeout:
+        raise BusyError(
+            f"{name}: expected {path} to be free, got one that {_holder(lock)} is using; wait for its end or stop it"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        # Who cannot write here cannot be in anybody's way: a finished run is read from a read-only folder.
+        if isinstance(error, OSError) and error.errno not in _READ_ONLY | NOT_SUPPORTED:
             raise
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = _holder(handle)
-            os.close(handle)
-            if error.errno in NOT_SUPPORTED:
-                return None
-            if not isinstance(error, BlockingIOError):
-                raise
-            raise BusyError(
-                f"{name}: expected {path} to be free, got one that {holder} is using; wait for its end or stop it"
-            ) from None
-        if _same_file(handle, lock):
-            break
-        # Its last holder removed the file between our opening and our locking it.
-        os.close(handle)
+        _remove(lock)
+        return False
+    since = datetime.now(UTC).isoformat(timespec="seconds")
     # On a full disk the lock holds all the same, without a name.
     with contextlib.suppress(OSError):
-        _sign(handle)
-    return handle
+        lock.write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}))
+    return True
 
 
 def _remove(lock: Path) -> None:
@@ -333,24 +286,10 @@ def _remove(lock: Path) -> None:
         lock.unlink()
 
 
-def _same_file(handle: int, lock: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), lock.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _sign(handle: int) -> None:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    content = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, content.encode(), 0)
-
-
-def _holder(handle: int) -> str:
+def _holder(lock: Path) -> str:
     """Return who wrote the lock file; what stands there may be damaged, or not yet written."""
     try:
-        said = json.loads(os.pread(handle, 1000, 0))
+        said = json.loads(lock.read_text())
         return f"process {said['process']} on {said['host']} (since {said['since']})"
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return "another process"
@@ -374,8 +313,6 @@ class Recorded(Protocol):
 
 
 _Record = TypeVar("_Record", bound=Recorded)
-
-
 _Found = TypeVar("_Found")
 
 
@@ -400,17 +337,15 @@ def content_of(line: bytes) -> dict[str, Any]:
     """Read a line that `as_line` wrote; a ValueError says what is wrong with another."""
     try:
         content = json.loads(line)
+        if not isinstance(content, dict) or "check" not in content:
+            raise LookupError
+        right = content.pop("check") == _check(content)
+    except LookupError:
+        raise ValueError("no record") from None
     except (ValueError, RecursionError) as error:
         # A recursion error is JSON nested too deeply for anything that we wrote.
         raise ValueError("not a whole line of JSON") from error
-    if not isinstance(content, dict) or "check" not in content:
-        raise ValueError("no record")
-    found = content.pop("check")
-    try:
-        expected = _check(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("not a whole line of JSON") from error
-    if found != expected:
+    if not right:
         raise ValueError("the checksum does not match")
     return content
 

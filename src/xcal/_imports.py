@@ -38,7 +38,6 @@ def interrupts_wait() -> Iterator[None]:
 # X-CAL paper, to which ``as_published=True`` and the families with ``-published`` lead; the package xcal_paper, in the
 # folder ``paper`` of the repository, fills both.
 
-
 COMMANDS, PUBLISHED = "xcal.commands", "xcal.published"
 
 

@@ -13,10 +13,7 @@ from xcal._devices import one_thread
 
 # --- Sorting floats by their bits: stable, and several times faster than a comparison sort.
 
-
 Indices = npt.NDArray[np.int64]
-
-
 Keys = npt.NDArray[Any]
 
 
@@ -80,10 +77,7 @@ def starts_run(values: Keys) -> BoolArray:
 # ``significance._censoring_curve`` and ``redistribution._uncensored``; ``tests/contracts/test_kaplan_meier.py`` holds
 # those three to this one.
 
-
 Vector = npt.NDArray[np.float64]
-
-
 Of = Literal["event", "censoring"]
 
 

@@ -20,22 +20,13 @@ from xcal._checks import as_choice
 # anything: results come back to the one process that asked for them, and that one writes them. So nothing is written
 # twice, whichever machine dies and however often a piece is computed again.
 
-
 Engine = Literal["local", "ray"]
-
-
 _Shared = TypeVar("_Shared")
-
-
 _Task = TypeVar("_Task")
-
-
 _Result = TypeVar("_Result")
-
 
 # So often a piece is computed again whose process died under it. A piece that kills every process must end some time.
 RETRIES = 10
-
 
 # And so often a cluster on this machine is started.
 STARTS = 3
@@ -164,16 +155,11 @@ def _ray() -> Any:
 # The first process hands out the pieces, one at a time to each process, and gets the results: what is written, it
 # writes. Processes are started anew, not forked: torch's threads and a GPU's state do not survive a fork. Each has a
 # pipe of its own to the first process, so that one that dies is known by name and disturbs no other on its way.
-
+# joblib's processes would be less code here, but have no way to report progress and leave Ctrl-C to every process.
 
 _Common = TypeVar("_Common")
-
-
 Report = Callable[[int], None]  # is told what a piece has come forward by since the last time
-
-
 Work = Callable[[_Common, _Task, Report], _Result]
-
 
 # A process that has ended its work gets so many seconds for its own end.
 _PATIENCE = 10.0

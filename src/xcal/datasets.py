@@ -81,13 +81,11 @@ METABRIC_CSV = DataFile(
     origin="a CSV form of the .h5 file",
 )
 
-
 METABRIC_H5 = _deepsurv(
     "metabric",
     "metabric_IHC4_clinical_train_test.h5",
     "e959131973c906c7e8b1e662c81160914768156a6da145a9bfed9b9ee8bf3e72",
 )
-
 
 SUPPORT_CSV = DataFile(
     "benchmarks/support_deepsurv.csv",
@@ -95,7 +93,6 @@ SUPPORT_CSV = DataFile(
     677937,
     origin="a CSV form of the .h5 file",
 )
-
 
 SUPPORT_H5 = _deepsurv(
     "support", "support_train_test.h5", "e398f49930e4efc4ecd675a72ac547f0d1ae25ccf13f6a1024cded12ea88a83e"
@@ -256,7 +253,6 @@ def _reason(error: Exception) -> str:
 
 
 # --- METABRIC and SUPPORT, as the DeepSurv repository publishes them.
-
 
 _UNITS = {"METABRIC": "months", "SUPPORT": "days"}
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import platform
 import time as clock
 import warnings
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from sklearn.base import BaseEstimator, clone
 
 from xcal._checks import BoolArray, as_choice, as_count, as_flag, as_number, as_numpy, fail
 from xcal._files import Corrupt, add_lines, as_line, check_place, read_lines, sole_user
+from xcal._typed import Limits, check_keys, read, shown
 from xcal._workers import Engine, as_engine, cluster, has_gpus, results
 from xcal.data import Surv, SurvivalData, time_and_event
 from xcal.data.features import pieces
@@ -38,7 +38,6 @@ __all__ = ["Range", "TuningResult", "tune"]
 
 
 # --- What a search may try: for each setting of the estimator, a range of numbers or a list of values.
-
 
 # The weight is chosen by the path itself, and the rest says where and how to train, not what.
 _NOT_SEARCHED = {
@@ -158,7 +157,7 @@ class Trial:
     """
 
     search: str
-    number: int
+    number: Annotated[int, Limits(at_least=0, below=2**31)]
     params: dict[str, Any]
     score: float | None
     scores: tuple[float, ...] = ()
@@ -178,37 +177,14 @@ class Trial:
         return as_line(asdict(self))
 
 
-_NAMES = {one.name for one in fields(Trial)}
-
-
 def _trial(content: dict[str, Any]) -> Trial:
     """Read a trial; the checksum of a forged line can be right, so that every value is looked at."""
-    if set(content) != _NAMES:
-        raise ValueError("the record of another version")
-    right = {
-        "search": isinstance(content["search"], str),
-        "number": isinstance(content["number"], int) and 0 <= content["number"] < 2**31,
-        "params": isinstance(content["params"], dict),
-        "score": content["score"] is None or _is_number(content["score"]),
-        "scores": _are_numbers(content["scores"]),
-        "lambdas": _are_numbers(content["lambdas"]),
-        "seconds": _is_number(content["seconds"]),
-        "failure": isinstance(content["failure"], str) and bool(content["failure"]) == (content["score"] is None),
-        "versions": isinstance(content["versions"], dict),
-        "written": isinstance(content["written"], str),
-    }
-    for name, good in right.items():
-        if not good:
-            raise ValueError(f"a value of the wrong kind for {name!r}")
-    return Trial(**content | {name: tuple(content[name]) for name in ("scores", "lambdas")})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(map(_is_number, values))
+    names = [one.name for one in fields(Trial)]
+    check_keys("trial", content, names, names)
+    trial = read(Trial, content)
+    if bool(trial.failure) != (trial.score is None):
+        fail("failure", "a reason where there is no score, and only there", shown(trial.failure))
+    return trial
 
 
 @dataclass(frozen=True)
@@ -244,13 +220,8 @@ def same_params(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 # --- How good a setting is: a path fitted on some of the rows, and its choice scored on the others.
 
-
 Floats = npt.NDArray[np.float64]
-
-
 ScoreName = Literal["ibs", "nll"]
-
-
 _GRID = 100
 
 
@@ -375,9 +346,6 @@ def _nll(table: Table, model: Any, fold: Fold) -> float:
 _SCORES = {"ibs": _ibs, "nll": _nll}
 
 
-# --- What a search found.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class TuningResult:
     """The result of `tune`.
@@ -435,9 +403,6 @@ def frame_of(trials: list[Trial]) -> pd.DataFrame:
 
 def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else repr(value)
-
-
-# --- `tune`: an outer search over settings, a path of weights inside.
 
 
 def tune(

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, fail
+from xcal._checks import BoolArray, as_count, fail
 from xcal.data import SurvivalData
-from xcal.data.survival import check_seed
 from xcal.datasets import DataFile, read_file
 from xcal_paper.simulated import Array32, Array64, IntArray, SurvivalDataset
 
@@ -283,7 +282,7 @@ def load_glioma(*, split_seed: int, data_dir: str | os.PathLike[str] | None = No
         therapy, histological type, gender, race and ethnicity as one column a level; a missing value is a level of
         its own. All are standardised by the training rows and clamped to [-5, 5].
     """
-    rng = np.random.default_rng(check_seed("split_seed", split_seed))
+    rng = np.random.default_rng(as_count("split_seed", split_seed, at_least=0))
     found, content = read_file(GLIOMA_PICKED, GLIOMA_MERGED, data_dir=data_dir)
     if found is GLIOMA_PICKED:
         records: Records = list(csv.DictReader(io.StringIO(content.decode("utf-8"))))

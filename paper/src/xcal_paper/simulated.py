@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, fail
+from xcal._checks import BoolArray, as_count, as_flag, fail
 from xcal.data import SurvivalData
-from xcal.data.survival import check_count, check_flag, check_seed
 from xcal.datasets import DataFile, read_file
 
 IntArray = npt.NDArray[np.int64]
@@ -120,12 +119,12 @@ def load_gamma(
     >>> bool((data.train.time > 0).all()), bool(0.4 < data.train.event.mean() < 0.6)
     (True, True)
     """
-    check_flag("censored", censored)
-    check_flag("bias", bias)
+    as_flag("censored", censored)
+    as_flag("bias", bias)
     if isinstance(n, str) or not isinstance(n, Sequence) or len(n) != 3:
         fail("n", "three numbers of rows: train, validation, test", repr(n))
-    sizes = [check_count(f"n[{i}]", size, 1) for i, size in enumerate(n)]
-    weight_seed, *split_seeds = np.random.SeedSequence(check_seed("seed", seed)).spawn(4)
+    sizes = [as_count(f"n[{i}]", size, at_least=1) for i, size in enumerate(n)]
+    weight_seed, *split_seeds = np.random.SeedSequence(as_count("seed", seed, at_least=0)).spawn(4)
 
     rng = np.random.default_rng(weight_seed)
     failure_weights, censoring_weights = rng.uniform(-WEIGHT_BOUND, WEIGHT_BOUND, size=(2, N_FEATURES))
@@ -250,8 +249,8 @@ def load_survival_mnist(
         60,000 / 5,000 / 5,000 rows. ``x`` has shape (n, 1, 28, 28), float32 in [0, 1] (the byte over 255, not
         standardised); ``groups`` is the digit, which a model must not see, and ``extra["mean"]`` the true mean time.
     """
-    check_flag("censored", censored)
-    split_seed, *time_seeds = np.random.SeedSequence(check_seed("seed", seed)).spawn(4)
+    as_flag("censored", censored)
+    split_seed, *time_seeds = np.random.SeedSequence(as_count("seed", seed, at_least=0)).spawn(4)
     train_images, train_labels = _images_and_labels(MNIST["train-images"], MNIST["train-labels"], data_dir)
     other_images, other_labels = _images_and_labels(MNIST["t10k-images"], MNIST["t10k-labels"], data_dir)
     order = np.random.default_rng(split_seed).permutation(len(other_labels))

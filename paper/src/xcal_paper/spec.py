@@ -8,16 +8,16 @@ First what a spec holds, then what must fit together in it, then how it is read 
 
 import hashlib
 import json
-import math
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, get_args
 
 from xcal._checks import fail
+from xcal._typed import LARGEST_INTEGER, check_keys, read, shown
 from xcal.calibration.membership import SoftBins
 from xcal.training.config import TrainingConfig
 
@@ -31,9 +31,6 @@ FIRST_TEMPERATURE = 2.0
 
 # Part of every hash: raise it when code changes what the same spec computes.
 METHOD = 1
-
-# Seeds and other whole numbers are kept in 64 bits.
-LARGEST_INTEGER = 2**63
 
 # Names under which the hash of a spec knows its settings. They are older than the names here and stay: with other names
 # every committed record would belong to another spec.
@@ -342,18 +339,16 @@ def check_spec(spec: "Spec") -> None:
     _check_variants(spec)
 
 
-def _check_trials(trials: object) -> None:
-    if not isinstance(trials, dict):
-        fail("trials", "a table of keys and values", repr(trials))
+def _check_trials(trials: dict[str, int]) -> None:
     for name, epochs in trials.items():
         if not _NAME.fullmatch(name) or name.isdecimal():
             fail("trials", "names of letters, digits, '-', '_' and '.', no numbers", repr(name))
         _check_epochs(f"trials.{name}", epochs)
 
 
-def _check_epochs(where: str, epochs: object) -> None:
-    if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
-        fail(where, "a whole number of 1 or more epochs", repr(epochs))
+def _check_epochs(where: str, epochs: int) -> None:
+    if epochs < 1:
+        fail(where, "a whole number of 1 or more epochs", epochs)
 
 
 def _check_data(spec: "Spec") -> None:
@@ -424,15 +419,6 @@ def _check_variants(spec: "Spec") -> None:
 # Reading a spec from its TOML file, in which an unknown key or a value of the wrong kind is an error.
 
 
-_Section = TypeVar("_Section")
-_TYPES: dict[Any, tuple[type | tuple[type, ...], str]] = {
-    str: (str, "text"),
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: ((int, float), "a number"),
-}
-
-
 def table_names() -> list[str]:
     """Names of the tables that come with the package."""
     return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
@@ -467,68 +453,9 @@ def _folder() -> Any:
 
 def _spec(values: dict[str, Any]) -> Spec:
     if not isinstance(values.get("models"), list) or not values["models"]:
-        fail("models", "at least one [[models]] table", repr(values.get("models")))
-    variants = values.get("variants", {})
-    _check_keys("variants", variants, get_args(Variant), required=get_args(Variant))
-    sections = {
-        "data": _section(DataSpec, "data", values.get("data", {})),
-        "training": _section(TrainingSpec, "training", values.get("training", {})),
-        "variants": {name: _section(VariantSpec, f"variants.{name}", v) for name, v in variants.items()},
-        "models": tuple(_section(ModelSpec, f"models[{i}]", model) for i, model in enumerate(values["models"])),
-    }
-    spec = _section(Spec, "", values | sections)
+        fail("models", "at least one [[models]] table", shown(values.get("models")))
+    check_keys("variants", values.get("variants", {}), get_args(Variant), get_args(Variant))
+    spec = read(Spec, values)
     checked_seeds(spec.seeds)
     check_spec(spec)
     return spec
-
-
-def _section(kind: type[_Section], where: str, values: Any) -> _Section:
-    """Read one TOML table into a dataclass, checking keys and the type of every value."""
-    # The type variable stands for dataclasses only, which mypy has no way to be told.
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # dataclasses only
-    required = [n for n, field in known.items() if field.default is MISSING and field.default_factory is MISSING]
-    _check_keys(where or "keys", values, known, required=required)
-    hints = get_type_hints(kind)
-    dot = "." if where else ""
-    return kind(**{name: _checked(f"{where}{dot}{name}", value, hints[name]) for name, value in values.items()})
-
-
-def _check_keys(where: str, values: Any, known: Iterable[str], *, required: Iterable[str]) -> None:
-    if not isinstance(values, dict):
-        fail(where, "a table of keys and values", repr(values))
-    for name in values:
-        if name not in known:
-            fail(where, f"one of the keys {', '.join(known)}", repr(name))
-    for name in required:
-        if name not in values:
-            fail(where, f"a value for {name!r}", "none")
-
-
-def _checked(where: str, value: Any, hint: Any) -> Any:
-    """Check a value against the type of its field; TOML has no None, so an optional field is simply left out."""
-    options = [option for option in get_args(hint) if option is not type(None)]
-    if type(None) in get_args(hint):
-        hint = options[0]
-    if hint in _TYPES:
-        return _checked_scalar(where, value, hint)
-    origin = getattr(hint, "__origin__", None)
-    if origin is Literal and value not in get_args(hint):
-        fail(where, " or ".join(map(repr, get_args(hint))), repr(value))
-    if origin is tuple and not isinstance(value, tuple):
-        if not isinstance(value, list):
-            fail(where, "a list", repr(value))
-        return tuple(_checked(f"{where}[{i}]", item, get_args(hint)[0]) for i, item in enumerate(value))
-    return value
-
-
-def _checked_scalar(where: str, value: Any, hint: Any) -> Any:
-    """Check text, a truth value or a number; a whole number in the place of a float becomes one."""
-    kind, name = _TYPES[hint]
-    if not isinstance(value, kind) or (isinstance(value, bool) and hint is not bool):
-        fail(where, name, repr(value))
-    number: Any = value
-    if hint is int and abs(number) >= LARGEST_INTEGER:
-        fail(where, "a whole number of 64 bits", repr(value))
-    if hint is float and (abs(number) >= LARGEST_INTEGER if isinstance(number, int) else not math.isfinite(number)):
-        fail(where, "a finite number", repr(value))
-    return float(number) if hint is float else number

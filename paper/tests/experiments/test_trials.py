@@ -54,7 +54,7 @@ def test_the_gamma_tables_name_the_appendix_and_mnist_a_longer_training():
     ("change", "message"),
     [
         (("epochs = 2", "epochs = 2\n[trials]\nlong = 0"), "trials.long: expected a whole number of 1 or more epochs"),
-        (("epochs = 2", "epochs = 2\n[trials]\nlong = true"), "trials.long: expected a whole number of 1 or more"),
+        (("epochs = 2", "epochs = 2\n[trials]\nlong = true"), "trials.long: expected a whole number, got True"),
         (("epochs = 2", "epochs = 2\n[trials]\n7 = 3"), "trials: expected names of letters"),
         (("epochs = 2", 'epochs = 2\n[trials]\n"a/b" = 3'), "trials: expected names of letters"),
         (("title =", "trials = 3\ntitle ="), "trials: expected a table of keys and values, got 3"),

@@ -14,8 +14,6 @@ from xcal._devices import as_device
 
 _DTYPES = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 _CHUNK = 1 << 24  # numbers looked at in one go, so that a check needs little memory and a file is never read whole
-
-
 RowChange = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 

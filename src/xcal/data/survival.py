@@ -28,23 +28,6 @@ from xcal._checks import (
 from xcal._devices import as_device
 from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
 
-# --- Checks of seeds, counts, flags, shares and row numbers.
-
-
-def check_seed(name: str, seed: Any) -> int:
-    """Return `seed`, a whole number of zero or more: with None the data could not be made again."""
-    return as_count(name, seed, at_least=0)
-
-
-def check_flag(name: str, flag: Any) -> bool:
-    """Return `flag`, True or False."""
-    return as_flag(name, flag)
-
-
-def check_count(name: str, count: Any, least: int) -> int:
-    """Return `count`, a whole number of `least` or more."""
-    return as_count(name, count, at_least=least)
-
 
 def check_nothing_beside(others: Mapping[str, Any]) -> None:
     """Check that what `SurvivalData` holds is not given a second time."""
@@ -176,7 +159,6 @@ def read_names(name: str, values: Sequence[str], shape: tuple[int, ...]) -> tupl
 
 # --- Which row goes into which part: random splits and folds, by event or by whole groups.
 
-
 IntArray = npt.NDArray[np.int64]
 
 
@@ -254,9 +236,6 @@ def _sizes(groups: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Rows of each group, and the number of each row's group."""
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     return sizes, group
-
-
-# --- `SurvivalData`: rows with features, times and events, checked once.
 
 
 # Numbers of each row that go with the features to a device; what else a row has stays in numpy, on the host.
@@ -409,8 +388,8 @@ class SurvivalData:
 
         Features in a file are read batch by batch.
         """
-        step = check_count("size", size, 1)
-        order = None if seed is None else np.random.default_rng(check_seed("seed", seed)).permutation(self.n)
+        step = as_count("size", size, at_least=1)
+        order = None if seed is None else np.random.default_rng(as_count("seed", seed, at_least=0)).permutation(self.n)
         for start in range(0, self.n, step):
             rows = slice(start, start + step)
             batch = self[rows if order is None else order[rows]]
@@ -444,10 +423,10 @@ class SurvivalData:
         set()
         """
         shares = check_fractions(fractions)
-        rng = np.random.default_rng(check_seed("seed", seed))
-        if check_flag("whole_groups", whole_groups):
+        rng = np.random.default_rng(as_count("seed", seed, at_least=0))
+        if as_flag("whole_groups", whole_groups):
             part = split_groups(self._groups(), shares, rng)
-        elif check_flag("by_event", by_event):
+        elif as_flag("by_event", by_event):
             part = split_by_event(as_numpy("event", self.event), shares, rng)
         else:
             part = split_at_random(self.n, shares, rng)
@@ -478,11 +457,11 @@ class SurvivalData:
         >>> [int(data.event[fold.test].sum()) for fold in data.folds(5, seed=0)]
         [2, 2, 2, 2, 2]
         """
-        whole = check_flag("whole_groups", whole_groups)
+        whole = as_flag("whole_groups", whole_groups)
         most = np.unique(self._groups()).size if whole else self.n
-        if check_count("k", k, 2) > most:
+        if as_count("k", k, at_least=2) > most:
             fail("k", f"at most {most}, the number of {'groups' if whole else 'rows'}", k)
-        rng = np.random.default_rng(check_seed("seed", seed))
+        rng = np.random.default_rng(as_count("seed", seed, at_least=0))
         if whole:
             fold = folds_of_groups(self._groups(), k, rng)
         else:

@@ -3,14 +3,12 @@
 import datetime
 import hashlib
 import json
-import math
 import os
-import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -21,27 +19,96 @@ from torch import Tensor, nn
 
 from xcal._checks import fail
 from xcal._files import write_whole
+from xcal._typed import Limits, NotANumberToo, OneOf, check_keys, checked, parse_json, read, shown
 from xcal.distributions._bins import READINGS
 from xcal.estimators.fitted import FittedModel, Outputs, Standardizer
-from xcal.estimators.inputs import Encoding, Floats
-from xcal.estimators.settings import CONTINUOUS, DISCRETE, KINDS
+from xcal.estimators.inputs import ColumnCode, Encoding, Floats
+from xcal.estimators.selection import Selection
+from xcal.estimators.settings import CONTINUOUS, DISCRETE
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.registry import in_order, is_recalibrated, read_recalibrated
 from xcal.training import History
 
-# --- What the parts of a saved estimator's header have in common: kinds of numbers, shapes, values in messages.
-
+# --- What the header of a saved estimator says, held against the tensors that its file has.
+# A file may come from a stranger, with a digest that is right. Nothing of its header is believed before the file has
+# the tensors for it: sizes are compared with shapes, and shapes are bounded by the size of the file.
 
 Shapes = Mapping[str, tuple[int, ...]]
+Count = Annotated[int, Limits(at_least=1)]
+Lambda = Annotated[float, Limits(at_least=0)]
+Column = list[Annotated[float, NotANumberToo]]
+
+# Columns that the rules of `SurvivalPath.select` read; a frontier may have more.
+FRONTIER = (
+    *("lambda", "seed", "best_epoch", "nll", "nll_gap_se", "nll_sd", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
+    *("dcal_sd", "conditional", "concordance", "concordance_sd", "total"),
+)
+CANDIDATES = (
+    *("lambda", "recalibrated", "nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
+    *("conditional", "concordance"),
+)
+# Parameters are numbers, words and lists of them.
+_DEEPEST = 4
 
 
-_LARGEST = 2**63
+@dataclass(frozen=True)
+class Network:
+    """Sizes of the hidden layers, and the share of their units that is left out in training."""
+
+    hidden: tuple[Count, ...]
+    dropout: Annotated[float, Limits(at_least=0, below=1)]
 
 
-def shown(value: Any) -> str:
-    """Return a value as text of a bounded length, however large or deep it is."""
-    return reprlib.repr(value)
+@dataclass(frozen=True)
+class Extra:
+    """What a file says beside the networks: maps (lambda, rows, events), the encoding, a path's tables and choice."""
+
+    maps: tuple[tuple[Lambda, Count, Count], ...] = ()
+    encoding: tuple[ColumnCode, ...] | None = None
+    frontier: dict[str, Any] | None = None
+    candidates: dict[str, Any] | None = None
+    cross_fitted: dict[str, Any] | None = None
+    selection: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Header:
+    """The header of a file; `models` has the lambda, seed and best epoch of each model."""
+
+    kind: str = field(metadata={"key": "class"})
+    parameters: dict[str, Any]
+    n_features: Count
+    feature_names: tuple[str, ...] | None
+    outputs: tuple[
+        Annotated[str, OneOf((*DISCRETE, *CONTINUOUS))],
+        Annotated[str, OneOf(tuple(READINGS))],
+        Annotated[float, Limits(above=0)],
+    ]
+    network: Network
+    models: tuple[tuple[Lambda, Annotated[int, Limits(at_least=0)], Annotated[int, Limits(at_least=-1)]], ...]
+    extra: Extra
+
+
+def read_header(text: str, shapes: Shapes, known: Mapping[str, Sequence[str]]) -> Header:
+    """Check the header of a file with tensors of these shapes; `known` has the parameters of each class.
+
+    What does not fit is a ValueError that names the key.
+    """
+    header = read(Header, parse_json("header", text), "header")
+    OneOf(known).check("class", header.kind)
+    for name in ("mean", "factor"):
+        check_shape(name, shapes, (header.n_features,))
+    if header.feature_names is not None and len(header.feature_names) != header.n_features:
+        fail("feature_names", f"null or {header.n_features} names", shown(header.feature_names))
+    _check_outputs(header.outputs[0], shapes)
+    _check_layers(header.network.hidden, shapes)
+    _check_models(header, shapes)
+    _check_maps(header, shapes)
+    if header.extra.encoding is not None:
+        _check_encoding(header.extra.encoding, shapes)
+    _check_path(header)
+    return replace(header, parameters=_parameters(header.parameters, known[header.kind]))
 
 
 def check_shape(name: str, shapes: Shapes, wanted: tuple[int | None, ...]) -> tuple[int, ...]:
@@ -53,288 +120,104 @@ def check_shape(name: str, shapes: Shapes, wanted: tuple[int | None, ...]) -> tu
     return shape
 
 
-def is_whole(value: Any) -> bool:
-    """Whether a value of JSON is a whole number that fits into 64 bits."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value of JSON is a number."""
-    return isinstance(value, float) or is_whole(value)
-
-
-# --- What the header of a saved estimator says beside the networks: maps, encoding, a path's tables and its choice.
-
-
-# Columns that the rules of `SurvivalPath.select` read; a frontier may have more.
-FRONTIER = (
-    *("lambda", "seed", "best_epoch", "nll", "nll_gap_se", "nll_sd", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
-    *("dcal_sd", "conditional", "concordance", "concordance_sd", "total"),
-)
-
-
-CANDIDATES = (
-    *("lambda", "recalibrated", "nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "dcal_p"),
-    *("conditional", "concordance"),
-)
-
-
-# Tables of candidates: on the validation rows, and on all rows.
-MEASURED = {"candidates", "cross_fitted"}
-
-
-def read_extra(value: Any, kind: str, models: Sequence[tuple[float, int, int]], shapes: Shapes) -> dict[str, Any]:
-    """Check what a file says beside the networks, and return it as it is."""
-    path = kind == "SurvivalPath"
-    needed = {"frontier", "candidates", "selection"} if path else set()
-    # Large data are not judged by cross-fitting.
-    known = needed | {"maps", "encoding"} | ({"cross_fitted"} if path else set())
-    if not isinstance(value, dict) or not needed <= set(value) <= known:
-        expected = "a frontier, candidates and a selection for a path, nothing but maps and an encoding for a model"
-        fail("extra", expected, shown(value))
-    lambdas = [model[0] for model in models]
-    _check_maps(value.get("maps", []), lambdas, shapes)
-    if "encoding" in value:
-        _check_encoding(value["encoding"], shapes)
-    if not path:
-        return value
-    _check_selection(value["selection"], lambdas)
-    mapped = {line[0] for line in value.get("maps", [])}
-    if value["selection"]["recalibrated"] and value["selection"]["lam"] not in mapped:
-        fail("selection", "a lambda with a map, as it is recalibrated", shown(value["selection"]))
-    frontier = value["frontier"]
-    _check_columns("frontier", frontier, FRONTIER, len(models))
-    if any(line[:2] != model[:2] for line, model in zip(_lines(frontier), models, strict=True)):
-        fail("frontier", "the lambdas and seeds of the models", shown(frontier))
-    for name in MEASURED & set(value):
-        table = value[name]
-        if not isinstance(table, dict) or not isinstance(table.get("lambda"), list):
-            fail(name, f"the columns {', '.join(CANDIDATES)}", shown(table))
-        _check_columns(name, table, CANDIDATES, len(table["lambda"]))
-        if not set(table["lambda"]) <= set(lambdas):
-            fail(name, "the lambdas of the models", shown(table["lambda"]))
-    return value
-
-
-def _check_columns(name: str, table: Any, wanted: Sequence[str], n: int) -> None:
-    if not isinstance(table, dict) or not set(wanted) <= set(table):
-        fail(name, f"the columns {', '.join(wanted)}", shown(table))
-    for key, column in table.items():
-        fits = isinstance(column, list) and len(column) == n
-        if not fits or not all(isinstance(item, bool) if key == "recalibrated" else is_number(item) for item in column):
-            fail(name, f"{n} numbers in the column {shown(key)}", shown(column))
-
-
-def _check_encoding(value: Any, shapes: Shapes) -> None:
-    """Check the columns before the encoding: together as wide as what the networks see."""
-    keys = {"name", "kind", "fill", "has_missing", "categories", "origin"}
-    if not isinstance(value, list) or not value:
-        fail("encoding", "a list of columns", shown(value))
-    width = 0
-    for column in value:
-        if not isinstance(column, dict) or set(column) != keys:
-            fail("encoding", f"columns with the keys {', '.join(sorted(keys))}", shown(column))
-        words = [
-            column["name"],
-            column["origin"],
-            *(column["categories"] if _is_list(column["categories"]) else [None]),
-        ]
-        if not all(isinstance(word, str) for word in words) or column["kind"] not in KINDS:
-            fail("encoding", "words for name, origin, categories and kind", shown(column))
-        if not isinstance(column["has_missing"], bool) or not is_number(column["fill"]):
-            fail("encoding", "a number for fill, true or false for has_missing", shown(column))
-        if column["kind"] == "date" and not _is_date(column["origin"]):
-            fail("encoding", "a date for the origin of a date", shown(column["origin"]))
-        width += (len(column["categories"]) if column["kind"] == "category" else 1) + column["has_missing"]
-    check_shape("mean", shapes, (width,))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_maps(value: Any, lambdas: Sequence[float], shapes: Shapes) -> None:
-    count = sum(name.startswith("map.") for name in shapes)
-    if not isinstance(value, list) or len(value) != count:
-        fail("maps", f"{count} maps, as the file has the knots of", shown(value))
-    for index, line in enumerate(value):
-        if not isinstance(line, list) or len(line) != 3 or line[0] not in lambdas:
-            fail(f"maps[{index}]", "the lambda of a model, rows and events", shown(line))
-        if not is_whole(line[1]) or not is_whole(line[2]) or not 1 <= line[2] <= line[1]:
-            fail(f"maps[{index}]", "numbers of rows and of events among them", shown(line))
-        shape = check_shape(f"map.{index}", shapes, (2, None))
-        if shape[1] < 2:
-            fail(f"map.{index}", "two or more knots", shape)
-
-
-def _check_selection(value: Any, lambdas: Sequence[float]) -> None:
-    if not isinstance(value, dict) or set(value) != {"lam", "rule", "reason", "recalibrated", "at_floor"}:
-        fail("selection", "the keys lam, rule, reason, recalibrated and at_floor", shown(value))
-    if not all(isinstance(value[name], bool) for name in ("recalibrated", "at_floor")):
-        fail("selection", "true or false for recalibrated and at_floor", shown(value))
-    if value["lam"] not in lambdas:
-        fail("selection", "the lambda of a model", shown(value["lam"]))
-    if not isinstance(value["rule"], str) or not isinstance(value["reason"], str):
-        fail("selection", "a rule and a reason in words", shown(value))
-
-
-def _lines(frontier: dict[str, list[Any]]) -> list[tuple[Any, Any]]:
-    return list(zip(frontier["lambda"], frontier["seed"], strict=True))
-
-
-# --- What the header of a saved estimator must say, held against the tensors that its file has.
-# A file may come from a stranger, with a digest that is right. Nothing of its header is believed before the file has
-# the tensors for it: sizes are compared with shapes, and shapes are bounded by the size of the file.
-
-
-_KEYS = ("class", "parameters", "n_features", "feature_names", "outputs", "network", "models", "extra")
-
-
-# Parameters are numbers, words and lists of them.
-_DEEPEST = 4
-
-
-@dataclass(frozen=True)
-class Header:
-    """A header that was checked; `models` has the lambda, seed and best epoch of each model."""
-
-    kind: str
-    parameters: dict[str, Any]
-    n_features: int
-    feature_names: list[str] | None
-    distribution: str
-    interpolation: str
-    time_scale: float
-    hidden: tuple[int, ...]
-    dropout: float
-    models: tuple[tuple[float, int, int], ...]
-    extra: dict[str, Any]
-
-
-def read_header(text: str, shapes: Shapes, known: Mapping[str, Sequence[str]]) -> Header:
-    """Check the header of a file with tensors of these shapes; `known` has the parameters of each class.
-
-    What does not fit is a ValueError that names the key.
-    """
-    try:
-        content = json.loads(text)
-    except RecursionError:
-        fail("header", "JSON", "JSON that is nested too deeply")
-    except ValueError as error:
-        fail("header", "JSON", f"text that is none ({error})")
-    if not isinstance(content, dict) or set(content) != set(_KEYS):
-        fail("header", f"the keys {', '.join(_KEYS)}", shown(content))
-    kind = content["class"]
-    if not isinstance(kind, str) or kind not in known:
-        fail("class", " or ".join(known), shown(kind))
-    n_features = _n_features(content["n_features"], shapes)
-    distribution, interpolation, time_scale = _outputs(content["outputs"], shapes)
-    hidden, dropout = _header_network(content["network"], shapes)
-    models = _header_models(content["models"], kind, shapes)
-    return Header(
-        kind,
-        _parameters(content["parameters"], known[kind]),
-        n_features,
-        _feature_names(content["feature_names"], n_features),
-        distribution,
-        interpolation,
-        time_scale,
-        hidden,
-        dropout,
-        models,
-        read_extra(content["extra"], kind, models, shapes),
-    )
-
-
-def _n_features(value: Any, shapes: Shapes) -> int:
-    if not is_whole(value) or value < 1:
-        fail("n_features", "a whole number of 1 or more", shown(value))
-    for name in ("mean", "factor"):
-        check_shape(name, shapes, (value,))
-    return int(value)
-
-
-def _feature_names(value: Any, n: int) -> list[str] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != n or not all(isinstance(name, str) for name in value):
-        fail("feature_names", f"null or {n} names", shown(value))
-    return value
-
-
-def _outputs(value: Any, shapes: Shapes) -> tuple[str, str, float]:
-    if not isinstance(value, list) or len(value) != 3:
-        fail("outputs", "distribution, interpolation and unit of time", shown(value))
-    distribution, interpolation, scale = value
-    for name, word, words in (
-        ("distribution", distribution, (*DISCRETE, *CONTINUOUS)),
-        ("interpolation", interpolation, tuple(READINGS)),
-    ):
-        if not isinstance(word, str) or word not in words:
-            fail(name, f"one of {', '.join(words)}", shown(word))
-    if not is_number(scale) or not 0 < scale < math.inf:
-        fail("time_scale", "a finite number above 0", shown(scale))
-    if ("edges" in shapes) != (distribution in DISCRETE):
+def _check_outputs(distribution: str, shapes: Shapes) -> None:
+    discrete = distribution in DISCRETE
+    if ("edges" in shapes) != discrete:
         fail("edges", "time edges for a discrete distribution and only for it", f"{distribution} and other tensors")
-    for name in ("edges", "grid") if distribution in DISCRETE else ("grid",):
-        shape = shapes.get(name, ())
-        if len(shape) != 1 or shape[0] < 2:
-            fail(name, "a tensor of two or more times", shape)
-    return distribution, interpolation, float(scale)
+    for name in ("edges", "grid") if discrete else ("grid",):
+        if check_shape(name, shapes, (None,))[0] < 2:
+            fail(name, "a tensor of two or more times", shapes[name])
 
 
-def _header_network(value: Any, shapes: Shapes) -> tuple[tuple[int, ...], float]:
-    if not isinstance(value, dict) or set(value) != {"hidden", "dropout"}:
-        fail("network", "the keys hidden and dropout", shown(value))
-    hidden, dropout = value["hidden"], value["dropout"]
+def _check_layers(hidden: tuple[int, ...], shapes: Shapes) -> None:
     # A matrix and a vector for each layer, the last one included.
     layers = sum(name.startswith("model.0.") for name in shapes) / 2
-    largest = max(max(shape, default=0) for shape in shapes.values())
-    if not isinstance(hidden, list) or len(hidden) + 1 != layers:
+    if len(hidden) + 1 != layers:
         fail("hidden", f"the sizes of {layers:g} layers but the last, as the file has them", shown(hidden))
-    for size in hidden:
-        if not is_whole(size) or not 1 <= size <= largest:
-            fail("hidden", f"whole numbers from 1 to {largest}, the largest size in the file", shown(size))
-    if not is_number(dropout) or not 0 <= dropout < 1:
-        fail("dropout", "a probability from 0 to below 1", shown(dropout))
-    return tuple(hidden), float(dropout)
+    largest = max(max(shape, default=0) for shape in shapes.values())
+    if hidden and max(hidden) > largest:
+        fail("hidden", f"whole numbers from 1 to {largest}, the largest size in the file", max(hidden))
 
 
-def _header_models(value: Any, kind: str, shapes: Shapes) -> tuple[tuple[float, int, int], ...]:
+def _check_models(header: Header, shapes: Shapes) -> None:
     count = sum(name.startswith("history.") for name in shapes)
-    if not isinstance(value, list) or not 1 <= len(value) == count:
-        fail("models", f"{count} models, as the file has the histories of", shown(value))
+    if not 1 <= len(header.models) == count:
+        fail("models", f"{count} models, as the file has the histories of", shown(header.models))
     # The networks of one model are its seeds: all have one lambda.
-    if kind == "SurvivalModel" and len({shown(model[:1]) for model in value if isinstance(model, list)}) > 1:
-        fail("models", "one lambda, as a SurvivalModel has", shown(value))
-    for index, model in enumerate(value):
-        if not isinstance(model, list) or len(model) != 3:
-            fail(f"models[{index}]", "lambda, seed and best epoch", shown(model))
-        lam, seed, best = model
-        if not is_number(lam) or not 0 <= lam < math.inf:
-            fail(f"models[{index}]", "a finite lambda, zero or larger", shown(lam))
-        if not is_whole(seed) or seed < 0:
-            fail(f"models[{index}]", "a seed, zero or larger", shown(seed))
+    if header.kind == "SurvivalModel" and len({lam for lam, _, _ in header.models}) > 1:
+        fail("models", "one lambda, as a SurvivalModel has", shown(header.models))
+    for index, (_, _, best) in enumerate(header.models):
         epochs = check_shape(f"history.{index}", shapes, (None, 3))[0]
-        if not is_whole(best) or not -1 <= best < epochs:
-            fail(f"models[{index}]", f"a best epoch of its {epochs}, or -1", shown(best))
-    return tuple((float(lam), seed, best) for lam, seed, best in value)
+        if best >= epochs:
+            fail(f"models[{index}]", f"a best epoch of its {epochs}, or -1", best)
 
 
-def _parameters(value: Any, known: Sequence[str]) -> dict[str, Any]:
-    if not isinstance(value, dict) or not set(value) <= set(known):
-        fail("parameters", f"values of {', '.join(known)}", shown(value))
-    target = value.get("target_dcal")
-    if target is not None and (not is_number(target) or not math.isfinite(target)):
-        fail("target_dcal", "null or a number", shown(target))
+def _check_maps(header: Header, shapes: Shapes) -> None:
+    count = sum(name.startswith("map.") for name in shapes)
+    if len(header.extra.maps) != count:
+        fail("maps", f"{count} maps, as the file has the knots of", shown(header.extra.maps))
+    for index, (lam, n, n_events) in enumerate(header.extra.maps):
+        if lam not in {model[0] for model in header.models} or n_events > n:
+            fail(f"maps[{index}]", "the lambda of a model, rows and events among them", (lam, n, n_events))
+        if check_shape(f"map.{index}", shapes, (2, None))[1] < 2:
+            fail(f"map.{index}", "two or more knots", shapes[f"map.{index}"])
+
+
+def _check_encoding(columns: tuple[ColumnCode, ...], shapes: Shapes) -> None:
+    """Check the columns before the encoding: together as wide as what the networks see."""
+    check_shape("mean", shapes, (Encoding(columns).width,))
+    for column in columns:
+        if column.kind == "date":
+            try:
+                datetime.datetime.fromisoformat(column.origin)
+            except ValueError:
+                fail("encoding", "a date for the origin of a date", shown(column.origin))
+
+
+def _check_path(header: Header) -> None:
+    """Check the tables of a path and its choice; a model has none of them."""
+    extra, lambdas = header.extra, {model[0] for model in header.models}
+    # Large data are not judged by cross-fitting.
+    parts = {"frontier": extra.frontier, "candidates": extra.candidates, "selection": extra.selection}
+    given = {name for name, part in (parts | {"cross_fitted": extra.cross_fitted}).items() if part is not None}
+    if header.kind != "SurvivalPath":
+        if given:
+            fail("extra", "nothing but maps and an encoding for a model", ", ".join(sorted(given)))
+        return
+    if extra.frontier is None or extra.candidates is None or extra.selection is None:
+        fail("extra", "a frontier, candidates and a selection for a path", ", ".join(sorted(given)) or "none")
+    _check_table("frontier", extra.frontier, FRONTIER, len(header.models))
+    told = zip(extra.frontier["lambda"], extra.frontier["seed"], strict=True)
+    if any(line != model[:2] for line, model in zip(told, header.models, strict=True)):
+        fail("frontier", "the lambdas and seeds of the models", shown(extra.frontier))
+    for name, table in (("candidates", extra.candidates), ("cross_fitted", extra.cross_fitted)):
+        if table is not None:
+            _check_table(name, table, CANDIDATES)
+            if not set(table["lambda"]) <= lambdas:
+                fail(name, "the lambdas of the models", shown(table["lambda"]))
+    names = [one.name for one in fields(Selection)]
+    check_keys("selection", extra.selection, names, names)
+    selection = read(Selection, extra.selection, "selection")
+    if (
+        selection.lam not in {line[0] for line in extra.maps}
+        if selection.recalibrated
+        else selection.lam not in lambdas
+    ):
+        fail("selection", "the lambda of a model, with a map if it is recalibrated", shown(selection))
+
+
+def _check_table(name: str, table: dict[str, Any], needed: Sequence[str], n: int | None = None) -> None:
+    """Check the columns of a table, which are `n` values long, or as long as that of the lambdas."""
+    check_keys(name, table, table, needed)
+    for key, column in table.items():
+        checked(f"{name}.{key}", column, list[bool] if key == "recalibrated" else Column)
+        if len(column) != (len(table["lambda"]) if n is None else n):
+            fail(f"{name}.{key}", f"{n or 'as many'} values", shown(column))
+
+
+def _parameters(value: dict[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    check_keys("parameters", value, known, ())
+    checked("target_dcal", value.get("target_dcal"), float | None)
     return {name: _restored(name, item, _DEEPEST) for name, item in value.items()}
 
 
@@ -351,14 +234,10 @@ def _restored(name: str, value: Any, depth: int) -> Any:
 # The metadata of the file has four entries: format, version, header (JSON: class, parameters, features, scalars of
 # every model) and digest, the SHA-256 of the header and all tensors.
 
-
 FORMAT, VERSION = "xcal-estimator", 1
-
 
 # The model of a run of `xcal fit`, in its folder.
 MODEL_IN_FOLDER = "model.safetensors"
-
-
 _HOMES = {"SurvivalModel": "xcal.estimators.model", "SurvivalPath": "xcal.estimators.path"}
 
 
@@ -368,7 +247,7 @@ class SavedEstimator:
 
     parameters: dict[str, Any]
     n_features: int
-    feature_names: list[str] | None
+    feature_names: tuple[str, ...] | None
     models: tuple[FittedModel, ...]
     extra: dict[str, Any]
     maps: dict[float, KaplanMeierRecalibration]
@@ -380,7 +259,7 @@ class SavedEstimator:
             estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)
         if "encoding" in self.extra:
             # The columns that an estimator is given are those before the encoding.
-            estimator.encoding_ = Encoding.from_json(self.extra["encoding"])
+            estimator.encoding_ = Encoding(self.extra["encoding"])
             names = [column.name for column in estimator.encoding_.columns]
             estimator.n_features_in_, estimator.feature_names_in_ = len(names), np.array(names, dtype=object)
 
@@ -399,10 +278,12 @@ def write_estimator(
         fail(
             "save", f"a {' or '.join(_HOMES)} itself, as load makes no other class", f"the subclass {kind.__qualname__}"
         )
-    first = models[0]
+    first, maps = models[0], maps or {}
     encoding = getattr(estimator, "encoding_", None)
     names = None if encoding is not None else getattr(estimator, "feature_names_in_", None)
     encoded = {} if encoding is None else {"encoding": encoding.as_json()}
+    words = {"maps": [[lam, own.n, own.n_events] for lam, own in maps.items()]} if maps else {}
+    knots = {f"map.{i}": torch.from_numpy(np.stack([own.knots, own.levels])) for i, own in enumerate(maps.values())}
     header = json.dumps(
         {
             "class": kind.__name__,
@@ -412,10 +293,10 @@ def write_estimator(
             "outputs": [first.outputs.distribution, first.outputs.interpolation, first.outputs.time_scale],
             "network": _architecture(first.network),
             "models": [[model.lam, model.seed, model.best_epoch] for model in models],
-            "extra": (extra or {}) | _maps_in_words(maps or {}) | encoded,
+            "extra": (extra or {}) | words | encoded,
         }
     )
-    tensors = _tensors(models) | _maps_in_tensors(maps or {})
+    tensors = _tensors(models) | knots
     metadata = {"format": FORMAT, "version": str(VERSION), "header": header, "digest": _digest(header, tensors)}
     write_whole(Path(path), in_order(save(tensors, metadata)))
 
@@ -453,8 +334,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         if not model.is_file():
             fail("path", f"{_EXPECTED}, or the folder of a run with {MODEL_IN_FOLDER}", f"{path}, a folder without it")
         path = model
-    # A recalibrated model is a file of its own kind, with the file of its model inside.
+    # An absent file, or one that may not be read, is the operating system's error and says so itself.
     Path(path).open("rb").close()
+    # A recalibrated model is a file of its own kind, with the file of its model inside.
     if is_recalibrated(path):
         return read_recalibrated(path, load)
     metadata, tensors = _read(Path(path))
@@ -481,7 +363,8 @@ def _estimator(text: str, tensors: dict[str, Tensor]) -> Any:
     header = read_header(text, {name: tuple(values.shape) for name, values in tensors.items()}, known)
     models = _models(header, tensors)
     maps = _maps(header, tensors)
-    saved = SavedEstimator(header.parameters, header.n_features, header.feature_names, models, header.extra, maps)
+    extra = {name: part for name, part in vars(header.extra).items() if part is not None}
+    saved = SavedEstimator(header.parameters, header.n_features, header.feature_names, models, extra, maps)
     return kinds[header.kind]._from_saved(saved)
 
 
@@ -508,7 +391,7 @@ def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ..
     if array["grid"][0] < 0 or (np.diff(array["grid"]) <= 0).any():
         fail("grid", "times that increase, zero or larger", shown(array["grid"].tolist()))
     standardizer = Standardizer(array["mean"], array["factor"])
-    outputs = Outputs(header.distribution, header.interpolation, header.time_scale, array.get("edges"), array["grid"])
+    outputs = Outputs(*header.outputs, array.get("edges"), array["grid"])
     with np.errstate(over="ignore", under="ignore"):
         # Edges that overflow in the network's unit are refused by the family.
         n_outputs = outputs.family().n_outputs
@@ -526,30 +409,22 @@ def _models(header: Header, tensors: dict[str, Tensor]) -> tuple[FittedModel, ..
     return tuple(models)
 
 
-def _maps_in_words(maps: Mapping[float, KaplanMeierRecalibration]) -> dict[str, Any]:
-    return {"maps": [[lam, own.n, own.n_events] for lam, own in maps.items()]} if maps else {}
-
-
-def _maps_in_tensors(maps: Mapping[float, KaplanMeierRecalibration]) -> dict[str, Tensor]:
-    return {f"map.{i}": torch.from_numpy(np.stack([own.knots, own.levels])) for i, own in enumerate(maps.values())}
-
-
 def _maps(header: Header, tensors: dict[str, Tensor]) -> dict[float, KaplanMeierRecalibration]:
     """Read the maps of F by lambda; the header has compared their number with the tensors."""
     found = {}
-    for index, (lam, n, n_events) in enumerate(header.extra.get("maps", [])):
+    for index, (lam, n, n_events) in enumerate(header.extra.maps):
         knots, levels = _finite(f"map.{index}", tensors[f"map.{index}"])
         for values in (knots, levels):
             if values[0] != 0 or values[-1] != 1 or (np.diff(values) <= 0).any():
                 fail(f"map.{index}", "numbers that increase from 0 to 1", shown(values.tolist()))
-        found[float(lam)] = KaplanMeierRecalibration(knots.copy(), levels.copy(), n, n_events)
+        found[lam] = KaplanMeierRecalibration(knots.copy(), levels.copy(), n, n_events)
     return found
 
 
 def _network(header: Header, n_outputs: int, state: dict[str, Tensor]) -> nn.Module:
     """Make a network of the file's tensors; they are compared with its layers while these are shapes without memory."""
     with torch.device("meta"):
-        network = MLP(header.n_features, n_outputs, hidden=header.hidden, dropout=header.dropout)
+        network = MLP(header.n_features, n_outputs, hidden=header.network.hidden, dropout=header.network.dropout)
     wanted = {name: tuple(values.shape) for name, values in network.state_dict().items()}
     found = {name: tuple(values.shape) for name, values in state.items()}
     if found != wanted or any(values.dtype != torch.float32 for values in state.values()):
@@ -574,8 +449,6 @@ def _architecture(network: nn.Module) -> dict[str, Any]:
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    # An absent file, or one that may not be read, is the operating system's error and says so itself.
-    path.open("rb").close()
     try:
         with safe_open(path, framework="pt") as file:
             # Shapes are as long as the file is: safetensors has held them against its size.

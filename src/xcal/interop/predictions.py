@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +17,12 @@ from xcal.objectives import nll
 
 # --- The rows that a model is asked about, and at which times its curves are kept.
 
-
 # Rows times columns that are kept of a model's curves, and the fewest columns however many rows there are.
 MOST_CELLS = 2_000_000
-
-
 FEWEST_COLUMNS = 50
-
 
 # Columns of a curve that has a value at every time.
 SMOOTH_COLUMNS = 200
-
 
 # Rows times columns that are asked of a library at once.
 _AT_ONCE = 10_000_000
@@ -115,12 +110,8 @@ def take_rows(X: Any, part: slice) -> Any:
         fail("X", "rows of features: a table or an array", type(X).__name__)
 
 
-# --- What a survival model of any library says about rows: the one form that everything here reads.
-
-
 # A million curves at once would take their memory twice over.
 _ROWS_AT_ONCE = 50_000
-
 
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 ROUNDING = 1e-6
@@ -212,7 +203,6 @@ def _check_curves(who: str, survival: FloatArray, times: Vector, advice: str) ->
 
 # --- From what a library predicts to `ModelPredictions`: a distribution per row, or curves on the model's own times.
 
-
 BETWEEN: dict[Interpolation, str] = {
     "linear": "Between two of these times a curve is read along a straight line.",
     "previous": "Between two of these times a curve keeps the value of the earlier one, as a step function does.",
@@ -285,34 +275,22 @@ def from_own_times(
     origin
         The first sentence of `reading`: how the curves were obtained.
     """
-    asked = rows.times
-    kept = rows.kept_columns(own)
+    asked, kept = rows.times, rows.kept_columns(own)
+    sentences, cdf = [origin], None
     if asked is None and kept.size == own.size:
-        survival = np.concatenate([predict(part) for part in rows.parts(own.size)])
-        sentences = (origin, BETWEEN[interpolation], past_the_end(float(own[-1]), rows.time))
-        return ModelPredictions(
-            model,
-            library,
-            rows.n,
-            survival=survival,
-            times=own,
-            interpolation=interpolation,
-            reading=sentences,
-            end=float(own[-1]),
+        times, survival = own, np.concatenate([predict(part) for part in rows.parts(own.size)])
+    else:
+        times = own[kept] if asked is None else asked
+        survival, cdf = np.empty((rows.n, times.size)), np.empty(rows.n)
+        for part in rows.parts(own.size):
+            whole = predict(part)
+            cdf[part] = np.clip(1 - at_own_time(whole, own, rows.time[part], interpolation), 0.0, 1.0)
+            survival[part] = whole[:, kept] if asked is None else _at_each(whole, own, times, interpolation)
+        which = "of these" if asked is None else "that were asked for"
+        sentences.append(
+            f"{times.size:,} times {which} are kept; F at a row's observed time is read from the whole curve."
         )
-    times = own[kept] if asked is None else asked
-    survival, cdf = np.empty((rows.n, times.size)), np.empty(rows.n)
-    for part in rows.parts(own.size):
-        whole = predict(part)
-        cdf[part] = np.clip(1 - at_own_time(whole, own, rows.time[part], interpolation), 0.0, 1.0)
-        survival[part] = whole[:, kept] if asked is None else _at_each(whole, own, times, interpolation)
-    which = "of these" if asked is None else "that were asked for"
-    reading = (
-        origin,
-        f"{times.size:,} times {which} are kept; F at a row's observed time is read from the whole curve.",
-        BETWEEN[interpolation],
-        past_the_end(float(times[-1]), rows.time),
-    )
+    reading = (*sentences, BETWEEN[interpolation], past_the_end(float(times[-1]), rows.time))
     return ModelPredictions(
         model,
         library,
@@ -330,12 +308,27 @@ def _at_each(whole: FloatArray, own: Vector, times: Vector, interpolation: Inter
     return np.stack([at_point(whole, own, float(t), interpolation) for t in times], axis=1)
 
 
+@runtime_checkable
+class WholeLaw(Protocol):
+    """What the estimators of xcal have, which are built on this package: a distribution of each row."""
+
+    def predict_distribution(self, X: Any) -> SurvivalDistribution:
+        """Return the distribution of each row's time."""
+        ...
+
+
+@runtime_checkable
+class ReadsItself(Protocol):
+    """What a recalibrated model has: it reads the model inside, and changes what that says."""
+
+    def predictions(self, X: Any, rows: Rows) -> ModelPredictions:
+        """Return what the model says about rows."""
+        ...
+
+
 def class_name(model: Any) -> str:
     """Name of a model's class, for people."""
     return type(model).__name__
-
-
-# --- Whether a model was fitted, asked in scikit-learn's way.
 
 
 def check_fitted(model: Any) -> None:

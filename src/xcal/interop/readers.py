@@ -61,9 +61,6 @@ class TorchsurvCox:
     event: Any
 
 
-# --- Models of xcal itself: everything follows from the distribution of each row.
-
-
 ORDERED = "For concordance, rows are ordered by the model's own risk: the mean of F until the end of its training."
 
 
@@ -76,14 +73,11 @@ def read_xcal(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     return replace(found, end=model.last_time_, risk_score=model.predict(X), reading=(*found.reading, ORDERED))
 
 
-# --- Recalibrated models: the model inside is read as its library's models are, and its answers are changed.
-
-
 def read_recalibrated(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a fitted `xcal.recalibration.Recalibrated`."""
     check_fitted(model)
-    predictions: ModelPredictions = model.predictions(X, rows)
-    return predictions
+    found: ModelPredictions = model.predictions(X, rows)
+    return found
 
 
 # --- Models of lifelines.
@@ -91,19 +85,15 @@ def read_recalibrated(model: Any, X: Any, rows: Rows) -> ModelPredictions:
 # draws straight lines through the cumulative hazard when it is asked for other times; here it is asked at its own
 # times, and the steps are read as steps. Its parametric models know every time.
 
-
 # Rows of which a parametric model is asked F and the hazard at the observed times, at once: the answer is square.
 _SQUARE = 200
-
 
 # Beyond so many rows that takes minutes; F is then read off the curves, and there is no likelihood.
 _MOST_SQUARES = 20_000
 
-
 # log T = location + scale * error: two percentiles give both. The first is that at which the error is 0, the second
 # that at which it is 1, as probabilities of survival.
 _NORMAL_ABOVE_ONE = 0.15865525393145707
-
 
 _AFT: dict[str, tuple[float, float]] = {
     "LogNormalAFTFitter": (0.5, _NORMAL_ABOVE_ONE),
@@ -231,9 +221,6 @@ def _gives_hazard(model: Any, table: Any) -> bool:
         return False
 
 
-# --- Models of scikit-survival: step functions at the event times of the training rows.
-
-
 def read_scikit_survival(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a fitted model of scikit-survival that has `predict_survival_function`."""
     check_fitted(model)
@@ -244,7 +231,7 @@ def read_scikit_survival(model: Any, X: Any, rows: Rows) -> ModelPredictions:
         elif "Boosting" in class_name(model):
             advice = 'it needs loss="coxph"'
         fail("model", f"a model with predict_survival_function ({advice})", class_name(model))
-    own = np.asarray(_functions(model, take_rows(X, slice(0, 1)))[0].x, dtype=np.float64)
+    own = np.asarray(model.predict_survival_function(take_rows(X, slice(0, 1)))[0].x, dtype=np.float64)
     at_once = hasattr(model, "unique_times_")
 
     def predict(part: slice) -> FloatArray:
@@ -252,17 +239,13 @@ def read_scikit_survival(model: Any, X: Any, rows: Rows) -> ModelPredictions:
         if at_once:
             return np.asarray(model.predict_survival_function(chosen, return_array=True))
         # A step function holds its values as y, times a and plus b.
-        return np.stack([step.a * np.asarray(step.y) + step.b for step in _functions(model, chosen)])
+        return np.stack([step.a * np.asarray(step.y) + step.b for step in model.predict_survival_function(chosen)])
 
     name = class_name(model)
     origin = (
         f"Curves were read from scikit-survival's {name} at its own {own.size:,} times, those of the training rows."
     )
     return from_own_times(name, "scikit-survival", predict, own, rows, "previous", origin)
-
-
-def _functions(model: Any, X: Any) -> Any:
-    return model.predict_survival_function(X)
 
 
 # --- Models of pycox, by `predict_surv_df`: times x rows.
@@ -378,9 +361,6 @@ def _predicted(model: Any, X: Any) -> FloatArray:
     return np.asarray(values, dtype=np.float64)
 
 
-# --- Networks trained with torchsurv, inside `TorchsurvWeibull` or `TorchsurvCox`.
-
-
 def read_torchsurv(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     """Read a network by what its outputs mean."""
     name = f"{class_name(model.network)} ({'Cox' if isinstance(model, TorchsurvCox) else 'Weibull'})"
@@ -439,9 +419,6 @@ def _log_hazard(network: Any, X: Any) -> Tensor:
     if outputs.ndim != 1:
         fail("network", "outputs of shape (rows,) or (rows, 1), the log relative hazard", tuple(outputs.shape))
     return outputs
-
-
-# --- hazardous' SurvivalBoost: curves on its time grid.
 
 
 def read_hazardous(model: Any, X: Any, rows: Rows) -> ModelPredictions:

@@ -48,7 +48,6 @@ __all__ = [
     "OneCalibrationMetric",
 ]
 
-
 Result = TypeVar("Result")
 
 

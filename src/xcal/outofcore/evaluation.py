@@ -42,10 +42,7 @@ from xcal.outofcore.reading import (
 
 # --- The side file of a run: what is finished, so that the same command resumes after Ctrl-C or a kill.
 
-
 _HEADER = "header"
-
-
 PASSES = 3  # at most
 
 
@@ -135,12 +132,7 @@ def _difference(stored: Any, present: Mapping[str, Any]) -> str:
     return f"{changed[0]} has changed" if changed else "it is of other settings"
 
 
-# --- Pieces of work on this machine: in this process or in several.
-
-
 Work = tuple[Callable[[], Pass], list[Path], Columns]
-
-
 Workers = WorkerProcesses[Work, Piece, State]
 
 
@@ -153,22 +145,6 @@ def piece_state(work: Work, piece: Piece, report: Report | None = None) -> State
         if report is not None:
             report(batch.n)
     return counted.state_dict()
-
-
-def in_this_process(work: Work, pieces: dict[int, Piece], report: Report) -> Iterator[tuple[int, State]]:
-    """Yield the state of each piece, one after another."""
-    for number, piece in pieces.items():
-        yield number, piece_state(work, piece, report)
-
-
-def in_processes(workers: Workers, work: Work, pieces: dict[int, Piece], report: Report) -> Iterator[tuple[int, State]]:
-    """Yield the state of each piece as it is finished."""
-    numbers = list(pieces)
-    for place, state in workers.results(work, list(pieces.values()), report):
-        yield numbers[place], state
-
-
-# --- Pieces of work on a Ray cluster, merged by Ray Data's aggregation.
 
 
 @contextmanager
@@ -234,9 +210,6 @@ def on_ray(work: Work, pieces: dict[int, Piece]) -> State:
         raise ValueError(found["error"])
     state: State = pickle.loads(found["state"])
     return state
-
-
-# --- Every metric of a folder of parquet files, without holding the rows.
 
 
 # Of what is kept, in case the states of another version look alike.
@@ -393,23 +366,17 @@ def _planned(files: list[Path], settings: EvaluationSettings) -> tuple[Plan, lis
 
 
 @contextmanager
-def _bar(
-    settings: EvaluationSettings, plan: Plan, pieces: list[Piece], progress: Progress
-) -> Iterator[Callable[[int], None]]:
+def _bar(settings: EvaluationSettings, plan: Plan, pieces: list[Piece], progress: Progress) -> Iterator[Report]:
     """Show rows done, rows per second and the time left."""
     from tqdm import tqdm
 
     done = sum(pieces[k].rows for finished in progress.finished for k in finished)
     # disable=None: off unless the standard error is a terminal.
     disable = None if settings.progress is None else not settings.progress
-    with tqdm(
-        desc="rows", total=plan.n_passes * plan.rows, initial=done, unit=" rows", unit_scale=True, disable=disable
-    ) as bar:
-
-        def report(rows: int) -> None:
-            bar.update(rows)
-
-        yield report
+    total = plan.n_passes * plan.rows
+    with tqdm(desc="rows", total=total, initial=done, unit=" rows", unit_scale=True, disable=disable) as bar:
+        update: Any = bar.update
+        yield update
 
 
 @contextmanager
@@ -436,7 +403,7 @@ class _Run:
     settings: EvaluationSettings
     side: SideFile
     progress: Progress
-    report: Callable[[int], None]
+    report: Report
     workers: Workers | None
 
     def passed(self, number: int, make: Callable[[], Pass]) -> Pass:
@@ -458,17 +425,18 @@ class _Run:
         return total
 
     def _on_this_machine(self, number: int, work: Work, left: dict[int, Piece], total: Pass) -> None:
+        numbers, pieces = list(left), list(left.values())
         states = (
-            in_this_process(work, left, self.report)
+            ((place, piece_state(work, piece, self.report)) for place, piece in enumerate(pieces))
             if self.workers is None
-            else in_processes(self.workers, work, left, self.report)
+            else self.workers.results(work, pieces, self.report)
         )
         merging = False
         try:
-            for done, state in states:
+            for place, state in states:
                 merging = True
                 total.merge(state)
-                self.progress.finished[number].add(done)
+                self.progress.finished[number].add(numbers[place])
                 merging = False
                 if self.side.due:
                     self._keep(number, total)

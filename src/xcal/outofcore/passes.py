@@ -31,20 +31,13 @@ from xcal.outofcore.reading import Batch, Columns
 # from which the second takes its weights, cuts and grids. The second gives the Brier score, one-calibration, ICI and
 # concordance. A third, where it is asked for, measures how far ICI on a grid can be from that of the rows.
 
-
 # Cells of the grids beyond the rows that are kept: of time and risk for concordance, of time and probability for ICI.
 CONCORDANCE_CELLS = 1024
-
-
 ICI_TIMES, ICI_RISKS = 256, 256
-
 
 # Cells of time that the bound of ICI is computed on.
 BOUND_TIMES = 8192
-
-
 N_KNOTS = 3
-
 
 # Distinct times or predictions that are counted exactly beyond the rows that are kept.
 _DISTINCT = 1 << 16
@@ -292,12 +285,8 @@ class ThirdPass(Pass):
                 meter.add(p[:, k], batch.time, batch.event)
 
 
-# --- What `xcal evaluate` on a folder finds, as a table and as JSON.
-
-
 # Why a value is NaN.
 _TOO_FEW = "not known: too few rows were observed until then"
-
 
 _UNKNOWN = {
     "concordance": "not known: no two rows can be compared",

@@ -12,12 +12,7 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, fail
 
-# --- Which columns of a folder of parquet files are what.
-
-
 _PATTERN = re.compile(r"[sS]_(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)")
-
-
 _SUFFIXES = {".parquet", ".pq"}
 
 
@@ -106,16 +101,10 @@ def _survival(path: Path, known: list[str], horizons: tuple[float, ...] | None) 
     return tuple(sorted(found.items()))
 
 
-# --- Rows of parquet files in batches; what is wrong is named by file, column, row group and row.
-
-
 BATCH_ROWS = 1 << 17
-
 
 # Rows of one piece of work, about: results of pieces are merged and kept, so a run resumes from there.
 PIECE_ROWS = 1 << 21
-
-
 _FOOTER = 1 << 16
 
 

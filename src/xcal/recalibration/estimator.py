@@ -52,9 +52,6 @@ from xcal.recalibration.registry import (
     write_recalibrated,
 )
 
-# --- A recalibrated survival curve as an object that can be called, as scikit-survival's scorers want it.
-
-
 # Where the end of a recalibrated model comes from, for the warning: `Recalibrated.times_` says which of both.
 SEEN = "seen in training or recalibration"
 
@@ -96,13 +93,10 @@ class RecalibratedCurve:
 
 # --- What a recalibration is fitted to: F, and what else a method asks, of rows that the model has not seen.
 
-
 # A fold is not trusted if the map of its F lies so many times further from that of the other folds than chance puts it
 # (in mean squares), and so far (the root of it) that it matters. Of 5,300 fits of Cox models that did converge, to 60
 # to 1,000 rows in five folds, none came above 9.5; where lifelines did not converge on NACD, folds had 17 to 109.
 _TIMES_CHANCE = 12.0
-
-
 _MATTERS = 0.1
 
 
@@ -203,9 +197,6 @@ def _tell(off: dict[int, float], parts: Sequence[HeldOut], at_random: bool) -> N
 def as_table(X: Any) -> Any:
     """Rows that can be counted and sliced."""
     return np.asarray(X) if isinstance(X, list) else X
-
-
-# --- `Recalibrated`: any survival model, corrected after training.
 
 
 # G at its middle is known to about 0.5 / sqrt(events): 0.11 here.

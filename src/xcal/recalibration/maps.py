@@ -4,7 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +22,32 @@ from xcal._checks import (
     fail,
 )
 from xcal._kaplan_meier import fit_kaplan_meier
-
-# --- What every map of F does, and the one check of what it is fitted to.
-
+from xcal._typed import Limits, read
 
 Floats = npt.NDArray[np.float64]
-
 
 # Digits to which F values are told apart by a map. Nearer ones are ties, as are those of rows that are alike but for
 # rounding: a map that rises between them would turn the rounding of F, 1e-16, into differences that can be seen.
 DIGITS = 8
 
 
-class Recalibration(ABC):
+Count = Annotated[int, Limits(at_least=1)]
+
+
+class Kept:
+    """What a file keeps of a fitted dataclass: its fields, arrays as lists."""
+
+    def content(self) -> dict[str, Any]:
+        """Return the serialisable state, as numbers and lists."""
+        return {name: own.tolist() if isinstance(own, np.ndarray) else own for name, own in vars(self).items()}
+
+    @classmethod
+    def of_content(cls, content: Any) -> Self:
+        """Make it again from what `content` gave; anything else is refused."""
+        return read(cls, content, "map")
+
+
+class Recalibration(Kept, ABC):
     """An increasing map G of [0, 1] onto itself: the recalibrated model has ``F'(t | x) = G(F(t | x))``.
 
     Attributes
@@ -61,10 +74,6 @@ class Recalibration(ABC):
     @abstractmethod
     def log_survival(self, u: Any, log_survival: Any = None) -> Floats:
         """``log(1 - G(u))``, -inf at u = 1, unless the model's own ``log(1 - F)`` is given and tells more."""
-
-    @abstractmethod
-    def content(self) -> dict[str, Any]:
-        """Everything that the map holds, as numbers and lists: what a file keeps of it."""
 
 
 def held_out_rows(cdf: Any, event: Any) -> tuple[Floats, BoolArray]:
@@ -100,9 +109,6 @@ def own_log_survival(values: Any, u: Floats) -> Floats:
     return own
 
 
-# --- Maps that are made of straight lines: what they share, whatever they are fitted by.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class PiecewiseRecalibration(Recalibration):
     """A map G through points, straight in between.
@@ -117,8 +123,8 @@ class PiecewiseRecalibration(Recalibration):
 
     knots: Floats
     levels: Floats
-    n: int
-    n_events: int
+    n: Count
+    n_events: Count
 
     def __post_init__(self) -> None:
         for name in ("knots", "levels"):
@@ -167,20 +173,6 @@ class PiecewiseRecalibration(Recalibration):
         """Level of F that G maps to `p`: the recalibrated median is the model's quantile at ``quantile(0.5)``."""
         return np.interp(probabilities(p, "p"), self.levels, self.knots)
 
-    def content(self) -> dict[str, Any]:
-        """Everything that the map holds, as numbers and lists."""
-        points = {"knots": self.knots.tolist(), "levels": self.levels.tolist()}
-        return points | {"n": self.n, "n_events": self.n_events}
-
-    @classmethod
-    def of_content(cls, content: dict[str, Any]) -> Self:
-        """Make the map again from what `content` gave; anything else is refused."""
-        if not isinstance(content, dict) or set(content) != {"knots", "levels", "n", "n_events"}:
-            fail("map", "knots, levels, n and n_events", type(content).__name__)
-        points = [np.asarray(content[name], dtype=np.float64) for name in ("knots", "levels")]
-        counts = [as_count(name, content[name], at_least=1) for name in ("n", "n_events")]
-        return cls(points[0], points[1], counts[0], counts[1])
-
     def __repr__(self) -> str:
         pieces = self.knots.size - 1
         return f"{type(self).__name__}({pieces} pieces, from {self.n} rows with {self.n_events} events)"
@@ -196,9 +188,6 @@ def through_points(knots: Floats, levels: Floats) -> tuple[Floats, Floats]:
             kept.append(i)
     kept.append(knots.size - 1)
     return knots[kept], levels[kept]
-
-
-# --- One increasing map of F, read off the Kaplan-Meier curve of F at the observed times.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -308,9 +297,6 @@ def middle_curve(u: Floats, event: npt.NDArray[np.bool_], weights: Floats | None
     return np.concatenate([[0.0], curve.times[inside], [1.0]]), np.concatenate([[0.0], middle, [1.0]])
 
 
-# --- An isotonic map of F: through every event, without smoothing.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class IsotonicRecalibration(PiecewiseRecalibration):
     """An increasing map G with a knot at every distinct F of an event.
@@ -357,12 +343,7 @@ class IsotonicRecalibration(PiecewiseRecalibration):
         return cls(knots, levels, u.size, int(happened.sum()))
 
 
-# --- One map for all rows, and for each known subgroup what its own rows ask for beyond it, shrunk by how few they
-# are.
-
-
 Label = str | int | float | bool
-
 
 # Points at which a group's map is compared with the common one, evenly spaced in the common F.
 _POINTS = 200
@@ -372,6 +353,8 @@ _POINTS = 200
 class GroupRecalibration(PiecewiseRecalibration):
     """What one group adds to the common map: a map of the F that the common map gives, `weight` of the way there."""
 
+    n: Annotated[int, Limits(at_least=0)]
+    n_events: Annotated[int, Limits(at_least=0)]
     weight: float = 0.0
 
 
@@ -491,23 +474,14 @@ class GroupedRecalibration:
 
     def content(self) -> dict[str, Any]:
         """Everything that the maps hold, as numbers, words and lists."""
-        lines = [[label, own.content() | {"weight": own.weight}] for label, own in self.groups.items()]
+        lines = [[label, own.content()] for label, own in self.groups.items()]
         return {"common": self.common.content(), "groups": lines, "between": self.between}
 
     @classmethod
     def of_content(cls, content: dict[str, Any]) -> Self:
         """Make it again from what `content` gave; anything else is refused."""
-        if not isinstance(content, dict) or set(content) != {"common", "groups", "between"}:
-            fail("map", "a common map, groups and the variance between them", type(content).__name__)
-        maps: dict[Label, GroupRecalibration] = {}
-        for label, own in content["groups"]:
-            if not isinstance(label, str | int | float) or set(own) != {"knots", "levels", "n", "n_events", "weight"}:
-                fail("groups", "a label and a map", type(label).__name__)
-            points = [np.asarray(own[name], dtype=np.float64) for name in ("knots", "levels")]
-            maps[label] = GroupRecalibration(
-                points[0], points[1], int(own["n"]), int(own["n_events"]), float(own["weight"])
-            )
-        return cls(KaplanMeierRecalibration.of_content(content["common"]), maps, float(content["between"]))
+        kept = read(_KeptGroups, content, "map")
+        return cls(kept.common, dict(kept.groups), kept.between)
 
     def _by_group(self, values: Any, groups: Any, function: Callable[..., Floats], *more: Floats) -> Floats:
         array = np.asarray(values, dtype=np.float64)
@@ -534,6 +508,13 @@ class GroupedRecalibration:
         weights = [own.weight for own in self.groups.values()]
         groups = f"{len(weights)} groups of weight {min(weights):.2f} to {max(weights):.2f}"
         return f"{type(self).__name__}({groups}, from {self.n} rows with {self.n_events} events)"
+
+
+@dataclass(frozen=True)
+class _KeptGroups:
+    common: KaplanMeierRecalibration
+    groups: tuple[tuple[Label, GroupRecalibration], ...]
+    between: float
 
 
 @dataclass(frozen=True, eq=False)

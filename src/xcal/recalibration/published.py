@@ -1,17 +1,20 @@
 """Remedies of the literature: beta calibration, CiPOT, CSD."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit, logit
 
-from xcal._checks import MANY, BoolArray, as_count, as_event, as_number, as_numpy, as_time, check_rows, fail
+from xcal._checks import MANY, BoolArray, as_count, as_event, as_numpy, as_time, check_rows, fail
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
+from xcal._typed import Limits
 from xcal.recalibration.maps import (
     DIGITS,
+    Count,
     Floats,
+    Kept,
     PiecewiseRecalibration,
     Recalibration,
     held_out_rows,
@@ -19,8 +22,6 @@ from xcal.recalibration.maps import (
     probabilities,
     through_points,
 )
-
-# --- A smooth map of F with three parameters: beta calibration, fitted to censored rows.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,11 +57,11 @@ class BetaRecalibration(Recalibration):
     True
     """
 
-    a: float
-    b: float
+    a: Annotated[float, Limits(above=0)]
+    b: Annotated[float, Limits(above=0)]
     c: float
-    n: int
-    n_events: int
+    n: Count
+    n_events: Count
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
@@ -125,23 +126,6 @@ class BetaRecalibration(Recalibration):
         inside = expit((low + high) / 2)
         return np.asarray(np.where(np.isfinite(target), inside, levels))
 
-    def content(self) -> dict[str, Any]:
-        """Everything that the map holds, as numbers."""
-        return {"a": self.a, "b": self.b, "c": self.c, "n": self.n, "n_events": self.n_events}
-
-    @classmethod
-    def of_content(cls, content: dict[str, Any]) -> Self:
-        """Make the map again from what `content` gave; anything else is refused."""
-        if not isinstance(content, dict) or set(content) != {"a", "b", "c", "n", "n_events"}:
-            fail("map", "a, b, c, n and n_events", type(content).__name__)
-        return cls(
-            as_number("a", content["a"], above=0),
-            as_number("b", content["b"], above=0),
-            as_number("c", content["c"]),
-            as_count("n", content["n"], at_least=1),
-            as_count("n_events", content["n_events"], at_least=1),
-        )
-
     def _logit(self, u: Floats, log_survival: Floats) -> Floats:
         with np.errstate(divide="ignore"):
             return np.asarray(self.c + self.a * np.log(u) - self.b * log_survival)
@@ -202,12 +186,8 @@ class _Likelihood:
         return loss, gradient
 
 
-# --- The map behind CiPOT (Qi, Yu and Greiner, NeurIPS 2024): conformal percentiles of F at the observed times.
-
-
 # The paper reports 9 levels, the deciles: ten pieces.
 DEFAULT_PIECES = 10
-
 
 # Sums of shares differ from a level by rounding where they meet it exactly.
 ROUNDING = 1e-12
@@ -288,15 +268,12 @@ def _quantiles(u: Floats, event: BoolArray, shares: Floats) -> Floats:
     return np.asarray(np.where(within, np.minimum(along, values[at]), values[at]))
 
 
-# --- CSD (Qi, Yu and Greiner, ICML 2024): every predicted quantile moved in time by what the held-out rows ask for.
-
-
 # Event times that stand for a censored row, at evenly spaced levels of what Kaplan-Meier says of its future.
 SAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConformalQuantiles:
+class ConformalQuantiles(Kept):
     """Shifts in time, one for each level: the new quantile at a level is the model's own plus the shift.
 
     The conformity score of a row at a level p is the predicted quantile less the row's time, and the shift is that
@@ -334,8 +311,8 @@ class ConformalQuantiles:
 
     levels: Floats
     shifts: Floats
-    n: int
-    n_events: int
+    n: Count
+    n_events: Count
 
     def __post_init__(self) -> None:
         levels, shifts = np.asarray(self.levels), np.asarray(self.shifts)
@@ -384,20 +361,6 @@ class ConformalQuantiles:
         rows, after = np.arange(len(moved)), np.argmax(moved > 0, axis=1)
         line = (moved[rows, after] / self.levels[after])[:, None] * self.levels
         return np.where(moved > 0, moved, np.maximum(line, 0.0))
-
-    def content(self) -> dict[str, Any]:
-        """Everything that is kept in a file, as numbers and lists."""
-        lists = {"levels": self.levels.tolist(), "shifts": self.shifts.tolist()}
-        return lists | {"n": self.n, "n_events": self.n_events}
-
-    @classmethod
-    def of_content(cls, content: dict[str, Any]) -> Self:
-        """Make it again from what `content` gave; anything else is refused."""
-        if not isinstance(content, dict) or set(content) != {"levels", "shifts", "n", "n_events"}:
-            fail("map", "levels, shifts, n and n_events", type(content).__name__)
-        lists = [np.asarray(content[name], dtype=np.float64) for name in ("levels", "shifts")]
-        counts = [as_count(name, content[name], at_least=1) for name in ("n", "n_events")]
-        return cls(lists[0], lists[1], counts[0], counts[1])
 
     def __repr__(self) -> str:
         levels = f"{self.levels.size} levels"

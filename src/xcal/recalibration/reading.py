@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,33 +13,17 @@ from torch import Tensor
 from xcal._checks import BoolArray, FloatArray, as_count, as_numpy, check_same_length, fail
 from xcal.data import Surv, SurvivalData, time_and_event
 from xcal.data.survival import check_nothing_beside, folds_by_event
-from xcal.distributions import SurvivalDistribution
 from xcal.interop import ModelPredictions, read_model
-from xcal.interop.predictions import count_rows
+from xcal.interop.predictions import WholeLaw, count_rows
 from xcal.metrics.curves import at_own_time, at_point
 from xcal.recalibration.maps import Floats
-
-# --- What recalibration asks of a model of any library: F at observed times, F at given times, quantiles.
-
 
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60
 
-
 # Steps in search of a quantile within its bracket, and how close in time (relative) or in F is close enough.
 _STEPS = 200
-
-
 _CLOSE = 1e-14
-
-
-@runtime_checkable
-class WholeLaw(Protocol):
-    """What the estimators of xcal have, which are built on this package: a distribution of each row."""
-
-    def predict_distribution(self, X: Any) -> SurvivalDistribution:
-        """Return the distribution of each row's time."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,15 +227,8 @@ def _inverted(cdf: Callable[[Floats], Floats], level: Floats, low: Floats, high:
     return np.where(never, np.inf, np.where(level <= 0, 0.0, np.where(np.abs(gap) < _CLOSE, middle, high)))
 
 
-# --- Training a model again: a copy of it on other rows, for cross-fitting.
-
-
 RowNumbers = npt.NDArray[np.int64]
-
-
 FitModel = Callable[[Any, Any], Any]
-
-
 _TIME, _EVENT = "_time_of_recalibration", "_event_of_recalibration"
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -16,8 +16,10 @@ from safetensors.numpy import save
 
 from xcal._checks import BoolArray, as_choice, fail
 from xcal._files import write_whole
+from xcal._typed import OneOf, parse_json, read, shown
 from xcal.data import SurvivalData
 from xcal.interop import ModelPredictions, Rows
+from xcal.interop.predictions import WholeLaw
 from xcal.recalibration.maps import (
     Floats,
     GroupedRecalibration,
@@ -27,17 +29,14 @@ from xcal.recalibration.maps import (
     RowMaps,
 )
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles
-from xcal.recalibration.reading import WholeLaw, chosen_rows, n_rows, own_values, quantile_at, read_own, survival_at
+from xcal.recalibration.reading import chosen_rows, n_rows, own_values, quantile_at, read_own, survival_at
 
 # --- What a recalibrated model predicts: the model's answers, changed by a map of F or by shifts of its quantiles.
 
-
 Column = str | int
-
 
 # Rows that a model is asked about at once, where each is asked at many times.
 _AT_ONCE = 10_000
-
 
 # F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
 _ROUNDING = 1e-14
@@ -292,67 +291,51 @@ class Method:
     Attributes
     ----------
     name, summary : str
-    fit : callable
-        From held-out rows, a number of pieces and the column of groups to an `Adjustment`.
-    restore : callable
-        From the content of a file and the column of groups to the same.
+    kind : class
+        What is fitted, and read again from a file.
     takes_pieces, asks_quantiles, asks_groups : bool
         Whether `n_pieces` means something, and what has to be read beside F.
     """
 
     name: str
     summary: str
-    fit: Callable[[HeldOut, int | None, Column | None], Adjustment]
-    restore: Callable[[dict[str, Any], Column | None], Adjustment]
+    kind: Any
     takes_pieces: bool = False
     asks_quantiles: bool = False
     asks_groups: bool = False
+
+    def fit(self, rows: HeldOut, n_pieces: int | None, group_column: Column | None) -> Adjustment:
+        """Fit to held-out rows."""
+        if self.asks_quantiles:
+            return ShiftedQuantiles(self.kind.fit(rows.quantiles, rows.time, rows.happened))
+        groups = (rows.groups,) if self.asks_groups else ()
+        pieces = {"n_pieces": n_pieces} if self.takes_pieces else {}
+        return MapOfF(self.kind.fit(rows.cdf, rows.event, *groups, **pieces), group_column)
+
+    def restore(self, content: Any, group_column: Column | None) -> Adjustment:
+        """Make the adjustment of a file again."""
+        found = self.kind.of_content(content)
+        return ShiftedQuantiles(found) if self.asks_quantiles else MapOfF(found, group_column)
 
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method(
-            "km",
-            "Kaplan-Meier curve of F, in a few straight lines",
-            lambda rows, pieces, _: MapOfF(KaplanMeierRecalibration.fit(rows.cdf, rows.event, n_pieces=pieces)),
-            lambda content, _: MapOfF(KaplanMeierRecalibration.of_content(content)),
-            takes_pieces=True,
-        ),
-        Method(
-            "isotonic",
-            "Kaplan-Meier curve of F, through every event",
-            lambda rows, _, __: MapOfF(IsotonicRecalibration.fit(rows.cdf, rows.event)),
-            lambda content, _: MapOfF(IsotonicRecalibration.of_content(content)),
-        ),
-        Method(
-            "beta",
-            "smooth map with three parameters, by censored likelihood",
-            lambda rows, _, __: MapOfF(BetaRecalibration.fit(rows.cdf, rows.event)),
-            lambda content, _: MapOfF(BetaRecalibration.of_content(content)),
-        ),
-        Method(
-            "cipot",
-            "conformal percentiles of F (Qi et al., NeurIPS 2024)",
-            lambda rows, pieces, _: MapOfF(CiPOTRecalibration.fit(rows.cdf, rows.event, n_pieces=pieces)),
-            lambda content, _: MapOfF(CiPOTRecalibration.of_content(content)),
-            takes_pieces=True,
-        ),
+        Method("km", "Kaplan-Meier curve of F, in a few straight lines", KaplanMeierRecalibration, takes_pieces=True),
+        Method("isotonic", "Kaplan-Meier curve of F, through every event", IsotonicRecalibration),
+        Method("beta", "smooth map with three parameters, by censored likelihood", BetaRecalibration),
+        Method("cipot", "conformal percentiles of F (Qi et al., NeurIPS 2024)", CiPOTRecalibration, takes_pieces=True),
         Method(
             "csd",
             "conformal shifts of the quantiles in time (Qi et al., ICML 2024)",
-            lambda rows, _, __: ShiftedQuantiles(ConformalQuantiles.fit(rows.quantiles, rows.time, rows.happened)),
-            lambda content, _: ShiftedQuantiles(ConformalQuantiles.of_content(content)),
+            ConformalQuantiles,
             takes_pieces=True,
             asks_quantiles=True,
         ),
         Method(
             "groups",
             "the map of 'km', and what each known group adds to it, shrunk",
-            lambda rows, pieces, column: MapOfF(
-                GroupedRecalibration.fit(rows.cdf, rows.event, rows.groups, n_pieces=pieces), column
-            ),
-            lambda content, column: MapOfF(GroupedRecalibration.of_content(content), column),
+            GroupedRecalibration,
             takes_pieces=True,
             asks_groups=True,
         ),
@@ -376,14 +359,19 @@ def as_method(name: Any, n_pieces: Any, group_column: Any) -> Method:
 # has four entries: format, version, header (JSON: method, parameters, map) and digest, the SHA-256 of header and
 # tensor.
 
-
 FORMAT, VERSION = "xcal-recalibrated", "1"
-
-
 _EXPECTED = "a file that Recalibrated.save wrote"
 
 
-_KEYS = {"method", "cv", "n_pieces", "group_column", "random_state", "times", "adjustment"}
+@dataclass(frozen=True)
+class _Header:
+    method: Annotated[str, OneOf(METHODS)]
+    cv: int | None
+    n_pieces: int | None
+    group_column: Column | None
+    random_state: int
+    times: tuple[float, ...]
+    adjustment: Any
 
 
 @runtime_checkable
@@ -458,43 +446,24 @@ def read_recalibrated(path: str | os.PathLike[str], load_model: Callable[[Path],
     if metadata.get("digest") != _digest(text, content):
         fail("path", _EXPECTED, f"{path}, which was damaged: its checksum is wrong")
     try:
-        header = _header(text)
-        column = header["group_column"]
-        adjustment = METHODS[header["method"]].restore(header["adjustment"], column)
-    except (ValueError, TypeError, KeyError) as error:
+        header = read(_Header, parse_json("header", text), "header")
+        times: Floats = np.asarray(header.times)
+        if times.size == 0 or times[0] < 0 or (np.diff(times) <= 0).any():
+            fail("times", "increasing times, zero or larger", shown(header.times))
+        adjustment = METHODS[header.method].restore(header.adjustment, header.group_column)
+    except (ValueError, TypeError, KeyError) as error:  # of an adjustment that is something else
         raise ValueError(f"path: expected {_EXPECTED}, got {path}, made by something else: {error}") from error
     with tempfile.TemporaryDirectory() as folder:
         inside = Path(folder) / "model"
         inside.write_bytes(content.tobytes())
         model = load_model(inside)
-    options = {name: header[name] for name in ("cv", "n_pieces", "group_column", "random_state")}
-    estimator = Recalibrated(model, header["method"], **options)
-    estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, header["times"]
+    options = {name: getattr(header, name) for name in ("cv", "n_pieces", "group_column", "random_state")}
+    estimator = Recalibrated(model, header.method, **options)
+    estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, times
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(estimator, name, getattr(model, name))
     return estimator
-
-
-def _header(text: str) -> dict[str, Any]:
-    """Check the header, before anything is made of it."""
-    try:
-        content = json.loads(text)
-    except RecursionError:
-        fail("header", "JSON", "JSON that is nested too deeply")
-    if not isinstance(content, dict) or set(content) != _KEYS:
-        fail("header", f"the keys {', '.join(sorted(_KEYS))}", type(content).__name__)
-    if not isinstance(content["method"], str) or content["method"] not in METHODS:
-        fail("method", f"one of {', '.join(METHODS)}", repr(content["method"])[:80])
-    for name, kinds in (("cv", int), ("n_pieces", int), ("group_column", int | str), ("random_state", int)):
-        value = content[name]
-        if isinstance(value, bool) or not (value is None or isinstance(value, kinds)):
-            fail(name, "a number or null", repr(value)[:80])
-    times: Floats = np.asarray(content["times"], dtype=np.float64)
-    increase = times.ndim == 1 and times.size > 0 and np.isfinite(times).all() and (np.diff(times) > 0).all()
-    if not increase or times[0] < 0:
-        fail("times", "increasing times, zero or larger", f"an array of shape {times.shape}")
-    return content | {"times": times}
 
 
 def _digest(header: str, content: Any) -> str:

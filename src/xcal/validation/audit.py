@@ -13,8 +13,8 @@ from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
 from xcal.data.survival import check_nothing_beside
 from xcal.interop import ModelPredictions, Rows, read_model
-from xcal.interop.plain import read_cdf, read_curves, read_risk
 from xcal.interop.predictions import check_predictions
+from xcal.interop.reading import read_cdf, read_curves, read_risk
 from xcal.metrics import times as horizon_times
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.inputs import Vector, as_min_cell

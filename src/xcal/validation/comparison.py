@@ -11,7 +11,7 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import write_whole
-from xcal.interop.plain import is_plain
+from xcal.interop.reading import is_plain
 from xcal.metrics.intervals import resampled_interval
 from xcal.show.charts import time_in_words
 from xcal.validation.audit import audit
