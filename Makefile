@@ -13,7 +13,7 @@ DEMO   ?=
 help:
 	@echo "make demo    a model that cannot be trusted and what corrects it, pages under runs/ (DEMO=\"--dataset metabric\" for options)"
 	@echo "make test    the test suite, doctests included, in about five minutes"
-	@echo "make test-ci  the other tests: a browser, compilers, a built wheel, several processes, many data sets"
+	@echo "make test-ci  the other tests: a browser, compilers, a built wheel, several processes, pages that train, many data sets"
 	@echo "make test-floats  the tests most sensitive to rounding, without vector instructions and with four threads"
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make docs    the documentation, into docs/_build/html"

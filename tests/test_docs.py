@@ -8,10 +8,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "paper" / "docs").glob("*.md"))]
+# These train for long: in CI only.
+TRAINING = {"README.md", "estimators.md", "start-table.md"}
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.ci] if p.name in TRAINING else [], id=p.name) for p in PAGES]
+)
 def test_sessions(page):
     assert doctest.testfile(str(page), module_relative=False, optionflags=FLAGS).failed == 0
 

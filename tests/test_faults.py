@@ -264,6 +264,7 @@ def test_ctrl_c_during_an_audit_leaves_nothing(tmp_path, monkeypatch, moment):
     assert names(tmp_path) == ["p.csv"]
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc")
 def test_kills_at_random_moments():
     command = [sys.executable, "-m", "tests.faults.kills", "--kills", "2", "--only", "fit_path,reproduce"]

@@ -340,6 +340,7 @@ for call in (
 """
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_header_that_claims_a_million_million_rows_takes_no_memory(tmp_path):
     done = subprocess.run([sys.executable, "-c", HEADER, str(tmp_path)], capture_output=True, text=True, check=False)

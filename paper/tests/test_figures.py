@@ -112,6 +112,7 @@ def test_calibration_slope_one_does_not_mean_calibrated():
         assert result.p_value < 1e-6
 
 
+@pytest.mark.ci
 def test_the_scripts_behind_the_pictures_run_and_tell_the_truth(tmp_path):
     """The figures script prints what it draws; two of its lines have a value that is known for any number of rows."""
     script = Path(__file__).parents[2] / "examples" / "paper_figures.py"

@@ -59,6 +59,7 @@ def test_objectives_check_their_rows():
             objective(LogNormal(torch.zeros(3), torch.zeros(3)), TIME.float(), EVENT.float())
 
 
+@pytest.mark.ci
 def test_nobody_imports_the_room_who_does_not_ask_for_it():
     code = (
         "import sys, xcal.estimators, xcal.training, xcal.metrics, xcal.recalibration\n"

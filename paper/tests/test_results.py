@@ -92,6 +92,7 @@ def test_a_table_that_is_compared_lacks_no_model_lambda_or_seed(table, epochs, v
     assert runs == set(product([model.name for model in found.spec.models], lambdas, found.spec.seeds))
 
 
+@pytest.mark.ci
 def test_the_pages_are_made_of_the_records_as_they_are(tmp_path):
     tables = ("glioma", "jensen-slack")
     for table in tables:

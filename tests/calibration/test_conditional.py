@@ -284,6 +284,7 @@ def test_the_words_of_a_subgroup_are_those_of_its_histogram(heights, words):
     assert words in _finding(np.array(heights) / 10, bin_edges(10))
 
 
+@pytest.mark.ci
 def test_the_second_half_keeps_the_p_value_of_the_subgroup_honest():
     rng = np.random.default_rng(10)
     p = []

@@ -402,6 +402,7 @@ def test_groups_without_p_values_have_none_to_correct():
     assert "corrected" not in repr(grouped)
 
 
+@pytest.mark.ci
 def test_few_perfect_models_have_a_group_that_looks_off():
     """Twenty groups of 50 rows, 400 data sets: without the correction some group is below 5 % in most of them."""
     rng = np.random.default_rng(0)

@@ -28,6 +28,7 @@ def test_a_true_model_of_months_is_rejected_without_the_interval_and_not_with_it
     assert result.value < 3 * result.floor
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("p_value", ["akritas", "simulated"])
 def test_size_and_power(p_value):
     runs = 200

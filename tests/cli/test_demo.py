@@ -37,6 +37,7 @@ def metrics(finished):
     return json.loads((finished[1] / "metrics.json").read_text())
 
 
+@pytest.mark.ci
 def test_everything_is_saved(finished):
     result, folder = finished
     assert result.exit_code == 0
@@ -48,6 +49,7 @@ def test_everything_is_saved(finished):
     assert "comparison.html and" in " ".join(result.stdout.split())
 
 
+@pytest.mark.ci
 def test_the_chosen_model_is_the_one_that_is_shown_and_saved(finished, metrics):
     result, folder = finished
     model, path = load(folder / "model.safetensors"), load(folder / "path.safetensors")

@@ -230,6 +230,7 @@ def test_package_missing_for_the_public_form(tmp_path, pooch, monkeypatch):
         load_metabric(tmp_path)
 
 
+@pytest.mark.ci
 def test_importing_costs_nothing():
     heavy = ["pandas", "pooch", "h5py", "scipy.stats", "requests"]
     code = f"import sys, xcal.datasets; print([name for name in {heavy!r} if name in sys.modules])"

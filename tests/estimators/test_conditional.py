@@ -76,6 +76,7 @@ def test_rows_of_no_weight_take_no_part_in_the_test():
     assert judge_conditional(off[None], x, event, np.where(counts, 1.0, 1e-6), 20).p_values[0] > 0.05
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_error_of_a_distance_is_its_spread_over_samples(weighted):
     rng = np.random.default_rng(8)

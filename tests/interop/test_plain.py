@@ -143,6 +143,7 @@ def test_another_library_can_be_registered():
         read(Theirs(), X=np.zeros((3, 1)))
 
 
+@pytest.mark.ci
 def test_supported_needs_no_other_library():
     import subprocess
     import sys

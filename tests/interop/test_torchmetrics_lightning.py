@@ -5,31 +5,15 @@ import pickle
 import pytest
 import torch
 
-from tests.interop.test_torchmetrics import close, made, update, values
-
-lightning = pytest.importorskip("lightning")
+from tests.interop.test_torchmetrics import close
 
 
-class Judge(lightning.LightningModule):
-    def __init__(self, out):
-        super().__init__()
-        self.out = out
-        self.metrics = torch.nn.ModuleDict(made())
-        self.weight = torch.nn.Parameter(torch.zeros(1))
-
-    def validation_step(self, batch, _):
-        update(self.metrics, batch.numpy())
-        self.log("concordance", self.metrics["concordance"])
-
-    def on_validation_epoch_end(self):
-        found = values(self.metrics)
-        found["rows here"] = int(self.metrics["nll"].n)
-        with open(f"{self.out}.{self.global_rank}", "wb") as file:
-            pickle.dump(found, file)
-
-
+@pytest.mark.ci
 @pytest.mark.filterwarnings("ignore")  # Lightning's and torch's own, about workers and ports
 def test_two_processes_of_lightning_equal_one(tmp_path):
+    lightning = pytest.importorskip("lightning")
+    from tests.interop.judge import Judge
+
     out = str(tmp_path / "found")
     trainer = lightning.Trainer(
         accelerator="cpu",

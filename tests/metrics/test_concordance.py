@@ -225,6 +225,7 @@ def test_antolini_equals_survivaleval(grid):
     assert ours.value == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.ci
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # pycox imports what its dependencies have deprecated
 def test_antolini_equals_pycox_where_they_agree():
     pycox = pytest.importorskip("pycox.evaluation.concordance")

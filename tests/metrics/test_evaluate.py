@@ -248,6 +248,7 @@ def test_a_squared_distance_is_the_length_of_its_deviations(name, method, data, 
     assert deviations(rows, rows.take(np.arange(200))).shape == own.shape
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("too_fast", [1.0, 1.6])
 def test_intervals_of_distances_reach_a_perfect_model_and_leave_a_wrong_one(too_fast):
     """40 data sets of 250 rows. True distances: zero, or those of hazards 1.6 times too high."""
@@ -333,6 +334,7 @@ def test_all_names_are_known():
     assert len(METRICS) == len(set(METRICS)) == 17
 
 
+@pytest.mark.ci
 def test_importing_the_metrics_pulls_in_only_the_core():
     script = (
         "import sys, xcal.metrics; "

@@ -121,6 +121,7 @@ def true_laws(n, rng):
     yield "heavy tails", stats.t.cdf((np.log(0.6) + x) / spread, 3), np.exp(-x + spread * rng.standard_t(3, n)), 0.6
 
 
+@pytest.mark.ci
 def test_a_true_model_scores_the_floor_whatever_its_hazards():
     """The Cox form accuses true models whose hazards are not proportional; this one does not."""
     found, floors, by_cox = {}, {}, {}
@@ -139,6 +140,7 @@ def test_a_true_model_scores_the_floor_whatever_its_hazards():
     assert np.mean(by_cox["crossing"]) > 2 * np.mean(found["crossing"])
 
 
+@pytest.mark.ci
 def test_the_interval_holds_the_truth_and_leaves_zero_when_it_should():
     covered = {1.0: 0, 1.5: 0}
     above = dict(covered)

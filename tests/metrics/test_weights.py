@@ -177,6 +177,7 @@ def test_poisson_interval_is_refused():
         observed_expected(-np.expm1(-rate), at=1.0, time=time, event=event, weights=weights, interval="poisson")
 
 
+@pytest.mark.ci
 def test_coverage_in_case_cohort_samples():
     """A true model: the intervals of O/E, slope and intercept hold 1, 1 and 0, and O/E without weights is far off."""
     held = np.zeros((600, 4))

@@ -153,6 +153,7 @@ def test_training_rows_give_the_weights():
     assert table["uno", None] == pytest.approx(expected.value, rel=1e-9)
 
 
+@pytest.mark.ci
 def test_intervals_from_a_part_of_the_rows_are_as_wide_as_those_from_all():
     """A quarter of the rows has twice the noise, and the draws are scaled by a half; around the values of all rows."""
     given = sample(3200, too_fast=1.3, groups=False)

@@ -37,6 +37,7 @@ def test_censoring_that_depends_on_risk_is_found_corrected_and_said():
     assert "doubly robust" in result.methods
 
 
+@pytest.mark.ci
 def test_accuracy_is_corrected_too():
     """AUC and Brier score of the true risks against those of the whole population, which are known."""
     off = {"auc": [], "brier": []}

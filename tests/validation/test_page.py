@@ -310,17 +310,20 @@ def test_models_of_one_name_are_numbered():
 @pytest.mark.parametrize(
     ("results", "message"),
     [
-        ([made_result()], "results: expected two results to compare, got 1"),
-        ([made_result(), made_result(n=600)], "results: expected audits of the same rows, got 1200 and 600 rows"),
+        (lambda: [made_result()], "results: expected two results to compare, got 1"),
         (
-            [made_result(), replace(made_result(), time_unit="days")],
+            lambda: [made_result(), made_result(n=600)],
+            "results: expected audits of the same rows, got 1200 and 600 rows",
+        ),
+        (
+            lambda: [made_result(), replace(made_result(), time_unit="days")],
             "expected one unit of time, got 'years' and 'days'",
         ),
     ],
 )
 def test_results_that_cannot_be_compared_are_refused(results, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        write_comparison(results, tmp_path / "page.html")
+        write_comparison(results(), tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []
 
 

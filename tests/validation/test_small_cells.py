@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from html import unescape
 
 import numpy as np
@@ -32,6 +33,12 @@ def audited(**options):
     return xcal.audit(**{"n_bootstrap": 20, "horizons": [0.3, 1.0, 2.5], "progress": False, **given, **options})
 
 
+@cache
+def with_cells_of(few):
+    """Return the audit with another smallest cell: one for all tests, none of which changes it."""
+    return audited(min_cell=few)
+
+
 @pytest.fixture(scope="module")
 def shown():
     return audited()
@@ -43,13 +50,18 @@ def everything(result, folder):
     return {"page": page, "json": result.to_json(), "screen": repr(result), "table": result.to_frame().to_csv()}
 
 
-def test_names_of_tiny_groups_are_nowhere(shown, tmp_path):
-    for place, text in everything(shown, tmp_path).items():
+@pytest.fixture(scope="module")
+def told(shown, tmp_path_factory):
+    return everything(shown, tmp_path_factory.mktemp("shown"))
+
+
+def test_names_of_tiny_groups_are_nowhere(shown, told, tmp_path):
+    for place, text in told.items():
         assert "Quux" not in text, place
     assert "3 groups of fewer than 5 rows" in shown.to_json()
     assert any("3 groups of fewer than 5 rows" in sentence for sentence in shown.verdict.sentences)
-    assert "Nothing is shown of fewer than 5 rows" in everything(shown, tmp_path)["page"]
-    asked = everything(audited(min_cell=0), tmp_path)
+    assert "Nothing is shown of fewer than 5 rows" in told["page"]
+    asked = everything(with_cells_of(0), tmp_path)
     assert "Nothing is shown of fewer" not in asked["page"]
     assert all("J. Quux" in asked[place] for place in ("page", "json"))
     assert "in 1 rows" in asked["json"]
@@ -59,7 +71,7 @@ def test_the_events_of_a_small_group_are_not_counted(shown):
     (annex,) = [one for one in shown.measured.skipped if one.group == "ward = annex"]
     assert 0 < EVENT[3:9].sum() < MIN_CELL or 0 < 6 - EVENT[3:9].sum() < MIN_CELL
     assert annex.why.startswith("fewer than 10 events in 6 rows")
-    (counted,) = [one for one in audited(min_cell=1).measured.skipped if one.group == "ward = annex"]
+    (counted,) = [one for one in with_cells_of(1).measured.skipped if one.group == "ward = annex"]
     assert counted.why.startswith(f"{EVENT[3:9].sum()} event")
 
 
@@ -80,11 +92,11 @@ def cells(result):
 
 @pytest.mark.parametrize("few", [MIN_CELL, 12])
 def test_no_cell_of_the_pictures_is_small(few):
-    found = list(cells(audited(min_cell=few)))
+    found = list(cells(with_cells_of(few)))
     assert len(found) > 10
     for what, counts in found:
         assert all(count == 0 or count >= few for count in counts), what
-    assert any(0 < count < few for _, counts in cells(audited(min_cell=0)) for count in counts)
+    assert any(0 < count < few for _, counts in cells(with_cells_of(0)) for count in counts)
 
 
 def test_bins_of_f_hold_no_event_or_enough(shown):
@@ -95,8 +107,8 @@ def test_bins_of_f_hold_no_event_or_enough(shown):
         counts = np.histogram(1 - rows[EVENT & (TIMES[-1] >= TIME)], one.edges)[0]
         assert all(count == 0 or count >= MIN_CELL - 1 for count in counts)  # curves are read along lines
         assert one.mass.sum() == pytest.approx(1.0)
-    whole = [one for one in audited(min_cell=0).measured.pit if one.group is None]
-    few = [one for one in audited(min_cell=40).measured.pit if one.group is None]
+    whole = [one for one in with_cells_of(0).measured.pit if one.group is None]
+    few = [one for one in with_cells_of(40).measured.pit if one.group is None]
     for ours, all_bins in zip(few, whole, strict=True):
         assert 1 <= ours.mass.size < all_bins.mass.size == 10
         kept = np.searchsorted(all_bins.edges, ours.edges[:-1] - 1e-9)
@@ -107,7 +119,7 @@ def test_the_end_of_follow_up_is_reached_by_enough_rows(shown):
     last = shown.measured.over_time.times[-1]
     assert np.count_nonzero(last <= TIME) >= MIN_CELL
     assert shown.data.last_time == last
-    assert audited(min_cell=0).data.last_time == TIME.max()
+    assert with_cells_of(0).data.last_time == TIME.max()
 
 
 def test_thresholds_that_part_a_few_rows_have_no_net_benefit(shown):
@@ -118,18 +130,18 @@ def test_thresholds_that_part_a_few_rows_have_no_net_benefit(shown):
         clearly_enough = (above >= 8) & (above <= N - 8)
         assert np.isnan(curve.model[clearly_few]).all()
         assert np.isfinite(curve.model[clearly_enough]).all()
-    assert all(np.isfinite(curve.model).all() for curve in audited(min_cell=0).measured.decision)
+    assert all(np.isfinite(curve.model).all() for curve in with_cells_of(0).measured.decision)
 
 
-def test_no_time_and_no_covariate_of_a_row_is_written(shown, tmp_path):
-    for place, text in everything(shown, tmp_path).items():
+def test_no_time_and_no_covariate_of_a_row_is_written(told):
+    for place, text in told.items():
         for name, values in (("time", TIME), ("rate", RATE), ("marker", X["marker"])):
-            told = [value for value in values if repr(float(value)) in text or f"{value:.8g}" in text]
-            assert not told, (place, name)
+            found = [value for value in values if repr(float(value)) in text or f"{value:.8g}" in text]
+            assert not found, (place, name)
 
 
 def test_values_and_verdict_are_those_of_all_rows(shown):
-    of_all = audited(min_cell=0)
+    of_all = with_cells_of(0)
     assert as_plain(shown.values) == as_plain(of_all.values)
     assert shown.verdict.headline == of_all.verdict.headline
     assert shown.min_cell == MIN_CELL == json.loads(shown.to_json())["min_cell"]
@@ -147,16 +159,16 @@ def test_an_outcome_of_a_few_rows_has_no_picture():
     assert len(audited(**given, min_cell=0).measured.risks) == 1
 
 
-def test_counts_of_the_data_section(shown, tmp_path):
+def test_counts_of_the_data_section(tmp_path):
     time = np.minimum(TIME, 5.9)
     time[7] = 6.5
     found = audited(y=(time, EVENT))
     assert found.data.n_past_grid is None
     (past,) = [one.what for one in found.data.concerns if "past the end of the curves" in one.what]
     assert past.startswith("Fewer than 5 rows with a time past")
-    assert not any("1 row" in text for text in everything(found, tmp_path).values())
-    page = unescape(found.report(tmp_path / "audit.html").read_text(encoding="utf-8"))
-    assert "Rows past the model's last time" in page
+    texts = everything(found, tmp_path)
+    assert not any("1 row" in text for text in texts.values())
+    assert "Rows past the model's last time" in unescape(texts["page"])
     assert audited(y=(time, EVENT), min_cell=0).data.n_past_grid == 1
 
 

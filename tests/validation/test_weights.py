@@ -184,6 +184,7 @@ def test_what_cannot_be_is_refused():
         xcal.audit(**given, censoring="covariates")
 
 
+@pytest.mark.ci
 def test_a_right_model_is_trusted_with_its_weights_alone():
     for seed in range(3):
         given = case_cohort(6000, 10 + seed)

@@ -161,6 +161,7 @@ def test_settings_that_do_not_fit_are_refused(tmp_path, old, new, message):
         load_spec(path)
 
 
+@pytest.mark.ci
 def test_a_table_of_the_demo_carries_the_note(real_data, tmp_path):
     raw = real_data("mimic3") / "mimic3" / "demo"
     prepare(raw, tmp_path / "los", threads=1)

@@ -16,6 +16,7 @@ from xcal_paper.runner import Manner, Request, reproduce_tables
 from xcal_paper.spec import load_spec
 
 
+@pytest.mark.ci
 def test_two_processes_make_the_records_of_one(small, tmp_path, monkeypatch):
     paths = [small(('table = "small"', f'table = "{name}"'), name=f"{name}.toml") for name in ("one", "other")]
 

@@ -14,6 +14,7 @@ from xcal import _workers as _engines
 from xcal_paper import RecordFile, reproduce
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_killed_worker_is_replaced(tmp_path):
     spec = tmp_path / "small.toml"

@@ -77,7 +77,14 @@ def whole(uninterrupted):
     return metrics(uninterrupted)
 
 
-@pytest.mark.parametrize(("kill", "kept"), [("after 1", 4), ("before 2", 4), ("during 2", 4)])
+@pytest.mark.parametrize(
+    ("kill", "kept"),
+    [
+        pytest.param("after 1", 4, marks=pytest.mark.ci),
+        pytest.param("before 2", 4, marks=pytest.mark.ci),
+        ("during 2", 4),
+    ],
+)
 def test_a_killed_run_loses_the_job_in_flight_and_ends_up_the_same(small, tmp_path, whole, kill, kept):
     path = small()
     run_and_die(path, tmp_path / "cut", kill)

@@ -84,6 +84,7 @@ def test_stopped_by_an_error_at_every_step_and_resumed(made_up, whole, tmp_path)
     assert not (out / ".work").exists()
 
 
+@pytest.mark.ci
 def test_killed_at_every_step_and_resumed(made_up, whole, tmp_path):
     out = tmp_path / "los"
     words = [sys.executable, "-c", KILLED, str(made_up), str(out), *MOMENTS]
