@@ -17,31 +17,17 @@ if TYPE_CHECKING:
 
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit.")]
-
-
 File = Annotated[Path, typer.Argument(help="CSV or parquet file with the columns that the model was trained on.")]
-
-
 TableOut = Annotated[Path, typer.Option(help="Table to write: .csv, .csv.gz, .tsv or .parquet.")]
-
-
 Times = Annotated[
     str | None,
     typer.Option(help="Times of the survival probabilities, with commas: 12,24,60. By default those of the report."),
 ]
-
-
 Quantiles = Annotated[str | None, typer.Option(help="Shares of the quantiles, with commas: 0.25,0.75.")]
-
-
 Copy = Annotated[list[str] | None, typer.Option(help="Column to copy to the new table, an id for instance.")]
-
-
 Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Also say something about times after the last one of the training rows.")
 ]
-
-
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file --out.")]
 
 
@@ -109,65 +95,31 @@ def predict(
 
 
 RunOrFolder = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit, or a folder of predictions (parquet).")]
-
-
 MaybeRows = Annotated[
     Path | None,
     typer.Argument(
         help="CSV or parquet file with the columns of the run, time and event included; none for predictions."
     ),
 ]
-
-
 MetricsOut = Annotated[Path | None, typer.Option(help="Of predictions: JSON file to write.")]
-
-
 Processes = Annotated[int, typer.Option(min=1, help="Of predictions: processes of this machine.")]
-
-
 Engine = Annotated[str, typer.Option(help="Of predictions: local, or ray (a cluster by RAY_ADDRESS).")]
-
-
 ExactRows = Annotated[int, typer.Option(min=0, help="Of predictions: rows up to which everything is exact.")]
-
-
 DCalibrationMethod = Annotated[str, typer.Option(help="Of predictions: uniform or km, how censored rows count.")]
-
-
 ICIBound = Annotated[
     bool, typer.Option("--ici-bound", help="Of predictions: beyond --exact-rows read the rows once more, to bound ICI.")
 ]
-
-
 MaybeFile = Annotated[
     Path | None, typer.Argument(help="CSV or parquet file of new rows; by default the held-out rows of the run.")
 ]
-
-
 Out = Annotated[Path | None, typer.Option(help="Page to write; by default audit.html in the folder of the run.")]
-
-
 Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
-
-
 By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
-
-
 Time = Annotated[str | None, typer.Option(help="Column of the time, if it has another name than in the run.")]
-
-
 Event = Annotated[str | None, typer.Option(help="Column of the event, if it has another name than in the run.")]
-
-
 EventValue = Annotated[str | None, typer.Option(help="What the event column says if it happened.")]
-
-
 Resamples = Annotated[int | None, typer.Option(min=0, help="Bootstrap resamples; by default those of the run.")]
-
-
 Unit = Annotated[str | None, typer.Option("--time-unit", help="Unit of the times; by default that of the run.")]
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print every number as JSON.")]
 
 

@@ -15,27 +15,19 @@ def is_helper() -> bool:
 
 
 _Item = TypeVar("_Item")
-
-
 Separator = Annotated[
     str | None,
     typer.Option(help="What stands between the columns of a CSV file; by default the first lines tell."),
 ]
-
-
 Decimal = Annotated[
     str | None, typer.Option(help='Mark within the numbers of a CSV file: "." (the default) or ",", as in 1,9.')
 ]
-
-
 Covariates = Annotated[
     str | None,
     typer.Option(
         help='Columns that the report asks "for whom?" about, with commas: age,sex. By default those of the model.'
     ),
 ]
-
-
 MinCell = Annotated[
     int | None,
     typer.Option(

@@ -27,24 +27,12 @@ from xcal.training.checkpoint import digest
 
 # Kinds of value in the file; a key without a kind here is a text.
 _NUMBERS = ("test_fraction",)
-
-
 _COUNTS = ("seeds", "epochs", "resamples", "min_cell", "seed")
-
-
 _TEXTS = ("drop", "keep", "by", "covariates")
-
-
 _FLAGS = ("drop_duplicates",)
-
-
 _LISTS_OF_NUMBERS = ("lambdas", "horizons")
-
-
 # Which of day and month comes first in dates whose year is last.
 DATES = ("day-first", "month-first")
-
-
 # Written beside the settings: of which version, and of which bytes.
 _FACTS = ("xcal", "data_sha256", "test_sha256")
 
@@ -217,14 +205,8 @@ def _toml(value: Any) -> str:
 
 
 MODEL, PATH, CONFIG = MODEL_IN_FOLDER, "path.safetensors", "config.toml"
-
-
 FRONTIER_PAGE, FRONTIER_TABLE = "frontier.html", "frontier.csv"
-
-
 AUDIT_PAGE, AUDIT_NUMBERS, SUMMARY = "audit.html", "audit.json", "summary.json"
-
-
 # All of them are written by every run. The config file comes last.
 FILES = (
     MODEL,
@@ -236,12 +218,8 @@ FILES = (
     SUMMARY,
     CONFIG,
 )
-
-
 # Where models are kept until the whole run is written.
 UNFINISHED = "unfinished"
-
-
 # Files on their way: while they are written, and when all of them are there.
 _PART, _READY = ".part-", ".ready"
 

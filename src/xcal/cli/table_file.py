@@ -25,30 +25,16 @@ import numpy.typing as npt
 from xcal._checks import MIN_CELL, BoolArray, as_count, as_number, fail, is_missing
 
 Floats = npt.NDArray[np.float64]
-
-
 PARQUET = (".parquet", ".pq")
-
-
 _SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
-
-
 # What may stand between columns: the first is taken where several fit as well. Bytes that are looked at to tell.
 _SEPARATORS, _HEAD = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}, 1 << 15
-
-
 # Bytes of text that are read, and for how many of them one cell. A packed file of 1 MB can hold 1 GB of text, and a
 # cell takes about 35 bytes of memory while it is read: the largest file takes 4 GB. The variable sets another number.
 _MOST, _BYTES_PER_CELL, _MOST_VARIABLE = 10**9, 10, "XCAL_MOST_INPUT"
-
-
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
-
-
 _PIECE = 1 << 24  # bytes of a file that are looked at together
-
-
 # Different values that an error shows of a column.
 _SHOWN = 6
 
@@ -187,11 +173,7 @@ class TableFile:
 
 
 _DIFFERENT = "columns with different names"
-
-
 _COMMAS = "a decimal comma? --decimal , reads it"
-
-
 _DATES = "a date? give the time since the start as a number, in days for instance"
 
 

@@ -26,8 +26,6 @@ from xcal.validation.sample import read_covariates, read_groups
 
 
 Rows = npt.NDArray[np.int64]
-
-
 # What a cell of the split column may say.
 _WORDS = {
     "train": "train",
@@ -38,8 +36,6 @@ _WORDS = {
     "test": "test",
     "testing": "test",
 }
-
-
 # Rows below which a network with a penalty over 20 bins has nothing to learn from.
 FEWEST_ROWS = 30
 
@@ -264,8 +260,6 @@ def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
 
 # Values that the summary shows of a model, by their names in an audit.
 FIGURES = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
-
-
 # Concordance above which a column that knows the outcome is likelier than a model that good.
 TOO_GOOD = 0.95
 
@@ -431,12 +425,8 @@ def _for_people(one: Any) -> bool:
 
 # Names of the columns, with the time or the share after the last two.
 RANKED, OWN_CDF, SURVIVAL, QUANTILE = ("risk", "median"), "cdf", "s_", "q_"
-
-
 # How a text begins that a spreadsheet takes for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 # Ends of names of tables that can be written.
 _FORMS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *PARQUET)
 

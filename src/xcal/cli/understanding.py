@@ -19,14 +19,8 @@ from xcal.metrics.inputs import ends, is_small, told
 
 # Dates with or without a time of day: with the year first they can be read in one way, with the year last in two.
 _CLOCK = r"(?P<clock>[ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
-
-
 _YEAR_FIRST = re.compile(r"(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})" + _CLOCK)
-
-
 _YEAR_LAST = re.compile(r"(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})" + _CLOCK)
-
-
 # With more different numbers than this a column measures something; grades 1, 2, 3 and "unknown" are categories.
 _MANY_NUMBERS = 10
 
@@ -166,8 +160,6 @@ def _refuse(table: TableFile, name: str, good: Any, what: str) -> None:
 
 # Rows and columns of one kind that are looked at: a pair that tells the time does so in every row.
 _ROWS, _MOST_COLUMNS = 2_000, 200
-
-
 # Correlation of a difference with the time from which its ranks are looked at too.
 _WORTH_A_LOOK = 0.9
 
@@ -258,21 +250,13 @@ def _correlations(columns: FloatArray, time: Floats, fewest: int) -> FloatArray:
 
 # Rank correlation with the time from which a column deserves a second look.
 _CLOSE_TO_TIME = 0.95
-
-
 # Rank correlation with the time above which a column is the time itself: a rounded copy has ties and is a little below
 # 1, and nothing that is known at the start orders censored rows so well.
 _SAME_ORDER = 0.995
-
-
 # Kind of a column that has a role, or is dropped: it was not looked at.
 NO_KIND = "-"
-
-
 # Rows below which an equality with the outcome may be chance.
 _FEW_ROWS = 10
-
-
 # Categories that the table of columns shows.
 _SHOWN = 4
 

@@ -36,8 +36,6 @@ from xcal.recalibration import KaplanMeierRecalibration
 # A map is fitted to all validation rows but one part, and measured on that part. Ten parts leave it nine tenths of the
 # rows, so that what is measured is hardly worse than the map of all rows that is kept.
 _PARTS = 10
-
-
 Maps = Mapping[float, KaplanMeierRecalibration]
 
 

@@ -217,8 +217,6 @@ def _time_scale(table: SurvivalData) -> float:
 
 # Values computed at a time, rows times points of a curve: they stay in a core's cache.
 _CHUNK = 1 << 16
-
-
 # Features of rows that are standardised at a time: of wide rows, which may come from a file, fewer than that.
 _FEATURES = 1 << 22
 

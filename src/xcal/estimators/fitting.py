@@ -90,11 +90,7 @@ def gap_error(values: Floats, base: Floats, groups: Any = None, weights: Floats 
 # The features of the penalty and of K are the default ones. The seed is fixed, so that all models are trained and
 # measured with the same ones.
 FEATURES = KernelFeatures(seed=0)
-
-
 DRAWS = 999  # random signs behind a p-value
-
-
 # Rows that are read at a time, and that fix the scale of the columns.
 _ROWS = 10_000
 

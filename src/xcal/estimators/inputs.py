@@ -35,17 +35,11 @@ from xcal.data.survival import check_nothing_beside, read_labels, read_weights
 
 
 Floats = npt.NDArray[np.float64]
-
-
 _ENCODE = (
     "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("
     "make_column_transformer((OneHotEncoder(), [names]), remainder='passthrough'), SurvivalModel()); or encode='auto'"
 )
-
-
 _DATES = "turn dates and durations into numbers before, days since a fixed date for instance; or encode='auto'"
-
-
 _IMPUTE = "impute them in the pipeline before this estimator, with SimpleImputer for instance; or encode='auto'"
 
 
@@ -195,12 +189,8 @@ def _as_numbers(X: Any) -> Any:
 
 
 Kind = Literal["number", "category", "date"]
-
-
 # More categories than this, or one for every second row, are names of rows and not classes of them.
 MOST_CATEGORIES = 50
-
-
 _DAY = pd.Timedelta(days=1)
 
 
@@ -490,8 +480,6 @@ def warn_of_few_events(table: SurvivalData) -> None:
 
 # With fewer events `fit` warns.
 FEW_EVENTS = 10
-
-
 # So many events at time zero, and so large a share of all events, are no accident: units that were rounded down.
 _FEW_AT_ZERO, _SHARE_AT_ZERO = 3, 0.02
 

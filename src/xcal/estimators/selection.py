@@ -62,24 +62,14 @@ def judged_by(table: pd.DataFrame) -> JudgedBy:
 
 
 _MEASURES = ("nll", "dcal", "concordance")
-
-
 RULES = ("when_needed", "one_standard_error")
-
-
 # A model is off if a perfect one would look as bad in fewer than this share of samples.
 _LEVEL = 0.05
-
-
 # A larger weight must lower D-calibration by so many standard errors. Two and not one: its epoch was chosen on the same
 # rows, partly for a low D-calibration.
 _CLEAR = 2.0
-
-
 # Numbers of a file that are read at a time.
 _NUMBERS = 1 << 21
-
-
 # With fewer validation events the test shows little: with 25 it finds hazards twice too high in six of ten samples,
 # with 8 in two of ten.
 FEWEST_EVENTS = 25
