@@ -14,12 +14,10 @@ from xcal.estimators.fitting import fit_models, trained
 from xcal.estimators.inputs import read_judged_weights, read_outcome
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.prediction import SurvivalPredictor
-from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds
+from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import History
 from xcal.training.result import Progress
-
-# --- A pipeline of scikit-learn that has all predictions of its last step, and prepares validation rows too.
 
 
 def _last_has(name: str) -> Any:
@@ -104,9 +102,6 @@ class SurvivalPipeline(Pipeline):
 def make_survival_pipeline(*steps: Any) -> SurvivalPipeline:
     """Return a `SurvivalPipeline` of these steps, named as scikit-learn's ``make_pipeline`` names them."""
     return SurvivalPipeline(make_pipeline(*steps).steps)
-
-
-# --- `SurvivalModel`: one model, one weight of the calibration penalty.
 
 
 class SurvivalModel(SurvivalPredictor):
@@ -232,29 +227,9 @@ class SurvivalModel(SurvivalPredictor):
         distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
-        self.distribution = distribution
-        self.hidden = hidden
-        self.dropout = dropout
-        self.objective = objective
         self.xcal_lambda = xcal_lambda
         self.seeds = seeds
-        self.interpolation = interpolation
-        self.n_time_bins = n_time_bins
-        self.calibration = calibration
-        self.calibration_bins = calibration_bins
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.penalty_schedule = penalty_schedule
-        self.penalty_temperature = penalty_temperature
-        self.validation_fraction = validation_fraction
-        self.encode = encode
-        self.random_state = random_state
-        self.device = device
-        self.distributed = distributed
-        self.progress = progress
+        store_shared(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
         """Train. A keyboard interrupt is passed on; the estimator is then fitted with the best weights until then.
@@ -341,14 +316,13 @@ class SurvivalModel(SurvivalPredictor):
         members = fitted.members
         self.fitted_ = fitted
         self.best_epoch_ = members[0].best_epoch if len(members) == 1 else np.array([m.best_epoch for m in members])
-        self.history_ = members[0].history if len(members) == 1 else _side_by_side([m.history for m in members])
+        histories = {
+            name: np.hstack([getattr(member.history, name) for member in members])
+            for name in ("objective", "dcal", "total")
+        }
+        self.history_ = History(**histories)
         self.edges_ = fitted.outputs.edges
         return self
 
     def _predicting_model(self) -> PredictingModel:
         return self.fitted_
-
-
-def _side_by_side(histories: Sequence[History]) -> History:
-    columns = {name: np.hstack([getattr(one, name) for one in histories]) for name in ("objective", "dcal", "total")}
-    return History(**columns)

@@ -32,11 +32,18 @@ from xcal.estimators.selection import (
     largest_within_one_error,
     summarise,
 )
-from xcal.estimators.settings import AVERAGE, DEFAULTS, LAMBDAS, SHARED, Settings, checked_seeds, checked_target
+from xcal.estimators.settings import (
+    AVERAGE,
+    DEFAULTS,
+    LAMBDAS,
+    SHARED,
+    Settings,
+    checked_seeds,
+    checked_target,
+    store_shared,
+)
 from xcal.training.path import checked_lambdas
 from xcal.training.result import Progress
-
-# --- A trained path: what it chose, what can be chosen instead, how it is shown and kept.
 
 
 class TrainedChoice(SurvivalPredictor):
@@ -255,17 +262,13 @@ class TrainedChoice(SurvivalPredictor):
             own = {"random_state": split, "seeds": tuple(member.seed for member in members)}
         model = SurvivalModel(**shared, xcal_lambda=first.lam, **own)
         model.n_features_in_ = self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            model.feature_names_in_ = self.feature_names_in_
-        if hasattr(self, "encoding_"):
-            model.encoding_ = self.encoding_
+        for name in ("feature_names_in_", "encoding_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
         return model._adopt(combined(members, recalibration))
 
     def _predicting_model(self) -> PredictingModel:
         return combined(*self._choices.selected())
-
-
-# --- `SurvivalPath`: every weight and seed, trained in one run; `trained_choice` has what is done with it afterwards.
 
 
 class SurvivalPath(TrainedChoice):
@@ -384,27 +387,7 @@ random_state, device, progress
         self.average = average
         self.cross_fit = cross_fit
         self.target_dcal = target_dcal
-        self.distribution = distribution
-        self.hidden = hidden
-        self.dropout = dropout
-        self.objective = objective
-        self.interpolation = interpolation
-        self.n_time_bins = n_time_bins
-        self.calibration = calibration
-        self.calibration_bins = calibration_bins
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.penalty_schedule = penalty_schedule
-        self.penalty_temperature = penalty_temperature
-        self.validation_fraction = validation_fraction
-        self.encode = encode
-        self.random_state = random_state
-        self.device = device
-        self.distributed = distributed
-        self.progress = progress
+        store_shared(self, locals())
 
     def fit(
         self,
