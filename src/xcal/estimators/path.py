@@ -20,9 +20,8 @@ from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import TrainedPath, fit_models
 from xcal.estimators.frontier_page import plot_frontier
 from xcal.estimators.inputs import read_judged_weights, read_outcome, read_rows, read_table
-from xcal.estimators.model import SurvivalModel
+from xcal.estimators.model import SurvivalModel, SurvivalPredictor
 from xcal.estimators.persistence import SavedEstimator, write_estimator
-from xcal.estimators.prediction import SurvivalPredictor
 from xcal.estimators.selection import (
     Selection,
     as_candidates,
