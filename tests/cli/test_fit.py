@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import xcal
 from xcal.cli.app import app
 from xcal.cli.fit_run import fit_run
+from xcal.cli.options import as_settings
 from xcal.cli.run_folder import FILES, FitSettings, merged
 from xcal.cli.table_file import read_table_file
 from xcal.cli.training import Trained, judge, read_parts
@@ -1028,7 +1029,7 @@ class TestConfig:
     def test_what_the_command_says_counts(self, tmp_path):
         config = tmp_path / "c.toml"
         config.write_text('data = "d.csv"\ntime = "t"\nevent = "e"\nsplit = "part"\nseeds = 2\n')
-        settings = merged(config, {"seeds": 5, "test": "other.csv", "time": None})
+        settings = merged(config, as_settings({"seeds": 5, "test": "other.csv", "time": None}))
         assert (settings.seeds, settings.test, settings.split, settings.time) == (5, "other.csv", None, "t")
 
     @pytest.mark.parametrize(

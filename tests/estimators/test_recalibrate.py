@@ -7,7 +7,7 @@ import torch
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.estimators import SurvivalModel, SurvivalPath, load
-from xcal.estimators.prediction import interval_starts
+from xcal.estimators.model import interval_starts
 from xcal.recalibration import KaplanMeierRecalibration
 
 DATA, FRESH, TEST = survival_rows(300), survival_rows(600, seed=1), survival_rows(2000, seed=2)

@@ -12,8 +12,17 @@ from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators import SurvivalPath, load
-from xcal.estimators.decision import Measured, _folds, joined, measured_table
-from xcal.estimators.selection import as_candidates, choose, largest_within_one_error, summarise, when_needed
+from xcal.estimators.decision import _folds
+from xcal.estimators.selection import (
+    Measured,
+    as_candidates,
+    choose,
+    joined,
+    largest_within_one_error,
+    measured_table,
+    summarise,
+    when_needed,
+)
 from xcal.recalibration import KaplanMeierRecalibration
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)

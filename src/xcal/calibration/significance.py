@@ -512,3 +512,14 @@ def _estimator(method: Method, edges: Edges) -> Any:
         return np.array([masses.histogram for masses in one])
 
     return uniform if method == "uniform" else km
+
+
+def p_in_words(p_value: float) -> str:
+    """Write a p-value in a sentence.
+
+    Examples
+    --------
+    >>> p_in_words(0.0312), p_in_words(1e-9)
+    ('p = 0.031', 'p < 0.0001')
+    """
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"

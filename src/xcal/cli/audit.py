@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import Decimal, MinCell, Separator, listed
+from xcal.cli.options import By, Decimal, EventValue, Horizons, MinCell, Separator, listed
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should
 File = Annotated[Path, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")]
 Time = Annotated[str, typer.Option(help="Column of the time of the event or of censoring, a number.")]
 Event = Annotated[str, typer.Option(help="Column that says whether the event happened: 0/1 or true/false.")]
-EventValue = Annotated[str | None, typer.Option(help='What the event column says if it happened, such as "dead".')]
 Curves = Annotated[
     str | None,
     typer.Option(help='Columns of survival probabilities, with a star for the time: "s_*" for s_12, s_24, s_60.'),
@@ -22,7 +21,6 @@ Curves = Annotated[
 Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event by --horizon, from 0 to 1.")]
 Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
 Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probability of an event by the row's time.")]
-By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
 Clusters = Annotated[
     str | None,
     typer.Option(
@@ -40,7 +38,6 @@ Covariates = Annotated[
     str | None,
     typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
 ]
-Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
 Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; by default along straight lines.")]
 Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
 Out = Annotated[Path | None, typer.Option(help="Write the report, one HTML page, to this file.")]
@@ -128,13 +125,17 @@ def audit(
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
     import xcal
+    from xcal import Surv
     from xcal._checks import MIN_CELL
+    from xcal._files import check_target
     from xcal.cli.table_file import read_table_file
     from xcal.cli.training import OWN_CDF
 
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
-    _check_writable(out, as_json)
+    for path in (out, as_json):
+        if path is not None:  # before anything is computed
+            check_target(path)
     written: dict[str, Any] = {"separator": separator, "decimal": decimal or "."}
     table = read_table_file(file, **written)
     if curves is not None and cdf is None and OWN_CDF in _of_predict(table):
@@ -143,7 +144,7 @@ def audit(
     for note in table.notes:
         typer.echo(f"note: {note}", err=True)
     given: dict[str, Any] = {
-        "y": _outcome(table, time, event, event_value),
+        "y": Surv(**table.outcome(time, event, event_value)._asdict()),
         "groups": {column: table.column(column, "--by") for column in by or []} or None,
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
         "weights": None if weights is None else table.weights(weights, "--weights"),
@@ -152,7 +153,8 @@ def audit(
         **_covariates(table, covariates, (time, event, risk, cdf, clusters, weights), curves),
     }
     if training is not None:
-        given["training"] = _outcome(read_table_file(training, **written), time, event, event_value)
+        trained_on = read_table_file(training, **written).outcome(time, event, event_value)
+        given["training"] = Surv(**trained_on._asdict())
     result = xcal.audit(
         **given,
         n_bootstrap="auto" if resamples is None else resamples,
@@ -165,15 +167,6 @@ def audit(
         name=file.name if name is None else name,
     )
     _give(result, out, as_json)
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Refuse a file that cannot be written, before anything is computed."""
-    from xcal._files import check_target
-
-    for path in paths:
-        if path is not None:
-            check_target(path)
 
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
@@ -207,18 +200,6 @@ def _check_options(
         fail("--horizons", "times of --curves (the time of --risk is --horizon)", f"it beside {given[0]}")
     if steps and "--curves" not in given:
         fail("--steps", "--curves", given[0])
-
-
-def _outcome(table: "TableFile", time: str, event: str, value: str | None) -> Any:
-    from xcal import Surv
-    from xcal._checks import fail
-
-    seen, happened = table.times(time, "--time"), table.events(event, "--event", value)
-    if table.n < 2:
-        fail(str(table.path), "at least 2 rows", "1")
-    if not happened.any():
-        table.fail(event, "at least one event", f"{table.n} rows without one")
-    return Surv(time=seen, event=happened)
 
 
 def _covariates(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 DATASETS = ("simulated", "metabric", "support")
 # Weight of the penalty that is shown beside what is chosen.
 PENALTY = 100.0
-
 Dataset = Annotated[
     str, typer.Option(help=f"One of {', '.join(DATASETS)}. Real data are read from the folder $XCAL_DATA.")
 ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import Covariates, Decimal, MinCell, Separator, listed
+from xcal.cli.options import By, Covariates, Decimal, Horizons, MinCell, Separator, as_settings, listed
 
 if TYPE_CHECKING:
     from xcal.cli.run_folder import FitSettings
@@ -13,35 +13,18 @@ if TYPE_CHECKING:
     from xcal.validation import AuditResult
 
 
-# --- ``xcal predict``: predictions of a run's model for the rows of a new file.
-
-
 Run = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit.")]
-
-
 File = Annotated[Path, typer.Argument(help="CSV or parquet file with the columns that the model was trained on.")]
-
-
 TableOut = Annotated[Path, typer.Option(help="Table to write: .csv, .csv.gz, .tsv or .parquet.")]
-
-
 Times = Annotated[
     str | None,
     typer.Option(help="Times of the survival probabilities, with commas: 12,24,60. By default those of the report."),
 ]
-
-
 Quantiles = Annotated[str | None, typer.Option(help="Shares of the quantiles, with commas: 0.25,0.75.")]
-
-
 Copy = Annotated[list[str] | None, typer.Option(help="Column to copy to the new table, an id for instance.")]
-
-
 Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Also say something about times after the last one of the training rows.")
 ]
-
-
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file --out.")]
 
 
@@ -76,7 +59,7 @@ def predict(
 
     from xcal._checks import as_number
     from xcal.cli.run_folder import read_run, read_summary
-    from xcal.cli.training import check_target, collected_warnings, default_times, predicted, read_rows, write_table
+    from xcal.cli.training import check_target, collected_warnings, predicted, read_rows, write_table
     from xcal.cli.words import notes
 
     model, settings = read_run(run)
@@ -86,15 +69,14 @@ def predict(
     for share in shares or []:
         as_number("--quantiles", share, above=0, below=1)
     check_target(out, file, overwrite=overwrite)
-    given: dict[str, Any] = {"separator": separator, "decimal": decimal}
-    settings = replace(settings, **{name: mark for name, mark in given.items() if mark is not None})
+    settings = replace(settings, **as_settings({"separator": separator, "decimal": decimal}))
     table = read_rows(file, settings)
     with collected_warnings() as told:
         frame = predicted(
             model,
             table,
             settings,
-            times=default_times(read_summary(run)) if asked is None else asked,
+            times=read_summary(run)["horizons"] if asked is None else asked,
             quantiles=shares or [],
             copied=copy or [],
             extrapolate=extrapolate,
@@ -105,69 +87,30 @@ def predict(
     typer.echo(f"wrote {out}: {len(frame):,} rows with {', '.join(frame.columns)}", err=True)
 
 
-# --- ``xcal evaluate`` and ``xcal report``: the model of a run on new rows, or on those that it was held from.
-
-
 RunOrFolder = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit, or a folder of predictions (parquet).")]
-
-
 MaybeRows = Annotated[
     Path | None,
     typer.Argument(
         help="CSV or parquet file with the columns of the run, time and event included; none for predictions."
     ),
 ]
-
-
 MetricsOut = Annotated[Path | None, typer.Option(help="Of predictions: JSON file to write.")]
-
-
 Processes = Annotated[int, typer.Option(min=1, help="Of predictions: processes of this machine.")]
-
-
 Engine = Annotated[str, typer.Option(help="Of predictions: local, or ray (a cluster by RAY_ADDRESS).")]
-
-
 ExactRows = Annotated[int, typer.Option(min=0, help="Of predictions: rows up to which everything is exact.")]
-
-
 DCalibrationMethod = Annotated[str, typer.Option(help="Of predictions: uniform or km, how censored rows count.")]
-
-
 ICIBound = Annotated[
     bool, typer.Option("--ici-bound", help="Of predictions: beyond --exact-rows read the rows once more, to bound ICI.")
 ]
-
-
 MaybeFile = Annotated[
     Path | None, typer.Argument(help="CSV or parquet file of new rows; by default the held-out rows of the run.")
 ]
-
-
 Out = Annotated[Path | None, typer.Option(help="Page to write; by default audit.html in the folder of the run.")]
-
-
-Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
-
-
-By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
-
-
 Time = Annotated[str | None, typer.Option(help="Column of the time, if it has another name than in the run.")]
-
-
 Event = Annotated[str | None, typer.Option(help="Column of the event, if it has another name than in the run.")]
-
-
 EventValue = Annotated[str | None, typer.Option(help="What the event column says if it happened.")]
-
-
 Resamples = Annotated[int | None, typer.Option(min=0, help="Bootstrap resamples; by default those of the run.")]
-
-
 Unit = Annotated[str | None, typer.Option("--time-unit", help="Unit of the times; by default that of the run.")]
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print every number as JSON.")]
 
 
@@ -212,7 +155,7 @@ def evaluate(
     if file is None:
         of_a_file = {"--by": by, "--event-value": event_value, "--resamples": resamples, "--covariates": covariates}
         of_a_file |= {"--time-unit": time_unit, "--min-cell": min_cell, "--separator": separator, "--decimal": decimal}
-        if given := [option for option, value in of_a_file.items() if value not in (None, [])]:
+        if given := list(as_settings(of_a_file)):
             raise ValueError(f"{given[0]}: expected with a run and a file, got a folder alone")
         found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration, ici_bound))
         typer.echo(found.to_json() if as_json else repr(found))
@@ -221,10 +164,7 @@ def evaluate(
         raise ValueError(f"--out: expected with a folder of predictions, got it with the file {file} (use --json)")
     from xcal.validation.words import to_text
 
-    columns = {"time": time, "event": event, "event_value": event_value, "separator": separator, "decimal": decimal}
-    asked = columns | {"by": by, "covariates": covariates, "resamples": resamples, "time_unit": time_unit}
-    asked["min_cell"] = min_cell
-    result = _audited(run, file, horizons, asked)
+    result = _audited(run, file, locals())
     typer.echo(result.to_json() if as_json else to_text(result, next_steps=False))
 
 
@@ -299,10 +239,7 @@ def report(
     target = run / AUDIT_PAGE if out is None else out
     if out is not None:
         check_target(target)
-    columns = {"time": time, "event": event, "event_value": event_value, "separator": separator, "decimal": decimal}
-    asked = columns | {"by": by, "covariates": covariates, "resamples": resamples, "time_unit": time_unit}
-    asked["min_cell"] = min_cell
-    result = _audited(run, file, horizons, asked)
+    result = _audited(run, file, locals())
     result.report(target)
     if out is None:
         result.to_json(run / AUDIT_NUMBERS)
@@ -310,7 +247,11 @@ def report(
     typer.echo(f"wrote {target}", err=True)
 
 
-def _audited(run: Path, file: Path | None, horizons: str | None, asked: dict[str, Any]) -> "AuditResult":
+# Options of both commands that take the place of a setting of the run.
+_ASKED = ("time", "event", "event_value", "separator", "decimal", "by", "resamples", "time_unit", "min_cell")
+
+
+def _audited(run: Path, file: Path | None, options: dict[str, Any]) -> "AuditResult":
     """Audit the model of a run, on a file or on the rows that it was held from."""
     from dataclasses import replace
 
@@ -319,10 +260,10 @@ def _audited(run: Path, file: Path | None, horizons: str | None, asked: dict[str
     from xcal.cli.words import notes
 
     model, settings = read_run(run)
-    times = listed("--horizons", horizons, float, "times")
-    named = listed("--covariates", asked["covariates"], str, "columns")
-    asked |= {"horizons": times and tuple(times), "by": tuple(asked["by"] or ()), "covariates": named and tuple(named)}
-    settings = replace(settings, **{name: value for name, value in asked.items() if value not in (None, ())})
+    asked = {name: options[name] for name in _ASKED}
+    asked["horizons"] = listed("--horizons", options["horizons"], float, "times")
+    asked["covariates"] = listed("--covariates", options["covariates"], str, "columns")
+    settings = replace(settings, **as_settings(asked))
     with collected_warnings() as told:
         part, training = _rows(run, file, model, settings)
         result = audit_of(model, part, settings, None, training=training)

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli.options import Covariates, Decimal, MinCell, Separator, is_helper, listed
+from xcal.cli.options import Covariates, Decimal, EventValue, MinCell, Separator, as_settings, is_helper, listed
 
 File = Annotated[
     Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")
 ]
 Time = Annotated[str | None, typer.Option(help="Column of the time of the event or of censoring, a number.")]
 Event = Annotated[str | None, typer.Option(help="Column that says whether the event happened: 0/1 or true/false.")]
-EventValue = Annotated[str | None, typer.Option(help='What the event column says if it happened, such as "dead".')]
 Out = Annotated[Path, typer.Option(help="Folder for the model and its reports.")]
 Config = Annotated[Path | None, typer.Option(help="config.toml of a run, to run it again; other options change it.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder --out.")]
@@ -102,41 +101,20 @@ def fit(
 
     from xcal.cli.fit_run import as_json as plain
     from xcal.cli.fit_run import fit_run, take_part
-    from xcal.cli.run_folder import merged
+    from xcal.cli.run_folder import SETTINGS, merged
     from xcal.cli.words import now_and_then
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
-    asked = listed("--covariates", covariates, str, "columns")
-    settings = merged(
-        config,
-        {
-            "data": None if file is None else str(file.resolve()),
-            "time": time,
-            "event": event,
-            "event_value": event_value,
-            "separator": separator,
-            "decimal": decimal,
-            "dates": dates,
-            "test": None if test is None else str(test.resolve()),
-            "split": split,
-            "group": group,
-            "test_fraction": test_fraction,
-            "drop": tuple(drop) if drop else None,
-            "keep": tuple(keep) if keep else None,
-            "drop_duplicates": drop_duplicates or None,
-            "by": tuple(by) if by else None,
-            "covariates": tuple(asked) if asked else None,
-            "distribution": distribution,
-            "lambdas": None if weights is None else tuple(weights),
-            "seeds": seeds,
-            "epochs": epochs,
-            "horizons": None if times is None else tuple(times),
-            "time_unit": time_unit,
-            "resamples": resamples,
-            "min_cell": min_cell,
-            "seed": seed,
-        },
-    )
+    # Every option has the name of its setting, but the file.
+    options = locals() | {
+        "data": None if file is None else str(file.resolve()),
+        "test": None if test is None else str(test.resolve()),
+        "covariates": listed("--covariates", covariates, str, "columns"),
+        "lambdas": None if weights is None else tuple(weights),
+        "horizons": None if times is None else tuple(times),
+        "drop_duplicates": drop_duplicates or None,
+    }
+    settings = merged(config, as_settings({name: options[name] for name in SETTINGS}))
 
     def say(text: str) -> None:
         # Machines read the output; people still see what happens.

@@ -32,8 +32,6 @@ from xcal.training.across import launched
 from xcal.training.result import Progress
 
 Say = Callable[[str], None]
-
-
 # Says of what the models in the folder of an unfinished run are.
 _TRAINING = "training.json"
 

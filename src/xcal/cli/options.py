@@ -1,12 +1,10 @@
 """Arguments and options that several commands share, and how a list is written on the command line."""
 
 import os
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
-
-# --- Commands on several processes: the first one speaks and writes, the others help it to train.
 
 
 def is_helper() -> bool:
@@ -15,27 +13,22 @@ def is_helper() -> bool:
 
 
 _Item = TypeVar("_Item")
-
-
 Separator = Annotated[
     str | None,
     typer.Option(help="What stands between the columns of a CSV file; by default the first lines tell."),
 ]
-
-
 Decimal = Annotated[
     str | None, typer.Option(help='Mark within the numbers of a CSV file: "." (the default) or ",", as in 1,9.')
 ]
-
-
+By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
+Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
+EventValue = Annotated[str | None, typer.Option(help='What the event column says if it happened, such as "dead".')]
 Covariates = Annotated[
     str | None,
     typer.Option(
         help='Columns that the report asks "for whom?" about, with commas: age,sex. By default those of the model.'
     ),
 ]
-
-
 MinCell = Annotated[
     int | None,
     typer.Option(
@@ -57,3 +50,9 @@ def listed(name: str, text: str | None, make: Callable[[str], _Item], kind: str)
         except ValueError:
             raise ValueError(f"{name}: expected {kind} with commas between them, got {word!r}") from None
     return items
+
+
+def as_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, lists as settings hold them: as tuples."""
+    given = {name: value for name, value in options.items() if value not in (None, [])}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

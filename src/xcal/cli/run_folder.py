@@ -7,9 +7,10 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +23,8 @@ from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
 from xcal.training.across import launched
 from xcal.training.checkpoint import digest
 
-# --- What a run of ``xcal fit`` was asked for, and the file that asks for the same again.
-
-
-# Kinds of value in the file; a key without a kind here is a text.
-_NUMBERS = ("test_fraction",)
-
-
-_COUNTS = ("seeds", "epochs", "resamples", "min_cell", "seed")
-
-
-_TEXTS = ("drop", "keep", "by", "covariates")
-
-
-_FLAGS = ("drop_duplicates",)
-
-
-_LISTS_OF_NUMBERS = ("lambdas", "horizons")
-
-
 # Which of day and month comes first in dates whose year is last.
 DATES = ("day-first", "month-first")
-
-
 # Written beside the settings: of which version, and of which bytes.
 _FACTS = ("xcal", "data_sha256", "test_sha256")
 
@@ -112,9 +92,12 @@ class FitSettings:
             fail("--test, --split", "one of them", "both")
 
     @property
-    def outcome(self) -> tuple[str, str]:
-        """Columns that are no features, whatever they hold."""
-        return self.time, self.event
+    def outcome(self) -> tuple[str, str, str | None]:
+        """Columns of times and of events, and what the latter says of an event."""
+        return self.time, self.event, self.event_value
+
+
+SETTINGS = tuple(field.name for field in dataclasses.fields(FitSettings))
 
 
 def merged(config: Path | None, given: Mapping[str, Any]) -> FitSettings:
@@ -123,11 +106,10 @@ def merged(config: Path | None, given: Mapping[str, Any]) -> FitSettings:
     Files that the config file names must be those that it was written for; a file of the command line may be another.
     """
     written = {} if config is None else read_config(config)
-    asked = {name: value for name, value in given.items() if value is not None}
-    values = {name: value for name, value in written.items() if name not in _FACTS} | asked
+    values = {name: value for name, value in written.items() if name not in _FACTS} | dict(given)
     # A new way to split takes the place of the old one.
     for name, other in (("test", "split"), ("split", "test")):
-        if name in asked and other not in asked:
+        if name in given and other not in given:
             values.pop(other, None)
     missing = [name for name in ("data", "time", "event") if name not in values]
     if missing:
@@ -135,7 +117,7 @@ def merged(config: Path | None, given: Mapping[str, Any]) -> FitSettings:
         fail("xcal fit", f"{option}, or --config with the settings of a run", "none")
     for name in ("data", "test"):
         known = written.get(f"{name}_sha256")
-        if known is not None and name not in asked and name in values:
+        if known is not None and name not in given and name in values:
             _check_bytes(Path(values[name]), str(known), config)
     return FitSettings(**values)
 
@@ -148,10 +130,9 @@ def read_config(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         fail(str(path), "a TOML file", str(error))
-    known = [field.name for field in dataclasses.fields(FitSettings)]
     for key in content:
-        if key not in known and key not in _FACTS:
-            fail(f"{path}, {key}", f"one of the keys {', '.join(known)}", "it")
+        if key not in SETTINGS and key not in _FACTS:
+            fail(f"{path}, {key}", f"one of the keys {', '.join(SETTINGS)}", "it")
     return {key: _checked(path, key, value) for key, value in content.items()}
 
 
@@ -183,25 +164,32 @@ def _check_bytes(path: Path, known: str, config: Path | None) -> None:
         fail(str(path), expected, "others")
 
 
-def _checked(path: Path, key: str, value: Any) -> Any:
-    name = f"{path}, {key}"
-    if key in _NUMBERS:
-        return as_number(name, value)
-    if key in _FLAGS:
-        return as_flag(name, value)
-    if key in _COUNTS:
-        return as_count(name, value, at_least=0)
-    if key in _LISTS_OF_NUMBERS or key in _TEXTS:
-        if not isinstance(value, list):
-            fail(name, "a list", repr(value))
-        return tuple(as_number(name, item) if key in _LISTS_OF_NUMBERS else _text(name, item) for item in value)
-    return _text(name, value)
-
-
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         fail(name, "a text", repr(value))
     return value
+
+
+_count = partial(as_count, at_least=0)
+# How a value of the file is checked, and each item of a list; a key that is not here is a text.
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "test_fraction": as_number,
+    "drop_duplicates": as_flag,
+    **dict.fromkeys(("seeds", "epochs", "resamples", "min_cell", "seed"), _count),
+}
+_CHECKS_OF_ITEMS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("lambdas", "horizons"), as_number),
+    **dict.fromkeys(("drop", "keep", "by", "covariates"), _text),
+}
+
+
+def _checked(path: Path, key: str, value: Any) -> Any:
+    name = f"{path}, {key}"
+    if key not in _CHECKS_OF_ITEMS:
+        return _CHECKS.get(key, _text)(name, value)
+    if not isinstance(value, list):
+        fail(name, "a list", repr(value))
+    return tuple(_CHECKS_OF_ITEMS[key](name, item) for item in value)
 
 
 def _toml(value: Any) -> str:
@@ -217,31 +205,12 @@ def _toml(value: Any) -> str:
 
 
 MODEL, PATH, CONFIG = MODEL_IN_FOLDER, "path.safetensors", "config.toml"
-
-
 FRONTIER_PAGE, FRONTIER_TABLE = "frontier.html", "frontier.csv"
-
-
 AUDIT_PAGE, AUDIT_NUMBERS, SUMMARY = "audit.html", "audit.json", "summary.json"
-
-
 # All of them are written by every run. The config file comes last.
-FILES = (
-    MODEL,
-    PATH,
-    FRONTIER_PAGE,
-    FRONTIER_TABLE,
-    AUDIT_PAGE,
-    AUDIT_NUMBERS,
-    SUMMARY,
-    CONFIG,
-)
-
-
+FILES = (MODEL, PATH, FRONTIER_PAGE, FRONTIER_TABLE, AUDIT_PAGE, AUDIT_NUMBERS, SUMMARY, CONFIG)
 # Where models are kept until the whole run is written.
 UNFINISHED = "unfinished"
-
-
 # Files on their way: while they are written, and when all of them are there.
 _PART, _READY = ".part-", ".ready"
 
@@ -311,7 +280,7 @@ def read_run(folder: Path) -> tuple[SurvivalModel, FitSettings]:
         if (folder / UNFINISHED).is_dir():
             got = "a run that was not finished: the same xcal fit finishes it"
         raise FileNotFoundError(f"{folder}: expected the folder of a run (xcal fit ... --out {folder}), got {got}")
-    config = {key: value for key, value in read_config(folder / CONFIG).items() if key in _SETTINGS}
+    config = {key: value for key, value in read_config(folder / CONFIG).items() if key in SETTINGS}
     model = load(folder / MODEL)
     if not isinstance(model, SurvivalModel) or not hasattr(model, "encoding_"):
         fail(str(folder / MODEL), "the model of a run of xcal fit", type(model).__name__)
@@ -327,6 +296,3 @@ def read_summary(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         fail(str(folder / SUMMARY), "the summary of a run", type(content).__name__)
     return content
-
-
-_SETTINGS = FitSettings.__dataclass_fields__

@@ -17,40 +17,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import MIN_CELL, BoolArray, as_count, as_number, fail, is_missing
-
-Floats = npt.NDArray[np.float64]
-
+from xcal._checks import MIN_CELL, BoolArray, FloatArray, as_count, as_number, fail, is_missing
 
 PARQUET = (".parquet", ".pq")
-
-
 _SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
-
-
 # What may stand between columns: the first is taken where several fit as well. Bytes that are looked at to tell.
 _SEPARATORS, _HEAD = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}, 1 << 15
-
-
 # Bytes of text that are read, and for how many of them one cell. A packed file of 1 MB can hold 1 GB of text, and a
 # cell takes about 35 bytes of memory while it is read: the largest file takes 4 GB. The variable sets another number.
 _MOST, _BYTES_PER_CELL, _MOST_VARIABLE = 10**9, 10, "XCAL_MOST_INPUT"
-
-
 # Two patterns that begin with a letter are found ten times as fast as one that begins with either.
 _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"))
-
-
 _PIECE = 1 << 24  # bytes of a file that are looked at together
-
-
 # Different values that an error shows of a column.
 _SHOWN = 6
+
+
+class Outcome(NamedTuple):
+    """Times and events of a file."""
+
+    time: FloatArray
+    event: BoolArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,54 +96,47 @@ class TableFile:
             fail(f"{option}, {self.path}", f"one of the columns {listed_names(likely + others)}{hint}", repr(name))
         return self.frame[name]
 
-    def numbers(self, name: str, option: str, *, what: str = "a number") -> Floats:
+    def numbers(self, name: str, option: str, *, what: str = "a number") -> FloatArray:
         """Read finite numbers, none missing."""
         column = self.column(name, option)
         if column.dtype.kind in "mM":
             self.fail(name, f"{what} ({_DATES})", "dates")
         if column.dtype.kind not in "iufb":
             self._refuse_text(name, column, what)
-        values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        bad = ~np.isfinite(values)
-        if bad.any():
-            row = int(np.argmax(bad))
-            self.fail(name, what, "an empty cell" if np.isnan(values[row]) else "an infinite number", row)
+        values: FloatArray = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        self._check(
+            *(name, what, ~np.isfinite(values)),
+            lambda row: "an empty cell" if np.isnan(values[row]) else "an infinite number",
+        )
         return values
 
-    def times(self, name: str, option: str) -> Floats:
+    def times(self, name: str, option: str) -> FloatArray:
         """Read times: numbers of zero or more."""
-        values = self.numbers(name, option, what="a time, a number of zero or more")
-        if (values < 0).any():
-            row = int(np.argmax(values < 0))
-            self.fail(name, "a time, a number of zero or more", "a negative number", row)
+        what = "a time, a number of zero or more"
+        values = self.numbers(name, option, what=what)
+        self._check(name, what, values < 0, lambda _: "a negative number")
         return values
 
-    def weights(self, name: str, option: str) -> Floats:
+    def weights(self, name: str, option: str) -> FloatArray:
         """Read sampling weights: numbers above zero."""
-        values = self.numbers(name, option, what="a weight, a number above zero")
-        if (values <= 0).any():
-            row = int(np.argmax(values <= 0))
-            self.fail(name, "a weight, a number above zero", f"{values[row]:g}", row)
+        what = "a weight, a number above zero"
+        values = self.numbers(name, option, what=what)
+        self._check(name, what, values <= 0, lambda row: f"{values[row]:g}")
         return values
 
-    def shares(self, name: str, option: str) -> Floats:
+    def shares(self, name: str, option: str) -> FloatArray:
         """Read probabilities, and ask for those that look like per cent."""
         values = self.numbers(name, option, what="a probability, a number from 0 to 1")
-        bad = (values < 0) | (values > 1)
-        if bad.any():
-            row = int(np.argmax(bad))
-            percent = values.min() >= 0 and values.max() <= 100 and values.max() > 1.5
-            hint = "; per cent? divide by 100" if percent else ""
-            got = "a negative number" if values[row] < 0 else "a number above 1"
-            self.fail(name, f"a probability, a number from 0 to 1{hint}", got, row)
+        percent = values.min() >= 0 and 1.5 < values.max() <= 100
+        what = f"a probability, a number from 0 to 1{'; per cent? divide by 100' if percent else ''}"
+        out = (values < 0) | (values > 1)
+        self._check(name, what, out, lambda row: "a negative number" if values[row] < 0 else "a number above 1")
         return values
 
     def labels(self, name: str, option: str) -> npt.NDArray[np.str_]:
         """Read labels as text, none missing."""
         column = self.column(name, option)
-        missing = column.isna().to_numpy()
-        if missing.any():
-            self.fail(name, f"the group of every row ({option})", "an empty cell", int(np.argmax(missing)))
+        self._check(name, f"the group of every row ({option})", column.isna().to_numpy(), lambda _: "an empty cell")
         return np.asarray(column.astype(str), dtype=np.str_)
 
     def events(self, name: str, option: str, value: str | None = None) -> BoolArray:
@@ -160,13 +145,12 @@ class TableFile:
         An error shows the values that many rows have: others may be names, or the numbers of patients.
         """
         column = self.column(name, option)
-        missing = column.isna().to_numpy()
-        if missing.any():
-            self.fail(name, "whether the event happened", "an empty cell", int(np.argmax(missing)))
+        self._check(name, "whether the event happened", column.isna().to_numpy(), lambda _: "an empty cell")
         text = np.asarray([_cell(item) for item in column.unique()], dtype=np.str_)
         if value is not None:
             # TRUE and true in a file are read as True.
-            wanted = value.strip().capitalize() if column.dtype.kind == "b" else _cell(_as_number_if_any(value))
+            number = float(value) if is_number(value) else value
+            wanted = value.strip().capitalize() if column.dtype.kind == "b" else _cell(number)
             if wanted not in text:
                 fail(f"--event-value, {self.path}", f"a value of column {name!r}: {_common(column)}", repr(value))
             return np.asarray(column.map(_cell) == wanted, dtype=np.bool_)
@@ -175,6 +159,21 @@ class TableFile:
         if not {*text} <= {"0", "1"}:
             self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_common(column)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
+
+    def outcome(self, time: str, event: str, event_value: str | None) -> Outcome:
+        """Read times and events; at least two rows, and one event."""
+        found = Outcome(self.times(time, "--time"), self.events(event, "--event", event_value))
+        if self.n < 2:
+            fail(str(self.path), "at least 2 rows", self.n)
+        if not found.event.any():
+            self.fail(event, "at least one event", f"{self.n} rows without one")
+        return found
+
+    def _check(self, name: str, expected: str, bad: BoolArray, got: Callable[[int], str]) -> None:
+        """Refuse the first of the bad rows."""
+        if bad.any():
+            row = int(np.argmax(bad))
+            self.fail(name, expected, got(row), row)
 
     def _refuse_text(self, name: str, column: Any, what: str) -> None:
         """Name the first cell that is no number."""
@@ -187,11 +186,7 @@ class TableFile:
 
 
 _DIFFERENT = "columns with different names"
-
-
 _COMMAS = "a decimal comma? --decimal , reads it"
-
-
 _DATES = "a date? give the time since the start as a number, in days for instance"
 
 
@@ -292,14 +287,13 @@ def _csv(path: Path, separator: str | None, decimal: str) -> tuple[Any, str]:
     for place in [k for k, kind in enumerate(frame.dtypes) if kind.kind == "O"]:
         frame.isetitem(place, _changed(frame.iloc[:, place], str.strip))
         if decimal == ",":  # of a column with a word in it, whose numbers are texts
-            frame.isetitem(place, _changed(frame.iloc[:, place], _with_point))
+            with_point = _changed(
+                frame.iloc[:, place], lambda cell: cell.replace(",", ".") if has_decimal_comma(cell) else cell
+            )
+            frame.isetitem(place, with_point)
     filled = np.flatnonzero(frame.notna().any(axis=1).to_numpy())
     # Blank lines at the end are no rows.
     return frame.iloc[: filled[-1] + 1] if filled.size else frame.iloc[:0], options["sep"]
-
-
-def _with_point(cell: str) -> str:
-    return cell.replace(",", ".") if has_decimal_comma(cell) else cell
 
 
 def _changed(column: Any, change: Callable[[str], str]) -> Any:
@@ -395,10 +389,6 @@ def _parquet(path: Path) -> Any:
         fail(str(path), "a parquet file", (str(error) or type(error).__name__).splitlines()[0])
 
 
-def _as_number_if_any(text: str) -> Any:
-    return float(text) if is_number(text) else text
-
-
 def is_number(text: str) -> bool:
     """Return whether a cell is written as a number."""
     try:
@@ -435,9 +425,6 @@ def listed_names(names: Any) -> str:
     """Write the first names, and how many more there are."""
     shown = ", ".join(repr(str(name)) for name in list(names)[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
-# --- Columns of a table that hold survival curves, found by a pattern of their names.
 
 
 def curve_columns(table: TableFile, pattern: str, option: str = "--curves") -> dict[float, str]:

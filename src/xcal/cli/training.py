@@ -13,10 +13,11 @@ import numpy.typing as npt
 from xcal._checks import fail
 from xcal._files import new_file
 from xcal.cli.run_folder import FitSettings
-from xcal.cli.table_file import PARQUET, TableFile, is_number, is_parquet, read_table_file
-from xcal.cli.understanding import Outcome, Understanding, read_features, read_outcome, understand
+from xcal.cli.table_file import PARQUET, Outcome, TableFile, is_number, is_parquet, read_table_file
+from xcal.cli.understanding import Understanding, read_features, understand
 from xcal.data import Surv, SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
+from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
 from xcal.training.result import Progress
 from xcal.validation import AuditResult, audit
@@ -26,8 +27,6 @@ from xcal.validation.sample import read_covariates, read_groups
 
 
 Rows = npt.NDArray[np.int64]
-
-
 # What a cell of the split column may say.
 _WORDS = {
     "train": "train",
@@ -38,8 +37,6 @@ _WORDS = {
     "test": "test",
     "testing": "test",
 }
-
-
 # Rows below which a network with a penalty over 20 bins has nothing to learn from.
 FEWEST_ROWS = 30
 
@@ -82,7 +79,7 @@ class Parts:
 def read_parts(settings: FitSettings) -> Parts:
     """Read the files of a run, say what is in them, and divide the rows."""
     table = read_rows(Path(settings.data), settings)
-    outcome = read_outcome(table, settings)
+    outcome = table.outcome(*settings.outcome)
     train, validation, test = _divided(table, outcome, settings)
     to_fit = np.sort(np.concatenate([train, validation]))
     _check_enough(to_fit.size, settings)
@@ -164,7 +161,7 @@ def read_new(table: TableFile, model: Any, settings: FitSettings) -> Any:
 
 def read_part(table: TableFile, model: Any, settings: FitSettings) -> Part:
     """Read features and outcome of a new file."""
-    return _part(table, read_new(table, model, settings), read_outcome(table, settings), settings)
+    return _part(table, read_new(table, model, settings), table.outcome(*settings.outcome), settings)
 
 
 def _part(table: TableFile, X: Any, outcome: Outcome, settings: FitSettings) -> Part:
@@ -192,15 +189,11 @@ def _some(part: Part, rows: Rows) -> Part:
 
 def _of_file(table: TableFile, other: TableFile, X: Any, settings: FitSettings, dates: str | None) -> Part:
     """Rows of the second file, read as those of the first."""
-    kinds = {name: _kind_of_values(X[name]) for name in X.columns}
+    kinds = {name: feature_kind(X[name]) for name in X.columns}
     if settings.group is not None:
         groups, others = (set(one.labels(settings.group, "--group")) for one in (table, other))
         _refuse_shared(groups & others, settings.group, "in both files")
-    return _part(other, read_features(other, kinds, dates), read_outcome(other, settings), settings)
-
-
-def _kind_of_values(values: Any) -> Any:
-    return {"f": "number", "M": "date"}.get(values.dtype.kind, "category")
+    return _part(other, read_features(other, kinds, dates), other.outcome(*settings.outcome), settings)
 
 
 def _divided(table: TableFile, outcome: Outcome, settings: FitSettings) -> tuple[Rows, Rows, Rows]:
@@ -264,8 +257,6 @@ def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
 
 # Values that the summary shows of a model, by their names in an audit.
 FIGURES = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
-
-
 # Concordance above which a column that knows the outcome is likelier than a model that good.
 TOO_GOOD = 0.95
 
@@ -357,17 +348,13 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
             # training rows do: floor, test and censoring weights of two models side by side are the same.
             at = replace(settings, horizons=result.horizons, resamples=0, by=())
             others = figures(audit_of(plain, replace(test, labels=None), at, False, training=parts.train))
-    return Judged(result, others, (*notes, *_too_good(result)))
-
-
-def _too_good(result: AuditResult) -> Iterator[str]:
-    """Doubt an order of the rows that hardly anything known at the start gives."""
-    known = figures(result).get("harrell", 0.0)
-    if known > TOO_GOOD:
-        yield (
-            f"concordance {known:.3f} is rarely reached by what is known at the start: look for columns that were "
-            "filled in later, and leave them out (--drop)"
+    concordance = figures(result).get("harrell", 0.0)
+    if concordance > TOO_GOOD:
+        notes.append(
+            f"concordance {concordance:.3f} is rarely reached by what is known at the start: look for columns that "
+            "were filled in later, and leave them out (--drop)"
         )
+    return Judged(result, others, tuple(notes))
 
 
 def audit_of(
@@ -419,11 +406,8 @@ def collected_warnings() -> Iterator[list[str]]:
         try:
             yield told
         finally:
-            told += dict.fromkeys(str(one.message) for one in caught if _for_people(one))
-
-
-def _for_people(one: Any) -> bool:
-    return not issubclass(one.category, DeprecationWarning | PendingDeprecationWarning | FutureWarning)
+            not_for_people = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+            told += dict.fromkeys(str(one.message) for one in caught if not issubclass(one.category, not_for_people))
 
 
 # --- Predictions of a run's model for the rows of a file, as a table.
@@ -431,12 +415,8 @@ def _for_people(one: Any) -> bool:
 
 # Names of the columns, with the time or the share after the last two.
 RANKED, OWN_CDF, SURVIVAL, QUANTILE = ("risk", "median"), "cdf", "s_", "q_"
-
-
 # How a text begins that a spreadsheet takes for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 # Ends of names of tables that can be written.
 _FORMS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *PARQUET)
 
@@ -451,17 +431,12 @@ def predicted(
     copied: Sequence[str],
     extrapolate: bool,
 ) -> Any:
-    """Make a data frame with one line for each row of the file, in its order.
-
-    Columns: those of `copied`, time and event where the file has them, ``risk``, ``median``, ``s_<time>`` (probability
-    of no event until then), ``q_<share>`` (time by which that share has had the event), and ``cdf``, F at the row's own
-    time, where the file has times.
-    """
+    """Make a data frame with one line for each row of the file, in its order; `xcal predict` says its columns."""
     import pandas as pd
 
     X = read_new(table, model, settings)
     found: dict[str, Any] = {name: table.column(name, "--copy").to_numpy() for name in copied}
-    for name in settings.outcome:
+    for name in (settings.time, settings.event):
         if name in table.names:
             found.setdefault(name, table.frame[name].to_numpy())
     ranked = model.predict(X), model.predict_median(X, extrapolate=extrapolate)
@@ -539,8 +514,3 @@ def without_formulas(frame: Any) -> Any:
 
     changed = {name: column.map(quoted) for name, column in frame.items() if column.dtype.kind == "O"}
     return frame.assign(**changed).rename(columns=quoted)
-
-
-def default_times(summary: dict[str, Any]) -> list[float]:
-    """Return the times at which the report of a run judged its model."""
-    return [float(time) for time in summary["horizons"]]

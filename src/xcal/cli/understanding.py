@@ -10,23 +10,15 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, fail, is_missing
 from xcal.cli.run_folder import DATES, FitSettings
-from xcal.cli.table_file import Floats, TableFile, has_decimal_comma, is_date, is_number
-from xcal.estimators.inputs import MOST_CATEGORIES, Kind
+from xcal.cli.table_file import Outcome, TableFile, has_decimal_comma, is_date, is_number
+from xcal.data.columns import follows_time, rank_correlation, tells_event
+from xcal.estimators.inputs import MOST_CATEGORIES, Kind, feature_kind
 from xcal.metrics.inputs import ends, is_small, told
-
-# --- Columns of a file as features: what each one is, and its cells in the form that the model learns from.
-
 
 # Dates with or without a time of day: with the year first they can be read in one way, with the year last in two.
 _CLOCK = r"(?P<clock>[ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
-
-
 _YEAR_FIRST = re.compile(r"(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})" + _CLOCK)
-
-
 _YEAR_LAST = re.compile(r"(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})" + _CLOCK)
-
-
 # With more different numbers than this a column measures something; grades 1, 2, 3 and "unknown" are categories.
 _MANY_NUMBERS = 10
 
@@ -38,15 +30,9 @@ def kind_of(table: TableFile, name: str, dates: str | None) -> Kind:
     of its own would lose what it says.
     """
     column = table.frame[name]
-    if column.dtype.kind in "biufm":
-        return "number"
-    if column.dtype.kind == "M":
-        return "date"
-    seen = column.dropna()
-    distinct = seen.unique()
-    if all(isinstance(cell, bool | np.bool_ | int | float | np.number) for cell in distinct):
-        return "number"
-    words = [str(cell) for cell in distinct]
+    if (kind := feature_kind(column)) != "category":
+        return kind
+    words = [str(cell) for cell in column.dropna().unique()]
     if words and all(_as_iso(word, dates) for word in words):
         return "date"
     numbers = sum(is_number(word) for word in words)
@@ -166,8 +152,6 @@ def _refuse(table: TableFile, name: str, good: Any, what: str) -> None:
 
 # Rows and columns of one kind that are looked at: a pair that tells the time does so in every row.
 _ROWS, _MOST_COLUMNS = 2_000, 200
-
-
 # Correlation of a difference with the time from which its ranks are looked at too.
 _WORTH_A_LOOK = 0.9
 
@@ -180,23 +164,11 @@ class Pair(NamedTuple):
     correlation: float
 
 
-def time_between(features: Any, time: Floats, *, at_least: float, fewest: int) -> list[Pair]:
+def time_between(features: Any, time: FloatArray, *, at_least: float, fewest: int) -> list[Pair]:
     """Find the columns that follow the time, in ranks, after another column of their kind is subtracted.
 
-    Parameters
-    ----------
-    features : DataFrame
-        Floats, dates and texts; texts are not looked at.
-    time : array of shape (n,)
-    at_least : float
-        Rank correlation from which a pair counts.
-    fewest : int
-        Rows in which both columns must be filled.
-
-    Returns
-    -------
-    list of Pair
-        One for each later column: its closest.
+    Each comes with its closest, if their rank correlation is `at_least` so high. Both columns must be filled in as many
+    rows as `fewest` says. `features` are floats, dates and texts; texts are not looked at.
     """
     step = -(-len(time) // _ROWS)
     seen, at = features.iloc[::step], time[::step]
@@ -217,17 +189,7 @@ def as_numbers(cells: Any) -> FloatArray:
     return np.asarray(days.to_numpy(dtype=np.float64))
 
 
-def rank_correlation(first: FloatArray, second: FloatArray) -> float:
-    """Correlation of the ranks; 0 where one of the two is constant."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(first), rankdata(second)
-    if any(np.ptp(rank) == 0 for rank in ranks):
-        return 0.0
-    return float(np.corrcoef(*ranks)[0, 1])
-
-
-def _of_one_kind(names: list[str], numbers: FloatArray, time: Floats, at_least: float, fewest: int) -> list[Pair]:
+def _of_one_kind(names: list[str], numbers: FloatArray, time: FloatArray, at_least: float, fewest: int) -> list[Pair]:
     found = []
     for later, name in enumerate(names):
         between = numbers[:, later, None] - numbers
@@ -242,7 +204,7 @@ def _of_one_kind(names: list[str], numbers: FloatArray, time: Floats, at_least: 
     return found
 
 
-def _correlations(columns: FloatArray, time: Floats, fewest: int) -> FloatArray:
+def _correlations(columns: FloatArray, time: FloatArray, fewest: int) -> FloatArray:
     """Correlate every column with the time, each in the rows where it is filled; 0 where these are too few."""
     filled = np.isfinite(columns)
     rows = np.maximum(filled.sum(axis=0), 1)
@@ -258,21 +220,13 @@ def _correlations(columns: FloatArray, time: Floats, fewest: int) -> FloatArray:
 
 # Rank correlation with the time from which a column deserves a second look.
 _CLOSE_TO_TIME = 0.95
-
-
 # Rank correlation with the time above which a column is the time itself: a rounded copy has ties and is a little below
 # 1, and nothing that is known at the start orders censored rows so well.
 _SAME_ORDER = 0.995
-
-
 # Kind of a column that has a role, or is dropped: it was not looked at.
 NO_KIND = "-"
-
-
 # Rows below which an equality with the outcome may be chance.
 _FEW_ROWS = 10
-
-
 # Categories that the table of columns shows.
 _SHOWN = 4
 
@@ -315,25 +269,6 @@ class Understanding:
     def features(self) -> tuple[str, ...]:
         """Names of the columns that are learnt from."""
         return tuple(column.name for column in self.columns if not column.left_out)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """Times and events of a file."""
-
-    time: Floats
-    event: BoolArray
-
-
-def read_outcome(table: TableFile, settings: FitSettings) -> Outcome:
-    """Read times and events; at least two rows, and one event."""
-    time = table.times(settings.time, "--time")
-    event = table.events(settings.event, "--event", settings.event_value)
-    if table.n < 2:
-        fail(str(table.path), "at least 2 rows", table.n)
-    if not event.any():
-        table.fail(settings.event, "at least one event", f"{table.n} rows without one")
-    return Outcome(time, event)
 
 
 def understand(table: TableFile, outcome: Outcome, rows: Any, settings: FitSettings) -> tuple[Understanding, Any]:
@@ -400,7 +335,7 @@ def _date_order(table: TableFile, settings: FitSettings) -> tuple[str | None, li
 
 
 def _of_pairs(
-    features: dict[str, Any], time: Floats, rows: Any, settings: FitSettings
+    features: dict[str, Any], time: FloatArray, rows: Any, settings: FitSettings
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return why columns that give the time when another is subtracted are no features, and what is close to that."""
     import pandas as pd
@@ -465,9 +400,14 @@ def _column(
     cells = values.iloc[rows]
     reason, advice = ("", "") if name in settings.keep else _reason(kind, cells, outcome, rows)
     seen = cells.dropna()
-    column = Column(name, _kind_in_words(kind, seen), shown, _values(kind, seen, settings.min_cell), reason)
-    column = replace(column, advice=(advice or _keep(name)) if reason else "")
+    shown_kind = "yes/no" if kind == "number" and _is_flag(seen) else kind
+    advice = (advice or _keep(name)) if reason else ""
+    column = Column(name, shown_kind, shown, _values(kind, seen, settings.min_cell), reason, advice)
     return column, None if reason else values
+
+
+def _is_flag(seen: Any) -> bool:
+    return set(np.unique(seen)) <= {0.0, 1.0}
 
 
 def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> tuple[str, str]:
@@ -486,32 +426,29 @@ def _reason(kind: Kind, cells: Any, outcome: Outcome, rows: Any) -> tuple[str, s
     if len(cells) >= _FEW_ROWS:
         if outcome_again := _outcome_again(kind, cells, time, event):
             return outcome_again, ""
-        if kind == "number" and distinct == len(cells) and _whole(seen):
+        if kind == "number" and distinct == len(cells) and bool((seen == seen.round()).all()):
             return "its whole numbers are all different, as those of an id", ""
     return "", ""
 
 
-def _outcome_again(kind: Kind, cells: Any, time: Floats, event: BoolArray) -> str:
+def _outcome_again(kind: Kind, cells: Any, time: FloatArray, event: BoolArray) -> str:
     """Whether a column says what the model shall predict: the time or the event, or a code of it."""
     filled = cells.notna().to_numpy()
     # By chance two halves of ten rows or more hardly ever agree.
-    both = bool(event.any()) and not bool(event.all())
-    if both and ((filled == event).all() or (filled != event).all()):
+    if tells_event(filled, event, most=2):
         which = "had the event" if bool((filled == event).all()) else "are censored"
         return f"it is filled exactly in the rows that {which}: it knows the outcome"
     if not filled.all():
         return ""
-    if both and cells.nunique() == 2:
-        same = (cells == cells.iloc[int(np.argmax(event))]).to_numpy()
-        if (same == event).all():
-            return "it is the event, or a code of it"
+    if tells_event(cells.factorize()[0], event, most=2):
+        return "it is the event, or a code of it"
     follows = kind != "category" and np.unique(time).size > _SHOWN
-    if follows and abs(rank_correlation(as_numbers(cells), time)) > _SAME_ORDER:
+    if follows and follows_time(as_numbers(cells), time, above=_SAME_ORDER):
         return "it is the time, perhaps rounded, or orders the rows as the time does"
     return ""
 
 
-def _suspicion(name: str, cells: Any, time: Floats) -> dict[str, str]:
+def _suspicion(name: str, cells: Any, time: FloatArray) -> dict[str, str]:
     """Return a warning, under its name, if a feature follows the time closely."""
     if cells.dtype.kind not in "fM" or len(cells) < _FEW_ROWS or not cells.notna().all():
         return {}
@@ -522,17 +459,6 @@ def _suspicion(name: str, cells: Any, time: Floats) -> dict[str, str]:
         name: f"column {name!r} follows the time closely (rank correlation {correlation:.2f}): if it was measured "
         f"after the start, leave it out (--drop {name})"
     }
-
-
-def _whole(seen: Any) -> bool:
-    values = seen.to_numpy(dtype=np.float64)
-    return bool((values == np.round(values)).all())
-
-
-def _kind_in_words(kind: Kind, seen: Any) -> str:
-    if kind == "number" and set(np.unique(seen)) <= {0.0, 1.0}:
-        return "yes/no"
-    return kind
 
 
 def _values(kind: Kind, seen: Any, min_cell: int) -> str:
@@ -546,7 +472,7 @@ def _values(kind: Kind, seen: Any, min_cell: int) -> str:
         return ", ".join(f"{label} ({count:,})" for label, count in common.items()) + more
     if kind == "date":
         return f"{seen.min():%Y-%m} to {seen.max():%Y-%m}"
-    if set(np.unique(seen)) <= {0.0, 1.0}:
+    if _is_flag(seen):
         yes = int(seen.sum())
         if told(yes, seen.size, min_cell) is not None:
             return f"{seen.mean():.0%} yes"

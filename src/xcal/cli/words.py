@@ -20,16 +20,10 @@ from xcal.validation.result import AuditValue
 from xcal.validation.words import LABELS, broken, shown
 
 _WIDTH = 100
-
-
 # Columns of a wide file that are listed one by one.
 _MOST_COLUMNS = 60
-
-
 # Characters of what a column holds.
 _MOST_VALUES = 44
-
-
 _WHAT = {
     run_folder.MODEL: "the chosen model: xcal predict, or xcal.load in Python",
     run_folder.PATH: "all models, to choose again: xcal.load",

@@ -1,4 +1,7 @@
-"""What a path decides by itself once it is trained: the candidates, which rows judge them, and what they say."""
+"""What a path decides once it is trained: the candidates, which rows judge them, and what is kept to choose again.
+
+The values and the rules are those of `selection`.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,37 +10,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 
 from xcal._checks import fail
-from xcal.calibration import d_calibration
 from xcal.data import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import (
-    TrainedPath,
-    conditional_values,
-    dcal_influence,
-    gap_error,
-    judge_conditional,
-    train_on,
-    trained,
-    weighted_mean,
+from xcal.estimators.fitting import TrainedPath, train_on, trained
+from xcal.estimators.selection import (
+    Measured,
+    Selection,
+    cannot_judge,
+    joined,
+    losses_and_cdf,
+    measured,
+    measured_table,
+    nearest_to,
+    pairs,
+    when_needed,
 )
-from xcal.estimators.inputs import Floats
-from xcal.estimators.selection import Selection, cannot_judge, nearest_to, when_needed
 from xcal.estimators.settings import Settings
-from xcal.metrics import concordance_index
-from xcal.objectives import nll
 from xcal.recalibration import KaplanMeierRecalibration
-
-# --- What `SurvivalPath.select` chooses among: every weight, as it is and recalibrated, on the validation rows.
-
 
 # A map is fitted to all validation rows but one part, and measured on that part. Ten parts leave it nine tenths of the
 # rows, so that what is measured is hardly worse than the map of all rows that is kept.
 _PARTS = 10
-
-
 Maps = Mapping[float, KaplanMeierRecalibration]
 
 
@@ -48,34 +43,6 @@ class Candidates:
     table: pd.DataFrame
     members: Mapping[float, tuple[FittedModel, ...]]
     maps: Maps
-
-    def model(self, lam: float, *, recalibrated: bool) -> PredictingModel:
-        """Return the model of a line of the table."""
-        return combined(self.members[lam], self.maps[lam] if recalibrated else None)
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """One candidate on rows that its networks have not seen.
-
-    Attributes
-    ----------
-    lam, recalibrated
-        Which one it is.
-    losses, cdf : arrays of shape (n,)
-        Negative log-likelihood of each row, and F at its observed time.
-    concordant, comparable : float
-        Pairs of rows that `predict` puts in order (ties count one half), and pairs that can be compared: both rows by
-        one and the same model. Risks of two models are on scales of their own: between the rows of two folds their
-        order tells nothing.
-    """
-
-    lam: float
-    recalibrated: bool
-    losses: Floats
-    cdf: Floats
-    concordant: float
-    comparable: float
 
 
 def candidates(
@@ -106,73 +73,14 @@ def candidates(
     return Candidates(measured_table(lines, rows, n_bins, conditional=conditional), own, maps)
 
 
-def measured_table(
-    lines: Sequence[Measured], rows: SurvivalData, n_bins: int, *, conditional: bool = False
-) -> pd.DataFrame:
-    """One line for each candidate; errors are those of the distance to the first, the smallest weight as it is.
-
-    With `conditional` the test of calibration given the covariates too, and the error of its value.
-    """
-    first = lines[0]
-    base = dcal_influence(first.cdf, rows, n_bins)
-    table = pd.DataFrame([_line(one, first, base, rows, n_bins) for one in lines])
-    given = (np.stack([one.cdf for one in lines]), rows.x, rows.event, rows.weights, n_bins)
-    if not conditional:
-        return table.assign(conditional=conditional_values(*given))
-    judged = judge_conditional(*given)
-    return table.assign(conditional=judged.values, conditional_gap_se=judged.gap_errors, conditional_p=judged.p_values)
-
-
-def _line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
-    result = d_calibration(one.cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
-    return {
-        "lambda": one.lam,
-        "recalibrated": one.recalibrated,
-        "nll": weighted_mean(one.losses, rows),
-        "nll_gap_se": gap_error(one.losses, first.losses, rows.groups, rows.weights),
-        "dcal": result.value,
-        "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base, rows.groups),
-        "dcal_floor": result.floor,
-        "dcal_p": result.p_value,
-        "concordance": one.concordant / one.comparable if one.comparable > 0 else np.nan,
-    }
-
-
-def measured(lam: float, model: PredictingModel, rows: SurvivalData) -> Measured:
-    """Measure a model, recalibrated or not."""
-    return Measured(lam, model.recalibration is not None, *_values(model, rows), *_pairs(model, rows))
-
-
-def _values(model: PredictingModel, rows: SurvivalData) -> tuple[Floats, Floats]:
-    """Negative log-likelihood of each row, and F at its observed time."""
-    distribution, time = model.distribution(rows.x), torch.from_numpy(rows.time)
-    losses = nll(distribution, time, torch.from_numpy(rows.event)).numpy()
-    return losses, distribution.cdf(time).numpy()
-
-
-def _pairs(model: PredictingModel, rows: SurvivalData) -> tuple[float, float]:
-    """Pairs in order, and pairs that can be compared."""
-    found = concordance_index(time=rows.time, event=rows.event, risk=model.risk(rows.x), weights=rows.weights)
-    return found.concordant + found.tied / 2, found.comparable
-
-
-def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Measured]]) -> Measured:
-    """Put the values of parts together, each of which comes with the numbers of its rows; pairs are within parts."""
-    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-    first = parts[0][1]
-    losses, cdf = (np.concatenate([getattr(part, name) for _, part in parts])[order] for name in ("losses", "cdf"))
-    concordant, comparable = (sum(getattr(part, name) for _, part in parts) for name in ("concordant", "comparable"))
-    return Measured(first.lam, first.recalibrated, losses, cdf, concordant, comparable)
-
-
 def _cross_fitted(
     plain: Measured, model: PredictingModel, kept: KaplanMeierRecalibration, rows: SurvivalData
 ) -> Measured:
     """Values of the recalibrated model, each row's by a map of the other rows; pairs by the map that is kept."""
     losses, cdf = np.empty(rows.n), np.empty(rows.n)
     for train, test in _folds(rows):
-        losses[test], cdf[test] = _values(combined(model.members, fitted_map(plain, rows, train)), rows[test])
-    return Measured(plain.lam, True, losses, cdf, *_pairs(combined(model.members, kept), rows))
+        losses[test], cdf[test] = losses_and_cdf(combined(model.members, fitted_map(plain, rows, train)), rows[test])
+    return Measured(plain.lam, True, losses, cdf, *pairs(combined(model.members, kept), rows))
 
 
 def _folds(rows: SurvivalData) -> Iterator[tuple[Any, Any]]:
@@ -188,30 +96,13 @@ def fitted_map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp])
     return KaplanMeierRecalibration.fit(plain.cdf[which], rows.event[which], weights=weights)
 
 
-# --- Networks trained once more, as long as those of a path were: on all rows, or to judge one weight on all rows.
+# --- One weight on all rows, each by networks that have not seen it.
 
 
-@dataclass(frozen=True, eq=False)
-class CrossFitted:
-    """One weight on all rows, each by networks that have not seen it.
-
-    Attributes
-    ----------
-    table : DataFrame
-        Two lines of `candidates`: the weight as it is, and recalibrated.
-    map : KaplanMeierRecalibration
-        Fitted to all rows.
-    n : int
-        How many rows they are.
-    """
-
-    table: pd.DataFrame
-    map: KaplanMeierRecalibration
-    n: int
-
-
-def cross_fitted(rows: SurvivalData, members: Sequence[FittedModel], settings: Settings, n_folds: int) -> CrossFitted:
-    """Measure one weight on all rows of a path, and fit its map of F to them.
+def cross_fitted(
+    rows: SurvivalData, members: Sequence[FittedModel], settings: Settings, n_folds: int
+) -> tuple[pd.DataFrame, KaplanMeierRecalibration]:
+    """Measure one weight on all rows of a path, as it is and recalibrated, and fit its map of F to them.
 
     The validation rows are a fifth of all, and show five times less; a map of them has five times the noise. So the
     networks are trained once more for each fold, as long as those of the path were, and every row is measured by the
@@ -231,7 +122,7 @@ def cross_fitted(rows: SurvivalData, members: Sequence[FittedModel], settings: S
         ]
     )
     table = measured_table([plain, mapped], rows, settings.calibration_bins, conditional=settings.conditional)
-    return CrossFitted(table, fitted_map(plain, rows, np.arange(rows.n)), rows.n)
+    return table, fitted_map(plain, rows, np.arange(rows.n))
 
 
 def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Settings) -> tuple[FittedModel, ...]:
@@ -249,20 +140,73 @@ def trained_as(members: Sequence[FittedModel], rows: SurvivalData, settings: Set
     return trained(models)
 
 
-def both(one: SurvivalData, other: SurvivalData) -> SurvivalData:
-    """Put the rows of two parts together."""
-    weights = None
-    if one.weights is not None and other.weights is not None:
-        weights = np.concatenate([one.weights, other.weights])
-    x, time, event = (np.concatenate([getattr(part, name) for part in (one, other)]) for name in ("x", "time", "event"))
+def all_rows(path: TrainedPath) -> SurvivalData:
+    """Rows that a path trained on, and those that it validated on."""
+    parts = path.train, path.validation
+    weights = None if any(part.weights is None for part in parts) else np.concatenate([p.weights for p in parts])
+    x, time, event = (np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "time", "event"))
     return SurvivalData.trusted(x, time, event, weights)
 
 
-# --- The models of a path, and which of them belong together.
+# --- The choice that a path makes by itself.
 
 
-# The networks of one predicting model, in equal parts, and the map of F after them.
-Chosen = tuple[tuple[FittedModel, ...], KaplanMeierRecalibration | None]
+# With fewer validation events than these the smallest weight is judged on all rows, by cross-fitting: an error that
+# new rows would show can hide from so few.
+FEW_EVENTS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """The choice of a path, and the values that it was made by.
+
+    Attributes
+    ----------
+    selection : Selection
+    candidates : DataFrame
+        All candidates on the validation rows.
+    cross_fitted : DataFrame or None
+        The smallest weight on all rows, as it is and recalibrated, if it was judged on them.
+    maps : mapping
+        Map of F for each weight that has one.
+    doubt : str or None
+        Why nothing could be judged, if so.
+    """
+
+    selection: Selection
+    candidates: pd.DataFrame
+    cross_fitted: pd.DataFrame | None
+    maps: Maps
+    doubt: str | None
+
+
+def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds: int, average: bool) -> Decision:
+    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier."""
+    n_bins = settings.calibration_bins
+    doubt = cannot_judge(path.validation, n_bins)
+    found = candidates(
+        by_weight(path.models, table, average=average),
+        path.validation,
+        n_bins,
+        recalibrate=doubt is None,
+        conditional=settings.conditional,
+    )
+    first, maps, on_all = min(found.members), dict(found.maps), None
+    may_train = path.split and folds > 0 and not path.interrupted
+    few = np.count_nonzero(path.validation.event) < FEW_EVENTS
+    if may_train and few and cannot_judge(rows := all_rows(path), n_bins) is None:
+        on_all, maps[first] = cross_fitted(rows, found.members[first], settings, folds)
+        selection = when_needed(on_all, judge=f"all {rows.n:,} cross-fitted rows")
+        if not selection.recalibrated and not selection.at_floor:
+            # It is off, and a map does not correct it: the larger weights were measured on the validation rows alone.
+            further = when_needed(found.table, doubt)
+            selection = further if further.recalibrated or further.lam != selection.lam else selection
+        doubt = None
+    else:
+        selection = when_needed(found.table, doubt)
+    if may_train and selection.recalibrated and (on_all is None or selection.lam != first):
+        _, maps[selection.lam] = cross_fitted(all_rows(path), found.members[selection.lam], settings, folds)
+    return Decision(selection, found.table, on_all, maps, doubt)
 
 
 def by_weight(
@@ -276,22 +220,19 @@ def by_weight(
     return found
 
 
+# --- What is kept of a path, to choose from again.
+
+
+# The networks of one predicting model, in equal parts, and the map of F after them.
+Chosen = tuple[tuple[FittedModel, ...], KaplanMeierRecalibration | None]
+
+
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """Networks in the order of the frontier, their values, the maps of F, and the choice that was made.
+    """Networks in the order of the frontier, their values, the map of F of each weight that has one, and the choice.
 
-    Attributes
-    ----------
-    models : tuple of FittedModel
-    frontier : DataFrame
-        As in `SurvivalPath`.
-    maps : mapping
-        Map of F for each weight that has one.
-    selection : Selection
-    average : bool
-        Whether the seeds of a weight are one model.
-    target : float or None
-        The D-calibration to reach, if the path was trained for one.
+    With `average` the seeds of a weight are one model. `target` is the D-calibration to reach, if the path was trained
+    for one.
     """
 
     models: tuple[FittedModel, ...]
@@ -340,7 +281,7 @@ class Choices:
         lam = self.selection.lam
         return self.members(lam), self.maps[lam] if self.selection.recalibrated else None
 
-    def lines(self) -> list[tuple[float, tuple[FittedModel, ...], KaplanMeierRecalibration | None]]:
+    def lines(self) -> list[tuple[float, *Chosen]]:
         """Weight, members and map of each candidate: as they were trained, in the order of the weights, then mapped."""
         plain = sorted(set(self.frontier.loc[self.frontier["best_epoch"] >= 0, "lambda"]))
         return [(lam, self.members(lam), None) for lam in plain] + [
@@ -353,82 +294,3 @@ class Choices:
             lam: tuple(model for model in self.models if model.lam == lam and model.best_epoch >= 0)
             for lam, _, _ in self.lines()
         }
-
-
-# --- What a path decides by itself once it is trained: which rows judge, and what they say.
-
-
-# With fewer validation events than these the smallest weight is judged on all rows, by cross-fitting: an error that
-# new rows would show can hide from so few.
-FEW_EVENTS = 500
-
-
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """The choice of a path, and the values that it was made by.
-
-    Attributes
-    ----------
-    selection : Selection
-    candidates : DataFrame
-        All candidates on the validation rows.
-    cross_fitted : DataFrame or None
-        The smallest weight on all rows, as it is and recalibrated, if it was judged on them.
-    maps : mapping
-        Map of F for each weight that has one.
-    doubt : str or None
-        Why nothing could be judged, if so.
-    """
-
-    selection: Selection
-    candidates: pd.DataFrame
-    cross_fitted: pd.DataFrame | None
-    maps: Maps
-    doubt: str | None
-
-
-def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds: int, average: bool) -> Decision:
-    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier."""
-    rows, n_bins = path.validation, settings.calibration_bins
-    doubt = cannot_judge(rows, n_bins)
-    found = candidates(
-        by_weight(path.models, table, average=average),
-        rows,
-        n_bins,
-        recalibrate=doubt is None,
-        conditional=settings.conditional,
-    )
-    may_train = path.split and folds > 0 and not path.interrupted
-    first, on_all = min(found.members), None
-    if may_train and np.count_nonzero(rows.event) < FEW_EVENTS:
-        on_all = _on_all_rows(path, found.members[first], settings, folds)
-    if on_all is None:
-        selection, maps = when_needed(found.table, doubt), dict(found.maps)
-    else:
-        selection, maps = _judged_on_all(on_all, found, doubt), {**found.maps, first: on_all.map}
-        doubt = None
-    if selection.recalibrated and may_train and (on_all is None or selection.lam != first):
-        better = cross_fitted(both(path.train, path.validation), found.members[selection.lam], settings, folds)
-        maps[selection.lam] = better.map
-    return Decision(selection, found.table, None if on_all is None else on_all.table, maps, doubt)
-
-
-def _on_all_rows(
-    path: TrainedPath, members: Sequence[FittedModel], settings: Settings, folds: int
-) -> CrossFitted | None:
-    """Measure one weight on all rows, unless even they cannot show whether it is calibrated."""
-    rows = both(path.train, path.validation)
-    if cannot_judge(rows, settings.calibration_bins) is not None:
-        return None
-    return cross_fitted(rows, members, settings, folds)
-
-
-def _judged_on_all(on_all: CrossFitted, found: Candidates, doubt: str | None) -> Selection:
-    """Ask all rows whether the smallest weight is off and whether a map corrects it, else the validation rows."""
-    judge = f"all {on_all.n:,} cross-fitted rows"
-    selection = when_needed(on_all.table, judge=judge)
-    if selection.recalibrated or selection.at_floor:
-        return selection
-    # It is off, and a map does not correct it: the larger weights were measured on the validation rows alone.
-    further = when_needed(found.table, doubt)
-    return further if further.recalibrated or further.lam != selection.lam else selection

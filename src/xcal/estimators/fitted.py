@@ -5,7 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.metrics import kaplan_meier
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import History
-
-# --- The units that the network sees: standardised features, and times of about one.
-
 
 # Points of the grid on which a continuous distribution is integrated: so many at quantiles of the event times, where F
 # moves, and as many evenly up to the last time, as a late censored row may lie far beyond the last event.
@@ -115,14 +112,24 @@ class Outputs:
     @classmethod
     def of(cls, table: SurvivalData, settings: Settings) -> "Outputs":
         """Choose scale and edges from the training rows."""
-        scale = _time_scale(table)
-        last = float(table.time.max())
+        events, last = table.time[table.event], float(table.time.max())
+        positive = events[events > 0]
+        if positive.size == 0:
+            fail("y", "an event after time 0", f"{events.size} events at time 0")
+        scale = float(np.median(positive))
         if settings.discrete:
-            _check_distinct(table, settings.distribution)
-            edges = time_edges(table, _bins(table, settings.n_time_bins))
+            # As edges are told apart.
+            if np.unique(events.astype(np.float32)).size < 2:
+                expected = "at least two distinct event times among the rows to train on, to place the time bins of"
+                fail("y", f"{expected} {settings.distribution!r}", f"only the time {events[0]:g}")
+            asked = settings.n_time_bins
+            if asked is not None and asked > events.size:
+                fail("n_time_bins", f"at most {events.size}, the number of events in the rows to train on", asked)
+            usual = min(MOST_TIME_BINS, max(1, round(math.sqrt(events.size))))
+            edges = time_edges(table, usual if asked is None else asked)
             return cls(settings.distribution, settings.interpolation, scale, edges, edges[:-1])
         shares = np.arange(1, _GRID) / _GRID
-        quantiles = np.quantile(table.time[table.event], shares)
+        quantiles = np.quantile(events, shares)
         grid = np.unique(np.concatenate([quantiles, np.linspace(0.0, last, _GRID + 1)]))
         return cls(settings.distribution, settings.interpolation, scale, None, grid)
 
@@ -184,41 +191,11 @@ def time_edges(table: SurvivalData, n_bins: int) -> Floats:
     return np.asarray(edges[first])
 
 
-def _bins(table: SurvivalData, asked: int | None) -> int:
-    events = int(np.count_nonzero(table.event))
-    if asked is None:
-        return min(MOST_TIME_BINS, max(1, round(math.sqrt(events))))
-    if asked > events:
-        fail("n_time_bins", f"at most {events}, the number of events in the rows to train on", asked)
-    return asked
-
-
-def _check_distinct(table: SurvivalData, distribution: str) -> None:
-    events = table.time[table.event]
-    # As edges are told apart.
-    if np.unique(events.astype(np.float32)).size < 2:
-        fail(
-            "y",
-            f"at least two distinct event times among the rows to train on, to place the time bins of {distribution!r}",
-            f"only the time {events[0]:g}",
-        )
-
-
-def _time_scale(table: SurvivalData) -> float:
-    events = table.time[table.event]
-    positive = events[events > 0]
-    if positive.size == 0:
-        fail("y", "an event after time 0", f"{events.size} events at time 0")
-    return float(np.median(positive))
-
-
-# --- Trained models: everything that a prediction needs, in arrays and torch modules.
+# --- What an estimator predicts with.
 
 
 # Values computed at a time, rows times points of a curve: they stay in a core's cache.
 _CHUNK = 1 << 16
-
-
 # Features of rows that are standardised at a time: of wide rows, which may come from a file, fewer than that.
 _FEATURES = 1 << 22
 
@@ -269,15 +246,15 @@ class PredictingModel(ABC):
 
     def survival(self, x: Floats, times: Floats) -> Floats:
         """S of each row at each time, ``(n, m)``."""
-        return self._curves(len(x), times, lambda part: self.distribution(x[part]), _survival)
+        return self._curves(len(x), times, lambda part: self.distribution(x[part]), "survival")
 
     def survival_of(self, raw: Tensor, times: Floats) -> Floats:
         """S at each time, ``(n, m)``, of rows whose raw outputs are known already."""
-        return self._curves(raw.shape[-2], times, lambda part: self.read(raw[..., part, :]), _survival)
+        return self._curves(raw.shape[-2], times, lambda part: self.read(raw[..., part, :]), "survival")
 
     def cdf(self, x: Floats, times: Floats) -> Floats:
         """F of each row at each time, ``(n, m)``."""
-        return self._curves(len(x), times, lambda part: self.distribution(x[part]), _cdf)
+        return self._curves(len(x), times, lambda part: self.distribution(x[part]), "cdf")
 
     def cdf_at_own(self, x: Floats, time: Floats) -> Floats:
         """F of each row at its observed time, ``(n,)``."""
@@ -301,15 +278,17 @@ class PredictingModel(ABC):
         n: int,
         times: Floats,
         distribution_of: Callable[[slice], SurvivalDistribution],
-        value: Callable[[SurvivalDistribution, Tensor], Tensor],
+        curve: Literal["survival", "cdf"],
     ) -> Floats:
         grid = torch.from_numpy(times).unsqueeze(1)
 
-        def curves(part: slice) -> Floats:
+        def values(part: slice) -> Floats:
             distribution = distribution_of(part)
-            return value(distribution, grid.expand(-1, distribution.batch_shape[-1])).T.numpy()
+            at = grid.expand(-1, distribution.batch_shape[-1])
+            found = distribution.survival(at) if curve == "survival" else distribution.cdf(at)
+            return found.T.numpy()
 
-        return self._by_parts(n, times.size, curves)
+        return self._by_parts(n, times.size, values)
 
     def _by_parts(self, n: int, points: int, predict: Callable[[slice], Floats]) -> Floats:
         """Predictions of all rows, made piece by piece and by as many threads as torch may use."""
@@ -405,11 +384,3 @@ def combined(members: Sequence[FittedModel], recalibration: KaplanMeierRecalibra
     if len(members) == 1 and recalibration is None:
         return members[0]
     return CombinedModel(tuple(members), recalibration)
-
-
-def _survival(distribution: SurvivalDistribution, time: Tensor) -> Tensor:
-    return distribution.survival(time)
-
-
-def _cdf(distribution: SurvivalDistribution, time: Tensor) -> Tensor:
-    return distribution.cdf(time)

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,10 +34,6 @@ from xcal.metrics import kaplan_meier
 from xcal.networks import MLP, start_near
 from xcal.training import History, PathResult, fit_path
 from xcal.training.path import usual_penalty
-from xcal.training.stack import MakeNetwork
-
-# --- How much each validation row counts in a value, and the error of the distance between two models on the same
-# rows.
 
 
 def deviations(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
@@ -84,24 +80,15 @@ def gap_error(values: Floats, base: Floats, groups: Any = None, weights: Floats 
     return float(np.sqrt(sum_of_squares(gap - gap.mean(), as_clusters(groups, gap.size))) / gap.size)
 
 
-# --- Calibration given the covariates in the estimators: the features of the penalty, K of models on rows, its test.
+# --- K of models on rows, calibration given the covariates, and its test.
 
 
 # The features of the penalty and of K are the default ones. The seed is fixed, so that all models are trained and
 # measured with the same ones.
 FEATURES = KernelFeatures(seed=0)
-
-
 DRAWS = 999  # random signs behind a p-value
-
-
 # Rows that are read at a time, and that fix the scale of the columns.
 _ROWS = 10_000
-
-
-def penalty_features(settings: Settings) -> KernelFeatures | None:
-    """Return the features of the conditional penalty; None for the marginal one."""
-    return FEATURES if settings.conditional else None
 
 
 def conditional_values(cdf: Floats, x: Any, event: BoolArray, weights: Floats | None, n_bins: int) -> Floats:
@@ -113,18 +100,10 @@ def conditional_values(cdf: Floats, x: Any, event: BoolArray, weights: Floats | 
     return _summed(cdf, x, event, weights, n_bins).values
 
 
-@dataclass(frozen=True, eq=False)
-class ConditionalJudgement:
-    """K of some models on the same rows, (models,) each.
+class ConditionalJudgement(NamedTuple):
+    """K of some models on the same rows less what noise gives, ``(models,)``.
 
-    Attributes
-    ----------
-    values
-        Less what noise gives.
-    gap_errors
-        Standard errors of how far each is from the first.
-    p_values
-        Of the test of `xcal.conditional_calibration`.
+    With the standard error of how far each is from the first, and the p-value of `xcal.conditional_calibration`.
     """
 
     values: Floats
@@ -186,7 +165,7 @@ def _conditional_parts(n: int) -> Iterator[slice]:
     return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
 
 
-# --- Training behind both estimators: a model is a path of one.
+# --- Training.
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,8 +210,12 @@ def fit_models(
     if penalised and train.n < settings.calibration_bins:
         fail("calibration_bins", f"at most {train.n}, the number of rows to train on", settings.calibration_bins)
     floor = _floor(validation, settings.calibration_bins, penalised=penalised)
-    if target_dcal is not None:
-        _check_target(target_dcal, floor.mean, validation.n)
+    if target_dcal is not None and target_dcal < floor.mean:
+        # Only luck can reach it: the weight would grow without end, and the model with it be ruined.
+        scores = (
+            f"at least {floor.mean:.2g}, what a perfect model scores on average on the {validation.n} validation rows"
+        )
+        fail("target_dcal", f"{scores} (give more rows, or fewer calibration_bins)", f"{target_dcal:g}")
     options: dict[str, Any] = {"lambdas": lambdas} if target_dcal is None else {"target_dcal": target_dcal}
     options["checkpoint"] = checkpoint
     result, models = train_on(train, validation, settings, seeds=seeds, dcal_floor=floor.upper, **options)
@@ -248,12 +231,19 @@ def train_on(
     rows = [_scaled(part, standardizer, outputs) for part in (train, validation)]
     family = outputs.family()
     start = family.initial(rows[0].time, rows[0].event)
-    make_network = network_maker(settings, train.x.shape[1], family.n_outputs, start)
+    sizes = train.x.shape[1], family.n_outputs
+
+    def make_network() -> MLP:
+        # In the type of the rows: torch's default type, which a program may have changed, would draw other weights.
+        network = MLP(*sizes, hidden=settings.hidden, dropout=settings.dropout, dtype=torch.float32)
+        start_near(network.output, start)  # the Kaplan-Meier curve
+        return network
+
     fixed: dict[str, Any] = {
         "config": settings.training_config(),
         "progress": settings.progress,
         "penalty": usual_penalty(conditional=settings.conditional, temperature=settings.penalty_temperature),
-        "conditional": penalty_features(settings),
+        "conditional": FEATURES if settings.conditional else None,
         "distributed": settings.distributed,
     }
     result = fit_path(
@@ -328,25 +318,6 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
         )
     mean = measured.floor
     return _Floor(mean, mean * (1 + 2 * math.sqrt(2 / (n_bins - 1))))
-
-
-def _check_target(target: float, floor: float, n: int) -> None:
-    """Refuse a target that only luck can reach: the weight would grow without end, and the model with it be ruined."""
-    if target < floor:
-        expected = f"at least {floor:.2g}, what a perfect model scores on average on the {n} validation rows"
-        fail("target_dcal", f"{expected} (give more rows, or fewer calibration_bins)", f"{target:g}")
-
-
-def network_maker(settings: Settings, n_inputs: int, n_outputs: int, start: torch.Tensor) -> MakeNetwork:
-    """Return a function that makes a network whose first predictions are near the Kaplan-Meier curve."""
-
-    def make() -> MLP:
-        # In the type of the rows: torch's default type, which a program may have changed, would draw other weights.
-        network = MLP(n_inputs, n_outputs, hidden=settings.hidden, dropout=settings.dropout, dtype=torch.float32)
-        start_near(network.output, start)
-        return network
-
-    return make
 
 
 def _scaled(table: SurvivalData, standardizer: Standardizer, outputs: Outputs) -> SurvivalData:

@@ -12,7 +12,7 @@ from xcal.data.survival import read_labels, row_numbers
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import conditional_values
 from xcal.estimators.inputs import Floats
-from xcal.estimators.prediction import d_calibration_of
+from xcal.estimators.model import d_calibration_of
 from xcal.interop.predictions import Rows, from_distribution
 from xcal.metrics import concordance_index, integrated_brier_score
 from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve

@@ -27,25 +27,17 @@ from xcal._checks import (
     first_row,
 )
 from xcal.data import SurvivalData, time_and_event
+from xcal.data.columns import ColumnKind, column_kind
 from xcal.data.features import MappedFeatures, loaded_features
 from xcal.data.parquet import map_parquet
 from xcal.data.survival import check_nothing_beside, read_labels, read_weights
 
-# --- What the estimators accept as X: tables of numbers, data frames with categories, rows in a file.
-
-
 Floats = npt.NDArray[np.float64]
-
-
 _ENCODE = (
     "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("
     "make_column_transformer((OneHotEncoder(), [names]), remainder='passthrough'), SurvivalModel()); or encode='auto'"
 )
-
-
 _DATES = "turn dates and durations into numbers before, days since a fixed date for instance; or encode='auto'"
-
-
 _IMPUTE = "impute them in the pipeline before this estimator, with SimpleImputer for instance; or encode='auto'"
 
 
@@ -55,7 +47,8 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
     Categories and missing values belong to the steps of a pipeline before the estimator; the errors say so.
     """
     if isinstance(X, SurvivalData):
-        X = _frame(X)
+        numbers, known = as_numpy("X", loaded_features(X.x)), list(X.feature_names or ())
+        X = pd.DataFrame(numbers, columns=known, copy=False) if known else numbers
     if isinstance(X, str | PathLike):
         expected = "a table, or for fit the path of a parquet file (pandas.read_csv reads a CSV file)"
         fail("X", expected, repr(str(X)))
@@ -66,7 +59,12 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
     if encoded is not None:
         return encoded
     _check_columns(X)
-    X = _as_numbers(_listed(X) if isinstance(X, list | tuple) else X)
+    if isinstance(X, list | tuple):
+        try:
+            X = np.asarray(X)
+        except ValueError:
+            fail("X", "rows of one length", "rows of different lengths")
+    X = _as_numbers(X)
     if issparse(X):
         X = X.toarray()  # one-hot encoded columns, as OneHotEncoder gives them
     x = _validated(estimator, X, reset=reset)
@@ -79,13 +77,6 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Floats:
             fail("X", f"no missing values ({_IMPUTE})", f"NaN in {label}", int(row))
         fail("X", "finite numbers", f"{x[row, column]} (infinity) in {label}", int(row))
     return x
-
-
-def _listed(X: Any) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(X)
-    except ValueError:
-        fail("X", "rows of one length", "rows of different lengths")
 
 
 def _validated(estimator: Any, X: Any, *, reset: bool) -> Floats:
@@ -141,12 +132,6 @@ def _encoded(estimator: Any, X: Any, *, reset: bool) -> Floats | None:
     return encoded
 
 
-def _frame(data: SurvivalData) -> Any:
-    """Features as scikit-learn takes them, with their names where they have any."""
-    x = as_numpy("X", loaded_features(data.x))
-    return pd.DataFrame(x, columns=list(data.feature_names), copy=False) if data.feature_names else x
-
-
 def _check_names(X: Any) -> None:
     """Refuse a data frame that has a name twice; scikit-learn and pandas say so in many ways."""
     names = [str(name) for name in getattr(X, "columns", ())]
@@ -195,12 +180,8 @@ def _as_numbers(X: Any) -> Any:
 
 
 Kind = Literal["number", "category", "date"]
-
-
 # More categories than this, or one for every second row, are names of rows and not classes of them.
 MOST_CATEGORIES = 50
-
-
 _DAY = pd.Timedelta(days=1)
 
 
@@ -241,7 +222,7 @@ class ColumnCode:
         missing = values.isna().to_numpy()
         if missing.all():
             fail("X", f"a value in column {name!r}", "missing values in every row")
-        kind = _kind(values)
+        kind = feature_kind(values)
         if kind == "category":
             return cls(name, kind, 0.0, bool(missing.any()), _categories(name, values[~missing]))
         origin = str(pd.to_datetime(values[~missing]).min()) if kind == "date" else ""
@@ -283,7 +264,10 @@ class Encoding:
     @classmethod
     def of(cls, frame: Any) -> "Encoding":
         """Learn from the rows of `fit`."""
-        return cls(tuple(ColumnCode.of(name, _column(frame, name)) for name in _names(frame)))
+        names = [str(name) for name in frame.columns]
+        if not names:
+            fail("X", "at least one column", "a data frame without any")
+        return cls(tuple(ColumnCode.of(name, _column(frame, name)) for name in names))
 
     @property
     def width(self) -> int:
@@ -307,13 +291,6 @@ class Encoding:
         return cls(tuple(ColumnCode(**{**column, "categories": tuple(column["categories"])}) for column in content))
 
 
-def _names(frame: Any) -> list[str]:
-    names = [str(name) for name in frame.columns]
-    if not names:
-        fail("X", "at least one column", "a data frame without any")
-    return names
-
-
 def _column(frame: Any, name: str) -> "pd.Series[Any]":
     """One column in pandas' form, whatever the frame is."""
     place = [str(column) for column in frame.columns].index(name)
@@ -322,21 +299,19 @@ def _column(frame: Any, name: str) -> "pd.Series[Any]":
     return pd.Series(frame[name].to_list(), name=name)
 
 
-def _kind(values: "pd.Series[Any]") -> Kind:
-    dtype = values.dtype
-    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
-        return "number"
-    if pd.api.types.is_timedelta64_dtype(dtype):
-        return "number"
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return "date"
-    seen = values.dropna()
-    objects = pd.api.types.is_object_dtype(dtype)
-    if objects and all(isinstance(value, bool | np.bool_ | int | float | np.number) for value in seen):
-        return "number"
-    if objects and all(isinstance(value, datetime.date) for value in seen):
-        return "date"
-    return "category"
+# What a column is to a model, by what it holds.
+_FEATURE_KIND: dict[ColumnKind, Kind] = {
+    "number": "number",
+    "flag": "number",
+    "duration": "number",
+    "date": "date",
+    "category": "category",
+}
+
+
+def feature_kind(values: "pd.Series[Any]") -> Kind:
+    """Return the kind of a column that a model learns from: flags and durations are numbers to it."""
+    return _FEATURE_KIND[column_kind(values)]
 
 
 def _categories(name: str, seen: "pd.Series[Any]") -> tuple[str, ...]:
@@ -362,7 +337,7 @@ def _numbers(name: str, kind: Kind, origin: str, values: "pd.Series[Any]") -> Fl
     return np.asarray(numbers)
 
 
-# --- What the estimators accept as rows with their outcomes and weights, checked once; `features` has X alone.
+# --- Rows with their outcomes and weights, checked once.
 
 
 def read_target(X: Any, y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
@@ -490,8 +465,6 @@ def warn_of_few_events(table: SurvivalData) -> None:
 
 # With fewer events `fit` warns.
 FEW_EVENTS = 10
-
-
 # So many events at time zero, and so large a share of all events, are no accident: units that were rounded down.
 _FEW_AT_ZERO, _SHARE_AT_ZERO = 3, 0.02
 

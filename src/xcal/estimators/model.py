@@ -1,112 +1,293 @@
-"""`SurvivalModel`: one model, one weight of the calibration penalty; and a pipeline that ends in one."""
+"""What estimators predict (`SurvivalPredictor`), the model of one weight (`SurvivalModel`), and a pipeline of it."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
+from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_row, fail, first_row
+from xcal.calibration import DCalibrationResult, d_calibration
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.dcalibration import ties_caution, unit_starts
+from xcal.calibration.significance import Method
+from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, trained
-from xcal.estimators.inputs import read_judged_weights, read_outcome
+from xcal.estimators.inputs import Floats, read_judged_weights, read_outcome, read_rows, read_times
 from xcal.estimators.persistence import SavedEstimator, write_estimator
-from xcal.estimators.prediction import SurvivalPredictor
-from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds
+from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
+from xcal.metrics import concordance_index
+from xcal.metrics.curves import unseen_as_inf, unseen_as_nan
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training import History
 from xcal.training.result import Progress
 
-# --- A pipeline of scikit-learn that has all predictions of its last step, and prepares validation rows too.
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SurvivalCurve:
+    """S of one row: call it with a time or an array of times.
 
-def _last_has(name: str) -> Any:
-    def check(pipeline: Any) -> bool:
-        # An AttributeError of the last step says which method it does not have.
-        getattr(pipeline.steps[-1][1], name)
-        return True
-
-    return check
-
-
-class SurvivalPipeline(Pipeline):
-    """scikit-learn's `Pipeline` with the predictions of a survival estimator as its last step.
-
-    A plain `Pipeline` has `predict` and `score` only. This one also has `predict_survival_function`, `predict_cdf`,
-    `predict_quantile`, `predict_median`, `predict_distribution` and `d_calibration`, each on rows as `fit` takes them,
-    and sends the features of ``validation_data`` through the steps before the last.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from xcal import Surv, SurvivalModel
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(200, 3)), Surv(time=rng.exponential(size=200), event=np.ones(200))
-    >>> pipeline = make_survival_pipeline(StandardScaler(), SurvivalModel(epochs=2))
-    >>> pipeline.fit(X[:150], y[:150], validation_data=(X[150:], y[150:])).predict_cdf(X, [1.0]).shape
-    (200, 1)
+    Attributes
+    ----------
+    x, y : ndarray of shape (m,)
+        Times from 0 to the last observed one, and S at each of them, for drawing. A call does not read these points but
+        the distribution itself.
     """
 
-    def fit(self, X: Any, y: Any = None, validation_data: Any = None, **params: Any) -> Self:
-        """Fit all steps; `validation_data` is ``(X, y)`` or ``(X, y, sample_weight)`` with X as it comes."""
-        if validation_data is None:
-            return super().fit(X, y, **params)  # type: ignore[no-any-return]  # scikit-learn has no types
-        last = self.steps[-1][0]
-        before = Pipeline(self.steps[:-1], memory=self.memory).fit(X, y)
-        features, *others = validation_data
-        prepared = (before.transform(features), *others)
-        # As above: scikit-learn has no types.
-        return super().fit(X, y, **params, **{f"{last}__validation_data": prepared})  # type: ignore[no-any-return]
+    x: Floats
+    y: Floats
+    _raw: Tensor = field(repr=False)
+    _model: PredictingModel = field(repr=False)
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """Times that the data covered; a call after them gives NaN, or extrapolates if it is asked to."""
+        return float(self.x[0]), float(self.x[-1])
+
+    def __call__(self, times: Any, *, extrapolate: bool = False) -> Any:
+        """S at `times`; a number for a number, an array for an array.
+
+        After the last time seen in training it is NaN, with a warning, unless it is to `extrapolate`.
+        """
+        asked = read_times(times)
+        raw = self._raw.unsqueeze(-2)
+        distribution = self._model.read(raw.expand(*raw.shape[:-2], asked.size, -1))
+        survival = distribution.survival(torch.from_numpy(asked)).numpy()
+        if not extrapolate:
+            survival = unseen_as_nan(survival, asked, self.domain[1], stacklevel=3)
+        return float(survival[0]) if np.ndim(times) == 0 else survival
+
+    def __repr__(self) -> str:
+        return f"SurvivalCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"
+
+
+Ties = Literal["auto", "interval", "point"]
+
+
+def interval_starts(ties: Ties, time: Floats, event: BoolArray, n_bins: int) -> Floats | None:
+    """Start of the interval that each row's time ends; None if times stand for themselves.
+
+    A model of tied times learns F at each of them: what had happened by then, of which what had happened by the time
+    before is a part.
+    """
+    if ties == "point" or (ties == "auto" and ties_caution(time, event, bin_edges(n_bins)) is None):
+        return None
+    return unit_starts(time)
+
+
+class SurvivalPredictor(BaseEstimator):
+    """Interface of a fitted survival estimator: everything follows from the one model that it predicts with."""
+
+    @abstractmethod
+    def _predicting_model(self) -> PredictingModel:
+        """Return the model to predict with; called on fitted estimators only."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a model; the columns of X are known as soon as a fit has begun."""
+        return hasattr(self, "fitted_")
 
     @property
     def last_time_(self) -> float:
-        """As `SurvivalModel.last_time_`."""
-        return float(self.steps[-1][1].last_time_)
+        """Last time seen in training; what is predicted of later ones is extrapolated."""
+        check_is_fitted(self)
+        return float(self._predicting_model().outputs.grid[-1])
 
-    def _predict_with(self, name: str, X: Any, *arguments: Any, **options: Any) -> Any:
-        prepared = self[:-1].transform(X) if len(self.steps) > 1 else X
-        return getattr(self.steps[-1][1], name)(prepared, *arguments, **options)
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        return tags
 
-    @available_if(_last_has("predict_survival_function"))
-    def predict_survival_function(self, X: Any, times: Any = None, **options: Any) -> Any:
-        """As `SurvivalModel.predict_survival_function`."""
-        return self._predict_with("predict_survival_function", X, times, **options)
+    def predict(self, X: Any) -> Floats:
+        """Risk of each row; the higher, the sooner the event is expected.
 
-    @available_if(_last_has("predict_cdf"))
-    def predict_cdf(self, X: Any, times: Any, **options: Any) -> Any:
-        """As `SurvivalModel.predict_cdf`."""
-        return self._predict_with("predict_cdf", X, times, **options)
+        It is the mean of F from 0 to the last time seen in training, a number from 0 to 1 without unit: one less the
+        restricted mean survival time as a share of that time. Unlike the median it is known, and tells rows apart, also
+        where most rows outlive the study.
 
-    @available_if(_last_has("predict_quantile"))
-    def predict_quantile(self, X: Any, p: Any, **options: Any) -> Any:
-        """As `SurvivalModel.predict_quantile`."""
-        return self._predict_with("predict_quantile", X, p, **options)
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
 
-    @available_if(_last_has("predict_median"))
-    def predict_median(self, X: Any, **options: Any) -> Any:
-        """As `SurvivalModel.predict_median`."""
-        return self._predict_with("predict_median", X, **options)
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        model, x = self._read(X)
+        return model.risk(x)
 
-    @available_if(_last_has("predict_distribution"))
-    def predict_distribution(self, X: Any) -> Any:
-        """As `SurvivalModel.predict_distribution`."""
-        return self._predict_with("predict_distribution", X)
+    def predict_survival_function(self, X: Any, times: Any = None, *, extrapolate: bool = False) -> npt.NDArray[Any]:
+        """Probability of no event until each of `times`.
 
-    @available_if(_last_has("d_calibration"))
-    def d_calibration(self, X: Any, y: Any, **options: Any) -> Any:
-        """As `SurvivalModel.d_calibration`."""
-        return self._predict_with("d_calibration", X, y, **options)
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        times : array-like of shape (m,), optional
+            Zero or larger.
+        extrapolate : bool
+            What to say of times after the last one seen in training: by default NaN, with a warning; if True, what the
+            distribution says there, of which no row told anything.
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+            Without `times` an array of n `SurvivalCurve`, which can be called with times and have the points ``x``,
+            ``y``: the form in which scikit-survival and its scorers want it.
+        """
+        if times is not None:
+            asked = read_times(times)
+            model, x = self._read(X)
+            return self._seen(model.survival(x, asked), asked, extrapolate)
+        model, x = self._read(X)
+        grid, raw = model.outputs.grid, model.raw(x)
+        curves = np.empty(len(x), dtype=object)
+        for row, values in enumerate(model.survival_of(raw, grid)):
+            curves[row] = SurvivalCurve(grid, values, raw[..., row, :], model)
+        return curves
+
+    def predict_cdf(self, X: Any, times: Any, *, extrapolate: bool = False) -> Floats:
+        """Probability of an event by each of `times`, ``(n, m)``; NaN after the last time seen in training.
+
+        `extrapolate` as in `predict_survival_function`.
+        """
+        asked = read_times(times)
+        model, x = self._read(X)
+        return self._seen(model.cdf(x, asked), asked, extrapolate)
+
+    def predict_quantile(self, X: Any, p: Any, *, extrapolate: bool = False) -> Floats:
+        """Time by which a share `p` of rows like these has had the event.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        p : float or array-like of shape (m,)
+            Between 0 and 1.
+        extrapolate : bool
+            What to say of a time after the last one seen in training: by default infinity, "later than anybody was
+            seen", with a warning; if True, what the distribution says.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, m) if `p` is an array
+        """
+        levels = as_floats("p", as_row("p", p)).astype(np.float64)
+        bad = ~((levels > 0) & (levels < 1))
+        if bad.any():
+            fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
+        model, x = self._read(X)
+        values = model.quantile(x, levels)
+        if not as_flag("extrapolate", extrapolate):
+            values = unseen_as_inf(values, self.last_time_, stacklevel=3)
+        return values[:, 0] if np.ndim(p) == 0 else values
+
+    def predict_median(self, X: Any, *, extrapolate: bool = False) -> Floats:
+        """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen."""
+        model, x = self._read(X)
+        values = model.quantile(x, np.array([0.5]))[:, 0]
+        return values if as_flag("extrapolate", extrapolate) else unseen_as_inf(values, self.last_time_, stacklevel=3)
+
+    def predict_distribution(self, X: Any) -> SurvivalDistribution:
+        """Return the distribution of each row's time in the unit of the training times, in torch's float64.
+
+        It is the law as it was fitted, at all times: its median, unlike `predict_median`, is finite also where it lies
+        after `last_time_`, and so says what ``extrapolate=True`` says.
+        """
+        model, x = self._read(X)
+        return model.distribution(x)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order.
+
+        `X` and `y` are as in `fit`. The weights of `SurvivalData` count.
+        """
+        model, x = self._read(X)
+        time, event = read_outcome(X, y, len(x))
+        weights = read_judged_weights(X, None, len(x))
+        return concordance_index(time=time, event=event, risk=model.risk(x), weights=weights).value
+
+    def d_calibration(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        n_bins: int | None = None,
+        method: Method = "uniform",
+        ties: Ties = "auto",
+    ) -> DCalibrationResult:
+        """D-calibration on rows that were not trained on, with its noise floor and a p-value.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        sample_weight : array-like of shape (n,), optional
+            Sampling weights of these rows, all above zero: `weights` of `xcal.d_calibration`. `SurvivalData` brings its
+            own.
+        n_bins : int, optional
+            By default the number of bins that was trained with, ``calibration_bins``, 20 unless set.
+            `xcal.d_calibration` and `xcal.evaluate` take 10, the number with which others report: give ``n_bins=10``
+            to compare with them.
+        method : {"uniform", "km", "ipcw"}
+            What a censored row contributes; see `xcal.d_calibration`.
+        ties : {"auto", "interval", "point"}
+            What a time stands for that many rows share: "interval", the time since the one before (a month, where times
+            are whole months), over which each event's F is drawn evenly; "point", itself. "auto" takes the interval if
+            most events share their time and a single time holds the mass of half a bin.
+        """
+        model, x = self._read(X)
+        time, event = read_outcome(X, y, len(x))
+        weights = read_judged_weights(X, sample_weight, len(x))
+        bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
+        return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties, weights=weights)
+
+    def _seen(self, values: Floats, times: Floats, extrapolate: bool) -> Floats:
+        if as_flag("extrapolate", extrapolate):
+            return values
+        return unseen_as_nan(values, times, self.last_time_, stacklevel=4)
+
+    def _read(self, X: Any) -> tuple[PredictingModel, Any]:
+        check_is_fitted(self)
+        return self._predicting_model(), read_rows(self, X, reset=False)
 
 
-def make_survival_pipeline(*steps: Any) -> SurvivalPipeline:
-    """Return a `SurvivalPipeline` of these steps, named as scikit-learn's ``make_pipeline`` names them."""
-    return SurvivalPipeline(make_pipeline(*steps).steps)
-
-
-# --- `SurvivalModel`: one model, one weight of the calibration penalty.
+def d_calibration_of(
+    model: PredictingModel,
+    x: Any,
+    time: Floats,
+    event: BoolArray,
+    *,
+    n_bins: int,
+    method: Method = "uniform",
+    ties: Ties = "auto",
+    clusters: Any = None,
+    weights: Floats | None = None,
+) -> DCalibrationResult:
+    """D-calibration of a model on rows that were read; see `SurvivalPredictor.d_calibration`."""
+    starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, n_bins)
+    own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
+    seen = time if method == "ipcw" else None
+    return d_calibration(
+        own,
+        event,
+        n_bins=n_bins,
+        method=method,
+        time=seen,
+        cdf_before=before,
+        clusters=clusters,
+        weights=weights,
+    )
 
 
 class SurvivalModel(SurvivalPredictor):
@@ -232,29 +413,9 @@ class SurvivalModel(SurvivalPredictor):
         distributed: bool | str | None = DEFAULTS.distributed,
         progress: Progress = DEFAULTS.progress,
     ) -> None:
-        self.distribution = distribution
-        self.hidden = hidden
-        self.dropout = dropout
-        self.objective = objective
         self.xcal_lambda = xcal_lambda
         self.seeds = seeds
-        self.interpolation = interpolation
-        self.n_time_bins = n_time_bins
-        self.calibration = calibration
-        self.calibration_bins = calibration_bins
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.penalty_schedule = penalty_schedule
-        self.penalty_temperature = penalty_temperature
-        self.validation_fraction = validation_fraction
-        self.encode = encode
-        self.random_state = random_state
-        self.device = device
-        self.distributed = distributed
-        self.progress = progress
+        store_shared(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation_data: Any = None) -> Self:
         """Train. A keyboard interrupt is passed on; the estimator is then fitted with the best weights until then.
@@ -341,7 +502,11 @@ class SurvivalModel(SurvivalPredictor):
         members = fitted.members
         self.fitted_ = fitted
         self.best_epoch_ = members[0].best_epoch if len(members) == 1 else np.array([m.best_epoch for m in members])
-        self.history_ = members[0].history if len(members) == 1 else _side_by_side([m.history for m in members])
+        histories = {
+            name: np.hstack([getattr(member.history, name) for member in members])
+            for name in ("objective", "dcal", "total")
+        }
+        self.history_ = History(**histories)
         self.edges_ = fitted.outputs.edges
         return self
 
@@ -349,6 +514,85 @@ class SurvivalModel(SurvivalPredictor):
         return self.fitted_
 
 
-def _side_by_side(histories: Sequence[History]) -> History:
-    columns = {name: np.hstack([getattr(one, name) for one in histories]) for name in ("objective", "dcal", "total")}
-    return History(**columns)
+def _last_has(name: str) -> Any:
+    def check(pipeline: Any) -> bool:
+        # An AttributeError of the last step says which method it does not have.
+        getattr(pipeline.steps[-1][1], name)
+        return True
+
+    return check
+
+
+class SurvivalPipeline(Pipeline):
+    """scikit-learn's `Pipeline` with the predictions of a survival estimator as its last step.
+
+    A plain `Pipeline` has `predict` and `score` only. This one also has `predict_survival_function`, `predict_cdf`,
+    `predict_quantile`, `predict_median`, `predict_distribution` and `d_calibration`, each on rows as `fit` takes them,
+    and sends the features of ``validation_data`` through the steps before the last.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from xcal import Surv, SurvivalModel
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(200, 3)), Surv(time=rng.exponential(size=200), event=np.ones(200))
+    >>> pipeline = make_survival_pipeline(StandardScaler(), SurvivalModel(epochs=2))
+    >>> pipeline.fit(X[:150], y[:150], validation_data=(X[150:], y[150:])).predict_cdf(X, [1.0]).shape
+    (200, 1)
+    """
+
+    def fit(self, X: Any, y: Any = None, validation_data: Any = None, **params: Any) -> Self:
+        """Fit all steps; `validation_data` is ``(X, y)`` or ``(X, y, sample_weight)`` with X as it comes."""
+        if validation_data is None:
+            return super().fit(X, y, **params)  # type: ignore[no-any-return]  # scikit-learn has no types
+        last = self.steps[-1][0]
+        before = Pipeline(self.steps[:-1], memory=self.memory).fit(X, y)
+        features, *others = validation_data
+        prepared = (before.transform(features), *others)
+        # As above: scikit-learn has no types.
+        return super().fit(X, y, **params, **{f"{last}__validation_data": prepared})  # type: ignore[no-any-return]
+
+    @property
+    def last_time_(self) -> float:
+        """As `SurvivalModel.last_time_`."""
+        return float(self.steps[-1][1].last_time_)
+
+    def _predict_with(self, name: str, X: Any, *arguments: Any, **options: Any) -> Any:
+        prepared = self[:-1].transform(X) if len(self.steps) > 1 else X
+        return getattr(self.steps[-1][1], name)(prepared, *arguments, **options)
+
+    @available_if(_last_has("predict_survival_function"))
+    def predict_survival_function(self, X: Any, times: Any = None, **options: Any) -> Any:
+        """As `SurvivalModel.predict_survival_function`."""
+        return self._predict_with("predict_survival_function", X, times, **options)
+
+    @available_if(_last_has("predict_cdf"))
+    def predict_cdf(self, X: Any, times: Any, **options: Any) -> Any:
+        """As `SurvivalModel.predict_cdf`."""
+        return self._predict_with("predict_cdf", X, times, **options)
+
+    @available_if(_last_has("predict_quantile"))
+    def predict_quantile(self, X: Any, p: Any, **options: Any) -> Any:
+        """As `SurvivalModel.predict_quantile`."""
+        return self._predict_with("predict_quantile", X, p, **options)
+
+    @available_if(_last_has("predict_median"))
+    def predict_median(self, X: Any, **options: Any) -> Any:
+        """As `SurvivalModel.predict_median`."""
+        return self._predict_with("predict_median", X, **options)
+
+    @available_if(_last_has("predict_distribution"))
+    def predict_distribution(self, X: Any) -> Any:
+        """As `SurvivalModel.predict_distribution`."""
+        return self._predict_with("predict_distribution", X)
+
+    @available_if(_last_has("d_calibration"))
+    def d_calibration(self, X: Any, y: Any, **options: Any) -> Any:
+        """As `SurvivalModel.d_calibration`."""
+        return self._predict_with("d_calibration", X, y, **options)
+
+
+def make_survival_pipeline(*steps: Any) -> SurvivalPipeline:
+    """Return a `SurvivalPipeline` of these steps, named as scikit-learn's ``make_pipeline`` names them."""
+    return SurvivalPipeline(make_pipeline(*steps).steps)

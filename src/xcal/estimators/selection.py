@@ -1,4 +1,8 @@
-"""The frontier of a path, and the rules that choose a model from it."""
+"""The values that a path is judged by, and the rules that choose by them; `decision` says of which rows they are.
+
+First the values: of every network (`frontier`) and of every model that `SurvivalPath.select` may return
+(`measured_table`), on the same rows. Then the rules, each of which needs such a table alone.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,80 +13,199 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from xcal._checks import as_choice, as_number, fail
+from xcal._checks import BoolArray, as_choice, as_number, fail
 from xcal.calibration import d_calibration
+from xcal.calibration.significance import p_in_words
 from xcal.data import SurvivalData
-from xcal.estimators.fitted import FittedModel
-from xcal.estimators.fitting import conditional_values, dcal_influence, gap_error, weighted_mean
+from xcal.estimators.fitted import FittedModel, PredictingModel
+from xcal.estimators.fitting import conditional_values, dcal_influence, gap_error, judge_conditional, weighted_mean
 from xcal.estimators.inputs import Floats
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll
-from xcal.show.charts import p_in_words
-
-# --- What the default rule of a path judges its candidates by: what the penalty asked for.
-
-
-@dataclass(frozen=True)
-class JudgedBy:
-    """A column of the candidates, whose test and error have columns beside it.
-
-    Attributes
-    ----------
-    name : str
-        The column; ``<name>_p`` and ``<name>_gap_se`` are those of the test and the error.
-    words : str
-        What it is called in a sentence.
-    floor : str or None
-        Column of what a perfect model scores; None where that is zero.
-    """
-
-    name: str
-    words: str
-    floor: str | None
-
-    def excess(self, lines: Any) -> Any:
-        """Value above what a perfect model scores, of one candidate or of several."""
-        return lines[self.name] if self.floor is None else lines[self.name] - lines[self.floor]
-
-    def described(self, line: "pd.Series[Any]") -> str:
-        """Return what a candidate scores."""
-        perfect = 0.0 if self.floor is None else line[self.floor]
-        score = f"{self.words} {line[self.name]:.2g}, a perfect model scores {perfect:.2g}"
-        return f"{score}, {p_in_words(line[f'{self.name}_p'])}"
-
-
-def judged_by(table: pd.DataFrame) -> JudgedBy:
-    """Read it off a table of candidates: that of models trained for calibration given the covariates has its test."""
-    if "conditional_p" in table:
-        return JudgedBy("conditional", "conditional calibration", None)
-    return JudgedBy("dcal", "D-calibration", "dcal_floor")
-
-
-# --- The frontier of a path, and the rules that choose a model from it.
-
-
-_MEASURES = ("nll", "dcal", "concordance")
-
 
 RULES = ("when_needed", "one_standard_error")
-
-
+_MEASURES = ("nll", "dcal", "concordance")
 # A model is off if a perfect one would look as bad in fewer than this share of samples.
 _LEVEL = 0.05
-
-
 # A larger weight must lower D-calibration by so many standard errors. Two and not one: its epoch was chosen on the same
 # rows, partly for a low D-calibration.
 _CLEAR = 2.0
-
-
 # Numbers of a file that are read at a time.
 _NUMBERS = 1 << 21
-
-
 # With fewer validation events the test shows little: with 25 it finds hazards twice too high in six of ten samples,
 # with 8 in two of ten.
 FEWEST_EVENTS = 25
+
+# --- Values of every network.
+
+
+def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
+    """Values of every network on the validation rows, one line each; see `SurvivalPath.frontier_`."""
+    losses = np.stack([_losses(model, rows) for model in models])
+    cdf = np.stack([model.cdf_at_own(rows.x, rows.time) for model in models])
+    frame = pd.DataFrame([_network_line(*parts, rows, n_bins) for parts in zip(models, losses, cdf, strict=True)])
+    frame["conditional"] = conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins)
+    # With a target each seed has found its own weight: all seeds together are the one answer.
+    groups = np.zeros(len(frame)) if one_group else frame["lambda"].to_numpy()
+    finished = np.isfinite(frame["nll"].to_numpy())
+    by_row = _means_by_group(losses, groups, finished)
+    lowest = min(by_row, key=lambda group: weighted_mean(by_row[group], rows))
+    frame["nll_gap_se"] = _gap_errors(by_row, groups, lowest, rows, rows.weights)
+    influence = _means_by_group(np.stack([dcal_influence(u, rows, n_bins) for u in cdf]), groups, finished)
+    frame["dcal_gap_se"] = _gap_errors(influence, groups, min(influence), rows)
+    for name in _MEASURES:
+        frame[f"{name}_sd"] = frame.groupby(groups)[name].transform("std")
+    return frame
+
+
+def _losses(model: FittedModel, rows: SurvivalData) -> Floats:
+    """Negative log-likelihood of each row."""
+    # Rows in a file are not read all at once.
+    parts = rows.batches(rows.n if isinstance(rows.x, np.ndarray) else max(1, _NUMBERS // rows.x.shape[1]))
+    return np.concatenate(
+        [nll(model.distribution(p.x), torch.from_numpy(p.time), torch.from_numpy(p.event)).numpy() for p in parts]
+    )
+
+
+def _network_line(model: FittedModel, losses: Floats, cdf: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
+    finished = model.best_epoch >= 0
+    tested = d_calibration(cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
+    outcome = {"time": rows.time, "event": rows.event, "weights": rows.weights}
+    return {
+        "lambda": model.lam,
+        "seed": model.seed,
+        "nll": weighted_mean(losses, rows) if finished else np.nan,
+        "dcal": float(model.history.dcal[model.best_epoch, 0]) if finished else np.nan,
+        "dcal_floor": tested.floor,
+        "dcal_p": tested.p_value,
+        "concordance": concordance_index(**outcome, risk=model.risk(rows.x)).value,
+        "total": float(model.history.total[model.best_epoch, 0]) if finished else np.nan,
+        "best_epoch": model.best_epoch,
+    }
+
+
+def _means_by_group(values: Floats, groups: Floats, finished: BoolArray) -> dict[float, Floats]:
+    """For each group with finished models, the mean over these of their values for each row."""
+    known = np.unique(groups[finished])
+    return {float(group): values[(groups == group) & finished].mean(0) for group in known}
+
+
+def _gap_errors(
+    by_row: dict[float, Floats], groups: Floats, reference: float, rows: SurvivalData, weights: Floats | None = None
+) -> Floats:
+    """Estimate the error, over the rows, of how far each line's group is from the reference; 0 for the reference."""
+    errors = {group: gap_error(values, by_row[reference], rows.groups, weights) for group, values in by_row.items()}
+    return np.array([errors.get(float(group), np.nan) for group in groups])
+
+
+def summarise(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over the seeds of each lambda, and the standard deviations."""
+    groups = frame.groupby("lambda")
+    means = groups[["nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "conditional", "concordance"]].mean()
+    spread = groups[[f"{name}_sd" for name in _MEASURES]].first()
+    return means.join(groups["dcal_p"].agg(_common_p_value)).join(spread)
+
+
+def _common_p_value(values: "pd.Series[float]") -> float:
+    """One p-value for all seeds of a weight, valid whatever their dependence: Rüger's, of more than half of them.
+
+    That k of K p-values are below p happens by chance with a probability of at most K p / k.
+    """
+    k = values.size // 2 + 1
+    return float(np.minimum(1.0, values.size / k * np.sort(values.to_numpy())[k - 1]))
+
+
+# --- Values of every model that may be chosen: the networks of a weight together, as they are or recalibrated.
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One candidate on rows that its networks have not seen.
+
+    `losses` and `cdf` are the negative log-likelihood of each row, and F at its observed time. Of the `comparable`
+    pairs of rows `predict` puts the `concordant` in order (ties count one half); both rows of a pair are by one and
+    the same model, as risks of two models are on scales of their own: between the rows of two folds their order tells
+    nothing.
+    """
+
+    lam: float
+    recalibrated: bool
+    losses: Floats
+    cdf: Floats
+    concordant: float
+    comparable: float
+
+
+def measured(lam: float, model: PredictingModel, rows: SurvivalData) -> Measured:
+    """Measure a model, recalibrated or not."""
+    return Measured(lam, model.recalibration is not None, *losses_and_cdf(model, rows), *pairs(model, rows))
+
+
+def losses_and_cdf(model: PredictingModel, rows: SurvivalData) -> tuple[Floats, Floats]:
+    """Negative log-likelihood of each row, and F at its observed time."""
+    distribution, time = model.distribution(rows.x), torch.from_numpy(rows.time)
+    losses = nll(distribution, time, torch.from_numpy(rows.event)).numpy()
+    return losses, distribution.cdf(time).numpy()
+
+
+def pairs(model: PredictingModel, rows: SurvivalData) -> tuple[float, float]:
+    """Pairs in order, and pairs that can be compared."""
+    found = concordance_index(time=rows.time, event=rows.event, risk=model.risk(rows.x), weights=rows.weights)
+    return found.concordant + found.tied / 2, found.comparable
+
+
+def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Measured]]) -> Measured:
+    """Put the values of parts together, each of which comes with the numbers of its rows; pairs are within parts."""
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    first = parts[0][1]
+    losses, cdf = (np.concatenate([getattr(part, name) for _, part in parts])[order] for name in ("losses", "cdf"))
+    concordant, comparable = (sum(getattr(part, name) for _, part in parts) for name in ("concordant", "comparable"))
+    return Measured(first.lam, first.recalibrated, losses, cdf, concordant, comparable)
+
+
+def measured_table(
+    lines: Sequence[Measured], rows: SurvivalData, n_bins: int, *, conditional: bool = False
+) -> pd.DataFrame:
+    """One line for each candidate; errors are those of the distance to the first, the smallest weight as it is.
+
+    With `conditional` the test of calibration given the covariates too, and the error of its value.
+    """
+    first = lines[0]
+    base = dcal_influence(first.cdf, rows, n_bins)
+    table = pd.DataFrame([_candidate_line(one, first, base, rows, n_bins) for one in lines])
+    given = (np.stack([one.cdf for one in lines]), rows.x, rows.event, rows.weights, n_bins)
+    if not conditional:
+        return table.assign(conditional=conditional_values(*given))
+    values, gap_errors, p_values = judge_conditional(*given)
+    return table.assign(conditional=values, conditional_gap_se=gap_errors, conditional_p=p_values)
+
+
+def _candidate_line(one: Measured, first: Measured, base: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
+    tested = d_calibration(one.cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
+    return {
+        "lambda": one.lam,
+        "recalibrated": one.recalibrated,
+        "nll": weighted_mean(one.losses, rows),
+        "nll_gap_se": gap_error(one.losses, first.losses, rows.groups, rows.weights),
+        "dcal": tested.value,
+        "dcal_gap_se": gap_error(dcal_influence(one.cdf, rows, n_bins), base, rows.groups),
+        "dcal_floor": tested.floor,
+        "dcal_p": tested.p_value,
+        "concordance": one.concordant / one.comparable if one.comparable > 0 else np.nan,
+    }
+
+
+def as_candidates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds in the form of a table of candidates, for a path whose candidates were not measured."""
+    return summarise(_finished(frame)).reset_index().assign(recalibrated=False)
+
+
+def _finished(frame: pd.DataFrame) -> pd.DataFrame:
+    """Lines of the candidates: a model without a finished epoch has no values, and is none."""
+    return frame.dropna(subset=["nll", "dcal"])
+
+
+# --- The rules.
 
 
 @dataclass(frozen=True)
@@ -110,31 +233,27 @@ class Selection:
     at_floor: bool = False
 
 
-def frontier(models: Sequence[FittedModel], rows: SurvivalData, n_bins: int, *, one_group: bool) -> pd.DataFrame:
-    """Values of every model on the validation rows, one line per model; see `SurvivalPath.frontier_`."""
-    losses = np.stack([_losses(model, rows) for model in models])
-    cdf = np.stack([model.cdf_at_own(rows.x, rows.time) for model in models])
-    frame = pd.DataFrame([_line(*parts, rows, n_bins) for parts in zip(models, losses, cdf, strict=True)])
-    frame["conditional"] = conditional_values(cdf, rows.x, rows.event, rows.weights, n_bins)
-    # With a target each seed has found its own weight: all seeds together are the one answer.
-    groups = np.zeros(len(frame)) if one_group else frame["lambda"].to_numpy()
-    trained = np.isfinite(frame["nll"].to_numpy())
-    by_row = _means_by_group(losses, groups, trained)
-    lowest = min(by_row, key=lambda group: weighted_mean(by_row[group], rows))
-    frame["nll_gap_se"] = _gap_errors(by_row, groups, lowest, rows, rows.weights)
-    influence = _means_by_group(np.stack([dcal_influence(u, rows, n_bins) for u in cdf]), groups, trained)
-    frame["dcal_gap_se"] = _gap_errors(influence, groups, min(influence), rows)
-    for name in _MEASURES:
-        frame[f"{name}_sd"] = frame.groupby(groups)[name].transform("std")
-    return frame
+@dataclass(frozen=True)
+class _Judge:
+    """The column by which the default rule judges; ``<column>_p`` is its test, ``<column>_gap_se`` its error."""
+
+    column: str
+    words: str
+    floor: str | None  # column of what a perfect model scores; None where that is zero
+
+    def excess(self, lines: Any) -> Any:
+        """Value above what a perfect model scores, of one candidate or of several."""
+        return lines[self.column] if self.floor is None else lines[self.column] - lines[self.floor]
+
+    def described(self, line: "pd.Series[Any]") -> str:
+        """Return what a candidate scores."""
+        perfect = 0.0 if self.floor is None else line[self.floor]
+        score = f"{self.words} {line[self.column]:.2g}, a perfect model scores {perfect:.2g}"
+        return f"{score}, {p_in_words(line[f'{self.column}_p'])}"
 
 
-def summarise(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds of each lambda, and the standard deviations."""
-    groups = frame.groupby("lambda")
-    means = groups[["nll", "nll_gap_se", "dcal", "dcal_gap_se", "dcal_floor", "conditional", "concordance"]].mean()
-    spread = groups[[f"{name}_sd" for name in _MEASURES]].first()
-    return means.join(groups["dcal_p"].agg(_common_p_value)).join(spread)
+_MARGINAL = _Judge("dcal", "D-calibration", "dcal_floor")
+_CONDITIONAL = _Judge("conditional", "conditional calibration", None)
 
 
 def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows") -> str | None:
@@ -154,7 +273,7 @@ def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows"
 
 
 def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the validation rows") -> Selection:
-    """Choose by the default rule of `SurvivalPath.select` from a table of `candidates`.
+    """Choose by the default rule of `SurvivalPath.select` from a table of candidates.
 
     `doubt` is the answer of `cannot_judge` for the rows that the table was measured on, and `judge` their name.
     """
@@ -170,29 +289,35 @@ def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the
         return stay("nothing else to choose from")
     if doubt is not None:
         return stay(doubt)
-    by = judged_by(table)
-    off = by.described(own)
-    shown = f"as {judge} show"
+    # Of models that were trained for calibration given the covariates the table has its test.
+    by = _CONDITIONAL if "conditional_p" in table else _MARGINAL
+    off, p_value = by.described(own), f"{by.column}_p"
     # Not `>=`: a p-value that is not known shows nothing.
-    if not own[f"{by.name}_p"] < _LEVEL:
+    if not own[p_value] < _LEVEL:
         told = f"at its floor, as far as {judge} can tell: nothing to correct ({off})"
         return stay(told, at_floor=True)
+    shown = f"is off, as {judge} show ({off})"
     gain = by.excess(own) - by.excess(others)
-    better = others[gain > _CLEAR * others[f"{by.name}_gap_se"]]
+    better = others[gain > _CLEAR * others[f"{by.column}_gap_se"]]
     if better.empty:
-        return stay(f"it is off, {shown} ({off}), but nothing else is less so by more than chance")
+        return stay(f"it {shown}, but nothing else is less so by more than chance")
     allowed = better[better["nll"] - own["nll"] <= better["nll_gap_se"]]
     if allowed.empty:
-        return stay(f"it is off, {shown} ({off}), but all that is less so costs more than one standard error of NLL")
-    calibrated = allowed[allowed[f"{by.name}_p"] >= _LEVEL]
+        return stay(f"it {shown}, but all that is less so costs more than one standard error of NLL")
+    calibrated = allowed[allowed[p_value] >= _LEVEL]
     if calibrated.empty:
-        chosen, what = allowed.loc[allowed[by.name].idxmin()], f"has the lowest {by.words}"
+        chosen, what = allowed.loc[allowed[by.column].idxmin()], f"has the lowest {by.words}"
     else:
-        chosen, what = _smallest(calibrated), "is the smallest step that the test does not find off"
-    lam, recalibrated = float(chosen["lambda"]), bool(chosen["recalibrated"])
-    reason = f"lambda {first:g} is off, {shown} ({off}), and of what comes without a visible loss of NLL this {what}"
-    told = f"{named(lam, recalibrated=recalibrated)}: {reason} ({chosen[by.name]:.2g})"
-    return Selection(lam, "when_needed", told, recalibrated)
+        # A map that leaves the networks alone, then the smallest weight.
+        chosen = calibrated.sort_values(["lambda", "recalibrated"], ascending=True).iloc[0]
+        what = "is the smallest step that the test does not find off"
+    reason = f"lambda {first:g} {shown}, and of what comes without a visible loss of NLL this {what}"
+    told = f"{_named(chosen)}: {reason} ({chosen[by.column]:.2g})"
+    return Selection(float(chosen["lambda"]), "when_needed", told, bool(chosen["recalibrated"]))
+
+
+def _named(candidate: "pd.Series[Any]") -> str:
+    return f"lambda {candidate['lambda']:g}" + (", recalibrated" if candidate["recalibrated"] else "")
 
 
 def nearest_to(table: pd.DataFrame, target: float) -> int:
@@ -209,19 +334,10 @@ def by_target(table: pd.DataFrame, target: float) -> Selection:
     return Selection(float(line["lambda"]), "target_dcal", reason)
 
 
-def _smallest(table: pd.DataFrame) -> "pd.Series[Any]":
-    """Smallest step away from the first model: a map that leaves the networks alone, then the smallest weight."""
-    return table.sort_values(["lambda", "recalibrated"], ascending=True).iloc[0]
-
-
-def named(lam: float, *, recalibrated: bool) -> str:
-    """Return which candidate it is."""
-    return f"lambda {lam:g}, recalibrated" if recalibrated else f"lambda {lam:g}"
-
-
-def as_candidates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds in the form of a table of candidates, for a path whose candidates were not measured."""
-    return summarise(_finished(frame)).reset_index().assign(recalibrated=False)
+def largest_within_one_error(frame: pd.DataFrame) -> float:
+    """Weight that the rule "one_standard_error" chooses by means over the seeds; see `SurvivalPath.select`."""
+    summary = summarise(_finished(frame))
+    return float(summary.index[summary["nll"] - summary["nll"].min() <= summary["nll_gap_se"]].max())
 
 
 def choose(
@@ -233,93 +349,21 @@ def choose(
     if len(given) > 1:
         fail("select", "one rule at a time", " and ".join(given))
     if max_dcal is not None:
-        limit = _limit("max_dcal", max_dcal)
-        return _best(table, table["dcal"] <= limit, "nll", "max_dcal", table["dcal"], limit)
+        return _best(table, table["dcal"], "max_dcal", max_dcal, "nll")
     if max_concordance_drop is not None:
-        limit = _limit("max_concordance_drop", max_concordance_drop)
         drop = table["concordance"].max() - table["concordance"]
-        if drop.isna().all():
-            fail("max_concordance_drop", "validation rows that can be compared in pairs", "none: too few events")
-        return _best(table, drop <= limit, "dcal", "max_concordance_drop", drop, limit)
+        return _best(table, drop, "max_concordance_drop", max_concordance_drop, "dcal")
     as_choice("rule", rule, RULES)
     fail("rule", "one_standard_error (this path has a target)", repr(rule))
 
 
-def largest_within_one_error(frame: pd.DataFrame) -> float:
-    """Weight that the rule "one_standard_error" chooses by means over the seeds; see `SurvivalPath.select`."""
-    summary = summarise(_finished(frame))
-    return float(summary.index[summary["nll"] - summary["nll"].min() <= summary["nll_gap_se"]].max())
-
-
-def _finished(frame: pd.DataFrame) -> pd.DataFrame:
-    """Lines of the candidates: a model without a finished epoch has no values, and is none."""
-    return frame.dropna(subset=["nll", "dcal"])
-
-
-def _common_p_value(values: "pd.Series[float]") -> float:
-    """One p-value for all seeds of a weight, valid whatever their dependence: Rüger's, of more than half of them.
-
-    That k of K p-values are below p happens by chance with a probability of at most K p / k.
-    """
-    k = values.size // 2 + 1
-    return float(np.minimum(1.0, values.size / k * np.sort(values.to_numpy())[k - 1]))
-
-
-def _losses(model: FittedModel, rows: SurvivalData) -> Floats:
-    """Negative log-likelihood of each row."""
-    # Rows in a file are not read all at once.
-    parts = rows.batches(rows.n if isinstance(rows.x, np.ndarray) else max(1, _NUMBERS // rows.x.shape[1]))
-    return np.concatenate(
-        [nll(model.distribution(p.x), torch.from_numpy(p.time), torch.from_numpy(p.event)).numpy() for p in parts]
-    )
-
-
-def _means_by_group(values: Floats, groups: Floats, trained: npt.NDArray[np.bool_]) -> dict[float, Floats]:
-    """For each group with trained models, the mean over these of their values for each row."""
-    known = np.unique(groups[trained])
-    return {float(group): values[(groups == group) & trained].mean(0) for group in known}
-
-
-def _gap_errors(
-    by_row: dict[float, Floats],
-    groups: Floats,
-    reference: float,
-    rows: SurvivalData,
-    weights: Floats | None = None,
-) -> Floats:
-    """Estimate the error, over the rows, of how far each line's group is from the reference; 0 for the reference."""
-    errors = {group: gap_error(values, by_row[reference], rows.groups, weights) for group, values in by_row.items()}
-    return np.array([errors.get(float(group), np.nan) for group in groups])
-
-
-def _line(model: FittedModel, losses: Floats, cdf: Floats, rows: SurvivalData, n_bins: int) -> dict[str, Any]:
-    trained = model.best_epoch >= 0
-    measured = d_calibration(cdf, rows.event, n_bins=n_bins, clusters=rows.groups, weights=rows.weights)
-    outcome = {"time": rows.time, "event": rows.event, "weights": rows.weights}
-    return {
-        "lambda": model.lam,
-        "seed": model.seed,
-        "nll": weighted_mean(losses, rows) if trained else np.nan,
-        "dcal": float(model.history.dcal[model.best_epoch, 0]) if trained else np.nan,
-        "dcal_floor": measured.floor,
-        "dcal_p": measured.p_value,
-        "concordance": concordance_index(**outcome, risk=model.risk(rows.x)).value,
-        "total": float(model.history.total[model.best_epoch, 0]) if trained else np.nan,
-        "best_epoch": model.best_epoch,
-    }
-
-
-def _best(
-    table: pd.DataFrame, allowed: "pd.Series[bool]", by: str, name: str, value: "pd.Series[float]", limit: float
-) -> tuple[float, bool]:
-    """Of the candidates that keep to the limit, the one with the lowest `by`."""
+def _best(table: pd.DataFrame, value: "pd.Series[float]", name: str, given: Any, lowest: str) -> tuple[float, bool]:
+    """Of the candidates whose value keeps to the limit that was given, the one with the lowest `lowest`."""
+    limit = as_number(name, given, at_least=0)
+    if value.isna().all():
+        fail(name, "validation rows that can be compared in pairs", "none: too few events")
+    allowed = value <= limit
     if not allowed.any():
-        closest = table.loc[value.idxmin()]
-        reached = named(float(closest["lambda"]), recalibrated=bool(closest["recalibrated"]))
-        fail(name, f"at least {value.min():.3g}, which {reached} reaches", limit)
-    line = table.loc[table.loc[allowed, by].idxmin()]
+        fail(name, f"at least {value.min():.3g}, which {_named(table.loc[value.idxmin()])} reaches", limit)
+    line = table.loc[table.loc[allowed, lowest].idxmin()]
     return float(line["lambda"]), bool(line["recalibrated"])
-
-
-def _limit(name: str, value: Any) -> float:
-    return as_number(name, value, at_least=0)

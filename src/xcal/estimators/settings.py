@@ -1,5 +1,6 @@
 """The settings that both estimators share, their defaults, and the checks of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -123,6 +124,12 @@ class Settings:
             raise ValueError(f"random_state: {' '.join(str(error).split())[:300]}") from error
 
 
+def store_shared(estimator: Any, given: Mapping[str, Any]) -> None:
+    """Keep the shared settings as they were given, under their names, as scikit-learn wants it of ``__init__``."""
+    for name in SHARED:
+        setattr(estimator, name, given[name])
+
+
 def checked_lambda(value: Any) -> float:
     """One weight of the penalty: a finite number, zero or larger."""
     value = _plain(value)
@@ -145,8 +152,7 @@ def checked_seeds(value: Any, first: int) -> list[int]:
 
 def checked_target(value: Any) -> float:
     """D-calibration to reach: above zero, below the largest there is."""
-    value = _plain(value)
-    return as_number("target_dcal", value, above=0, below=1)
+    return as_number("target_dcal", _plain(value), above=0, below=1)
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from xcal.calibration.significance import p_in_words as p_in_words  # noqa: PLC0414 - also offered here
 from xcal.metrics.calibration_curve import CalibrationCurve, Counts
 from xcal.metrics.inputs import Vector
 from xcal.metrics.pit import PitHistogram, PPCurve
@@ -84,17 +85,6 @@ def written(value: float, form: Form) -> str:
     if form == "small":
         return f"{value:.2g}"
     return f"{value:.2f}" if form == "ratio" else f"{value:.3f}"
-
-
-def p_in_words(p_value: float) -> str:
-    """Write a p-value in a sentence.
-
-    Examples
-    --------
-    >>> p_in_words(0.0312), p_in_words(1e-9)
-    ('p = 0.031', 'p < 0.0001')
-    """
-    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
 
 
 def time_in_words(time: float, unit: str) -> str:

@@ -27,6 +27,7 @@ from xcal._checks import (
 from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.subgroups import Column, is_category
 from xcal.data import SurvivalData, time_and_event
+from xcal.data.columns import follows_time, tells_event
 from xcal.data.survival import check_nothing_beside
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
@@ -444,23 +445,8 @@ def _read(name: str, values: Any) -> Column | str:
 def _outcome_again(column: Column, outcome: Outcome) -> str:
     """Return why a column tells the outcome, as no covariate does: the time, a coarser time, the event, its cause."""
     time, event = outcome
-    if column.labels is None and _monotone(column.values, time):
+    if column.labels is None and follows_time(column.values, time, above=None):
         return "it follows from the time"
-    if _tells(column.values, event):
+    if tells_event(column.values, event, most=MOST_GROUPS):
         return "it tells whether the event happened"
     return ""
-
-
-def _monotone(values: FloatArray, time: FloatArray) -> bool:
-    """Whether the rows in the order of their times are in the order of the values, upwards or downwards."""
-    upwards, downwards = (values[np.lexsort((sign * values, time))] for sign in (1, -1))
-    return bool((np.diff(upwards) >= 0).all() or (np.diff(downwards) <= 0).all())
-
-
-def _tells(values: FloatArray, event: BoolArray) -> bool:
-    """Whether rows of the same value all have the event, or none of them has; of few different values only."""
-    distinct, place = np.unique(values, return_inverse=True)
-    if distinct.size > MOST_GROUPS or event.all():
-        return False
-    share = np.bincount(place, weights=event) / np.bincount(place)
-    return bool(np.isin(share, (0.0, 1.0)).all())
