@@ -15,8 +15,6 @@ from xcal._devices import one_thread
 
 
 Indices = npt.NDArray[np.int64]
-
-
 Keys = npt.NDArray[Any]
 
 
@@ -82,8 +80,6 @@ def starts_run(values: Keys) -> BoolArray:
 
 
 Vector = npt.NDArray[np.float64]
-
-
 Of = Literal["event", "censoring"]
 
 

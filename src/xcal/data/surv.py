@@ -45,6 +45,13 @@ def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     return y
 
 
+def as_outcome(time: Any, event: Any, **beside: Any) -> tuple[FloatArray, BoolArray]:
+    """Observed times and event indicators of the same rows, which are those of what is given `beside` them, too."""
+    check_rows({"time": time, "event": event, **beside})
+    times = as_time(time)
+    return times, as_event(event, times.size, reference="time")
+
+
 def time_and_event(
     y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None
 ) -> tuple[FloatArray, BoolArray]:

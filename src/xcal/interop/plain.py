@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import FloatArray, as_number, as_numpy, as_probability, check_same_length, fail
+from xcal._checks import FloatArray, as_choice, as_number, as_numpy, as_probability, check_same_length, fail
 from xcal.interop.predictions import BETWEEN, ModelPredictions, Rows, past_the_end
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation
-from xcal.metrics.inputs import Vector, as_choice, as_curves
+from xcal.metrics.inputs import Vector, as_curves
 
 # --- Survival curves in a data frame: which side holds the times.
 # Libraries disagree. lifelines and pycox give times x rows, with the times in the index; tables are mostly rows x

@@ -5,13 +5,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_floats, as_numpy, check_same_length, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_choice, as_floats, as_numpy, check_same_length, fail, first_row
 from xcal._kaplan_meier import KaplanMeier
-from xcal.metrics.counted import Block, Matrix, Timeline, product
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_weights, as_time_grid, running_sums
+from xcal.data.surv import as_outcome
+from xcal.metrics.counted import Block, Timeline, product
+from xcal.metrics.inputs import Matrix, Vector, as_row_weights, as_time_grid, running_sums
 from xcal.metrics.times import as_censoring, censoring_survival
-
-# --- Cumulative/dynamic AUC: how well risks tell those with an event by a time from those without.
 
 
 @dataclass(frozen=True, eq=False)

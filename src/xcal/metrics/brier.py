@@ -6,14 +6,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, fail
+from xcal._checks import BoolArray, FloatArray, as_choice, fail
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
+from xcal.data.surv import as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
-from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome, as_row_weights, as_time_grid
+from xcal.metrics.inputs import Vector, as_curves, as_row_weights, as_time_grid
 from xcal.metrics.times import BoundedCurve, as_censoring, censoring_survival
-
-# --- Squared error of predicted survival probabilities, corrected for censoring.
-
 
 _BLOCK = 1 << 15  # predictions worked on at a time: a few arrays of that size fit the processor's cache
 

@@ -4,17 +4,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_number
+from xcal._checks import MANY, BoolArray, FloatArray, as_count, as_number
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.data.surv import as_outcome
 from xcal.metrics.ici import SmoothCalibration, smooth_calibration
 from xcal.metrics.inputs import (
+    Integers,
     Vector,
-    as_count,
     as_min_cell,
-    as_outcome,
     as_row_probability,
     as_row_weights,
     as_time_point,
@@ -26,18 +25,8 @@ from xcal.metrics.inputs import (
 from xcal.metrics.one_calibration import group_labels
 from xcal.metrics.pseudo_values import jackknife
 
-# --- Calibration curve at one time: observed against predicted risk, smooth and in groups.
-
-
-Counts = npt.NDArray[np.int64]
-
-
 _POINTS = 100  # places of the smooth curve
-
-
 N_RISK_GROUPS = 10
-
-
 N_BINS = 50
 
 
@@ -55,9 +44,9 @@ class CalibrationCurve:
     point_observed: Vector  # 1 - Kaplan-Meier of it at the horizon
     point_lower: Vector
     point_upper: Vector
-    point_rows: Counts
+    point_rows: Integers
     risk_edges: Vector  # (b + 1,) histogram of the risks, drawn beneath
-    risk_counts: Counts  # (b,)
+    risk_counts: Integers  # (b,)
 
 
 def calibration_curve(
@@ -173,7 +162,7 @@ def _points(
     level: float,
     weights: Vector | None,
     min_cell: int,
-) -> tuple[Vector, Vector, Vector, Vector, Counts]:
+) -> tuple[Vector, Vector, Vector, Vector, Integers]:
     """Mean risk, observed risk, its interval and the rows of each risk group."""
     label = group_labels(p, n_risk_groups)
     label = merged(np.bincount(label), min_cell)[label]

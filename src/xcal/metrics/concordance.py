@@ -6,16 +6,17 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_choice, fail, first_row
 from xcal._kaplan_meier import KaplanMeier, sortable_time, starts_run
-from xcal.metrics.cells import Integers, PairAccumulator, PairCellCounts
-from xcal.metrics.counted import Block, Matrix, product
+from xcal.data.surv import as_outcome
+from xcal.metrics.cells import PairAccumulator, PairCellCounts
+from xcal.metrics.counted import Block, product
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import (
+    Integers,
+    Matrix,
     Vector,
-    as_choice,
     as_curves,
-    as_outcome,
     as_row_weights,
     as_score,
     as_time_point,
@@ -23,9 +24,6 @@ from xcal.metrics.inputs import (
 )
 from xcal.metrics.pairs import PairWeights, antolini_weights, pair_weights, weighted_pairs
 from xcal.metrics.times import as_censoring, censoring_survival
-
-# --- How often the model puts two rows in the order in which their events came.
-
 
 Method = Literal["harrell", "uno", "antolini"]
 
@@ -179,7 +177,7 @@ def _one_score(predicted_time: Any, risk: Any, n: int) -> FloatArray:
 
 def _uno_weight(
     time: FloatArray, event: BoolArray, tau: float, curve: KaplanMeier, left_limit: bool, outside: str
-) -> tuple[npt.NDArray[np.float64], int]:
+) -> tuple[Vector, int]:
     """Squared inverse of the probability that an event at this time was not censored before, for both rows of a pair.
 
     The earlier row was seen to have its event at t and the later one was seen to outlast t: each is observed with
@@ -205,7 +203,7 @@ def _antolini(
     times: Any,
     interpolation: Interpolation,
     tau: float,
-    rows: npt.NDArray[np.float64] | None,
+    rows: Vector | None,
 ) -> PairWeights:
     """Check the curves and compare them."""
     if (survival is None) == (cdf is None):
@@ -242,11 +240,7 @@ def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: in
 
 # Different rows (time, event, risk) kept by default: 32 megabytes.
 LIMIT = 1 << 20
-
-
 _MOST = 2048  # cells of each axis that pairs are counted on
-
-
 _REPEATED = 8  # rows that are alike are written out up to so many times the limit
 
 
@@ -436,7 +430,7 @@ def antolini_indices(
     survival: FloatArray,
     times: Vector,
     interpolation: Interpolation,
-    counts: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+    counts: npt.NDArray[np.float32] | Vector,
 ) -> Vector:
     """Antolini's concordance of every resample, rows in time order, counts of shape (b, n).
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_number, fail
+from xcal._checks import MANY, BoolArray, FloatArray, as_choice, as_count, as_number, fail
 from xcal._kaplan_meier import curve_of_counts, fit_kaplan_meier, sortable_time, stable_sort, starts_run
+from xcal.data.surv import as_outcome
 from xcal.metrics.inputs import (
+    Integers,
+    Matrix,
     Vector,
-    as_choice,
-    as_count,
-    as_outcome,
     as_row_probability,
     as_time_point,
     counted_quantiles,
@@ -24,35 +23,18 @@ from xcal.metrics.inputs import (
 # --- A Cox model with few covariates, behind the integrated calibration index and the Cox calibration slope.
 
 
-Matrix = npt.NDArray[np.float64]
-
-
 # Log partial likelihood, its gradient, its negated Hessian, and each death's risk-set total.
 Likelihood = tuple[float, Vector, Matrix, Vector]
-
-
 _MAX_STEPS = 50
-
-
 _MAX_HALVINGS = 30
-
-
 # Newton's decrement bounds how much log-likelihood is still to be gained; beside sampling error, where differences of
 # about 1 matter, a gain below this is nothing.
 _DECREMENT = 1e-10
-
-
 # Rounding of a log-likelihood as a share of it: that of a million rows is about -1e7, and its last digits are noise.
 _ROUNDING = 1e-13
-
-
 # Above so many deaths (of rows that count several times), so many at one time stand for all of that time.
 _MANY_DEATHS = 1 << 20
-
-
 _SHOWN_DEATHS = 256
-
-
 # log(-log(1 - p)) is infinite at p = 0 and p = 1. Predictions are moved this far inside, to -23.0 and 3.1 on that
 # scale; no calibration sample can tell a probability of 1e-10 from zero.
 _INSIDE = 1e-10
@@ -166,8 +148,8 @@ class _Deaths:
 
     time: FloatArray
     gone: Vector
-    at_risk: npt.NDArray[np.int64]
-    outlasting: npt.NDArray[np.int64]
+    at_risk: Integers
+    outlasting: Integers
     weight: Vector | None = None  # deaths that each stands for; one each if None
 
     def sum(self, values: Matrix) -> Matrix:

@@ -6,7 +6,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import BoolArray, FloatArray, as_count
+from xcal.data.surv import as_outcome
 from xcal.metrics.cells import (
     Accumulator,
     CellCounts,
@@ -28,7 +29,7 @@ from xcal.metrics.cox import (
     log_hazard,
     spline_piece,
 )
-from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point, counted_quantiles
+from xcal.metrics.inputs import Matrix, Vector, as_row_probability, as_time_point, counted_quantiles
 
 # --- The calibration index by a Cox model (`cox_ici`) over chunks, processes or files.
 # Its sums can be formed without holding the rows; pseudo-values, behind `integrated_calibration_index`, need all of
@@ -170,9 +171,6 @@ def _moved_rows(cells: PairCellCounts) -> tuple[Vector, Vector, BoolArray, Vecto
 
 
 # --- Sums over risk sets of the Cox model behind ICI, at one place of its coefficients, over chunks or files.
-
-
-Matrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,11 +318,7 @@ class StreamingRiskSets(Accumulator):
 
 
 Range = tuple[float, float]
-
-
 _ROUNDING = 1e-7  # of what is computed here, and where Newton's method stops
-
-
 _ANY = (0.0, 1.0)
 
 

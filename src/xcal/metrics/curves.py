@@ -5,26 +5,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import BoolArray, FloatArray, as_choice
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome, as_row_weights
+from xcal.data.surv import as_outcome
+from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for.
 # One rule for the estimators and for `Recalibrated`: a probability at such a time is NaN, and a quantile that would
 # lie there is infinite ("later than anybody was seen"), both with a warning.
 
 
-Floats = npt.NDArray[np.float64]
-
-
 _HOW = "extrapolate=True, or --extrapolate, for what the model says there"
 
 
 def unseen_as_nan(
-    values: Floats, times: Floats, last: float, *, stacklevel: int, seen: str = "seen in training"
-) -> Floats:
+    values: Vector, times: Vector, last: float, *, stacklevel: int, seen: str = "seen in training"
+) -> Vector:
     """Return probabilities ``(..., times)`` with NaN after the last time seen; `seen` says where, in the warning."""
     unseen = times > last
     if not unseen.any():
@@ -34,7 +31,7 @@ def unseen_as_nan(
     return np.where(unseen, np.nan, values)
 
 
-def unseen_as_inf(quantiles: Floats, last: float, *, stacklevel: int, seen: str = "seen in training") -> Floats:
+def unseen_as_inf(quantiles: Vector, last: float, *, stacklevel: int, seen: str = "seen in training") -> Vector:
     """Return quantiles with infinity in place of times after the last one seen."""
     unseen = quantiles > last
     if not unseen.any():
@@ -54,12 +51,10 @@ def unseen_as_inf(quantiles: Floats, last: float, *, stacklevel: int, seen: str 
 
 
 Interpolation = Literal["linear", "previous"]
-
-
 INTERPOLATIONS: tuple[Interpolation, ...] = ("linear", "previous")
 
 
-def left_column(times: Vector, t: FloatArray | float) -> npt.NDArray[np.int64]:
+def left_column(times: Vector, t: FloatArray | float) -> Integers:
     """Index of the last grid time that is not after t; -1 before the first."""
     return np.asarray(np.searchsorted(times, np.asarray(t, dtype=np.float64), side="right") - 1)
 
@@ -71,7 +66,7 @@ def column(curves: FloatArray, index: int, start: float) -> Vector:
     return curves[:, index].astype(np.float64)
 
 
-def fraction(times: Vector, t: FloatArray | float, index: npt.NDArray[np.int64]) -> Vector:
+def fraction(times: Vector, t: FloatArray | float, index: Integers) -> Vector:
     """How far t lies between the grid time at `index` and the next one; 0 beyond the last."""
     grid = np.concatenate([[0.0], times])
     left = grid[index + 1]

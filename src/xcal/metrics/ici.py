@@ -11,23 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import as_number, fail
+from xcal._checks import as_choice, as_number, fail
 from xcal.calibration.bins import Clusters
-from xcal.metrics.inputs import (
-    Vector,
-    as_choice,
-    as_outcome,
-    as_row_probability,
-    as_row_weights,
-    as_time_point,
-    mean_of,
-)
+from xcal.data.surv import as_outcome
+from xcal.metrics.inputs import Integers, Matrix, Vector, as_row_probability, as_row_weights, as_time_point, mean_of
 from xcal.metrics.intervals import UNKNOWN_DISTANCE, Distance, true_distance, true_distance_by_counts
 from xcal.metrics.pseudo_values import jackknife
-
-Matrix = npt.NDArray[np.float64]
 
 SPAN = 1 / 3  # share of the rows that a local line looks at
 N_PLACES = 101  # quantiles of the predictions at which the curve is computed; between them it is straight
@@ -125,7 +115,7 @@ def _shares(places: Vector, p: Vector, weights: Vector | None) -> Vector:
     return np.asarray((below + above) / (p.size if weights is None else weights.sum()))
 
 
-def _levels(p: Vector) -> tuple[Vector, npt.NDArray[np.int64]]:
+def _levels(p: Vector) -> tuple[Vector, Integers]:
     """Different predictions and the number of each row's; very many are gathered with their neighbours in rank."""
     levels, level = np.unique(p, return_inverse=True)
     if levels.size > _MOST_LEVELS:

@@ -1,7 +1,7 @@
 """What the metrics accept, checked once in the public functions; sums, quantiles and small cells of rows that count."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -9,51 +9,24 @@ import torch
 
 from xcal._checks import (
     MANY,
-    BoolArray,
     FloatArray,
-    as_choice,
     as_count,
-    as_event,
     as_floats,
     as_numpy,
     as_probability,
     as_time,
     as_weights,
-    check_rows,
     check_same_length,
     effective_units,
     fail,
     first_row,
 )
 
-# as_choice and as_count are those of the whole package; they stand here too, for the metrics that check all they take
-# through this module.
-__all__ = [
-    "Vector",
-    "as_choice",
-    "as_count",
-    "as_curves",
-    "as_outcome",
-    "as_row_probability",
-    "as_row_weights",
-    "as_score",
-    "as_time_grid",
-    "as_time_point",
-    "mean_of",
-]
-
-
-# --- What the metrics accept, checked once in the public functions.
-
-
 Vector = npt.NDArray[np.float64]
-
-
-def as_outcome(time: Any, event: Any, **beside: Any) -> tuple[FloatArray, BoolArray]:
-    """Observed times and event indicators of the same rows, which are those of what is given `beside` them, too."""
-    check_rows({"time": time, "event": event, **beside})
-    times = as_time(time)
-    return times, as_event(event, times.size, reference="time")
+Matrix = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+# How a number is written: 0.98, 0.247, 24.7 %, a p-value, or with two digits however small it is.
+Form = Literal["ratio", "fraction", "percent", "p", "small"]
 
 
 def as_score(name: str, values: Any, n: int) -> FloatArray:
@@ -124,13 +97,7 @@ def as_time_point(name: str, value: Any) -> float:
     return float(array)
 
 
-# --- Cumulative sums.
-
-
-Array = npt.NDArray[np.float64]
-
-
-def running_sums(values: Array) -> Array:
+def running_sums(values: Matrix) -> Matrix:
     """Sum of the values before each place along the last axis, and of all: shape (..., n + 1).
 
     torch takes a quarter of numpy's time.
@@ -143,9 +110,6 @@ def running_sums(values: Array) -> Array:
     sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
     torch.cumsum(torch.from_numpy(values), dim=-1, out=torch.from_numpy(sums)[..., 1:])
     return sums
-
-
-# --- Quantiles of values that count several times.
 
 
 def counted_quantiles(ordered: Vector, counts: npt.NDArray[Any], levels: Any) -> Vector:

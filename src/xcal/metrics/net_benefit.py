@@ -7,11 +7,10 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, as_number, as_probability, as_row, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier, sortable_time, stable_sort
-from xcal.metrics.counted import Block, Matrix, Timeline
-from xcal.metrics.inputs import Vector, as_outcome, as_row_probability, as_time_point, running_sums
+from xcal.data.surv import as_outcome
+from xcal.metrics.counted import Block, Timeline
+from xcal.metrics.inputs import Matrix, Vector, as_row_probability, as_time_point, running_sums
 from xcal.metrics.intervals import check_bootstrap
-
-# --- Net benefit and decision curve under censoring: what acting on the risks gains over acting on all or on none.
 
 
 @dataclass(frozen=True)

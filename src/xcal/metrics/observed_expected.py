@@ -4,19 +4,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import BoolArray, FloatArray, as_number, fail
+from xcal._checks import BoolArray, FloatArray, as_choice, as_number, fail
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.bins import Clusters, sum_of_squares
+from xcal.data.surv import as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
 from xcal.metrics.cox import log_hazard
 from xcal.metrics.inputs import (
+    Matrix,
     Vector,
-    as_choice,
     as_curves,
-    as_outcome,
     as_row_probability,
     as_row_weights,
     as_time_grid,
@@ -25,9 +24,6 @@ from xcal.metrics.inputs import (
 )
 from xcal.metrics.pseudo_values import jackknife
 from xcal.metrics.times import LIMIT, BoundedCurve, StreamingKaplanMeier
-
-# --- Observed over expected events by one time: calibration in the large.
-
 
 Interval = Literal["robust", "greenwood", "poisson"]
 
@@ -166,12 +162,7 @@ def ratio(observed: float, expected: float, error: float, at: float, events: int
 # paper in `quantile_slope`.
 
 
-Matrix = npt.NDArray[np.float64]
-
-
 _STEPS, _HALVINGS, _CLOSE = 100, 30, 1e-8
-
-
 _ROUNDING = 1e-12  # of a sum of squares, as a share of it
 
 

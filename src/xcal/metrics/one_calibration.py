@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, xlogy
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, fail
+from xcal._checks import MANY, BoolArray, FloatArray, as_choice, as_count, as_probability, check_same_length, fail
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.histogram import cumulative_hazard
-from xcal.metrics.cells import CellCounts, Integers, PairAccumulator, as_grid, sums_as_floats, unit_sums_by_bin
-from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.data.surv import as_outcome
+from xcal.metrics.cells import CellCounts, PairAccumulator, as_grid, sums_as_floats, unit_sums_by_bin
+from xcal.metrics.inputs import Integers, Vector, as_row_probability, as_time_point
 from xcal.metrics.times import LIMIT, BoundedCurve, bounded_curve
 
 # --- The tests behind one-calibration: which risk groups stand alone, and what is compared in each.
@@ -26,13 +27,8 @@ Method = Literal[
     "dagostino-nam",
     "greenwood-nam-dagostino",
 ]
-
-
 # Fewer rows under observation at the end of a Kaplan-Meier curve than this, and its error is far from normal.
 _MIN_AT_RISK = 10
-
-
-Labels = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +75,7 @@ class RiskGroups:
     variance: Vector | None = None
 
 
-def sums_of(rows: Rows, label: Labels, *, curves: bool = False) -> RiskGroups:
+def sums_of(rows: Rows, label: Integers, *, curves: bool = False) -> RiskGroups:
     """Add up the rows of each risk group."""
     count = int(label.max()) + 1
 
@@ -109,10 +105,10 @@ class Compared:
     predicted: Vector
     observed: Vector
     terms: Vector
-    sizes: npt.NDArray[np.int64]
+    sizes: Integers
 
 
-def group_labels(predicted: Vector, n_groups: int) -> Labels:
+def group_labels(predicted: Vector, n_groups: int) -> Integers:
     """Risk group of each row by the rank of its prediction, equal predictions together, numbered without gaps."""
     ordered = np.sort(predicted)
     edges = ordered[np.arange(1, n_groups) * predicted.size // n_groups]
@@ -120,7 +116,7 @@ def group_labels(predicted: Vector, n_groups: int) -> Labels:
     return np.asarray(label, dtype=np.int64)
 
 
-def joined(counts: list[Vector], wanted: list[float]) -> Labels:
+def joined(counts: list[Vector], wanted: list[float]) -> Integers:
     """Join risk groups from low to high until each has enough of every count; gives the new number of each.
 
     What is left joins the last of them.
@@ -291,7 +287,7 @@ class OneCalibration:
     degrees_of_freedom: int
     predicted: Vector
     observed: Vector
-    sizes: npt.NDArray[np.int64]
+    sizes: Integers
     at: float
     method: Method
 
@@ -440,8 +436,6 @@ def _as_rows(name: str, values: Any, n: int) -> FloatArray:
 
 # No cumulative hazard is larger: that of the number just below one is 36.7.
 _LARGEST_HAZARD = 64.0
-
-
 _COUNTS = ("sizes", "events", "followed", "ended", "known")
 
 
@@ -590,7 +584,7 @@ class StreamingOneCalibration(PairAccumulator):
         lower, upper = (np.array([1 - float(end[side]) for end in ends]) for side in (1, 0))
         return BoundedOneCalibration(result, lower, upper, all(curve.exact for curve in curves))
 
-    def _groups(self, label: npt.NDArray[np.int64]) -> RiskGroups:
+    def _groups(self, label: Integers) -> RiskGroups:
         """Add up the groups that share a label."""
         size = int(label.max()) + 1
 
@@ -609,7 +603,7 @@ class StreamingOneCalibration(PairAccumulator):
             **counts, probability=exact("probability"), hazard=hazard, known_probability=exact("known_probability")
         )
 
-    def _curves(self, label: npt.NDArray[np.int64]) -> list[BoundedCurve]:
+    def _curves(self, label: Integers) -> list[BoundedCurve]:
         """Kaplan-Meier curve of each group."""
         cells = self._pair_cells()
         times, groups = cells.place

@@ -11,7 +11,7 @@ from xcal._checks import BoolArray, FloatArray
 from xcal._devices import one_thread
 from xcal._kaplan_meier import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
 from xcal.metrics.curves import Interpolation, column, fraction, left_column
-from xcal.metrics.inputs import Vector, running_sums
+from xcal.metrics.inputs import Integers, Matrix, Vector, running_sums
 
 # --- Count concordant pairs by array operations alone: O(n log n) time, O(n) memory, no compiled extension.
 # The rows stand in time order and carry the rank of their prediction, a permutation of 0..n-1. A pair is concordant
@@ -30,29 +30,13 @@ from xcal.metrics.inputs import Vector, running_sums
 
 
 IntVector = npt.NDArray[np.int32]
-
-
 Bytes = npt.NDArray[np.uint8]
-
-
-Weights = npt.NDArray[np.float64] | npt.NDArray[np.bool_]
-
-
+Weights = Vector | npt.NDArray[np.bool_]
 _LEAF_BITS = 8  # buckets of 256 ranks: a rank and a count within a bucket both fit one byte
-
-
 _DIGIT_BITS = 6
-
-
 _MAX_DIGITS = 256  # a digit is one byte
-
-
 _CHUNK = 64
-
-
 _BLOCK = 1 << 18  # bytes compared at a time: three such blocks fit a one-megabyte second-level cache
-
-
 _SLAB = 1 << 14  # rows whose histograms are made at a time, for the same reason
 
 
@@ -107,7 +91,7 @@ def _pad(rank: IntVector, weight: Weights, *, multiple: int) -> tuple[IntVector,
     return np.concatenate([filler, rank]), np.concatenate([np.zeros(missing, dtype=weight.dtype), weight])
 
 
-def _rebucket(digits: Bytes, size: int) -> npt.NDArray[np.int64]:
+def _rebucket(digits: Bytes, size: int) -> Integers:
     """Order that sorts every bucket of `size` rows by digit and keeps the time order among equal digits."""
     order = np.argsort(digits.reshape(-1, size), axis=1, kind="stable")
     order += np.arange(0, digits.size, size)[:, None]
@@ -157,12 +141,6 @@ def _between_chunks(digits: Bytes, weight: Weights, n_digits: int, *, size: int)
 # A pair is comparable when it is known which of the two events came first: the earlier row has an event, and the other
 # row's time is larger, or equal and censored (a row censored at t was still event-free at t). Two events at the same
 # time are not comparable, and neither is any pair whose earlier row is censored.
-
-
-Matrix = npt.NDArray[np.float64]
-
-
-Places = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -264,10 +242,10 @@ def _break_ties(rank: IntVector, starts_tie: BoolArray, weights: Weights) -> tup
 class _Comparison:
     """Events, and for each the stretch of `others` that it is compared with."""
 
-    events: Places
-    others: Places
-    begin: Places
-    end: Places
+    events: IntVector
+    others: IntVector
+    begin: IntVector
+    end: IntVector
 
     def sums(self, counts: Matrix, weights: list[Matrix]) -> list[Vector]:
         """Sum of weight times the counts of the stretch, over the events."""
@@ -297,11 +275,11 @@ class CountedPairs:
         self._comparable = self._later(np.zeros(time.size, dtype=np.int64), everybody, event)
         self._tied = self._later(rank, everybody, event) if np.unique(rank).size < time.size else None
 
-    def _level(self, bucket: npt.NDArray[np.int64], bit: npt.NDArray[np.int64]) -> _Comparison:
+    def _level(self, bucket: Integers, bit: Integers) -> _Comparison:
         """Pairs of one bit: events with a zero, and rows after them with a one."""
         return self._later(bucket, bit, self._event & (bit == 0))
 
-    def _later(self, bucket: npt.NDArray[np.int64], counted: npt.NDArray[np.int64], events: BoolArray) -> _Comparison:
+    def _later(self, bucket: Integers, counted: Integers, events: BoolArray) -> _Comparison:
         """For each of the events, the counted rows of the same bucket that outlast it."""
         order = np.argsort(bucket, kind="stable")
         bucket, tie, counted = bucket[order], self._tie[order], counted[order]
@@ -403,12 +381,12 @@ def antolini_weights(
     return total
 
 
-def _runs(values: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
-    """Places of each run of equal values."""
+def _runs(values: npt.NDArray[Any]) -> list[Integers]:
+    """IntVector of each run of equal values."""
     return np.split(np.arange(values.size), np.flatnonzero(starts_run(values))[1:])
 
 
-def _first_outlasting(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _first_outlasting(keys: Integers) -> Integers:
     """For each row in time order, where the rows begin that outlast it: after all rows with its own key."""
     starts = np.flatnonzero(starts_run(keys))
     ends = np.append(starts[1:], keys.size)
@@ -419,9 +397,9 @@ def _events_on_one_score(
     time: FloatArray,
     event: BoolArray,
     score: Vector,
-    order: npt.NDArray[np.int64],
-    block: npt.NDArray[np.int64],
-    outlasting: npt.NDArray[np.int64],
+    order: Integers,
+    block: Integers,
+    outlasting: Integers,
     rows: Vector | None,
 ) -> PairWeights:
     """Pairs of the events at the places `block` of the time order, all compared on the same scores."""
@@ -444,9 +422,7 @@ def _events_on_one_score(
     return PairWeights(float(concordant), float(at_least - concordant), float(comparable))
 
 
-def _weighted_events(
-    score: Vector, weights: Vector, block: npt.NDArray[np.int64], outlasting: npt.NDArray[np.int64]
-) -> PairWeights:
+def _weighted_events(score: Vector, weights: Vector, block: Integers, outlasting: Integers) -> PairWeights:
     """Pairs of events of weighted rows, which stand in time order."""
     concordant = tied = comparable = 0.0
     for place in block:

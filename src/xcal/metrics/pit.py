@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import kolmogi, ndtri
 
 from xcal._checks import (
     MANY,
     BoolArray,
     FloatArray,
+    as_count,
     as_event,
     as_number,
     as_probability,
@@ -23,15 +23,9 @@ from xcal._checks import (
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.bins import Clusters, bin_edges, sum_of_squares
 from xcal.calibration.histogram import edges_like, heaviest, locate, redistribution, rest, share_of_bin
-from xcal.metrics.counted import Block, Indices, Timeline, kaplan_meier_product, product, share_lost
+from xcal.metrics.counted import Block, Timeline, kaplan_meier_product, product, share_lost
 from xcal.metrics.curves import Interpolation, event_points, fraction, left_column
-from xcal.metrics.inputs import Vector, as_count, merged, merged_edges, starts_of
-
-# --- Histogram of F at the observed times with the range of a perfect model, bin by bin.
-
-
-Matrix = npt.NDArray[np.float64]
-
+from xcal.metrics.inputs import Integers, Matrix, Vector, merged, merged_edges, starts_of
 
 N_BINS = 10
 
@@ -346,7 +340,7 @@ class CountedRedistribution:
         weight = np.where(after, at_stop[:, None], np.where(self._event, weight, 0.0))
         return product(counts * weight, self._shares)
 
-    def _stop(self, block: Block, counts: Matrix, weight: Matrix) -> Indices:
+    def _stop(self, block: Block, counts: Matrix, weight: Matrix) -> Integers:
         """First row at which redistribution stops, as `calibration.histogram.horizon` says."""
         n = counts.shape[1]
         limit = np.array([heaviest(float(rows)) for rows in block.effective])

@@ -5,12 +5,13 @@ from fractions import Fraction
 from typing import Any, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
     BoolArray,
     FloatArray,
+    as_choice,
+    as_count,
     as_floats,
     as_probability,
     as_weights,
@@ -22,21 +23,11 @@ from xcal._checks import (
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.significance import Method as DMethod
+from xcal.data.surv import as_outcome
 from xcal.metrics.cells import EXPONENTS, Accumulator, as_fraction, float_sums
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point
-from xcal.metrics.inputs import (
-    Vector,
-    as_choice,
-    as_count,
-    as_curves,
-    as_outcome,
-    as_row_weights,
-    as_score,
-    as_time_point,
-)
+from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights, as_score, as_time_point
 from xcal.metrics.times import as_censoring
-
-# --- Mean negative log-likelihood of rows, for a model that has a density.
 
 
 @dataclass(frozen=True)
@@ -90,9 +81,9 @@ def mean_nll(nll: Any, *, weights: Any = None) -> MeanNLL:
     return MeanNLL(mean, error, values.size)
 
 
-def as_nll(nll: Any) -> npt.NDArray[np.float64]:
+def as_nll(nll: Any) -> Vector:
     """One negative log-likelihood per row: numbers, or infinity for a row that the model held to be impossible."""
-    values: npt.NDArray[np.float64] = as_floats("nll", nll).astype(np.float64, copy=False)
+    values: Vector = as_floats("nll", nll).astype(np.float64, copy=False)
     bad = np.isnan(values) | (values == -np.inf)
     if bad.any():
         row = first_row(bad)
@@ -174,7 +165,7 @@ class Predictions:
     clusters: Clusters | None = None
     weights: Vector | None = None
 
-    def take(self, rows: npt.NDArray[np.int64]) -> "Predictions":
+    def take(self, rows: Integers) -> "Predictions":
         """Keep the chosen rows, repeated where a row is chosen more than once."""
         return replace(
             self,

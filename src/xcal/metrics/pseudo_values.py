@@ -27,9 +27,8 @@ from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import sortable_time, stable_sort
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Integers, Vector
 
-Indices = npt.NDArray[np.int64]
 # A row stands for at most 1 / this many rows in `doubly_robust`: heavier ones would decide the result alone.
 LEAST_UNCENSORED = 0.05
 # Knots between 0 and the time at which curves that are read along lines are integrated, and rows worked on at a time.
@@ -79,7 +78,7 @@ def jackknife(
     return np.asarray(1 - (n * after[0] - (n - 1) * left_out))
 
 
-def _infinitesimal(d: Vector, r: Vector, place: Indices, event: BoolArray, seen: float, total: float) -> Vector:
+def _infinitesimal(d: Vector, r: Vector, place: Integers, event: BoolArray, seen: float, total: float) -> Vector:
     """Pseudo-values from the weights of deaths and of those at risk at the times up to one time.
 
     A row changes the log of the survival by the sum of d / (r (r - d)) while it is at risk, less 1 / (r - d) at its

@@ -7,13 +7,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_count, as_flag, as_floats, as_row, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_choice, as_count, as_flag, as_floats, as_row, fail, first_row
 from xcal._kaplan_meier import KaplanMeier, Of, curve_of_counts, fit_kaplan_meier
 from xcal.calibration.dcalibration import are_coarse
+from xcal.data.surv import as_outcome
 from xcal.metrics.cells import Accumulator, CellCounts, GridAxis, SparseCells, grid_cells, grid_counts
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_weights, as_score, as_time_grid
-
-# --- The censoring curve behind inverse probability weights, and what to do where it is not known.
+from xcal.metrics.inputs import Vector, as_row_weights, as_score, as_time_grid
 
 
 def as_censoring(
@@ -51,9 +50,6 @@ def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -
     return np.where(value > 0, value, last), np.asarray(known)
 
 
-# --- The public function for Kaplan-Meier curves.
-
-
 def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None) -> KaplanMeier:
     """Kaplan-Meier estimate from right-censored data.
 
@@ -88,9 +84,6 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None
     time, event = as_outcome(time, event, weights=weights)
     chosen = as_choice("of", of, ("event", "censoring"))
     return fit_kaplan_meier(time, event, chosen, as_row_weights(weights, time.size))
-
-
-# --- How long the rows were followed: reverse Kaplan-Meier.
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +155,8 @@ def _first_at_or_below(curve: KaplanMeier, share: float) -> float:
 
 # A share of the rows, and a number of them, that must still be under observation at a horizon that is chosen here.
 SUPPORTED_SHARE, SUPPORTED_ROWS = 0.05, 10
-
-
 # Events by a horizon that is chosen here: the time of the fifth event out of twenty is an accident of these rows.
 SUPPORTED_EVENTS = 20
-
-
 # First digits of numbers that are easy to read.
 _READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 

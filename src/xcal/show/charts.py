@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal.metrics.calibration_curve import CalibrationCurve, Counts
-from xcal.metrics.inputs import Vector
+from xcal.metrics.calibration_curve import CalibrationCurve
+from xcal.metrics.inputs import Form, Integers, Vector
 from xcal.metrics.pit import PitHistogram, PPCurve
 
 # --- Colours and the look of charts, which name colours as CSS variables: dark, light and print need no redraw.
@@ -89,9 +89,6 @@ def chart_config() -> dict[str, Any]:
 
 
 # --- How numbers and times are written on pages.
-
-
-Form = Literal["ratio", "fraction", "percent", "p", "small"]
 
 
 def written(value: float, form: Form) -> str:
@@ -380,7 +377,7 @@ def narrowest(edges: Sequence[Vector]) -> float:
     return min(float(np.diff(one).min()) for one in edges)
 
 
-def heights(values: Vector | Counts, edges: Vector, base: float) -> Vector:
+def heights(values: Vector | Integers, edges: Vector, base: float) -> Vector:
     """Return the heights of bars, some of which are wider than others: what each part of width `base` holds on average.
 
     Examples

@@ -19,6 +19,7 @@ from xcal.metrics.net_benefit import CountedBenefit, CountedValues, decision_cur
 from xcal.metrics.observed_expected import slope_and_intercept
 from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
+from xcal.metrics.spec import VALUES
 from xcal.validation.estimates import Estimates, Interval, Key, n_pairs
 from xcal.validation.result import Skipped
 from xcal.validation.rows import Rows
@@ -247,7 +248,7 @@ class Draws:
         if key in self.squares:
             found = self.distance(key, value, level)
             return found.lower, found.upper
-        return resampled_interval(key[0], value, self.values.get(key, np.empty(0)), level)
+        return resampled_interval(value, self.values.get(key, np.empty(0)), level, VALUES[key[0]].scale)
 
     def distance(self, key: Key, value: float, level: float) -> Distance:
         """Return what is known of a squared distance."""
