@@ -19,7 +19,6 @@ from xcal.metrics.inputs import Integers, Vector
 # the smallest at which no more than `limit` cells are filled: it depends on the rows alone, not on their order or on
 # what was merged with what.
 
-
 _MOST_LEVELS = 63
 _DENSE = 1 << 20  # cells that are counted without sorting, at least
 
@@ -300,7 +299,6 @@ def _count_distinct(numbers: Integers) -> int:
 
 # --- The protocol of metrics that merge: update, merge, state_dict, load_state_dict, compute.
 
-
 State = dict[str, npt.NDArray[Any]]
 
 
@@ -386,7 +384,6 @@ def _plain(settings: tuple[Any, ...]) -> tuple[Any, ...]:
 # Sums of floats differ in their last digits with the order of the rows, the size of the chunks and the number of
 # processes. Here every value is first written as whole numbers, and those are added. The sum is then the same to the
 # last bit, whatever was merged with what, and a sum over processes (``all_reduce``) is one of whole numbers.
-
 
 # A value in [0, 1] is hi / 2**31 + lo / 2**62. Sums of either are exact in float64 up to 2**22 rows at a time, and in
 # int64 up to 2**32 rows in all.

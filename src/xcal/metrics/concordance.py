@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, as_choice, fail, first_row
 from xcal._kaplan_meier import KaplanMeier, sortable_time, starts_run
-from xcal.data.surv import as_outcome
+from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import PairAccumulator, PairCellCounts
 from xcal.metrics.counted import Block, product
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, column, fraction, left_column
@@ -141,28 +141,26 @@ def concordance_index(
     >>> concordance_index(time=time, event=event, risk=[9, 8, 2, 5]).value
     0.75
     """
-    times_seen, happened = as_outcome(
-        time, event, predicted_time=predicted_time, risk=risk, survival=survival, cdf=cdf, weights=weights
-    )
+    beside = {"predicted_time": predicted_time, "risk": risk, "survival": survival, "cdf": cdf, "weights": weights}
+    outcome = as_outcome(time, event, beside=beside)
     limit = np.inf if tau is None else as_time_point("tau", tau)
     default: Method = "antolini" if survival is not None or cdf is not None else "harrell"
     method = as_choice("method", default if method is None else method, ("harrell", "uno", "antolini"))
     n_dropped = 0
-    rows = as_row_weights(weights, times_seen.size)
+    rows = as_row_weights(weights, outcome.n)
     if method == "antolini":
-        pairs = _antolini(times_seen, happened, survival, cdf, times, interpolation, limit, rows)
+        pairs = _antolini(outcome, survival, cdf, times, interpolation, limit, rows)
     else:
-        score = _one_score(predicted_time, risk, times_seen.size)
+        score = _one_score(predicted_time, risk, outcome.n)
         weight = None
         if method == "uno":
             as_choice("outside", outside, ("drop", "raise", "clip"))
-            curve = as_censoring(censoring, times_seen, happened, rows)
-            weight, n_dropped = _uno_weight(times_seen, happened, limit, curve, left_limit, outside)
+            curve = as_censoring(censoring, outcome, rows)
+            weight, n_dropped = _uno_weight(outcome, limit, curve, left_limit, outside)
         elif limit < np.inf:
-            weight = (times_seen < limit).astype(np.float64)
-        given = (times_seen, happened, score)
-        pairs = pair_weights(*given, weight) if rows is None else weighted_pairs(*given, rows, weight)
-    return summary(pairs, method, limit, happened.size, int(np.count_nonzero(happened)), n_dropped)
+            weight = (outcome.time < limit).astype(np.float64)
+        pairs = pair_weights(outcome, score, weight) if rows is None else weighted_pairs(outcome, score, rows, weight)
+    return summary(pairs, method, limit, outcome.n, int(np.count_nonzero(outcome.event)), n_dropped)
 
 
 def _one_score(predicted_time: Any, risk: Any, n: int) -> FloatArray:
@@ -175,20 +173,18 @@ def _one_score(predicted_time: Any, risk: Any, n: int) -> FloatArray:
     return np.negative(as_score("risk", risk, n))
 
 
-def _uno_weight(
-    time: FloatArray, event: BoolArray, tau: float, curve: KaplanMeier, left_limit: bool, outside: str
-) -> tuple[Vector, int]:
+def _uno_weight(outcome: Outcome, tau: float, curve: KaplanMeier, left_limit: bool, outside: str) -> tuple[Vector, int]:
     """Squared inverse of the probability that an event at this time was not censored before, for both rows of a pair.
 
     The earlier row was seen to have its event at t and the later one was seen to outlast t: each is observed with
     probability G(t).
     """
-    opens = event & (time < tau)
-    g, known = censoring_survival(curve, time, left_limit=left_limit)
+    opens = outcome.event & (outcome.time < tau)
+    g, known = censoring_survival(curve, outcome.time, left_limit=left_limit)
     unknown = opens & ~known
     if outside == "raise" and unknown.any():
         row = first_row(unknown)
-        fail("time", "events no later than the times behind `censoring`, where G > 0", time[row], row)
+        fail("time", "events no later than the times behind `censoring`, where G > 0", outcome.time[row], row)
     if outside == "clip":
         unknown[:] = False
     used = opens & ~unknown
@@ -196,8 +192,7 @@ def _uno_weight(
 
 
 def _antolini(
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     survival: Any,
     cdf: Any,
     times: Any,
@@ -213,9 +208,9 @@ def _antolini(
     as_choice("interpolation", interpolation, INTERPOLATIONS)
     increasing = survival is None
     name, given = ("cdf", cdf) if increasing else ("survival", survival)
-    curves, grid = as_curves(name, given, times, time.size)
-    given = (time, event, curves, grid)
-    return antolini_weights(*given, increasing=increasing, interpolation=interpolation, tau=tau, rows=rows)
+    curves, grid = as_curves(name, given, times, outcome.n)
+    how: dict[str, Any] = {"increasing": increasing, "interpolation": interpolation, "tau": tau, "rows": rows}
+    return antolini_weights(outcome, curves, grid, **how)
 
 
 def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: int, n_dropped: int = 0) -> Concordance:
@@ -236,7 +231,6 @@ def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: in
 
 
 # --- Harrell's concordance over chunks, processes or files.
-
 
 # Different rows (time, event, risk) kept by default: 32 megabytes.
 LIMIT = 1 << 20
@@ -301,8 +295,8 @@ class StreamingConcordance(PairAccumulator):
         """Add rows: the outcome, and a risk that is larger where the event is expected sooner."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event, risk=risk)
-        self.add(times_seen, happened, as_score("risk", risk, times_seen.size))
+        outcome = as_outcome(time, event, beside={"risk": risk})
+        self.add(outcome.time, outcome.event, as_score("risk", risk, outcome.n))
         return self
 
     def add(self, time: FloatArray, event: BoolArray, risk: FloatArray) -> None:
@@ -328,7 +322,7 @@ def _of_rows(cells: PairCellCounts) -> PairWeights:
     time, risk = (low[place] for low, place in zip(cells.low, cells.place, strict=True))
     counts = np.concatenate([cells.events, cells.censored])
     event = np.repeat(np.repeat([True, False], time.size), counts)
-    return pair_weights(np.repeat(np.tile(time, 2), counts), event, -np.repeat(np.tile(risk, 2), counts))
+    return pair_weights(Outcome(np.repeat(np.tile(time, 2), counts), event), -np.repeat(np.tile(risk, 2), counts))
 
 
 @dataclass
@@ -413,7 +407,6 @@ def _with_range(counted: _Counted, n: int, n_events: int) -> BoundedConcordance:
 # --- Concordance of resamples: weights of Uno's pairs, and Antolini's index. `metrics.pairs.CountedPairs` has the
 # rest.
 
-
 # Numbers compared at a time, and summed by one matrix product.
 _BLOCK = 1 << 19
 
@@ -425,8 +418,7 @@ def uno_weights(block: Block) -> Matrix:
 
 
 def antolini_indices(
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     survival: FloatArray,
     times: Vector,
     interpolation: Interpolation,
@@ -438,6 +430,7 @@ def antolini_indices(
     out a few events at a time, and multiplied with the counts of all resamples. The entries are 0, 1/2 and 1 and the
     sums below 2^24, so that single precision is exact; counts that are weights come in double precision.
     """
+    time, event = outcome.time, outcome.event
     keys = sortable_time(time, event)
     ends = np.append(np.flatnonzero(starts_run(keys))[1:], keys.size)
     outlasting = np.repeat(ends, np.diff(np.append(0, ends)))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, as_count
-from xcal.data.surv import as_outcome
+from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import (
     Accumulator,
     CellCounts,
@@ -34,7 +34,6 @@ from xcal.metrics.inputs import Matrix, Vector, as_row_probability, as_time_poin
 # --- The calibration index by a Cox model (`cox_ici`) over chunks, processes or files.
 # Its sums can be formed without holding the rows; pseudo-values, behind `integrated_calibration_index`, need all of
 # them.
-
 
 # Different rows (time, event, prediction) kept by default: 8 megabytes.
 LIMIT = 1 << 18
@@ -112,8 +111,8 @@ class StreamingCoxICI(PairAccumulator):
         """Add rows: probability of an event by `at`, and the outcome."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event, probability=probability)
-        self.add(as_row_probability("probability", probability, times_seen.size), times_seen, happened)
+        outcome = as_outcome(time, event, beside={"probability": probability})
+        self.add(as_row_probability("probability", probability, outcome.n), outcome.time, outcome.event)
         return self
 
     def add(
@@ -134,7 +133,7 @@ class StreamingCoxICI(PairAccumulator):
         known = bool(self._sums["followed"] > 0)
         p, time, event, counts = _moved_rows(cells)
         rough = bool(cells.mixed[0].any())
-        curve = fitted_curve(p, time, event, self.at, self.n_knots, counts, knots=self.knots, rough=rough)
+        curve = fitted_curve(p, Outcome(time, event), self.at, self.n_knots, counts, knots=self.knots, rough=rough)
         index = index_of_curve(p, counts, curve, self.at, known=known)
         low, high = _within_unit(cells)
         used = np.unique(cells.place[1])
@@ -315,7 +314,6 @@ class StreamingRiskSets(Accumulator):
 #    W exp(-r |mean - m|) by Jensen's inequality, and at most W (1 + r |mean - m|) + exp(r D) / 2 sum u exp(a'z) x^2.
 # 5. *Rows.* Every cell of predictions has a range of log H + b'z, so one of the curve, and one of the distance to the
 #    prediction. Means and quantiles grow with each of these distances.
-
 
 Range = tuple[float, float]
 _ROUNDING = 1e-7  # of what is computed here, and where Newton's method stops

@@ -1,6 +1,7 @@
 """What the metrics accept, checked once in the public functions; sums, quantiles and small cells of rows that count."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from xcal._checks import (
     MANY,
     FloatArray,
+    as_choice,
     as_count,
     as_floats,
     as_numpy,
@@ -21,12 +23,57 @@ from xcal._checks import (
     fail,
     first_row,
 )
+from xcal.data.surv import Outcome, as_outcome
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 # How a number is written: 0.98, 0.247, 24.7 %, a p-value, or with two digits however small it is.
 Form = Literal["ratio", "fraction", "percent", "p", "small"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowsAt:
+    """Checked risks of rows by one time, and what happened to the rows: what metrics of one time are computed from.
+
+    Attributes
+    ----------
+    risk : array, shape (n,)
+        Predicted probability of an event by `at`.
+    at : float
+        The time.
+    outcome : Outcome
+    weights : array, shape (n,), or None
+        Sampling weights in effective units; None if all are equal.
+    known : bool
+        Whether the rows can say something about the time: False after the last of theirs, unless that was clipped.
+    """
+
+    risk: Vector
+    at: float
+    outcome: Outcome
+    weights: Vector | None
+    known: bool
+
+    @property
+    def n_events(self) -> int:
+        """Events by the time."""
+        return int(np.count_nonzero(self.outcome.happened_by(self.at)))
+
+
+def read_at(probability: Any, at: Any, *, time: Any, event: Any, weights: Any = None, outside: str = "clip") -> RowsAt:
+    """Check what a metric of one time takes."""
+    outcome = as_outcome(time, event, beside={"probability": probability, "weights": weights})
+    risk, moment = as_row_probability("probability", probability, outcome.n), as_time_point("at", at)
+    as_choice("outside", outside, ("nan", "raise", "clip"))
+    return RowsAt(risk, moment, outcome, as_row_weights(weights, outcome.n), is_followed(moment, outcome, outside))
+
+
+def is_followed(at: float, outcome: Outcome, outside: str) -> bool:
+    """Return whether rows can say something about a time, by what was asked for `outside` their follow-up."""
+    if at > outcome.last and outside == "raise":
+        fail("at", f"a time within the follow-up, at most {outcome.last}", at)
+    return at <= outcome.last or outside == "clip"
 
 
 def as_score(name: str, values: Any, n: int) -> FloatArray:

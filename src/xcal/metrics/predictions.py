@@ -23,7 +23,7 @@ from xcal._checks import (
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.significance import Method as DMethod
-from xcal.data.surv import as_outcome
+from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import EXPONENTS, Accumulator, as_fraction, float_sums
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights, as_score, as_time_point
@@ -141,7 +141,6 @@ class StreamingMeanNLL(Accumulator):
 # --- Predictions and outcomes as every metric of `evaluate` reads them: checked once, derived from curves where
 # needed.
 
-
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 _ROUNDING = 1e-6
 
@@ -180,6 +179,11 @@ class Predictions:
         )
 
     @property
+    def outcome(self) -> Outcome:
+        """Times and events."""
+        return Outcome(self.time, self.event)
+
+    @property
     def probability(self) -> Vector:
         """Predicted probability of an event by `at`."""
         assert self.survival is not None
@@ -206,32 +210,34 @@ def read_predictions(
 ) -> Predictions:
     """Check the arguments of `evaluate`, and derive from the survival curves what was not given beside them."""
     as_choice("d_calibration_method", d_calibration_method, get_args(DMethod))
-    seen, happened = as_outcome(
-        time, event, cdf=cdf, predicted_time=predicted_time, survival=survival, clusters=clusters, weights=weights
-    )
+    beside = {"cdf": cdf, "predicted_time": predicted_time, "survival": survival}
+    outcome = as_outcome(time, event, beside={**beside, "clusters": clusters, "weights": weights})
+    n = outcome.n
     _some_prediction(cdf, predicted_time, survival, times)
     as_choice("interpolation", interpolation, INTERPOLATIONS)
-    own = None if cdf is None else _own_cdf(cdf, seen.size)
-    score = None if predicted_time is None else as_score("predicted_time", predicted_time, seen.size)
-    curves, grid = (None, None) if survival is None else _falling_curves(survival, times, seen.size)
+    own = None if cdf is None else _own_cdf(cdf, n)
+    score = None if predicted_time is None else as_score("predicted_time", predicted_time, n)
+    curves, grid = (None, None) if survival is None else _falling_curves(survival, times, n)
     if censoring is not None:
-        as_censoring(censoring, seen, happened)
+        as_censoring(censoring, outcome)
     as_count("n_bins", n_bins, at_least=2, at_most=MANY)
     given = Predictions(
-        time=seen,
-        event=happened,
+        time=outcome.time,
+        event=outcome.event,
         cdf=own,
-        cdf_event=happened,
+        cdf_event=outcome.event,
         predicted_time=score,
         survival=curves,
         times=grid,
-        at=_median_event_time(seen, happened) if at is None else as_time_point("at", at),
+        at=float(np.median(outcome.time[outcome.event if outcome.event.any() else slice(None)]))
+        if at is None
+        else as_time_point("at", at),
         interpolation=interpolation,
         censoring=censoring,
         n_bins=n_bins,
         d_calibration_method=d_calibration_method,
-        clusters=None if clusters is None else as_clusters(clusters, seen.size, reference="time"),
-        weights=as_row_weights(weights, seen.size),
+        clusters=None if clusters is None else as_clusters(clusters, n, reference="time"),
+        weights=as_row_weights(weights, n),
     )
     return _completed(given)
 
@@ -260,11 +266,6 @@ def _own_cdf(cdf: Any, n: int) -> FloatArray:
     own = as_probability("cdf", cdf)
     check_same_length("cdf", own, "time", n)
     return own
-
-
-def _median_event_time(time: FloatArray, event: BoolArray) -> float:
-    """Median of the event times; without any event, of all times."""
-    return float(np.median(time[event] if event.any() else time))
 
 
 def _falling_curves(survival: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:

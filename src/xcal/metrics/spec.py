@@ -242,61 +242,45 @@ class Metric:
     accumulator: type | None = None
 
 
-def _harrell(p: Predictions) -> Mapping[str, float]:
-    result = concordance_index(time=p.time, event=p.event, predicted_time=p.predicted_time, weights=p.weights)
-    return {"harrell": result.value}
-
-
-def _uno(p: Predictions) -> Mapping[str, float]:
-    result = concordance_index(
-        time=p.time,
-        event=p.event,
-        predicted_time=p.predicted_time,
-        method="uno",
-        censoring=p.censoring,
-        weights=p.weights,
-    )
-    return {"uno": result.value}
-
-
-def _antolini(p: Predictions) -> Mapping[str, float]:
-    result = concordance_index(
-        time=p.time,
-        event=p.event,
-        survival=p.survival,
-        times=p.times,
-        interpolation=p.interpolation,
-        weights=p.weights,
-    )
-    return {"antolini": result.value}
+def _outcome(p: Predictions) -> dict[str, Any]:
+    return {"time": p.time, "event": p.event, "weights": p.weights}
 
 
 def _weighing(p: Predictions) -> dict[str, Any]:
-    """Outcomes, the censoring curve and the rows' weights, as the metrics with weights for censoring take them."""
-    return {"time": p.time, "event": p.event, "censoring": p.censoring, "weights": p.weights}
+    """Outcomes, the rows' weights and the censoring curve, as the metrics with weights for censoring take them."""
+    return {**_outcome(p), "censoring": p.censoring}
+
+
+def _harrell(p: Predictions) -> Mapping[str, float]:
+    return {"harrell": concordance_index(predicted_time=p.predicted_time, **_outcome(p)).value}
+
+
+def _uno(p: Predictions) -> Mapping[str, float]:
+    return {"uno": concordance_index(predicted_time=p.predicted_time, method="uno", **_weighing(p)).value}
+
+
+def _antolini(p: Predictions) -> Mapping[str, float]:
+    curves: dict[str, Any] = {"survival": p.survival, "times": p.times, "interpolation": p.interpolation}
+    return {"antolini": concordance_index(**curves, **_outcome(p)).value}
 
 
 def _auc(p: Predictions) -> Mapping[str, float]:
-    result = cumulative_dynamic_auc(p.probability, p.at, **_weighing(p))
-    return {"auc": float(result.values[0])}
+    return {"auc": float(cumulative_dynamic_auc(p.probability, p.at, **_weighing(p)).values[0])}
 
 
 def _brier(p: Predictions) -> Mapping[str, float]:
-    result = brier_score(1 - p.probability, p.at, **_weighing(p))
-    return {"brier": float(result.values[0])}
+    return {"brier": float(brier_score(1 - p.probability, p.at, **_weighing(p)).values[0])}
 
 
 def _ipa(p: Predictions) -> Mapping[str, float]:
-    result = scaled_brier_score(1 - p.probability, p.at, **_weighing(p))
-    return {"ipa": float(result.values[0])}
+    return {"ipa": float(scaled_brier_score(1 - p.probability, p.at, **_weighing(p)).values[0])}
 
 
 def _integrated_brier(p: Predictions) -> Mapping[str, float]:
     assert p.times is not None
     if p.times.size < 2:
         return {"ibs": float("nan")}
-    result = integrated_brier_score(p.survival, p.times, **_weighing(p))
-    return {"ibs": result.value}
+    return {"ibs": integrated_brier_score(p.survival, p.times, **_weighing(p)).value}
 
 
 def _d_calibration_value(p: Predictions) -> Mapping[str, float]:
@@ -331,12 +315,11 @@ def _quantile_slope(p: Predictions) -> Mapping[str, float]:
 def _observed(p: Predictions) -> Vector:
     """Pseudo-values of the event by `at`; NaN where no row was followed so long."""
     followed = p.at <= p.time.max()
-    return jackknife(p.time, p.event, p.at, weights=p.weights) if followed else np.full(p.time.size, np.nan)
+    return jackknife(p.outcome, p.at, weights=p.weights) if followed else np.full(p.time.size, np.nan)
 
 
 def _ratio(p: Predictions, level: float) -> ObservedExpected:
-    given: dict[str, Any] = {"at": p.at, "time": p.time, "event": p.event, "level": level, "weights": p.weights}
-    plain = observed_expected(p.probability, interval="greenwood", **given)
+    plain = observed_expected(p.probability, at=p.at, interval="greenwood", level=level, **_outcome(p))
     error = error_of_mean(_observed(p), plain.observed, p.probability, p.clusters, p.weights)
     return ratio(plain.observed, plain.expected, error, p.at, plain.n_events, level)
 
@@ -351,7 +334,7 @@ def _oe_intervals(p: Predictions, level: float) -> Mapping[str, Interval]:
 
 
 def _regression(p: Predictions, level: float) -> CalibrationSlope:
-    events = int(np.count_nonzero(p.event & (p.time <= p.at)))
+    events = int(np.count_nonzero(p.outcome.happened_by(p.at)))
     observed = _observed(p) if events and p.at <= p.time.max() else None
     return slope_of(p.probability, observed, p.at, events, level, p.clusters, p.weights)
 
@@ -402,8 +385,7 @@ def _ici_cox(p: Predictions) -> Mapping[str, float]:
 
 
 def _km_calibration(p: Predictions) -> Mapping[str, float]:
-    given: dict[str, Any] = {"time": p.time, "event": p.event, "weights": p.weights}
-    result = km_calibration(p.survival, p.times, interpolation=p.interpolation, **given)
+    result = km_calibration(p.survival, p.times, interpolation=p.interpolation, **_outcome(p))
     return {"km_calibration": result.value}
 
 
@@ -418,10 +400,10 @@ def _curve_deviations(points: Predictions, rows: Predictions) -> Vector:
     """Average predicted less Kaplan-Meier curve at the events of `points`; the sum of squares is the integral."""
     assert rows.survival is not None
     assert rows.times is not None
-    where = event_points(points.time, points.event, rows.times)
+    where = event_points(points.outcome, rows.times)
     if where.size < 2:
         return np.full(1, np.nan)
-    given = (rows.survival, rows.times, rows.time, rows.event, where, rows.interpolation)
+    given = (rows.survival, rows.times, rows.outcome, where, rows.interpolation)
     predicted, observed = both_curves(*given, rows.weights)
     gaps = np.diff(where)
     share = (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2 / where[-1]

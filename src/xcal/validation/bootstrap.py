@@ -63,7 +63,7 @@ class ResampledMetrics:
         self._rows, self._found, self._line, self._at = rows, found, line, at
         self._pairs = None
         if self._wanted("harrell") and rows.score is not None:
-            self._pairs = CountedPairs(rows.time, rows.event, rows.score)
+            self._pairs = CountedPairs(rows.outcome, rows.score)
         self._corrected = {}
         if rows.censoring_model is not None:
             self._corrected = {h: CountedValues(rows.risk[h], values) for h, (values, _) in at.items()}
@@ -408,6 +408,6 @@ def _antolini(
     def draw(block: range) -> Vector:
         counts = _counts(rows, block, seed)
         counts = counts.astype(np.float32) if rows.weights is None else counts * rows.weights
-        return antolini_indices(rows.time, rows.event, survival, times, rows.interpolation, counts)
+        return antolini_indices(rows.outcome, survival, times, rows.interpolation, counts)
 
     return {key: np.concatenate(workers.map(draw, blocks))}, ()

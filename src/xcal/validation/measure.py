@@ -229,7 +229,7 @@ def _measure_rows(
     for horizon, risk in rows.risk.items():
         at = found.at.get(horizon)
         smooth = None if at is None else at.smooth
-        calibration.append(drawn_curve(risk, rows.time, rows.event, horizon, smooth, **shown))
+        calibration.append(drawn_curve(risk, rows.outcome, horizon, smooth, **shown))
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:
