@@ -402,7 +402,7 @@ def unit_sums(values: npt.NDArray[Any]) -> Integers:
 
     Examples
     --------
-    >>> as_floats(unit_sums(np.array([0.25, 0.5])))
+    >>> sums_as_floats(unit_sums(np.array([0.25, 0.5])))
     array(0.75)
     """
     total = np.zeros((2, *values.shape[1:]), dtype=np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, as_choice, fail, first_row
-from xcal._kaplan_meier import KaplanMeier, sortable_time, starts_run
+from xcal._kaplan_meier import KaplanMeier, sortable_time
 from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import PairAccumulator, PairCellCounts
 from xcal.metrics.counted import Block, product
@@ -22,7 +22,7 @@ from xcal.metrics.inputs import (
     as_time_point,
     running_sums,
 )
-from xcal.metrics.pairs import PairWeights, antolini_weights, pair_weights, weighted_pairs
+from xcal.metrics.pairs import PairWeights, antolini_weights, first_outlasting, pair_weights, weighted_pairs
 from xcal.metrics.times import as_censoring, censoring_survival
 
 Method = Literal["harrell", "uno", "antolini"]
@@ -432,18 +432,18 @@ def antolini_indices(
     """
     time, event = outcome.time, outcome.event
     keys = sortable_time(time, event)
-    ends = np.append(np.flatnonzero(starts_run(keys))[1:], keys.size)
-    outlasting = np.repeat(ends, np.diff(np.append(0, ends)))
+    outlasting = first_outlasting(keys)
     agreed, comparable = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
     total = counts.sum(axis=1, dtype=np.float64)
     before = running_sums(counts.astype(np.float64))
     events = np.flatnonzero(event)
     left = left_column(times, time[events])
-    for k in np.unique(left):
+    for k in np.unique(left):  # -1 stands for time 0
         own = events[left == k]
         share = fraction(times, time[own], left[left == k]) if interpolation == "linear" else np.zeros(own.size)
         first = int(own[0])
-        base, following = _two_columns(survival[first:], times, int(k))
+        base = column(survival[first:], int(k), 1.0)
+        following = column(survival[first:], min(int(k) + 1, times.size - 1), 1.0)
         step = max(1, _BLOCK // base.size)
         for start in range(0, own.size, step):
             part, s = own[start : start + step], share[start : start + step, None]
@@ -455,8 +455,3 @@ def antolini_indices(
             agreed += np.einsum("bi,bi->b", product(counts[:, first:], order.T), weight)
             comparable += np.einsum("bi,bi->b", total[:, None] - before[:, outlasting[part]], weight)
     return np.asarray(np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0))
-
-
-def _two_columns(survival: FloatArray, times: Vector, k: int) -> tuple[Vector, Vector]:
-    """Curves at grid time k and at the next one; k = -1 stands for time 0."""
-    return column(survival, k, 1.0), column(survival, min(k + 1, times.size - 1), 1.0)

@@ -357,7 +357,7 @@ def antolini_weights(
     """
     sign, start = (-1.0, 0.0) if increasing else (1.0, 1.0)
     keys, order = stable_sort(sortable_time(outcome.time, outcome.event))
-    outlasting = _first_outlasting(keys)
+    outlasting = first_outlasting(keys)
     opens = np.flatnonzero((outcome.event & (outcome.time < tau))[order])
     total = PairWeights(0.0, 0.0, 0.0)
     if opens.size == 0:
@@ -383,7 +383,7 @@ def _runs(values: npt.NDArray[Any]) -> list[Integers]:
     return np.split(np.arange(values.size), np.flatnonzero(starts_run(values))[1:])
 
 
-def _first_outlasting(keys: Integers) -> Integers:
+def first_outlasting(keys: Integers) -> Integers:
     """For each row in time order, where the rows begin that outlast it: after all rows with its own key."""
     starts = np.flatnonzero(starts_run(keys))
     ends = np.append(starts[1:], keys.size)
