@@ -118,7 +118,8 @@ def reasons(**columns):
 
 
 def test_columns_that_cannot_be_used_are_named():
-    time, event = outcome()
+    rows = outcome()
+    time, event = rows.time, rows.event
     rng = np.random.default_rng(6)
     found = reasons(
         id=np.arange(200),
