@@ -29,6 +29,7 @@ import numpy as np
 
 from studies._laws import CENSORED, LAWS, draw, grid, predicted, share_of_events, survival
 from xcal import audit, compare_models
+from xcal.data.surv import Outcome
 from xcal.metrics import calibration_slope, cox_ici
 from xcal.metrics.pseudo_values import jackknife
 from xcal.validation.comparison import is_main
@@ -183,7 +184,7 @@ def smoothed(task: tuple) -> dict[str, float]:
     at = horizon(law, share, depends)
     p = np.clip(1 - predicted(law, model, x, np.array([at]))[:, 0], 0, 1)
     truth = p if model == "true" else _given_risk(law, model, at)(p)
-    smooth = smooth_calibration(p, jackknife(time, event, at))
+    smooth = smooth_calibration(p, jackknife(Outcome(time, event), at))
     curves = {
         "pseudo-values": p + smooth.lines.at_rows(smooth.deviations),
         "local Kaplan-Meier": local_kaplan_meier(p, time, event, at, 1 / 3),

@@ -16,7 +16,7 @@ import numpy as np
 from xcal import d_calibration
 from xcal.metrics import evaluate
 from xcal.metrics.predictions import read_predictions
-from xcal.metrics.registry import compute
+from xcal.metrics.spec import METRICS
 
 NAMES = ("d_calibration", "ici", "e50", "e90", "emax", "km_calibration")
 ENTRIES = ("d_calibration", "ici", "km_calibration")
@@ -80,7 +80,8 @@ def covered(task: tuple[int, int, float, float, str, int, float]) -> list[tuple[
     )
     checked = read_predictions(time=time, event=event, **given)
     again = np.random.default_rng(seed)
-    draws = [compute(ENTRIES, checked.take(again.integers(n, size=n))) for _ in range(resamples)]
+    resampled = (checked.take(again.integers(n, size=n)) for _ in range(resamples))
+    draws = [{k: v for name in ENTRIES for k, v in METRICS[name].compute(rows).items()} for rows in resampled]
     out = []
     for name in NAMES:
         low, high = np.nanquantile([draw[name] for draw in draws], [0.025, 0.975])

@@ -118,7 +118,7 @@ class KaplanMeier:
     def variance(self, t: FloatArray | float) -> Vector:
         """Greenwood's variance of the curve at t, of weighted rows the design-based one; zero where the curve is."""
         if self.log_variance is None:
-            total = np.concatenate([[0.0], np.cumsum(_greenwood(self.counts, self.at_risk))])
+            total = np.concatenate([[0.0], np.cumsum(greenwood_terms(self.counts, self.at_risk))])
         else:
             total = np.concatenate([[0.0], self.log_variance])
         index = np.searchsorted(self.times, np.asarray(t, dtype=np.float64), side="right")
@@ -163,7 +163,7 @@ def fit_kaplan_meier(
     return replace(curve, log_variance=_design_variance(curve, happened, own, starts))
 
 
-def _greenwood(counts: Vector, at_risk: Vector) -> Vector:
+def greenwood_terms(counts: Vector, at_risk: Vector) -> Vector:
     """Terms d / (r (r - d)) of Greenwood's sum; zero where nobody is left."""
     left = at_risk - counts
     return np.divide(counts, at_risk * left, out=np.zeros_like(left), where=left > 0)
@@ -177,7 +177,7 @@ def _design_variance(curve: KaplanMeier, happened: BoolArray, weights: Vector, s
     """
     counted = happened if curve.of == "event" else ~happened
     place = np.repeat(np.arange(curve.times.size), np.diff(np.append(starts, weights.size)))
-    passed = np.cumsum(_greenwood(curve.counts, curve.at_risk))
+    passed = np.cumsum(greenwood_terms(curve.counts, curve.at_risk))
     left = curve.at_risk - curve.counts
     step = np.divide(1.0, left, out=np.zeros_like(left), where=left > 0)
     # With an event at t a row is no longer at risk of being censored at t.
@@ -202,7 +202,17 @@ def curve_of_counts(
     if mixed is not None:
         gone[mixed] = 0.5
     at_risk = np.cumsum(rows[::-1])[::-1] - gone * others
-    # A time at which all rows at risk had an event leaves nobody at risk of being censored, and censors nobody.
-    lost = np.divide(counts, at_risk, out=np.zeros_like(counts), where=counts > 0)
-    survival = np.cumprod(1.0 - lost, dtype=np.float64)
-    return KaplanMeier(times, survival, at_risk, counts, of)
+    return KaplanMeier(times, product_limit(counts, at_risk), at_risk, counts, of)
+
+
+def product_limit(counts: npt.NDArray[Any], at_risk: npt.NDArray[Any]) -> Vector:
+    """Return the curve after each time: the product of the shares that are left there and before."""
+    return np.cumprod(share_left(counts, at_risk), dtype=np.float64)
+
+
+def share_left(counts: npt.NDArray[Any], at_risk: npt.NDArray[Any]) -> Vector:
+    """Return the share of those at risk that is left after the counts.
+
+    It is 1 where nobody is at risk: a time at which all rows had an event leaves nobody to be censored there.
+    """
+    return np.asarray(1.0 - np.divide(counts, at_risk, out=np.zeros(at_risk.shape), where=at_risk > 0))

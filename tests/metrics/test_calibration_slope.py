@@ -7,6 +7,7 @@ from scipy.optimize import least_squares
 
 from tests.metrics.simulate import survival_data
 from xcal.calibration.bins import as_clusters
+from xcal.data.surv import Outcome
 from xcal.metrics import calibration_slope, cox_calibration
 from xcal.metrics.observed_expected import slope_of
 from xcal.metrics.pseudo_values import jackknife
@@ -26,7 +27,7 @@ def test_published_slope_and_intercept(real_data):
 def test_least_squares_of_scipy(too_fast):
     data = survival_data(300, rng=np.random.default_rng(1))
     p, at = data.probability(0.8, too_fast), 0.8
-    values, x = jackknife(data.time, data.event, at), np.log(-np.log1p(-p))
+    values, x = jackknife(Outcome(data.time, data.event), at), np.log(-np.log1p(-p))
     both = least_squares(lambda b: values - 1 + np.exp(-np.exp(b[0] + b[1] * x)), [0.0, 1.0], xtol=1e-14, ftol=1e-14)
     alone = least_squares(lambda b: values - 1 + np.exp(-np.exp(b[0] + x)), [0.0], xtol=1e-14, ftol=1e-14)
     found = calibration_slope(p, at=at, time=data.time, event=data.event)
@@ -76,7 +77,7 @@ def test_what_is_not_determined():
 
 def test_clusters_widen_the_interval_of_copied_rows():
     data = survival_data(150, rng=np.random.default_rng(4))
-    p, values = data.probability(0.7), jackknife(data.time, data.event, 0.7)
+    p, values = data.probability(0.7), jackknife(Outcome(data.time, data.event), 0.7)
     once = slope_of(p, values, 0.7, 1, 0.95)
     twice = [np.repeat(a, 2) for a in (p, values)]
     naive = slope_of(*twice, 0.7, 1, 0.95)

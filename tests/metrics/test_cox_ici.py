@@ -9,6 +9,7 @@ from SurvivalEVAL.evaluations.calibration.single_time.integrated_calibration_ind
 )
 
 from tests.metrics.simulate import survival_data
+from xcal.data.surv import Outcome
 from xcal.metrics import cox_ici
 from xcal.metrics.cox import fit_cox, newton
 
@@ -36,7 +37,7 @@ def test_cox_equals_lifelines(grid):
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "time": data.time, "event": data.event})
     # By default lifelines stops at a gradient of 1e-5.
     fitted = CoxPHFitter().fit(frame, "time", "event", fit_options={"precision": 1e-12, "r_precision": 1e-14})
-    ours = fit_cox(x, data.time, data.event, at=1.0)
+    ours = fit_cox(x, Outcome(data.time, data.event), at=1.0)
     assert ours.converged
     np.testing.assert_allclose(ours.coefficients, fitted.params_, rtol=0, atol=1e-10)
 

@@ -10,7 +10,6 @@ from scipy.integrate import trapezoid
 from tests.metrics.simulate import survival_data
 from xcal.calibration import d_calibration
 from xcal.metrics import (
-    METRICS,
     brier_score,
     calibration_slope,
     concordance_index,
@@ -28,7 +27,7 @@ from xcal.metrics import (
     scaled_brier_score,
 )
 from xcal.metrics.predictions import read_predictions
-from xcal.metrics.registry import ENTRIES
+from xcal.metrics.spec import METRICS
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +231,7 @@ def test_a_row_that_the_model_calls_certain_leaves_every_metric_defined(data, ti
     assert [score.name for score in result.scores if not np.isfinite(score.value)] == []
 
 
-SQUARES = [name for name, entry in ENTRIES.items() if entry.deviations is not None]
+SQUARES = [name for name, metric in METRICS.items() if metric.deviations is not None]
 
 
 @pytest.mark.parametrize("name", SQUARES)
@@ -241,7 +240,7 @@ def test_a_squared_distance_is_the_length_of_its_deviations(name, method, data, 
     given = {"time": data.time, "event": data.event, "survival": data.survival(times, 1.3), "times": times, "at": 0.8}
     rows = read_predictions(**given, d_calibration_method=method)
     result = evaluate(**given, d_calibration_method=method, metrics=[name])
-    deviations = ENTRIES[name].deviations
+    deviations = METRICS[name].deviations
     own = deviations(rows, rows)
     assert np.square(own).sum() == pytest.approx(result[name].value, rel=1e-9)
     # At the same points, other rows give deviations that can be compared.

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xcal._kaplan_meier import sortable, sortable_time, stable_sort
+from xcal.data.surv import Outcome
 from xcal.metrics import pairs as concordant_pairs
 from xcal.metrics.pairs import dominated_weight, pair_weights
 
@@ -66,7 +67,7 @@ def test_counts_beyond_32_bits(weighted, distinct):
     time = np.arange(n, dtype=np.float64) if distinct == "times" else np.ones(n)
     score = np.arange(n, dtype=np.float64) if distinct == "predictions" else np.ones(n)
     event = np.arange(n) < n // 2
-    result = pair_weights(time, event, score, np.full(n, 2.0) if weighted else None)
+    result = pair_weights(Outcome(time, event), score, np.full(n, 2.0) if weighted else None)
     # Either the events come first in time, or at the one time they have they come before the censored half.
     half = n // 2
     pairs = half * half + (half * (half - 1) // 2 if distinct == "times" else 0)
@@ -90,7 +91,7 @@ def outcomes(draw):
 @settings(max_examples=200, deadline=None)
 def test_pairs_equal_the_double_loop_with_ties_everywhere(data):
     time, event, score, weight = data
-    result = pair_weights(time, event, score, weight)
+    result = pair_weights(Outcome(time, event), score, weight)
     assert (result.concordant, result.tied, result.comparable) == brute_pairs(time, event, score, weight)
 
 

@@ -9,6 +9,7 @@ from lifelines import CoxPHFitter, KaplanMeierFitter
 from scipy.integrate import quad
 
 from tests.metrics.simulate import survival_data
+from xcal.data.surv import Outcome
 from xcal.metrics.pseudo_values import CensoringModel, doubly_robust, fit_censoring, jackknife
 
 
@@ -27,19 +28,19 @@ def without_each(time, event, at):
 def test_the_jackknife_is_its_definition(grid, at):
     data = survival_data(40, rng=np.random.default_rng(2), grid=grid)
     np.testing.assert_allclose(
-        jackknife(data.time, data.event, at), without_each(data.time, data.event, at), atol=1e-12
+        jackknife(Outcome(data.time, data.event), at), without_each(data.time, data.event, at), atol=1e-12
     )
 
 
 def test_nothing_is_lost_without_censoring():
     data = survival_data(50, rng=np.random.default_rng(1), censoring_scale=np.inf)
-    np.testing.assert_allclose(jackknife(data.time, data.event, 0.7), data.time <= 0.7, atol=1e-12)
+    np.testing.assert_allclose(jackknife(Outcome(data.time, data.event), 0.7), data.time <= 0.7, atol=1e-12)
 
 
 def test_at_the_last_time_and_before_the_first_event():
     time, event = np.array([1.0, 2.0, 3.0]), np.array([True, False, True])
-    assert jackknife(time, event, 0.5) == pytest.approx([0, 0, 0])
-    np.testing.assert_allclose(jackknife(time, event, 3.0), without_each(time, event, 3.0), atol=1e-12)
+    assert jackknife(Outcome(time, event), 0.5) == pytest.approx([0, 0, 0])
+    np.testing.assert_allclose(jackknife(Outcome(time, event), 3.0), without_each(time, event, 3.0), atol=1e-12)
 
 
 def test_half_a_unit_for_censored_rows_is_the_actuarial_estimate():
@@ -52,14 +53,14 @@ def test_half_a_unit_for_censored_rows_is_the_actuarial_estimate():
         return 1 - (1 - d1 / (d1 + c1 + d2 + c2 - c1 / 2)) * (1 - d2 / (d2 + c2 - c2 / 2))
 
     expected = [10 * actuarial(*counts) - 9 * actuarial(*(counts - np.eye(4)[k])) for k in range(4)]
-    np.testing.assert_allclose(jackknife(time, event, 2.0, seen=0.5), np.repeat(expected, counts.astype(int)))
+    np.testing.assert_allclose(jackknife(Outcome(time, event), 2.0, seen=0.5), np.repeat(expected, counts.astype(int)))
 
 
 def test_the_model_of_censoring_is_that_of_lifelines():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 2))
     time, event = rng.exponential(np.exp(-0.5 * x[:, 0])), rng.random(300) < 0.5
-    model = fit_censoring(x, time, event)
+    model = fit_censoring(x, Outcome(time, event))
     table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "time": time, "censored": ~event})
     theirs = CoxPHFitter().fit(table, "time", "censored")
     for at in (0.2, 0.7):
@@ -72,7 +73,7 @@ def test_the_model_of_censoring_is_that_of_lifelines():
 def test_rows_with_their_event_at_a_time_are_not_at_risk_of_censoring_there():
     # Every row twice, with opposite covariates: no effect. Six at risk of two censorings at 1, four of two at 2.
     time, event = np.tile([1.0, 1.0, 2.0, 3.0], 2), np.tile([True, False, False, True], 2)
-    model = fit_censoring(np.repeat([1.0, -1.0], 4)[:, None], time, event)
+    model = fit_censoring(np.repeat([1.0, -1.0], 4)[:, None], Outcome(time, event))
     np.testing.assert_allclose(model.times, [1, 1, 2, 2])
     np.testing.assert_allclose(model.hazard, [1 / 6, 2 / 6, 2 / 6 + 1 / 4, 2 / 6 + 2 / 4])
 
@@ -94,8 +95,10 @@ TIMES = np.linspace(0.02, 3.0, 150)
 
 def test_doubly_robust_values_are_the_integral_that_defines_them():
     x, time, event = law(40, np.random.default_rng(3), depends=True)
-    model, at = fit_censoring(x[:, None], time, event), 0.8
-    found = doubly_robust(weibull(x[:, None], TIMES), TIMES, "linear", weibull(x, time), time, event, at, model)
+    model, at = fit_censoring(x[:, None], Outcome(time, event)), 0.8
+    found = doubly_robust(
+        weibull(x[:, None], TIMES), TIMES, "linear", weibull(x, time), Outcome(time, event), at, model
+    )
     for k in range(40):
 
         def uncensored(u, k=k):
@@ -123,7 +126,7 @@ def test_doubly_robust_values_are_the_outcomes_where_nobody_is_censored(interpol
     passed = np.searchsorted(TIMES, time, side="right")
     steps = np.append(np.ones((60, 1)), curves, axis=1)[np.arange(60), passed]
     own = steps if interpolation == "previous" else weibull(x, time)
-    found = doubly_robust(curves, TIMES, interpolation, own, time, np.full(60, True), 0.8, everybody)
+    found = doubly_robust(curves, TIMES, interpolation, own, Outcome(time, np.full(60, True)), 0.8, everybody)
     np.testing.assert_allclose(found, time <= 0.8, atol=1e-12)
 
 
@@ -138,12 +141,12 @@ def test_one_of_two_models_is_enough(power, right_censoring):
         x, at = rng.normal(size=600), 0.6
         happens, leaves = rng.exponential(np.exp(-x)), rng.exponential(1.5 * np.exp(-0.5 * x))
         time, event = np.minimum(happens, leaves), happens <= leaves
-        model = fit_censoring((x if right_censoring else rng.normal(size=600))[:, None], time, event)
+        model = fit_censoring((x if right_censoring else rng.normal(size=600))[:, None], Outcome(time, event))
         curves, own = (np.exp(-power * t * np.exp(x)[:, None]) for t in (TIMES, time[:, None]))
-        found = doubly_robust(curves, TIMES, "linear", own[:, 0], time, event, at, model)
+        found = doubly_robust(curves, TIMES, "linear", own[:, 0], Outcome(time, event), at, model)
         truth = (1 - np.exp(-at * np.exp(x))).mean()
         off.append(found.mean() - truth)
-        kaplan_meier.append(jackknife(time, event, at).mean() - truth)
+        kaplan_meier.append(jackknife(Outcome(time, event), at).mean() - truth)
     error = np.std(off) / 30**0.5
     assert abs(np.mean(off)) < 3.5 * error
     assert abs(np.mean(kaplan_meier)) > 3.5 * error  # which is what it is needed for

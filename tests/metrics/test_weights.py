@@ -5,6 +5,7 @@ import pytest
 from lifelines import KaplanMeierFitter
 
 from xcal import evaluate
+from xcal.data.surv import Outcome
 from xcal.metrics import (
     calibration_slope,
     concordance_index,
@@ -81,7 +82,7 @@ def test_pseudo_values_are_the_derivative_of_the_risk_in_the_weights(seen, ties)
             left *= 1 - w[(time == t) & event].sum() / (w[time >= t].sum() - lost)
         return 1 - left
 
-    values = jackknife(time, event, 0.7, seen=seen, weights=weights)
+    values = jackknife(Outcome(time, event), 0.7, seen=seen, weights=weights)
     for i in range(60):
         high, low = weights.copy(), weights.copy()
         high[i] += 1e-4
@@ -92,7 +93,9 @@ def test_pseudo_values_are_the_derivative_of_the_risk_in_the_weights(seen, ties)
 
 
 def test_pseudo_values_where_nobody_is_left():
-    values = jackknife(np.array([1.0, 2.0, 3.0]), np.array([True, True, True]), 3.0, weights=np.array([1.0, 2.0, 3.0]))
+    values = jackknife(
+        Outcome(np.array([1.0, 2.0, 3.0]), np.array([True, True, True])), 3.0, weights=np.array([1.0, 2.0, 3.0])
+    )
     np.testing.assert_array_equal(values, 1.0)
 
 

@@ -9,6 +9,7 @@ import pytest
 from lifelines import CoxPHFitter
 
 from xcal import audit
+from xcal.data.surv import Outcome
 from xcal.metrics import (
     brier_score,
     concordance_index,
@@ -18,7 +19,7 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
-from xcal.metrics.cox import offset_hazard
+from xcal.metrics.cox import RiskSets
 
 YEARS = 5.0
 BEFORE = 4.99  # at five years everybody is censored, and nobody is left to compare with
@@ -99,7 +100,8 @@ class Validation:
 
     def risk(self, at):
         own, time, event = self._train
-        hazard, _ = offset_hazard(own, time, event, at)
+        order = Outcome(time, event).order()
+        hazard, _ = RiskSets(Outcome(time, event).take(order)).offset_hazard(own[order], at)
         return -np.expm1(-hazard * np.exp(self.predictor))
 
     @property

@@ -168,8 +168,8 @@ def test_training_rows_in_every_form(rows):
     X = pd.DataFrame({"rate": rows.rate})
     for given in (y, (rows.time, rows.event), (X, y), xcal.SurvivalData(X, rows.time, rows.event)):
         _, outcome = checks.read_training(given)
-        assert np.array_equal(outcome[0], rows.time)
-        assert np.array_equal(outcome[1], rows.event)
+        assert np.array_equal(outcome.time, rows.time)
+        assert np.array_equal(outcome.event, rows.event)
     assert checks.read_training((X, y))[0] is X
 
 

@@ -11,6 +11,7 @@ from studies import audit_coverage
 
 import xcal
 from tests.metrics.simulate import survival_data
+from xcal.metrics.spec import VALUES
 from xcal.validation import comparison
 from xcal.validation.result import AuditValue
 
@@ -110,7 +111,8 @@ def test_words_allow_for_the_number_of_lines():
     rng = np.random.default_rng(0)
     single, any_clear, real = [], [], []
     for shift in np.repeat([0.0, 6.0], 300):
-        keys = [(name, 1.0 if name in ("auc", "ipa", "ici") else None, None) for name in comparison._MAIN]
+        main = [value for value in VALUES.values() if value.main]
+        keys = [(value.metric, 1.0 if value.at_horizon else None, None) for value in main]
         found, draws = [], {}
         for k, key in enumerate(keys):
             noise = rng.normal() + (shift if k == 0 else 0.0)

@@ -73,7 +73,7 @@ def held(ours, theirs):
 @pytest.mark.parametrize("digits", [None, 1])
 def test_harrell_and_uno(case, digits):
     score = case.rows.score if digits is None else np.round(case.rows.score, digits)
-    pairs = CountedPairs(case.rows.time, case.rows.event, score)
+    pairs = CountedPairs(case.rows.outcome, score)
     harrell, uno = pairs.indices(case.block.counts, [np.ones((1, N)), uno_weights(case.block)])
     given = [{**case.outcome(rows), "predicted_time": score[rows]} for rows in case.repeated()]
     held(harrell, [concordance_index(**g).value for g in given])
@@ -86,9 +86,7 @@ def test_harrell_and_uno(case, digits):
 def test_antolini(interpolation, digits, grid):
     case = Case(grid=grid, training=False, interpolation=interpolation)
     survival = case.rows.survival if digits is None else np.round(case.rows.survival, digits)
-    ours = antolini_indices(
-        case.rows.time, case.rows.event, survival, TIMES, interpolation, case.block.counts.astype(np.float32)
-    )
+    ours = antolini_indices(case.rows.outcome, survival, TIMES, interpolation, case.block.counts.astype(np.float32))
     held(
         ours,
         [

@@ -11,6 +11,7 @@ from scipy.stats import norm, rankdata
 import xcal
 from tests.validation.made_result import made_result
 from xcal.calibration.subgroups import Column
+from xcal.data.surv import Outcome
 from xcal.validation.for_whom import _parts
 from xcal.validation.result import AuditValue, DataSummary
 from xcal.validation.sample import FEWEST_ROWS, MOST_COLUMNS, _association, read_covariates
@@ -108,7 +109,7 @@ def test_parts_have_the_mean_of_f_at_the_event():
 
 def outcome(n=200):
     rng = np.random.default_rng(5)
-    return rng.exponential(size=n), rng.random(n) < 0.6
+    return Outcome(rng.exponential(size=n), rng.random(n) < 0.6)
 
 
 def reasons(**columns):
@@ -117,7 +118,8 @@ def reasons(**columns):
 
 
 def test_columns_that_cannot_be_used_are_named():
-    time, event = outcome()
+    rows = outcome()
+    time, event = rows.time, rows.event
     rng = np.random.default_rng(6)
     found = reasons(
         id=np.arange(200),

@@ -12,7 +12,8 @@ from xcal.calibration.significance import holm
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index, evaluate, observed_expected
 from xcal.metrics.pit import bin_shares, redistributed_variance, uniform_variance
-from xcal.validation.measure import ORDER, measure
+from xcal.metrics.spec import VALUES
+from xcal.validation.measure import measure
 from xcal.validation.result import Skipped
 from xcal.validation.rows import MIN_EVENTS
 
@@ -28,6 +29,8 @@ OF_ALL_ROWS = {
     *("conditional_calibration_floor", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p"),
     *("one_calibration_p", "cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox"),
 }
+# Values of an audit in their order; those over quantiles of F are of `evaluate` alone.
+ORDER = [name for name in VALUES if not name.startswith("quantile")]
 # Known from resamples alone.
 RESAMPLED = {
     *("d_calibration_km_excess", "d_calibration_ipcw_excess", "km_calibration_floor", "km_calibration_excess"),

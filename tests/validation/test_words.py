@@ -12,6 +12,7 @@ import xcal
 from tests.metrics.simulate import survival_data
 from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
+from xcal.data.surv import Outcome
 from xcal.validation import methods
 from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence, Skipped
 from xcal.validation.summary import Training, differing_columns, summarise_data
@@ -329,11 +330,11 @@ def test_training_rows_that_differ_are_named():
     made = sample(600)
     X = pd.DataFrame({"age": rng.normal(60, 10, 600), "sex": rng.choice(["f", "m"], 600)})
     same = sample(600, seed=1)
-    alike = Training(X, X.sample(frac=1, random_state=0), (same.time, same.event))
+    alike = Training(X, X.sample(frac=1, random_state=0), Outcome(same.time, same.event))
     assert not [c for c in summarise_data(made, alike, NOTHING).concerns if "training" in c.what]
     assert summarise_data(made, alike, NOTHING).compared_with_training
     assert not summarise_data(made, Training(), NOTHING).compared_with_training
-    older = Training(X, X.assign(age=X["age"] + 8), (same.time / 2, same.event))
+    older = Training(X, X.assign(age=X["age"] + 8), Outcome(same.time / 2, same.event))
     told = " ".join(c.what for c in summarise_data(made, older, NOTHING).concerns)
     assert "Covariates differ from those of the training rows: age" in told
     assert "Censoring differs" in told

@@ -16,6 +16,7 @@ from xcal.cli.run_folder import FitSettings
 from xcal.cli.table_file import PARQUET, Outcome, TableFile, is_number, is_parquet, read_table_file
 from xcal.cli.understanding import Understanding, read_features, understand
 from xcal.data import Surv, SurvivalData
+from xcal.data.surv import as_outcome
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
@@ -97,7 +98,7 @@ def read_parts(settings: FitSettings) -> Parts:
     # Before hours of training, what the report would refuse after them.
     read_groups(held_out.labels, None, held_out.n)
     if held_out.covariates is not None:
-        read_covariates(held_out.covariates, None, (held_out.y["time"], held_out.y["event"]))
+        read_covariates(held_out.covariates, None, as_outcome(held_out.y["time"], held_out.y["event"]))
     return Parts(understanding, kept, chosen if chosen.n else None, held_out)
 
 

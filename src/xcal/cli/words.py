@@ -17,7 +17,7 @@ from xcal.metrics.inputs import ends
 from xcal.metrics.pit import N_BINS
 from xcal.training import EpochReport
 from xcal.validation.result import AuditValue
-from xcal.validation.words import LABELS, broken, shown
+from xcal.validation.words import broken, label, shown
 
 _WIDTH = 100
 # Columns of a wide file that are listed one by one.
@@ -160,7 +160,7 @@ def judged(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> st
     if result.plain is not None:
         measured = {name_of(chosen.path.model(min(chosen.path.frontier_["lambda"]))): result.plain} | measured
     rows = [
-        (LABELS[metric].name, *(_number(metric, values[metric]) for values in measured.values()))
+        (label(metric).name, *(_number(metric, values[metric]) for values in measured.values()))
         for metric in next(iter(measured.values()))
     ]
     lines = ["", f"On the held-out rows (D-calibration in {N_BINS} bins):", *table(("", *measured), rows), ""]

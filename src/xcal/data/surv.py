@@ -5,12 +5,14 @@ the other's targets.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray, as_event, as_time, check_rows, fail
+from xcal._kaplan_meier import sortable_time, stable_sort
 
 _DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
 
@@ -37,12 +39,70 @@ def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     >>> y["time"], y["event"]
     (array([5., 3.]), array([ True, False]))
     """
-    check_rows({"time": time, "event": event})
-    t = as_time(time)
-    y = np.empty(t.size, dtype=_DTYPE)
-    y["time"] = t
-    y["event"] = as_event(event, t.size, reference="time")
+    outcome = as_outcome(time, event)
+    y = np.empty(outcome.n, dtype=_DTYPE)
+    y["time"], y["event"] = outcome.time, outcome.event
     return y
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What was observed of some rows, checked once and passed whole.
+
+    What else belongs to the outcome of a row, such as a time of entry or a cause, has its place here.
+
+    Attributes
+    ----------
+    time : array, shape (n,)
+        Observed times, finite and not negative.
+    event : bool array, shape (n,)
+        True where the event happened.
+    """
+
+    time: FloatArray
+    event: BoolArray
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.time.size
+
+    @property
+    def last(self) -> float:
+        """Largest time."""
+        return float(self.time.max())
+
+    def take(self, rows: Any) -> "Outcome":
+        """Keep the chosen rows, by a mask, a slice or their places."""
+        return Outcome(self.time[rows], self.event[rows])
+
+    def happened_by(self, t: float) -> BoolArray:
+        """Return the rows whose event came by a time."""
+        return np.asarray(self.event & (self.time <= t))
+
+    def order(self) -> npt.NDArray[np.int64]:
+        """Return the order of the rows in time, events before censored rows of the same time."""
+        _, order = stable_sort(sortable_time(self.time, self.event))
+        return np.asarray(order)
+
+
+def as_outcome(
+    time: Any, event: Any, *, names: tuple[str, str] = ("time", "event"), beside: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Check observed times and event indicators of the same rows, which are those of what is `beside` them, too.
+
+    Parameters
+    ----------
+    time, event : array-like, shape (n,)
+    names : tuple of two str
+        What to call them in an error.
+    beside : mapping, optional
+        What else is known of the rows, by the names of the arguments. Rows are taken by position; where any of these
+        are pandas objects whose indexes say otherwise, that is an error.
+    """
+    check_rows({names[0]: time, names[1]: event, **(beside or {})})
+    times = as_time(time, name=names[0])
+    return Outcome(times, as_event(event, times.size, reference=names[0], name=names[1]))
 
 
 def time_and_event(
@@ -77,8 +137,8 @@ def time_and_event(
     time, event = _columns(y, name)
     names = f"{name}['time']", f"{name}['event']"
     check_rows({"X": X, names[0]: time, names[1]: event, **(beside or {})})
-    t = as_time(time, name=names[0])
-    return t.astype(np.float64, copy=False), as_event(event, t.size, reference=names[0], name=names[1])
+    found = as_outcome(time, event, names=names)
+    return found.time.astype(np.float64, copy=False), found.event
 
 
 def _columns(y: Any, name: str) -> tuple[Any, Any]:

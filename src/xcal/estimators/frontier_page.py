@@ -15,7 +15,7 @@ import pandas as pd
 
 from xcal.estimators.frontier_values import AtHorizon, Candidate, Frontier, Values
 from xcal.estimators.selection import Selection, summarise
-from xcal.metrics.inputs import rounded_time, said
+from xcal.metrics.inputs import Form, rounded_time, said
 from xcal.show.blocks import (
     Block,
     Callout,
@@ -39,7 +39,6 @@ from xcal.show.charts import (
     PERCENT,
     Axis,
     Drawing,
-    Form,
     Line,
     Mark,
     Picture,

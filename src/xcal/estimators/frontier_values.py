@@ -8,6 +8,7 @@ import numpy as np
 
 from xcal._checks import MIN_CELL, BoolArray, fail
 from xcal.calibration.significance import DCalibrationResult
+from xcal.data.surv import Outcome
 from xcal.data.survival import read_labels, row_numbers
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import conditional_values
@@ -285,8 +286,9 @@ def _pit(dcal: DCalibrationResult, cdf: Floats, rows: GivenRows) -> PitHistogram
 
 def _at_horizon(risk: Floats, at: float, rows: GivenRows) -> AtHorizon:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
-    smooth = smooth_calibration(risk, jackknife(rows.time, rows.event, at))
-    curve = drawn_curve(risk, rows.time, rows.event, at, smooth, min_cell=rows.min_cell)
+    outcome = Outcome(rows.time, rows.event)
+    smooth = smooth_calibration(risk, jackknife(outcome, at))
+    curve = drawn_curve(risk, outcome, at, smooth, min_cell=rows.min_cell)
     index = smooth.distances(0.95)["ici"]
     return AtHorizon(curve, index.value, index.floor, observed_expected(risk, at=at, **given))
 

@@ -94,7 +94,7 @@ class SurvivalPredictor(BaseEstimator):
         """Return the model to predict with; called on fitted estimators only."""
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is a model; the columns of X are known as soon as a fit has begun."""
+        """Return whether there is a model; the columns of X are known as soon as a fit has begun."""
         return hasattr(self, "fitted_")
 
     @property

@@ -11,6 +11,7 @@ import torch
 
 from xcal._checks import (
     FloatArray,
+    as_choice,
     as_event,
     as_number,
     as_numpy,
@@ -34,7 +35,7 @@ from xcal.interop.predictions import (
     past_the_end,
 )
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation
-from xcal.metrics.inputs import Vector, as_choice, as_curves
+from xcal.metrics.inputs import Vector, as_curves
 
 # --- Which libraries' models can be read, and what each gives. A model is recognised by its class, without an import.
 

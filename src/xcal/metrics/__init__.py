@@ -24,10 +24,10 @@ from xcal.metrics.observed_expected import CalibrationSlope, ObservedExpected, c
 from xcal.metrics.one_calibration import OneCalibration, one_calibration
 from xcal.metrics.pit import PPCurve, QuantileSlope, pp_curve, quantile_slope
 from xcal.metrics.predictions import MeanNLL, mean_nll
-from xcal.metrics.registry import ENTRIES
+from xcal.metrics.spec import METRICS as _TABLE
 from xcal.metrics.times import FollowUp, follow_up, kaplan_meier
 
-METRICS: tuple[str, ...] = tuple(ENTRIES)
+METRICS: tuple[str, ...] = tuple(_TABLE)
 """Names that `evaluate` accepts in `metrics`."""
 
 __all__ = [

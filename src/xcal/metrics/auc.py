@@ -5,13 +5,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_floats, as_numpy, check_same_length, fail, first_row
+from xcal._checks import BoolArray, FloatArray, as_choice, as_floats, as_numpy, check_same_length, fail, first_row
 from xcal._kaplan_meier import KaplanMeier
-from xcal.metrics.counted import Block, Matrix, Timeline, product
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_weights, as_time_grid, running_sums
+from xcal.data.surv import as_outcome
+from xcal.metrics.counted import Block, Timeline, product
+from xcal.metrics.inputs import Matrix, Vector, as_row_weights, as_time_grid, running_sums
 from xcal.metrics.times import as_censoring, censoring_survival
-
-# --- Cumulative/dynamic AUC: how well risks tell those with an event by a time from those without.
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,18 +90,18 @@ def cumulative_dynamic_auc(
     >>> result.values
     array([1.])
     """
-    times_seen, happened = as_outcome(time, event, risk=risk, weights=weights)
+    outcome = as_outcome(time, event, beside={"risk": risk, "weights": weights})
     grid = as_time_grid("times", times)
-    scores = _as_scores(risk, times_seen.size, grid.size)
+    scores = _as_scores(risk, outcome.n, grid.size)
     as_choice("outside", outside, ("nan", "raise"))
-    w = as_row_weights(weights, times_seen.size)
-    curve = as_censoring(censoring, times_seen, happened, w)
-    g, known = censoring_survival(curve, times_seen, left_limit=left_limit)
+    w = as_row_weights(weights, outcome.n)
+    curve = as_censoring(censoring, outcome, w)
+    g, known = censoring_survival(curve, outcome.time, left_limit=left_limit)
     inverse = 1 / g if w is None else w / g
     cases, controls = np.zeros(grid.size), np.zeros(grid.size)
     values, estimable = np.full(grid.size, np.nan), np.zeros(grid.size, dtype=np.bool_)
     for k, t in enumerate(grid):
-        case, control = happened & (times_seen <= t), times_seen > t
+        case, control = outcome.happened_by(t), outcome.time > t
         cases[k], controls[k] = np.count_nonzero(case), np.count_nonzero(control)
         estimable[k] = cases[k] > 0 and controls[k] > 0 and bool(known[case].all())
         if estimable[k]:
@@ -141,7 +140,6 @@ def _area(case: FloatArray, control: FloatArray, weight: Vector, of_control: Vec
 
 
 # --- Brier scores and AUC of resamples.
-
 
 _BLOCK = 1 << 18  # predictions worked on at a time
 

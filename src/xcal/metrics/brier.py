@@ -6,14 +6,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, fail
+from xcal._checks import BoolArray, FloatArray, as_choice, fail
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
+from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
-from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome, as_row_weights, as_time_grid
+from xcal.metrics.inputs import Vector, as_curves, as_row_weights, as_time_grid
 from xcal.metrics.times import BoundedCurve, as_censoring, censoring_survival
-
-# --- Squared error of predicted survival probabilities, corrected for censoring.
-
 
 _BLOCK = 1 << 15  # predictions worked on at a time: a few arrays of that size fit the processor's cache
 
@@ -113,12 +111,11 @@ def brier_score(
     >>> score.values.round(4)
     array([0.02, 0.15])
     """
-    times_seen, happened = as_outcome(time, event, survival=survival, weights=weights)
-    curves, grid = as_curves("survival", survival, times, times_seen.size)
+    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights})
+    curves, grid = as_curves("survival", survival, times, outcome.n)
     as_choice("outside", outside, ("nan", "raise", "clip"))
-    w = as_row_weights(weights, times_seen.size)
-    curve = as_censoring(censoring, times_seen, happened, w)
-    return _brier(curves, grid, times_seen, happened, curve, left_limit, outside, w)
+    w = as_row_weights(weights, outcome.n)
+    return _brier(curves, grid, outcome, as_censoring(censoring, outcome, w), left_limit, outside, w)
 
 
 def integrated_brier_score(
@@ -159,15 +156,13 @@ def integrated_brier_score(
     >>> round(integrated_brier_score(survival, [1, 2], time=[1.5, 2.5, 3], event=[1, 0, 1]).value, 4)
     0.085
     """
-    times_seen, happened = as_outcome(time, event, survival=survival, weights=weights)
-    curves, grid = as_curves("survival", survival, times, times_seen.size)
+    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights})
+    curves, grid = as_curves("survival", survival, times, outcome.n)
     if grid.size < 2:
         fail("times", "at least two times to integrate over", grid.size)
     as_choice("outside", outside, ("drop", "raise", "clip"))
-    w = as_row_weights(weights, times_seen.size)
-    censoring = as_censoring(censoring, times_seen, happened, w)
-    curve = _brier(curves, grid, times_seen, happened, censoring, left_limit, outside, w)
-    return integrated(curve)
+    w = as_row_weights(weights, outcome.n)
+    return integrated(_brier(curves, grid, outcome, as_censoring(censoring, outcome, w), left_limit, outside, w))
 
 
 def integrated(curve: BrierScore) -> IntegratedBrierScore:
@@ -183,23 +178,22 @@ def integrated(curve: BrierScore) -> IntegratedBrierScore:
 def _brier(
     survival: FloatArray,
     times: Vector,
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     censoring: KaplanMeier,
     left_limit: bool,
     outside: str,
     weights: Vector | None,
 ) -> BrierScore:
     g_time, known = censoring_survival(censoring, times, left_limit=False)
-    estimable = known & (times < time.max())
+    estimable = known & (times < outcome.last)
     if outside == "raise" and not estimable.all():
         row = int(np.argmin(estimable))
-        fail("times", f"times below {time.max()} at which the censoring curve is known", times[row], row)
-    g_row, _ = censoring_survival(censoring, time, left_limit=left_limit)
-    values = _mean_errors(survival, times, time, event / g_row, 1.0 / g_time, weights)
+        fail("times", f"times below {outcome.last} at which the censoring curve is known", times[row], row)
+    g_row, _ = censoring_survival(censoring, outcome.time, left_limit=left_limit)
+    values = _mean_errors(survival, times, outcome.time, outcome.event / g_row, 1.0 / g_time, weights)
     if outside != "clip":
         values[~estimable] = np.nan
-    return BrierScore(times, values, estimable, time.size)
+    return BrierScore(times, values, estimable, outcome.n)
 
 
 def _mean_errors(
@@ -303,10 +297,9 @@ def scaled_brier_score(
         "weights": weights,
     }
     score = brier_score(survival, times, **given)
-    times_seen, happened = as_outcome(time, event, weights=weights)
-    grid = as_time_grid("times", times)
-    curve = fit_kaplan_meier(times_seen, happened, weights=as_row_weights(weights, times_seen.size))
-    null = brier_score(np.broadcast_to(curve.at(grid), (times_seen.size, grid.size)), grid, **given)
+    outcome, grid = as_outcome(time, event), score.times
+    curve = fit_kaplan_meier(outcome.time, outcome.event, weights=as_row_weights(weights, outcome.n))
+    null = brier_score(np.broadcast_to(curve.at(grid), (outcome.n, grid.size)), grid, **given)
     ratio = np.divide(score.values, null.values, out=np.full(grid.size, np.nan), where=null.values > 0)
     return ScaledBrierScore(grid, 1 - ratio, score.values, null.values, score.estimable)
 
@@ -367,7 +360,7 @@ class StreamingBrier(Accumulator):
         given: Any = censoring.curve if isinstance(censoring, BoundedCurve) else censoring
         if given is None:
             fail("censoring", "a curve of the censorings, of a first pass or of the training rows", None)
-        self.censoring = as_censoring(given, np.empty(0), np.empty(0, np.bool_))
+        self.censoring = as_censoring(given, Outcome(np.empty(0), np.empty(0, np.bool_)))
         positive = self.censoring.survival[self.censoring.survival > 0]
         # A power of two that no weight exceeds: dividing by it is exact.
         self._scale = 2.0 ** math.ceil(math.log2(1 / float(np.min(positive, initial=1.0))))
@@ -382,9 +375,9 @@ class StreamingBrier(Accumulator):
         """Add rows: survival probabilities at `times`, shape (n, m), and the outcome."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event, survival=survival)
-        curves, _ = as_curves("survival", survival, self.times, times_seen.size)
-        self.add(curves, times_seen, happened)
+        outcome = as_outcome(time, event, beside={"survival": survival})
+        curves, _ = as_curves("survival", survival, self.times, outcome.n)
+        self.add(curves, outcome.time, outcome.event)
         return self
 
     def add(self, survival: FloatArray, time: FloatArray, event: BoolArray) -> None:

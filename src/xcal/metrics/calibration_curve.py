@@ -4,40 +4,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_number
+from xcal._checks import MANY, as_count, as_number
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.data.surv import Outcome
 from xcal.metrics.ici import SmoothCalibration, smooth_calibration
 from xcal.metrics.inputs import (
+    Integers,
     Vector,
-    as_count,
     as_min_cell,
-    as_outcome,
-    as_row_probability,
-    as_row_weights,
-    as_time_point,
     evened,
     merged,
     merged_edges,
+    read_at,
     starts_of,
 )
 from xcal.metrics.one_calibration import group_labels
 from xcal.metrics.pseudo_values import jackknife
 
-# --- Calibration curve at one time: observed against predicted risk, smooth and in groups.
-
-
-Counts = npt.NDArray[np.int64]
-
-
 _POINTS = 100  # places of the smooth curve
-
-
 N_RISK_GROUPS = 10
-
-
 N_BINS = 50
 
 
@@ -55,9 +42,9 @@ class CalibrationCurve:
     point_observed: Vector  # 1 - Kaplan-Meier of it at the horizon
     point_lower: Vector
     point_upper: Vector
-    point_rows: Counts
+    point_rows: Integers
     risk_edges: Vector  # (b + 1,) histogram of the risks, drawn beneath
-    risk_counts: Counts  # (b,)
+    risk_counts: Integers  # (b,)
 
 
 def calibration_curve(
@@ -111,21 +98,20 @@ def calibration_curve(
     >>> bool(abs(curve.observed - curve.predicted).max() < 0.1), curve.point_rows.sum()
     (True, np.int64(2000))
     """
-    times_seen, happened = as_outcome(time, event, probability=probability)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
+    rows, level = read_at(probability, at, time=time, event=event), as_number("level", level, above=0, below=1)
     as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
     as_count("n_bins", n_bins, at_least=1, at_most=MANY)
     smooth = None
-    if moment <= times_seen.max():
-        smooth = smooth_calibration(p, jackknife(times_seen, happened, moment))
-    return drawn_curve(p, times_seen, happened, moment, smooth, n_risk_groups=n_risk_groups, n_bins=n_bins, level=level)
+    if rows.at <= rows.outcome.last:
+        smooth = smooth_calibration(rows.risk, jackknife(rows.outcome, rows.at))
+    return drawn_curve(
+        rows.risk, rows.outcome, rows.at, smooth, n_risk_groups=n_risk_groups, n_bins=n_bins, level=level
+    )
 
 
 def drawn_curve(
     p: Vector,
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     at: float,
     smooth: SmoothCalibration | None,
     *,
@@ -144,7 +130,7 @@ def drawn_curve(
     edges = np.linspace(0, 1, n_bins + 1)
     counts = np.histogram(p, edges)[0].astype(np.int64)
     cells = merged(counts, min_cell)
-    points = _points(p, time, event, at, n_risk_groups, level, weights, min_cell)
+    points = _points(p, outcome, at, n_risk_groups, level, weights, min_cell)
     low, high = np.quantile(p, [0.01, 0.99])
     places = np.linspace(float(low), float(high), _POINTS)
     curve = error = np.full(_POINTS, np.nan)
@@ -171,14 +157,13 @@ def drawn_curve(
 
 def _points(
     p: Vector,
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     at: float,
     n_risk_groups: int,
     level: float,
     weights: Vector | None,
     min_cell: int,
-) -> tuple[Vector, Vector, Vector, Vector, Counts]:
+) -> tuple[Vector, Vector, Vector, Vector, Integers]:
     """Mean risk, observed risk, its interval and the rows of each risk group."""
     label = group_labels(p, n_risk_groups)
     label = merged(np.bincount(label), min_cell)[label]
@@ -188,9 +173,10 @@ def _points(
         predicted = np.bincount(label, weights=weights * p) / np.bincount(label, weights=weights)
     seen = np.full((3, rows.size), np.nan)
     for k in range(rows.size):
-        if at <= time.max():
+        if at <= outcome.last:
             here = label == k
-            own = fit_kaplan_meier(time[here], event[here], weights=None if weights is None else weights[here])
+            group = outcome.take(here)
+            own = fit_kaplan_meier(group.time, group.event, weights=None if weights is None else weights[here])
             low, high = own.interval(at, level)
             seen[:, k] = 1 - float(own.at(at)), 1 - float(high), 1 - float(low)
     return predicted, seen[0], seen[1], seen[2], rows.astype(np.int64)
@@ -251,12 +237,11 @@ def risk_distribution(
     >>> result.with_event, result.without_event, result.censored
     (array([0., 1.]), array([1., 0.]), array([0., 1.]))
     """
-    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, w = as_time_point("at", at), as_row_weights(weights, times_seen.size)
+    found = read_at(probability, at, time=time, event=event, weights=weights)
+    p, moment, outcome, w = found.risk, found.at, found.outcome, found.weights
     edges = np.linspace(0, 1, as_count("n_bins", n_bins, at_least=1, at_most=MANY) + 1)
-    case = happened & (times_seen <= moment)
-    lost = ~happened & (times_seen < moment)
+    case = outcome.happened_by(moment)
+    lost = ~outcome.event & (outcome.time < moment)
     free = ~case & ~lost
     few, shares, totals = as_min_cell(min_cell), [], []
     for rows in (case, free, lost):

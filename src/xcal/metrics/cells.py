@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from xcal._checks import BoolArray, as_count, as_floats, fail
 from xcal._kaplan_meier import sortable
+from xcal.metrics.inputs import Integers, Vector
 
 # --- Counts of rows by value in bounded memory: every distinct value while they are few, cells of values beyond.
 # A float is read as a whole number in the same order (`sortable`). A cell of level k holds the values
@@ -18,16 +19,7 @@ from xcal._kaplan_meier import sortable
 # the smallest at which no more than `limit` cells are filled: it depends on the rows alone, not on their order or on
 # what was merged with what.
 
-
-Integers = npt.NDArray[np.int64]
-
-
-Floats = npt.NDArray[np.float64]
-
-
 _MOST_LEVELS = 63
-
-
 _DENSE = 1 << 20  # cells that are counted without sorting, at least
 
 
@@ -35,8 +27,8 @@ _DENSE = 1 << 20  # cells that are counted without sorting, at least
 class CellCounts:
     """Rows in cells of one value, in increasing order; ``low <= value <= high``, and both equal where it is known."""
 
-    low: Floats
-    high: Floats
+    low: Vector
+    high: Vector
     events: Integers
     censored: Integers
 
@@ -50,8 +42,8 @@ class CellCounts:
 class PairCellCounts:
     """Rows in cells of two values: the filled cells of each axis, and the place on both axes of each filled pair."""
 
-    low: tuple[Floats, Floats]
-    high: tuple[Floats, Floats]
+    low: tuple[Vector, Vector]
+    high: tuple[Vector, Vector]
     place: tuple[Integers, Integers]
     events: Integers
     censored: Integers
@@ -68,8 +60,8 @@ def keys_of(values: npt.NDArray[Any]) -> Integers:
     return np.asarray(sortable(values.astype(np.float64, copy=False)))
 
 
-def values_of(keys: Integers) -> Floats:
-    """Floats behind the whole numbers of `keys_of`."""
+def values_of(keys: Integers) -> Vector:
+    """Vector behind the whole numbers of `keys_of`."""
     flip = (keys >> 63) & np.iinfo(np.int64).max
     return np.asarray((keys ^ flip).view(np.float64))
 
@@ -249,7 +241,7 @@ class SparseCells:
             np.maximum(coarse[0], self._starts[stretch], out=coarse[0])
         return coarse
 
-    def _ends(self, axis: int, keys: Integers) -> tuple[Floats, Floats]:
+    def _ends(self, axis: int, keys: Integers) -> tuple[Vector, Vector]:
         """Smallest and largest value of cells, given by their smallest keys."""
         if not self.moved[axis]:
             return values_of(keys), values_of(keys)
@@ -307,7 +299,6 @@ def _count_distinct(numbers: Integers) -> int:
 
 # --- The protocol of metrics that merge: update, merge, state_dict, load_state_dict, compute.
 
-
 State = dict[str, npt.NDArray[Any]]
 
 
@@ -319,7 +310,7 @@ class Accumulator(ABC):
     """
 
     def __init__(self) -> None:
-        self._sums: dict[str, npt.NDArray[np.int64]] = {}
+        self._sums: dict[str, Integers] = {}
         self._cells: dict[str, SparseCells] = {}
 
     @abstractmethod
@@ -362,7 +353,7 @@ class Accumulator(ABC):
         wanted = set(self.state_dict())
         if set(state) != wanted:
             fail("state", f"the entries {', '.join(sorted(wanted))}", ", ".join(sorted(map(str, state))))
-        sums: dict[str, npt.NDArray[np.int64]] = {}
+        sums: dict[str, Integers] = {}
         for name, values in self._sums.items():
             given = np.asarray(state[name])
             if given.shape != values.shape or given.dtype.kind not in "iu":
@@ -394,22 +385,13 @@ def _plain(settings: tuple[Any, ...]) -> tuple[Any, ...]:
 # processes. Here every value is first written as whole numbers, and those are added. The sum is then the same to the
 # last bit, whatever was merged with what, and a sum over processes (``all_reduce``) is one of whole numbers.
 
-
 # A value in [0, 1] is hi / 2**31 + lo / 2**62. Sums of either are exact in float64 up to 2**22 rows at a time, and in
 # int64 up to 2**32 rows in all.
 _LIMB = 2.0**31
-
-
 _ROWS = 1 << 21
-
-
 # Exponents of float64 numbers, as `np.frexp` gives them, from the smallest to the largest.
 _FIRST, _LAST = -1073, 1024
-
-
 _HALF = 2.0**27  # a significand of 53 bits is written as hi * 2**27 + lo
-
-
 EXPONENTS = _LAST - _FIRST + 1
 
 
@@ -440,7 +422,7 @@ def unit_sums_by_bin(bins: npt.NDArray[np.intp], values: npt.NDArray[Any], n_bin
     return total
 
 
-def sums_as_floats(total: Integers, scale: float = 1.0) -> Floats:
+def sums_as_floats(total: Integers, scale: float = 1.0) -> Vector:
     """Return sums as floats, each rounded once; `scale` is what the values were divided by."""
     high, low = total.astype(object)
     # Python's division of whole numbers is rounded correctly, whatever their size.
@@ -448,7 +430,7 @@ def sums_as_floats(total: Integers, scale: float = 1.0) -> Floats:
     return np.asarray(found * scale)
 
 
-def _limbs(values: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+def _limbs(values: npt.NDArray[Any]) -> tuple[Vector, Vector]:
     scaled = values.astype(np.float64) * _LIMB
     high = np.floor(scaled)
     scaled -= high
@@ -456,7 +438,7 @@ def _limbs(values: npt.NDArray[Any]) -> tuple[Floats, Floats]:
     return high, np.rint(scaled)
 
 
-def float_sums(values: Floats) -> Integers:
+def float_sums(values: Vector) -> Integers:
     """Sum of any finite floats: for each exponent the sum of the significands, shape (2, EXPONENTS).
 
     Examples
@@ -493,7 +475,7 @@ class GridAxis:
     A cell whose rows all lie on its point is exact; so rows that do not are counted too.
     """
 
-    def __init__(self, points: Floats) -> None:
+    def __init__(self, points: Vector) -> None:
         self.points = points
         self.size = points.size + 1
         self._high = np.append(points, np.inf)
@@ -507,7 +489,7 @@ class GridAxis:
         off = place[values != self._high[place]]
         return np.bincount(off, minlength=self.size).astype(np.int64)
 
-    def ends(self, between: Integers) -> tuple[Floats, Floats]:
+    def ends(self, between: Integers) -> tuple[Vector, Vector]:
         """Smallest and largest value of each cell, equal where all rows lie on the point."""
         low = np.append(-np.inf, np.nextafter(self.points, np.inf))
         return np.where(between == 0, self._high, low), self._high
@@ -596,9 +578,9 @@ class PairAccumulator(Accumulator):
         return grid_pair_cells(self._axes, self._sums["pairs"], between)
 
 
-def as_grid(name: str, grid: Any) -> Floats:
+def as_grid(name: str, grid: Any) -> Vector:
     """Check the points of a grid: increasing numbers."""
-    points: Floats = as_floats(f"grids, {name}", grid).astype(np.float64)
+    points: Vector = as_floats(f"grids, {name}", grid).astype(np.float64)
     if not (np.diff(points) > 0).all() or np.isnan(points).any():
         fail(f"grids, {name}", "increasing numbers", "others")
     return points

@@ -6,26 +6,24 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, fail, first_row
-from xcal._kaplan_meier import KaplanMeier, sortable_time, starts_run
-from xcal.metrics.cells import Integers, PairAccumulator, PairCellCounts
-from xcal.metrics.counted import Block, Matrix, product
+from xcal._checks import BoolArray, FloatArray, as_choice, fail, first_row
+from xcal._kaplan_meier import KaplanMeier, sortable_time
+from xcal.data.surv import Outcome, as_outcome
+from xcal.metrics.cells import PairAccumulator, PairCellCounts
+from xcal.metrics.counted import Block, product
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import (
+    Integers,
+    Matrix,
     Vector,
-    as_choice,
     as_curves,
-    as_outcome,
     as_row_weights,
     as_score,
     as_time_point,
     running_sums,
 )
-from xcal.metrics.pairs import PairWeights, antolini_weights, pair_weights, weighted_pairs
+from xcal.metrics.pairs import PairWeights, antolini_weights, first_outlasting, pair_weights, weighted_pairs
 from xcal.metrics.times import as_censoring, censoring_survival
-
-# --- How often the model puts two rows in the order in which their events came.
-
 
 Method = Literal["harrell", "uno", "antolini"]
 
@@ -143,28 +141,26 @@ def concordance_index(
     >>> concordance_index(time=time, event=event, risk=[9, 8, 2, 5]).value
     0.75
     """
-    times_seen, happened = as_outcome(
-        time, event, predicted_time=predicted_time, risk=risk, survival=survival, cdf=cdf, weights=weights
-    )
+    beside = {"predicted_time": predicted_time, "risk": risk, "survival": survival, "cdf": cdf, "weights": weights}
+    outcome = as_outcome(time, event, beside=beside)
     limit = np.inf if tau is None else as_time_point("tau", tau)
     default: Method = "antolini" if survival is not None or cdf is not None else "harrell"
     method = as_choice("method", default if method is None else method, ("harrell", "uno", "antolini"))
     n_dropped = 0
-    rows = as_row_weights(weights, times_seen.size)
+    rows = as_row_weights(weights, outcome.n)
     if method == "antolini":
-        pairs = _antolini(times_seen, happened, survival, cdf, times, interpolation, limit, rows)
+        pairs = _antolini(outcome, survival, cdf, times, interpolation, limit, rows)
     else:
-        score = _one_score(predicted_time, risk, times_seen.size)
+        score = _one_score(predicted_time, risk, outcome.n)
         weight = None
         if method == "uno":
             as_choice("outside", outside, ("drop", "raise", "clip"))
-            curve = as_censoring(censoring, times_seen, happened, rows)
-            weight, n_dropped = _uno_weight(times_seen, happened, limit, curve, left_limit, outside)
+            curve = as_censoring(censoring, outcome, rows)
+            weight, n_dropped = _uno_weight(outcome, limit, curve, left_limit, outside)
         elif limit < np.inf:
-            weight = (times_seen < limit).astype(np.float64)
-        given = (times_seen, happened, score)
-        pairs = pair_weights(*given, weight) if rows is None else weighted_pairs(*given, rows, weight)
-    return summary(pairs, method, limit, happened.size, int(np.count_nonzero(happened)), n_dropped)
+            weight = (outcome.time < limit).astype(np.float64)
+        pairs = pair_weights(outcome, score, weight) if rows is None else weighted_pairs(outcome, score, rows, weight)
+    return summary(pairs, method, limit, outcome.n, int(np.count_nonzero(outcome.event)), n_dropped)
 
 
 def _one_score(predicted_time: Any, risk: Any, n: int) -> FloatArray:
@@ -177,20 +173,18 @@ def _one_score(predicted_time: Any, risk: Any, n: int) -> FloatArray:
     return np.negative(as_score("risk", risk, n))
 
 
-def _uno_weight(
-    time: FloatArray, event: BoolArray, tau: float, curve: KaplanMeier, left_limit: bool, outside: str
-) -> tuple[npt.NDArray[np.float64], int]:
+def _uno_weight(outcome: Outcome, tau: float, curve: KaplanMeier, left_limit: bool, outside: str) -> tuple[Vector, int]:
     """Squared inverse of the probability that an event at this time was not censored before, for both rows of a pair.
 
     The earlier row was seen to have its event at t and the later one was seen to outlast t: each is observed with
     probability G(t).
     """
-    opens = event & (time < tau)
-    g, known = censoring_survival(curve, time, left_limit=left_limit)
+    opens = outcome.event & (outcome.time < tau)
+    g, known = censoring_survival(curve, outcome.time, left_limit=left_limit)
     unknown = opens & ~known
     if outside == "raise" and unknown.any():
         row = first_row(unknown)
-        fail("time", "events no later than the times behind `censoring`, where G > 0", time[row], row)
+        fail("time", "events no later than the times behind `censoring`, where G > 0", outcome.time[row], row)
     if outside == "clip":
         unknown[:] = False
     used = opens & ~unknown
@@ -198,14 +192,13 @@ def _uno_weight(
 
 
 def _antolini(
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     survival: Any,
     cdf: Any,
     times: Any,
     interpolation: Interpolation,
     tau: float,
-    rows: npt.NDArray[np.float64] | None,
+    rows: Vector | None,
 ) -> PairWeights:
     """Check the curves and compare them."""
     if (survival is None) == (cdf is None):
@@ -215,9 +208,9 @@ def _antolini(
     as_choice("interpolation", interpolation, INTERPOLATIONS)
     increasing = survival is None
     name, given = ("cdf", cdf) if increasing else ("survival", survival)
-    curves, grid = as_curves(name, given, times, time.size)
-    given = (time, event, curves, grid)
-    return antolini_weights(*given, increasing=increasing, interpolation=interpolation, tau=tau, rows=rows)
+    curves, grid = as_curves(name, given, times, outcome.n)
+    how: dict[str, Any] = {"increasing": increasing, "interpolation": interpolation, "tau": tau, "rows": rows}
+    return antolini_weights(outcome, curves, grid, **how)
 
 
 def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: int, n_dropped: int = 0) -> Concordance:
@@ -239,14 +232,9 @@ def summary(pairs: PairWeights, method: Method, tau: float, n: int, n_events: in
 
 # --- Harrell's concordance over chunks, processes or files.
 
-
 # Different rows (time, event, risk) kept by default: 32 megabytes.
 LIMIT = 1 << 20
-
-
 _MOST = 2048  # cells of each axis that pairs are counted on
-
-
 _REPEATED = 8  # rows that are alike are written out up to so many times the limit
 
 
@@ -307,8 +295,8 @@ class StreamingConcordance(PairAccumulator):
         """Add rows: the outcome, and a risk that is larger where the event is expected sooner."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event, risk=risk)
-        self.add(times_seen, happened, as_score("risk", risk, times_seen.size))
+        outcome = as_outcome(time, event, beside={"risk": risk})
+        self.add(outcome.time, outcome.event, as_score("risk", risk, outcome.n))
         return self
 
     def add(self, time: FloatArray, event: BoolArray, risk: FloatArray) -> None:
@@ -334,7 +322,7 @@ def _of_rows(cells: PairCellCounts) -> PairWeights:
     time, risk = (low[place] for low, place in zip(cells.low, cells.place, strict=True))
     counts = np.concatenate([cells.events, cells.censored])
     event = np.repeat(np.repeat([True, False], time.size), counts)
-    return pair_weights(np.repeat(np.tile(time, 2), counts), event, -np.repeat(np.tile(risk, 2), counts))
+    return pair_weights(Outcome(np.repeat(np.tile(time, 2), counts), event), -np.repeat(np.tile(risk, 2), counts))
 
 
 @dataclass
@@ -419,7 +407,6 @@ def _with_range(counted: _Counted, n: int, n_events: int) -> BoundedConcordance:
 # --- Concordance of resamples: weights of Uno's pairs, and Antolini's index. `metrics.pairs.CountedPairs` has the
 # rest.
 
-
 # Numbers compared at a time, and summed by one matrix product.
 _BLOCK = 1 << 19
 
@@ -431,12 +418,11 @@ def uno_weights(block: Block) -> Matrix:
 
 
 def antolini_indices(
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     survival: FloatArray,
     times: Vector,
     interpolation: Interpolation,
-    counts: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+    counts: npt.NDArray[np.float32] | Vector,
 ) -> Vector:
     """Antolini's concordance of every resample, rows in time order, counts of shape (b, n).
 
@@ -444,19 +430,20 @@ def antolini_indices(
     out a few events at a time, and multiplied with the counts of all resamples. The entries are 0, 1/2 and 1 and the
     sums below 2^24, so that single precision is exact; counts that are weights come in double precision.
     """
+    time, event = outcome.time, outcome.event
     keys = sortable_time(time, event)
-    ends = np.append(np.flatnonzero(starts_run(keys))[1:], keys.size)
-    outlasting = np.repeat(ends, np.diff(np.append(0, ends)))
+    outlasting = first_outlasting(keys)
     agreed, comparable = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
     total = counts.sum(axis=1, dtype=np.float64)
     before = running_sums(counts.astype(np.float64))
     events = np.flatnonzero(event)
     left = left_column(times, time[events])
-    for k in np.unique(left):
+    for k in np.unique(left):  # -1 stands for time 0
         own = events[left == k]
         share = fraction(times, time[own], left[left == k]) if interpolation == "linear" else np.zeros(own.size)
         first = int(own[0])
-        base, following = _two_columns(survival[first:], times, int(k))
+        base = column(survival[first:], int(k), 1.0)
+        following = column(survival[first:], min(int(k) + 1, times.size - 1), 1.0)
         step = max(1, _BLOCK // base.size)
         for start in range(0, own.size, step):
             part, s = own[start : start + step], share[start : start + step, None]
@@ -468,8 +455,3 @@ def antolini_indices(
             agreed += np.einsum("bi,bi->b", product(counts[:, first:], order.T), weight)
             comparable += np.einsum("bi,bi->b", total[:, None] - before[:, outlasting[part]], weight)
     return np.asarray(np.divide(agreed, comparable, out=np.full(agreed.size, np.nan), where=comparable > 0))
-
-
-def _two_columns(survival: FloatArray, times: Vector, k: int) -> tuple[Vector, Vector]:
-    """Curves at grid time k and at the next one; k = -1 stands for time 0."""
-    return column(survival, k, 1.0), column(survival, min(k + 1, times.size - 1), 1.0)

@@ -10,14 +10,8 @@ import torch
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import KaplanMeier
-from xcal.metrics.inputs import Vector, running_sums
+from xcal.metrics.inputs import Integers, Matrix, Vector, running_sums
 from xcal.metrics.times import censoring_survival
-
-Matrix = npt.NDArray[np.float64]
-
-
-Indices = npt.NDArray[np.int64]
-
 
 Numbers = npt.NDArray[Any]
 
@@ -31,7 +25,7 @@ class Timeline:
     censoring: KaplanMeier | None
 
     @cached_property
-    def first_of_tie(self) -> Indices:
+    def first_of_tie(self) -> Integers:
         """First row with the same time, for each row."""
         return np.asarray(np.searchsorted(self.time, self.time, side="left"))
 

@@ -5,54 +5,34 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_number, fail
-from xcal._kaplan_meier import curve_of_counts, fit_kaplan_meier, sortable_time, stable_sort, starts_run
+from xcal._checks import MANY, FloatArray, as_count, as_number
+from xcal._kaplan_meier import curve_of_counts, fit_kaplan_meier, starts_run
+from xcal.data.surv import Outcome
 from xcal.metrics.inputs import (
+    Integers,
+    Matrix,
     Vector,
-    as_choice,
-    as_count,
-    as_outcome,
-    as_row_probability,
-    as_time_point,
     counted_quantiles,
+    read_at,
     running_sums,
 )
 
 # --- A Cox model with few covariates, behind the integrated calibration index and the Cox calibration slope.
 
-
-Matrix = npt.NDArray[np.float64]
-
-
 # Log partial likelihood, its gradient, its negated Hessian, and each death's risk-set total.
 Likelihood = tuple[float, Vector, Matrix, Vector]
-
-
 _MAX_STEPS = 50
-
-
 _MAX_HALVINGS = 30
-
-
 # Newton's decrement bounds how much log-likelihood is still to be gained; beside sampling error, where differences of
 # about 1 matter, a gain below this is nothing.
 _DECREMENT = 1e-10
-
-
 # Rounding of a log-likelihood as a share of it: that of a million rows is about -1e7, and its last digits are noise.
 _ROUNDING = 1e-13
-
-
 # Above so many deaths (of rows that count several times), so many at one time stand for all of that time.
 _MANY_DEATHS = 1 << 20
-
-
 _SHOWN_DEATHS = 256
-
-
 # log(-log(1 - p)) is infinite at p = 0 and p = 1. Predictions are moved this far inside, to -23.0 and 3.1 on that
 # scale; no calibration sample can tell a probability of 1e-10 from zero.
 _INSIDE = 1e-10
@@ -93,12 +73,13 @@ class RiskSets:
 
     Parameters
     ----------
-    time, event : arrays, shape (n,)
+    outcome : Outcome
         Sorted by time, events before censored rows of the same time.
     """
 
-    def __init__(self, time: FloatArray, event: BoolArray) -> None:
-        self._events = np.flatnonzero(event)
+    def __init__(self, outcome: Outcome) -> None:
+        time = outcome.time
+        self._events = np.flatnonzero(outcome.event)
         own = time[self._events]
         self._starts = np.flatnonzero(starts_run(own)) if own.size else self._events
         first = self._events[self._starts]
@@ -166,8 +147,8 @@ class _Deaths:
 
     time: FloatArray
     gone: Vector
-    at_risk: npt.NDArray[np.int64]
-    outlasting: npt.NDArray[np.int64]
+    at_risk: Integers
+    outlasting: Integers
     weight: Vector | None = None  # deaths that each stands for; one each if None
 
     def sum(self, values: Matrix) -> Matrix:
@@ -186,17 +167,15 @@ class _Deaths:
         return np.asarray(everybody - self.gone * (everybody - running.take(self.outlasting, axis=1)))
 
 
-def fit_cox(
-    x: Matrix, time: FloatArray, event: BoolArray, at: float, counts: Vector | None = None, *, rough: bool = False
-) -> CoxFit:
+def fit_cox(x: Matrix, outcome: Outcome, at: float, counts: Vector | None = None, *, rough: bool = False) -> CoxFit:
     """Maximise Efron's partial likelihood by Newton's method with step halving; hazard by Efron's estimator.
 
     Parameters
     ----------
     x : array, shape (n, p)
         Covariates, p small, on a scale near 1.
-    time, event : arrays, shape (n,)
-        At least one event.
+    outcome : Outcome
+        Of n rows, at least one of them with an event.
     at : float
         Time of the cumulative baseline hazard.
     counts : array, shape (n,), optional
@@ -204,18 +183,12 @@ def fit_cox(
     rough : bool
         Let a part of them stand for all whatever their number: for rows whose times are rough too.
     """
-    _, order = stable_sort(sortable_time(time, event))
-    sets = RiskSets(time[order], event[order])
-    own = np.ones(time.size) if counts is None else counts[order]
-    all_shown = counts is None or (counts[event].sum() <= _MANY_DEATHS and not rough)
+    order = outcome.order()
+    sets = RiskSets(outcome.take(order))
+    own = np.ones(outcome.n) if counts is None else counts[order]
+    all_shown = counts is None or (counts[outcome.event].sum() <= _MANY_DEATHS and not rough)
     most = None if all_shown else _SHOWN_DEATHS
     return sets.fit(np.ascontiguousarray(x[order].T), own, at, np.zeros(x.shape[1]), most_deaths=most)
-
-
-def offset_hazard(offset: Vector, time: FloatArray, event: BoolArray, at: float) -> tuple[float, float]:
-    """`RiskSets.offset_hazard` of rows in any order."""
-    _, order = stable_sort(sortable_time(time, event))
-    return RiskSets(time[order], event[order]).offset_hazard(offset[order], at)
 
 
 def newton(likelihood: Callable[[Vector], Likelihood], beta: Vector) -> tuple[Vector, Likelihood, bool]:
@@ -247,7 +220,6 @@ def newton(likelihood: Callable[[Vector], Likelihood], beta: Vector) -> tuple[Ve
 
 # --- Cox calibration slope and intercept: the weak calibration of clinical prediction models.
 # Not the quantile slope of the X-CAL paper, which stands in `quantile_slope`.
-
 
 # A slope per standard deviation of x that is not known to within a thousand has run away: the events come in the exact
 # order of the predictions, and the likelihood only levels off.
@@ -336,21 +308,17 @@ def cox_calibration(
     >>> round(cox_calibration(too_extreme, at=1.0, time=time, event=event).slope, 1)
     0.5
     """
-    times_seen, happened = as_outcome(time, event, probability=probability)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
-    as_choice("outside", outside, ("nan", "raise", "clip"))
-    last = float(times_seen.max())
-    if moment > last and outside == "raise":
-        fail("at", f"a time within the follow-up, at most {last}", moment)
-    happened = happened & (times_seen <= moment)
-    followed, events = np.minimum(times_seen, moment), int(np.count_nonzero(happened))
+    rows = read_at(probability, at, time=time, event=event, outside=outside)
+    level = as_number("level", level, above=0, below=1)
     unknown = (float("nan"), float("nan"))
     slope = intercept = unknown
-    if events and not (moment > last and outside == "nan"):
-        x = log_hazard(p)
-        slope = _slope(x, followed, happened)
-        intercept = _intercept(x, followed, happened, moment)
+    if rows.n_events and rows.known:
+        followed = Outcome(np.minimum(rows.outcome.time, rows.at), rows.outcome.happened_by(rows.at))
+        x, order = log_hazard(rows.risk), followed.order()
+        slope = _slope(x, followed)
+        hazard, variance = RiskSets(followed.take(order)).offset_hazard(x[order], rows.at)
+        # The standard error of the log by the delta method.
+        intercept = float(np.log(hazard)), variance**0.5 / hazard
     z = float(ndtri((1 + level) / 2))
     return CoxCalibration(
         slope[0],
@@ -359,18 +327,18 @@ def cox_calibration(
         intercept[0],
         intercept[0] - z * intercept[1],
         intercept[0] + z * intercept[1],
-        moment,
-        events,
+        rows.at,
+        rows.n_events,
     )
 
 
-def _slope(x: Vector, time: FloatArray, event: BoolArray) -> tuple[float, float]:
+def _slope(x: Vector, outcome: Outcome) -> tuple[float, float]:
     """Coefficient of x and its standard error; NaN where the likelihood has no maximum."""
     spread = float(x.std())
     if spread == 0:
         return float("nan"), float("nan")
     # Centred and scaled, so that Newton's method starts in a well-conditioned place.
-    return slope_of(fit_cox(((x - x.mean()) / spread)[:, None], time, event, float(time.max())), spread)
+    return slope_of(fit_cox(((x - x.mean()) / spread)[:, None], outcome, outcome.last), spread)
 
 
 def slope_of(fit: CoxFit, spread: float) -> tuple[float, float]:
@@ -381,17 +349,10 @@ def slope_of(fit: CoxFit, spread: float) -> tuple[float, float]:
     return float(fit.coefficients[0]) / spread, information**-0.5 / spread
 
 
-def _intercept(x: Vector, time: FloatArray, event: BoolArray, at: float) -> tuple[float, float]:
-    """Log of the cumulative baseline hazard and its standard error by the delta method."""
-    hazard, variance = offset_hazard(x, time, event, at)
-    return float(np.log(hazard)), variance**0.5 / hazard
-
-
 # --- The calibration index of published guidelines, by a Cox model: right where hazards are proportional, and only
 # there.
 # `xcal.metrics.integrated_calibration_index` assumes nothing about hazards. This one is kept because published
 # validations report it, and because its sums can be formed without holding the rows (`xcal.metrics.streaming`).
-
 
 Smoother = Literal["spline", "line", "constant"]
 
@@ -482,29 +443,10 @@ def cox_ici(
     >>> result.value < 0.03 < result.emax * 3
     True
     """
-    times_seen, happened = as_outcome(time, event, probability=probability)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment = as_time_point("at", at)
+    rows = read_at(probability, at, time=time, event=event, outside=outside)
     as_count("n_knots", n_knots, at_least=3, at_most=MANY)
-    as_choice("outside", outside, ("nan", "raise", "clip"))
-    last = float(times_seen.max())
-    if moment > last and outside == "raise":
-        fail("at", f"a time within the follow-up, at most {last}", moment)
-    return index_of_counts(p, times_seen, happened, None, moment, n_knots, known=moment <= last or outside == "clip")
-
-
-def index_of_counts(
-    p: Vector,
-    time: FloatArray,
-    event: BoolArray,
-    counts: Vector | None,
-    at: float,
-    n_knots: int,
-    *,
-    known: bool = True,
-) -> CoxICI:
-    """ICI of checked rows that may count several times; all NaN where it is not `known`."""
-    return index_of_curve(p, counts, fitted_curve(p, time, event, at, n_knots, counts), at, known=known)
+    curve = fitted_curve(rows.risk, rows.outcome, rows.at, n_knots)
+    return index_of_curve(rows.risk, None, curve, rows.at, known=rows.known)
 
 
 def index_of_curve(p: Vector, counts: Vector | None, curve: "SmoothCurve", at: float, *, known: bool = True) -> CoxICI:
@@ -575,8 +517,7 @@ class SmoothCurve:
 
 def fitted_curve(
     p: Vector,
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     at: float,
     n_knots: int = 3,
     counts: Vector | None = None,
@@ -588,10 +529,10 @@ def fitted_curve(
 
     `rough` is for rows whose times are no more than cells, see `fit_cox`.
     """
-    if not (event & (time <= at)).any():
+    if not outcome.happened_by(at).any():
         return SmoothCurve("constant", 0.0)
     if p.min() == p.max():
-        return SmoothCurve("constant", 1 - _survival(time, event, at, counts))
+        return SmoothCurve("constant", 1 - _survival(outcome, at, counts))
     x = log_hazard(p)
     knots = _knots(x, n_knots, counts) if knots is None else knots
     basis = curve_basis(x, knots)
@@ -599,30 +540,18 @@ def fitted_curve(
     centre = np.average(basis, axis=0, weights=counts)
     spread = np.sqrt(np.average(np.square(basis - centre), axis=0, weights=counts))
     scale = np.where(spread > 0, spread, 1.0)
-    fit = fit_cox((basis - centre) / scale, time, event, at, counts, rough=rough)
+    fit = fit_cox((basis - centre) / scale, outcome, at, counts, rough=rough)
     return SmoothCurve("line" if knots is None else "spline", np.nan, knots, centre, scale, fit)
 
 
-def smoothed(
-    p: Vector,
-    where: Vector,
-    time: FloatArray,
-    event: BoolArray,
-    at: float,
-    n_knots: int = 3,
-    counts: Vector | None = None,
-) -> tuple[Vector, Smoother, bool]:
-    """Observed probability as a function of the predicted one p, read at `where`; the smoother; whether it fitted."""
-    curve = fitted_curve(p, time, event, at, n_knots, counts)
-    return curve.at(where), curve.smoother, curve.converged
-
-
-def _survival(time: FloatArray, event: BoolArray, at: float, counts: Vector | None) -> float:
+def _survival(outcome: Outcome, at: float, counts: Vector | None) -> float:
     """Kaplan-Meier at one time, of rows that may count several times."""
     if counts is None:
-        return float(fit_kaplan_meier(time, event).at(at))
-    times, place = np.unique(time, return_inverse=True)
-    events, censored = (np.bincount(place, counts * kind).astype(np.float64) for kind in (event, ~event))
+        return float(fit_kaplan_meier(outcome.time, outcome.event).at(at))
+    times, place = np.unique(outcome.time, return_inverse=True)
+    events, censored = (
+        np.bincount(place, counts * kind).astype(np.float64) for kind in (outcome.event, ~outcome.event)
+    )
     return float(curve_of_counts(times.astype(np.float64), events, censored).at(at))
 
 

@@ -6,7 +6,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import BoolArray, FloatArray, as_count
+from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import (
     Accumulator,
     CellCounts,
@@ -28,12 +29,11 @@ from xcal.metrics.cox import (
     log_hazard,
     spline_piece,
 )
-from xcal.metrics.inputs import Vector, as_count, as_outcome, as_row_probability, as_time_point, counted_quantiles
+from xcal.metrics.inputs import Matrix, Vector, as_row_probability, as_time_point, counted_quantiles
 
 # --- The calibration index by a Cox model (`cox_ici`) over chunks, processes or files.
 # Its sums can be formed without holding the rows; pseudo-values, behind `integrated_calibration_index`, need all of
 # them.
-
 
 # Different rows (time, event, prediction) kept by default: 8 megabytes.
 LIMIT = 1 << 18
@@ -111,8 +111,8 @@ class StreamingCoxICI(PairAccumulator):
         """Add rows: probability of an event by `at`, and the outcome."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event, probability=probability)
-        self.add(as_row_probability("probability", probability, times_seen.size), times_seen, happened)
+        outcome = as_outcome(time, event, beside={"probability": probability})
+        self.add(as_row_probability("probability", probability, outcome.n), outcome.time, outcome.event)
         return self
 
     def add(
@@ -133,7 +133,7 @@ class StreamingCoxICI(PairAccumulator):
         known = bool(self._sums["followed"] > 0)
         p, time, event, counts = _moved_rows(cells)
         rough = bool(cells.mixed[0].any())
-        curve = fitted_curve(p, time, event, self.at, self.n_knots, counts, knots=self.knots, rough=rough)
+        curve = fitted_curve(p, Outcome(time, event), self.at, self.n_knots, counts, knots=self.knots, rough=rough)
         index = index_of_curve(p, counts, curve, self.at, known=known)
         low, high = _within_unit(cells)
         used = np.unique(cells.place[1])
@@ -170,9 +170,6 @@ def _moved_rows(cells: PairCellCounts) -> tuple[Vector, Vector, BoolArray, Vecto
 
 
 # --- Sums over risk sets of the Cox model behind ICI, at one place of its coefficients, over chunks or files.
-
-
-Matrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,13 +315,8 @@ class StreamingRiskSets(Accumulator):
 # 5. *Rows.* Every cell of predictions has a range of log H + b'z, so one of the curve, and one of the distance to the
 #    prediction. Means and quantiles grow with each of these distances.
 
-
 Range = tuple[float, float]
-
-
 _ROUNDING = 1e-7  # of what is computed here, and where Newton's method stops
-
-
 _ANY = (0.0, 1.0)
 
 

@@ -5,26 +5,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray
+from xcal._checks import FloatArray, as_choice
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.metrics.inputs import Vector, as_choice, as_curves, as_outcome, as_row_weights
+from xcal.data.surv import Outcome, as_outcome
+from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for.
 # One rule for the estimators and for `Recalibrated`: a probability at such a time is NaN, and a quantile that would
 # lie there is infinite ("later than anybody was seen"), both with a warning.
 
-
-Floats = npt.NDArray[np.float64]
-
-
 _HOW = "extrapolate=True, or --extrapolate, for what the model says there"
 
 
 def unseen_as_nan(
-    values: Floats, times: Floats, last: float, *, stacklevel: int, seen: str = "seen in training"
-) -> Floats:
+    values: Vector, times: Vector, last: float, *, stacklevel: int, seen: str = "seen in training"
+) -> Vector:
     """Return probabilities ``(..., times)`` with NaN after the last time seen; `seen` says where, in the warning."""
     unseen = times > last
     if not unseen.any():
@@ -34,7 +30,7 @@ def unseen_as_nan(
     return np.where(unseen, np.nan, values)
 
 
-def unseen_as_inf(quantiles: Floats, last: float, *, stacklevel: int, seen: str = "seen in training") -> Floats:
+def unseen_as_inf(quantiles: Vector, last: float, *, stacklevel: int, seen: str = "seen in training") -> Vector:
     """Return quantiles with infinity in place of times after the last one seen."""
     unseen = quantiles > last
     if not unseen.any():
@@ -52,14 +48,11 @@ def unseen_as_inf(quantiles: Floats, last: float, *, stacklevel: int, seen: str 
 # ``interpolation="step"`` of the discrete distributions is neither of them: it gives every time in a bin the value at
 # the end of the bin, the next grid point.
 
-
 Interpolation = Literal["linear", "previous"]
-
-
 INTERPOLATIONS: tuple[Interpolation, ...] = ("linear", "previous")
 
 
-def left_column(times: Vector, t: FloatArray | float) -> npt.NDArray[np.int64]:
+def left_column(times: Vector, t: FloatArray | float) -> Integers:
     """Index of the last grid time that is not after t; -1 before the first."""
     return np.asarray(np.searchsorted(times, np.asarray(t, dtype=np.float64), side="right") - 1)
 
@@ -71,7 +64,7 @@ def column(curves: FloatArray, index: int, start: float) -> Vector:
     return curves[:, index].astype(np.float64)
 
 
-def fraction(times: Vector, t: FloatArray | float, index: npt.NDArray[np.int64]) -> Vector:
+def fraction(times: Vector, t: FloatArray | float, index: Integers) -> Vector:
     """How far t lies between the grid time at `index` and the next one; 0 beyond the last."""
     grid = np.concatenate([[0.0], times])
     left = grid[index + 1]
@@ -180,29 +173,29 @@ def km_calibration(
     >>> km_calibration(curves, [1, 2, 3, 4], time=[1, 2, 3, 4], event=[1, 1, 1, 1]).value
     0.0
     """
-    times_seen, happened = as_outcome(time, event, survival=survival, weights=weights)
-    curves, grid = as_curves("survival", survival, times, times_seen.size)
+    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights})
+    curves, grid = as_curves("survival", survival, times, outcome.n)
     as_choice("interpolation", interpolation, INTERPOLATIONS)
-    points = event_points(times_seen, happened, grid)
-    w = as_row_weights(weights, times_seen.size)
-    predicted, observed = both_curves(curves, grid, times_seen, happened, points, interpolation, w)
+    points = event_points(outcome, grid)
+    w = as_row_weights(weights, outcome.n)
+    predicted, observed = both_curves(curves, grid, outcome, points, interpolation, w)
     stop = float(points[-1])
     squared = np.square(predicted - observed)
     area = float(np.dot(np.diff(points), (squared[1:] + squared[:-1]) / 2))
     return KMCalibration(area / stop if stop > 0 else float("nan"), stop, points, predicted, observed)
 
 
-def event_points(time: FloatArray, event: BoolArray, grid: Vector) -> Vector:
+def event_points(outcome: Outcome, grid: Vector) -> Vector:
     """Zero and the distinct times of events within the grid."""
-    jumps = np.unique(time[event & (time > 0) & (time <= grid[-1])]).astype(np.float64)
+    time = outcome.time
+    jumps = np.unique(time[outcome.event & (time > 0) & (time <= grid[-1])]).astype(np.float64)
     return np.concatenate([[0.0], jumps])
 
 
 def both_curves(
     curves: FloatArray,
     grid: Vector,
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     points: Vector,
     interpolation: Interpolation,
     weights: Vector | None = None,
@@ -210,5 +203,5 @@ def both_curves(
     """Average predicted curve and Kaplan-Meier curve of these rows, at the points."""
     mean = curves.mean(axis=0, dtype=np.float64) if weights is None else weights @ curves / weights.sum()
     average = np.broadcast_to(mean, (points.size, grid.size))
-    observed = fit_kaplan_meier(time, event, weights=weights).at(points)
+    observed = fit_kaplan_meier(outcome.time, outcome.event, weights=weights).at(points)
     return at_own_time(average, grid, points, interpolation), observed

@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, check_rows, fail
+from xcal._checks import MIN_CELL, as_choice, check_rows, fail
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.bins import as_labels
 from xcal.calibration.significance import Method
 from xcal.metrics.curves import Interpolation
-from xcal.metrics.inputs import as_choice
 from xcal.metrics.intervals import check_bootstrap, resampled_interval, resampled_rows, true_square, unit
 from xcal.metrics.predictions import Predictions, read_predictions
-from xcal.metrics.registry import ENTRIES, NAMES, Entry, compute
-
-# --- What `evaluate` returns, and how it is shown.
+from xcal.metrics.spec import METRICS, NAMES, VALUES, Metric, column
 
 
 @dataclass(frozen=True)
@@ -120,9 +117,6 @@ def _count(n: int, noun: str) -> str:
 
 def _line(name: str, value: str, interval: str, ideal: str) -> str:
     return f"{name:<22}{value:>10}{interval:>22}{ideal:>7}".rstrip()
-
-
-# --- Everything that can be said about a model's predictions, in one table.
 
 
 def evaluate(
@@ -236,7 +230,7 @@ def evaluate(
     )
     chosen = _chosen(metrics)
     check_bootstrap(n_bootstrap, level, generator)
-    skipped = {name: ENTRIES[name].needs for name in chosen if getattr(predictions, ENTRIES[name].needs) is None}
+    skipped = {name: METRICS[name].needs for name in chosen if getattr(predictions, METRICS[name].needs) is None}
     skipped |= _naive(chosen, predictions, asked=metrics is not None)
     check_rows({"time": time, "groups": groups})
     labels = None if groups is None else as_labels("groups", groups, predictions.time.size, reference="time")
@@ -263,18 +257,20 @@ def evaluate(
 def _scores(
     names: Sequence[str], predictions: Predictions, resamples: Sequence[Predictions], level: float
 ) -> tuple[Score, ...]:
-    """Every value of the named entries, with its interval where it has one."""
-    values = compute(names, predictions)
+    """Every value of the named metrics, with its interval where it has one."""
+    values = {key: value for name in names for key, value in METRICS[name].compute(predictions).items()}
     intervals = _all_intervals(names, predictions, resamples, values, level)
-    ideal = {name: value for entry in names for name, value in ENTRIES[entry].ideal.items()}
     unknown = (float("nan"), float("nan"))
-    return tuple(Score(name, value, *intervals.get(name, unknown), ideal[name]) for name, value in values.items())
+    return tuple(
+        Score(column(name), value, *intervals.get(name, unknown), VALUES[name].perfect)
+        for name, value in values.items()
+    )
 
 
 def _chosen(metrics: Any) -> tuple[str, ...]:
-    """Entries of the registry that were asked for, each once, in the order in which they were."""
+    """Metrics that were asked for, each once, in the order in which they were."""
     try:
-        asked = tuple(ENTRIES) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        asked = tuple(METRICS) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
     except TypeError:  # an array of no dimension says only when asked that it has no items
         fail("metrics", "names of metrics", repr(metrics))
     chosen: dict[str, None] = {}
@@ -285,11 +281,11 @@ def _chosen(metrics: Any) -> tuple[str, ...]:
 
 def _naive(names: Sequence[str], predictions: Predictions, *, asked: bool) -> dict[str, str]:
     """Metrics that would take rows for independent ones of equal weight; an error if they were asked for by name."""
-    naive = [] if predictions.clusters is None else [name for name in names if not ENTRIES[name].clustered]
+    naive = [] if predictions.clusters is None else [name for name in names if not METRICS[name].clustered]
     if naive and asked:
         expected = "metrics that hold for rows in clusters"
         fail("metrics", expected, f"{naive[0]!r}, whose p-value counts every row as an independent observation")
-    unweighted = [] if predictions.weights is None else [name for name in names if not ENTRIES[name].weighted]
+    unweighted = [] if predictions.weights is None else [name for name in names if not METRICS[name].weighted]
     if unweighted and asked:
         fail("metrics", "metrics that take weights", f"{unweighted[0]!r}, which counts every row once")
     return dict.fromkeys(unweighted, "rows of equal weight") | dict.fromkeys(naive, "independent rows")
@@ -313,24 +309,28 @@ def _all_intervals(
     """Interval of every value that has one: by formula, or from resamples where there are some."""
     intervals: dict[str, tuple[float, float]] = {}
     for name in names:
-        entry = ENTRIES[name]
-        if entry.intervals is not None:
-            intervals |= entry.intervals(predictions, level)
-        elif resamples and entry.resampled:
-            intervals |= _intervals(entry, predictions, resamples, values, level)
+        metric = METRICS[name]
+        if metric.intervals is not None:
+            intervals |= metric.intervals(predictions, level)
+        elif resamples and metric.resampled:
+            intervals |= _intervals(metric, predictions, resamples, values, level)
     return intervals
 
 
 def _intervals(
-    entry: Entry, predictions: Predictions, resamples: Sequence[Predictions], values: Mapping[str, float], level: float
+    metric: Metric,
+    predictions: Predictions,
+    resamples: Sequence[Predictions],
+    values: Mapping[str, float],
+    level: float,
 ) -> dict[str, tuple[float, float]]:
-    """Interval of every value of one entry, from resamples."""
-    if entry.deviations is None:
-        draws = [entry.compute(resample) for resample in resamples]
-        drawn = {name: [one[name] for one in draws] for name in entry.ideal}
-        return {name: resampled_interval(name, values[name], drawn[name], level) for name in entry.ideal}
-    own = entry.deviations(predictions, predictions)
-    noise = np.array([entry.deviations(predictions, resample) - own for resample in resamples])
-    (name,) = entry.ideal
+    """Interval of every value of one metric, from resamples."""
+    if metric.deviations is None:
+        draws = [metric.compute(resample) for resample in resamples]
+        drawn = {name: [one[name] for one in draws] for name in metric.gives}
+        return {name: resampled_interval(values[name], own, level, VALUES[name].scale) for name, own in drawn.items()}
+    own = metric.deviations(predictions, predictions)
+    noise = np.array([metric.deviations(predictions, resample) - own for resample in resamples])
+    (name,) = metric.gives
     found = true_square(values[name], noise @ unit(own), np.square(noise).sum(axis=1), level)
     return {name: (found.lower, found.upper)}

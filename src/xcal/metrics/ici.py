@@ -11,23 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import as_number, fail
+from xcal._checks import as_number
 from xcal.calibration.bins import Clusters
 from xcal.metrics.inputs import (
+    Integers,
+    Matrix,
     Vector,
-    as_choice,
-    as_outcome,
-    as_row_probability,
-    as_row_weights,
-    as_time_point,
     mean_of,
+    read_at,
 )
 from xcal.metrics.intervals import UNKNOWN_DISTANCE, Distance, true_distance, true_distance_by_counts
 from xcal.metrics.pseudo_values import jackknife
-
-Matrix = npt.NDArray[np.float64]
 
 SPAN = 1 / 3  # share of the rows that a local line looks at
 N_PLACES = 101  # quantiles of the predictions at which the curve is computed; between them it is straight
@@ -125,7 +120,7 @@ def _shares(places: Vector, p: Vector, weights: Vector | None) -> Vector:
     return np.asarray((below + above) / (p.size if weights is None else weights.sum()))
 
 
-def _levels(p: Vector) -> tuple[Vector, npt.NDArray[np.int64]]:
+def _levels(p: Vector) -> tuple[Vector, Integers]:
     """Different predictions and the number of each row's; very many are gathered with their neighbours in rank."""
     levels, level = np.unique(p, return_inverse=True)
     if levels.size > _MOST_LEVELS:
@@ -356,18 +351,12 @@ def integrated_calibration_index(
     >>> right.distances["emax"].lower == 0 < 0.05 < wrong.distances["emax"].excess
     True
     """
-    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
-    as_choice("outside", outside, ("nan", "raise", "clip"))
-    last = float(times_seen.max())
-    if moment > last and outside == "raise":
-        fail("at", f"a time within the follow-up, at most {last}", moment)
-    w = as_row_weights(weights, times_seen.size)
-    observed = jackknife(times_seen, happened, moment, weights=w)
-    if moment > last and outside == "nan":
+    rows = read_at(probability, at, time=time, event=event, weights=weights, outside=outside)
+    level = as_number("level", level, above=0, below=1)
+    observed = jackknife(rows.outcome, rows.at, weights=rows.weights)
+    if not rows.known:
         observed = np.full_like(observed, np.nan)
-    return index_of(p, observed, moment, level, weights=w)
+    return index_of(rows.risk, observed, rows.at, level, weights=rows.weights)
 
 
 def index_of(

@@ -1,7 +1,8 @@
 """What the metrics accept, checked once in the public functions; sums, quantiles and small cells of rows that count."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -9,51 +10,70 @@ import torch
 
 from xcal._checks import (
     MANY,
-    BoolArray,
     FloatArray,
     as_choice,
     as_count,
-    as_event,
     as_floats,
     as_numpy,
     as_probability,
     as_time,
     as_weights,
-    check_rows,
     check_same_length,
     effective_units,
     fail,
     first_row,
 )
-
-# as_choice and as_count are those of the whole package; they stand here too, for the metrics that check all they take
-# through this module.
-__all__ = [
-    "Vector",
-    "as_choice",
-    "as_count",
-    "as_curves",
-    "as_outcome",
-    "as_row_probability",
-    "as_row_weights",
-    "as_score",
-    "as_time_grid",
-    "as_time_point",
-    "mean_of",
-]
-
-
-# --- What the metrics accept, checked once in the public functions.
-
+from xcal.data.surv import Outcome, as_outcome
 
 Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+# How a number is written: 0.98, 0.247, 24.7 %, a p-value, or with two digits however small it is.
+Form = Literal["ratio", "fraction", "percent", "p", "small"]
 
 
-def as_outcome(time: Any, event: Any, **beside: Any) -> tuple[FloatArray, BoolArray]:
-    """Observed times and event indicators of the same rows, which are those of what is given `beside` them, too."""
-    check_rows({"time": time, "event": event, **beside})
-    times = as_time(time)
-    return times, as_event(event, times.size, reference="time")
+@dataclass(frozen=True, eq=False)
+class RowsAt:
+    """Checked risks of rows by one time, and what happened to the rows: what metrics of one time are computed from.
+
+    Attributes
+    ----------
+    risk : array, shape (n,)
+        Predicted probability of an event by `at`.
+    at : float
+        The time.
+    outcome : Outcome
+    weights : array, shape (n,), or None
+        Sampling weights in effective units; None if all are equal.
+    known : bool
+        Whether the rows can say something about the time: False after the last of theirs, unless that was clipped.
+    """
+
+    risk: Vector
+    at: float
+    outcome: Outcome
+    weights: Vector | None
+    known: bool
+
+    @property
+    def n_events(self) -> int:
+        """Events by the time."""
+        return int(np.count_nonzero(self.outcome.happened_by(self.at)))
+
+
+def read_at(probability: Any, at: Any, *, time: Any, event: Any, weights: Any = None, outside: str = "clip") -> RowsAt:
+    """Check what a metric of one time takes."""
+    outcome = as_outcome(time, event, beside={"probability": probability, "weights": weights})
+    risk, moment = as_row_probability("probability", probability, outcome.n), as_time_point("at", at)
+    as_choice("outside", outside, ("nan", "raise", "clip"))
+    return RowsAt(risk, moment, outcome, as_row_weights(weights, outcome.n), is_followed(moment, outcome, outside))
+
+
+def is_followed(at: float, outcome: Outcome, outside: str) -> bool:
+    """Return whether rows can say something about a time, by what was asked for `outside` their follow-up."""
+    if at > outcome.last and outside == "raise":
+        fail("at", f"a time within the follow-up, at most {outcome.last}", at)
+    return at <= outcome.last or outside == "clip"
 
 
 def as_score(name: str, values: Any, n: int) -> FloatArray:
@@ -124,13 +144,7 @@ def as_time_point(name: str, value: Any) -> float:
     return float(array)
 
 
-# --- Cumulative sums.
-
-
-Array = npt.NDArray[np.float64]
-
-
-def running_sums(values: Array) -> Array:
+def running_sums(values: Matrix) -> Matrix:
     """Sum of the values before each place along the last axis, and of all: shape (..., n + 1).
 
     torch takes a quarter of numpy's time.
@@ -143,9 +157,6 @@ def running_sums(values: Array) -> Array:
     sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
     torch.cumsum(torch.from_numpy(values), dim=-1, out=torch.from_numpy(sums)[..., 1:])
     return sums
-
-
-# --- Quantiles of values that count several times.
 
 
 def counted_quantiles(ordered: Vector, counts: npt.NDArray[Any], levels: Any) -> Vector:

@@ -1,31 +1,24 @@
 """Intervals: from the spread of resamples, and for distances from a perfect model what the noise allows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, logit, ndtri
 
 from xcal._checks import MANY, as_count, as_number, fail
 from xcal.calibration.bins import Clusters
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Integers, Vector
 
 _DRAWS = 2000
 _STEPS = 25  # halvings of an interval: to 3e-8 of its length
-
 Scale = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-_SHARE: Scale = (logit, expit)
-_POSITIVE: Scale = (np.log, np.exp)
-_GAIN: Scale = (lambda gain: np.log1p(-gain), lambda lost: -np.expm1(lost))
-# Scales on which a metric has no bounds, and is closer to normal; there and back. Others stay as they are.
-_SCALES: Mapping[str, Scale] = {
-    **dict.fromkeys(("harrell", "uno", "antolini", "auc"), _SHARE),
-    **dict.fromkeys(("concordance_harrell", "concordance_uno", "concordance_antolini"), _SHARE),
-    **dict.fromkeys(("brier", "ibs", "integrated_brier"), _POSITIVE),
-    "ipa": _GAIN,
-}
+# Scales on which a metric has no bounds, and is closer to normal; there and back.
+PLAIN: Scale = (np.asarray, np.asarray)
+SHARE: Scale = (logit, expit)
+POSITIVE: Scale = (np.log, np.exp)
+GAIN: Scale = (lambda gain: np.log1p(-gain), lambda lost: -np.expm1(lost))
 
 
 @dataclass(frozen=True)
@@ -159,7 +152,7 @@ def unit(vector: Vector) -> Vector:
     return vector / length if length > 0 else np.zeros_like(vector)
 
 
-def resampled_rows(n: int, clusters: Clusters | None, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def resampled_rows(n: int, clusters: Clusters | None, generator: np.random.Generator) -> Integers:
     """Draw rows with replacement, as many as there are; or whole clusters with replacement, as many as there are.
 
     Clusters are drawn by their place in the order of the labels. Clusters of one row each, labelled in the order of the
@@ -174,7 +167,7 @@ def resampled_rows(n: int, clusters: Clusters | None, generator: np.random.Gener
     # Place of each drawn row within its cluster: 0, 1, ..., and again for the next one.
     before = np.repeat(np.cumsum(sizes[drawn]) - sizes[drawn], sizes[drawn])
     place = np.arange(before.size) - before
-    rows: npt.NDArray[np.int64] = order[np.repeat(first[drawn], sizes[drawn]) + place]
+    rows: Integers = order[np.repeat(first[drawn], sizes[drawn]) + place]
     return rows
 
 
@@ -186,7 +179,9 @@ def check_bootstrap(n_bootstrap: Any, level: Any, generator: Any) -> None:
         fail("generator", "a numpy.random.Generator when n_bootstrap is set", type(generator).__name__)
 
 
-def resampled_interval(metric: str, value: float, draws: Sequence[float] | Vector, level: float) -> tuple[float, float]:
+def resampled_interval(
+    value: float, draws: Sequence[float] | Vector, level: float, scale: Scale = PLAIN
+) -> tuple[float, float]:
     """Return the interval of a metric: so many standard errors around its value, these from resamples.
 
     AUC and concordances on the log-odds scale, Brier scores on the log scale, the scaled Brier score on that of what is
@@ -197,7 +192,7 @@ def resampled_interval(metric: str, value: float, draws: Sequence[float] | Vecto
     drawn = drawn[np.isfinite(drawn)]
     if drawn.size < 2 or not np.isfinite(value):
         return percentile_interval(drawn, level)
-    there, back = _SCALES.get(metric, (np.asarray, np.asarray))
+    there, back = scale
     with np.errstate(divide="ignore", invalid="ignore"):
         centre, spread = there(value), np.std(there(drawn), ddof=1)
     if not (np.isfinite(centre) and np.isfinite(spread)):

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import BoolArray, FloatArray, as_number, as_probability, as_row, fail, first_row
-from xcal._kaplan_meier import fit_kaplan_meier, sortable_time, stable_sort
-from xcal.metrics.counted import Block, Matrix, Timeline
-from xcal.metrics.inputs import Vector, as_outcome, as_row_probability, as_time_point, running_sums
-from xcal.metrics.intervals import check_bootstrap
-
-# --- Net benefit and decision curve under censoring: what acting on the risks gains over acting on all or on none.
+from xcal._checks import BoolArray, as_number, as_probability, as_row, fail, first_row
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.data.surv import Outcome
+from xcal.metrics.counted import Block, Timeline
+from xcal.metrics.inputs import Matrix, RowsAt, Vector, read_at, running_sums
+from xcal.metrics.intervals import check_bootstrap, resampled_rows
 
 
 @dataclass(frozen=True)
@@ -88,15 +87,13 @@ def net_benefit(probability: Any, threshold: float, *, at: float, time: Any, eve
     >>> result.value, result.treat_all
     (0.0, 0.0)
     """
-    times_seen, happened = as_outcome(time, event, probability=probability)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, limit = as_time_point("at", at), as_number("threshold", threshold, above=0, below=1)
-    positive = p >= limit
-    observed = _observed(times_seen, happened, positive, moment)
+    rows, limit = read_at(probability, at, time=time, event=event), as_number("threshold", threshold, above=0, below=1)
+    positive = rows.risk >= limit
+    observed = _observed(rows, positive)
     share = float(positive.mean())
     value = float(benefit(share, observed, limit))
-    everybody = _observed(times_seen, happened, np.ones_like(positive), moment)
-    return NetBenefit(value, float(benefit(1.0, everybody, limit)), share, observed, limit, moment)
+    everybody = _observed(rows, np.ones_like(positive))
+    return NetBenefit(value, float(benefit(1.0, everybody, limit)), share, observed, limit, rows.at)
 
 
 def decision_curve(
@@ -142,18 +139,16 @@ def decision_curve(
     >>> curve.model.round(3), curve.treat_all.round(3)
     (array([0.444, 0.   ]), array([0.444, 0.   ]))
     """
-    times_seen, happened = as_outcome(time, event, probability=probability)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, limits = as_time_point("at", at), as_thresholds(thresholds)
+    rows, limits = read_at(probability, at, time=time, event=event), as_thresholds(thresholds)
     check_bootstrap(n_bootstrap, level, generator)
-    model = _curve(p, limits, times_seen, happened, moment)
-    everybody = _observed(times_seen, happened, np.ones(p.size, dtype=np.bool_), moment)
+    everybody = _observed(rows, np.ones(rows.risk.size, dtype=np.bool_))
     lower, upper = np.full(limits.size, np.nan), np.full(limits.size, np.nan)
     if n_bootstrap and generator is not None:
-        drawn = (generator.integers(p.size, size=p.size) for _ in range(n_bootstrap))
-        draws = [_curve(p[rows], limits, times_seen[rows], happened[rows], moment) for rows in drawn]
+        drawn = (resampled_rows(rows.risk.size, None, generator) for _ in range(n_bootstrap))
+        draws = [_curve(rows.risk[chosen], limits, rows.outcome.take(chosen), rows.at) for chosen in drawn]
         lower, upper = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return DecisionCurve(moment, limits, model, lower, upper, np.asarray(benefit(1.0, everybody, limits)))
+    model = _curve(rows.risk, limits, rows.outcome, rows.at)
+    return DecisionCurve(rows.at, limits, model, lower, upper, np.asarray(benefit(1.0, everybody, limits)))
 
 
 def as_thresholds(thresholds: Any) -> Vector:
@@ -176,9 +171,9 @@ def benefit(share: Any, observed: Any, threshold: Any) -> Any:
     return np.where(np.asarray(share) > 0, share * gained, 0.0)[()]
 
 
-def _curve(p: Vector, limits: Vector, time: FloatArray, event: BoolArray, at: float) -> Vector:
-    _, order = stable_sort(sortable_time(time, event))
-    p, by_then = p[order], (event & (time <= at))[order]
+def _curve(p: Vector, limits: Vector, outcome: Outcome, at: float) -> Vector:
+    order = outcome.order()
+    p, by_then = p[order], outcome.happened_by(at)[order]
     values = np.empty(limits.size)
     for k, limit in enumerate(limits):
         own = by_then[p >= limit]
@@ -188,9 +183,10 @@ def _curve(p: Vector, limits: Vector, time: FloatArray, event: BoolArray, at: fl
     return values
 
 
-def _observed(time: FloatArray, event: BoolArray, rows: BoolArray, at: float) -> float:
+def _observed(rows: RowsAt, chosen: BoolArray) -> float:
     """One minus Kaplan-Meier of some rows; NaN where there are none."""
-    return 1 - float(fit_kaplan_meier(time[rows], event[rows]).at(at)) if rows.any() else float("nan")
+    own = rows.outcome.take(chosen)
+    return 1 - float(fit_kaplan_meier(own.time, own.event).at(rows.at)) if own.n else float("nan")
 
 
 # --- Net benefit of resamples.

@@ -4,30 +4,24 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from xcal._checks import BoolArray, FloatArray, as_number, fail
+from xcal._checks import BoolArray, FloatArray, as_choice, as_number, fail
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.bins import Clusters, sum_of_squares
+from xcal.data.surv import as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
 from xcal.metrics.cox import log_hazard
 from xcal.metrics.inputs import (
+    Matrix,
     Vector,
-    as_choice,
     as_curves,
-    as_outcome,
-    as_row_probability,
-    as_row_weights,
     as_time_grid,
-    as_time_point,
     mean_of,
+    read_at,
 )
 from xcal.metrics.pseudo_values import jackknife
 from xcal.metrics.times import LIMIT, BoundedCurve, StreamingKaplanMeier
-
-# --- Observed over expected events by one time: calibration in the large.
-
 
 Interval = Literal["robust", "greenwood", "poisson"]
 
@@ -117,29 +111,21 @@ def observed_expected(
     >>> result.value
     1.0
     """
-    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
-    as_choice("outside", outside, ("nan", "raise", "clip"))
+    rows = read_at(probability, at, time=time, event=event, weights=weights, outside=outside)
+    p, outcome, w = rows.risk, rows.outcome, rows.weights
+    level = as_number("level", level, above=0, below=1)
     as_choice("interval", interval, get_args(Interval))
-    last = float(times_seen.max())
-    if moment > last and outside == "raise":
-        fail("at", f"a time within the follow-up, at most {last}", moment)
-    w = as_row_weights(weights, times_seen.size)
     if w is not None and interval == "poisson":
         fail("interval", "'robust' or 'greenwood' with weights, as 'poisson' counts events", repr(interval))
-    curve = fit_kaplan_meier(times_seen, happened, weights=w)
-    observed = 1 - float(curve.at(moment))
-    if moment > last and outside == "nan":
-        observed = float("nan")
-    events, expected = int(np.count_nonzero(happened & (times_seen <= moment))), mean_of(p, w)
+    curve = fit_kaplan_meier(outcome.time, outcome.event, weights=w)
+    observed = 1 - float(curve.at(rows.at)) if rows.known else float("nan")
     if interval == "poisson":
-        error = observed / max(events, 1) ** 0.5
+        error = observed / max(rows.n_events, 1) ** 0.5
     elif interval == "greenwood":
-        error = float(curve.variance(moment)) ** 0.5
+        error = float(curve.variance(rows.at)) ** 0.5
     else:
-        error = error_of_mean(jackknife(times_seen, happened, moment, weights=w), observed, p, weights=w)
-    return ratio(observed, expected, error, moment, events, level)
+        error = error_of_mean(jackknife(outcome, rows.at, weights=w), observed, p, weights=w)
+    return ratio(observed, mean_of(p, w), error, rows.at, rows.n_events, level)
 
 
 def error_of_mean(
@@ -165,13 +151,7 @@ def ratio(observed: float, expected: float, error: float, at: float, events: int
 # The form by a Cox regression over the whole follow-up stands in `cox_calibration`, the quantile slope of the X-CAL
 # paper in `quantile_slope`.
 
-
-Matrix = npt.NDArray[np.float64]
-
-
 _STEPS, _HALVINGS, _CLOSE = 100, 30, 1e-8
-
-
 _ROUNDING = 1e-12  # of a sum of squares, as a share of it
 
 
@@ -258,18 +238,11 @@ def calibration_slope(
     >>> round(calibration_slope(too_extreme, at=1.0, time=time, event=event).slope, 1)
     0.5
     """
-    times_seen, happened = as_outcome(time, event, probability=probability, weights=weights)
-    p = as_row_probability("probability", probability, times_seen.size)
-    moment, level = as_time_point("at", at), as_number("level", level, above=0, below=1)
-    as_choice("outside", outside, ("nan", "raise", "clip"))
-    last = float(times_seen.max())
-    if moment > last and outside == "raise":
-        fail("at", f"a time within the follow-up, at most {last}", moment)
-    events = int(np.count_nonzero(happened & (times_seen <= moment)))
-    known = events > 0 and not (moment > last and outside == "nan")
-    w = as_row_weights(weights, times_seen.size)
-    observed = jackknife(times_seen, happened, moment, weights=w) if known else None
-    return slope_of(p, observed, moment, events, level, weights=w)
+    rows = read_at(probability, at, time=time, event=event, weights=weights, outside=outside)
+    level = as_number("level", level, above=0, below=1)
+    known = rows.n_events > 0 and rows.known
+    observed = jackknife(rows.outcome, rows.at, weights=rows.weights) if known else None
+    return slope_of(rows.risk, observed, rows.at, rows.n_events, level, weights=rows.weights)
 
 
 def slope_of(
@@ -408,9 +381,9 @@ class StreamingObservedExpected(Accumulator):
         """Add rows: the probability of an event by each of `at`, shape (n, m), and the outcome."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event, probability=probability)
-        p, _ = as_curves("probability", probability, self.at, times_seen.size)
-        self.add(p, times_seen, happened)
+        outcome = as_outcome(time, event, beside={"probability": probability})
+        p, _ = as_curves("probability", probability, self.at, outcome.n)
+        self.add(p, outcome.time, outcome.event)
         return self
 
     def add(self, probability: FloatArray, time: FloatArray, event: BoolArray) -> None:

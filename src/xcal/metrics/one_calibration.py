@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, xlogy
 
-from xcal._checks import MANY, BoolArray, FloatArray, as_probability, check_same_length, fail
+from xcal._checks import MANY, BoolArray, FloatArray, as_choice, as_count, as_probability, check_same_length, fail
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.histogram import cumulative_hazard
-from xcal.metrics.cells import CellCounts, Integers, PairAccumulator, as_grid, sums_as_floats, unit_sums_by_bin
-from xcal.metrics.inputs import Vector, as_choice, as_count, as_outcome, as_row_probability, as_time_point
+from xcal.data.surv import Outcome, as_outcome
+from xcal.metrics.cells import CellCounts, PairAccumulator, as_grid, sums_as_floats, unit_sums_by_bin
+from xcal.metrics.inputs import Integers, Vector, as_row_probability, as_time_point, is_followed
 from xcal.metrics.times import LIMIT, BoundedCurve, bounded_curve
 
 # --- The tests behind one-calibration: which risk groups stand alone, and what is compared in each.
-
 
 Method = Literal[
     "likelihood-ratio",
@@ -26,13 +26,8 @@ Method = Literal[
     "dagostino-nam",
     "greenwood-nam-dagostino",
 ]
-
-
 # Fewer rows under observation at the end of a Kaplan-Meier curve than this, and its error is far from normal.
 _MIN_AT_RISK = 10
-
-
-Labels = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +36,8 @@ class Rows:
 
     probability: Vector
     hazard: Vector | None  # cumulative, lived through until the observed time or `at`
-    time: FloatArray
-    event: BoolArray
+    outcome: Outcome
     at: float
-
-    @property
-    def had_event(self) -> BoolArray:
-        """Rows whose event came by `at`."""
-        return np.asarray(self.event & (self.time <= self.at))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +46,8 @@ class RiskGroups:
 
     Attributes
     ----------
-    sizes, events, followed, ended
-        Rows; rows with an event by `at`; rows followed until `at` or longer; and those or rows with an event.
+    sizes, events, followed
+        Rows; rows with an event by `at`; and rows followed until `at` or longer.
     probability, hazard
         Sums of the predictions, and of the cumulative hazards lived through where they are known.
     known, known_probability
@@ -70,7 +59,6 @@ class RiskGroups:
     sizes: Vector
     events: Vector
     followed: Vector
-    ended: Vector
     probability: Vector
     hazard: Vector | None
     known: Vector
@@ -79,20 +67,20 @@ class RiskGroups:
     variance: Vector | None = None
 
 
-def sums_of(rows: Rows, label: Labels, *, curves: bool = False) -> RiskGroups:
+def sums_of(rows: Rows, label: Integers, *, curves: bool = False) -> RiskGroups:
     """Add up the rows of each risk group."""
     count = int(label.max()) + 1
 
     def total(values: npt.NDArray[Any]) -> Vector:
         return np.bincount(label, weights=values, minlength=count).astype(np.float64, copy=False)
 
-    known = rows.event | (rows.time >= rows.at)
-    own = [fit_kaplan_meier(rows.time[label == k], rows.event[label == k]) for k in range(count)] if curves else None
+    time, event = rows.outcome.time, rows.outcome.event
+    known = event | (time >= rows.at)
+    own = [fit_kaplan_meier(time[label == k], event[label == k]) for k in range(count)] if curves else None
     return RiskGroups(
         sizes=np.bincount(label, minlength=count).astype(np.float64),
-        events=total(rows.had_event),
-        followed=total(rows.time >= rows.at),
-        ended=total((rows.time >= rows.at) | rows.event),
+        events=total(rows.outcome.happened_by(rows.at)),
+        followed=total(time >= rows.at),
         probability=total(rows.probability),
         hazard=None if rows.hazard is None else total(rows.hazard),
         known=total(known),
@@ -109,10 +97,10 @@ class Compared:
     predicted: Vector
     observed: Vector
     terms: Vector
-    sizes: npt.NDArray[np.int64]
+    sizes: Integers
 
 
-def group_labels(predicted: Vector, n_groups: int) -> Labels:
+def group_labels(predicted: Vector, n_groups: int) -> Integers:
     """Risk group of each row by the rank of its prediction, equal predictions together, numbered without gaps."""
     ordered = np.sort(predicted)
     edges = ordered[np.arange(1, n_groups) * predicted.size // n_groups]
@@ -120,7 +108,7 @@ def group_labels(predicted: Vector, n_groups: int) -> Labels:
     return np.asarray(label, dtype=np.int64)
 
 
-def joined(counts: list[Vector], wanted: list[float]) -> Labels:
+def joined(counts: list[Vector], wanted: list[float]) -> Integers:
     """Join risk groups from low to high until each has enough of every count; gives the new number of each.
 
     What is left joins the last of them.
@@ -196,7 +184,7 @@ def _effective_size(groups: RiskGroups) -> Compared:
     """
     predicted, observed, variance, sizes = _kaplan_meier_groups(groups)
     known = variance > 0
-    worth = np.where(known, observed * (1 - observed) / np.where(known, variance, 1.0), np.maximum(groups.ended, 1.0))
+    worth = np.where(known, observed * (1 - observed) / np.where(known, variance, 1.0), np.maximum(groups.known, 1.0))
     return _over_variance(predicted, observed, predicted * (1 - predicted) / worth, sizes)
 
 
@@ -291,7 +279,7 @@ class OneCalibration:
     degrees_of_freedom: int
     predicted: Vector
     observed: Vector
-    sizes: npt.NDArray[np.int64]
+    sizes: Integers
     at: float
     method: Method
 
@@ -380,23 +368,23 @@ def one_calibration(
     >>> right.p_value > 0.01, wrong.p_value < 1e-6
     (True, True)
     """
-    times_seen, happened = as_outcome(time, event, probability=probability, cdf=cdf)
-    predicted = _as_rows("probability", probability, times_seen.size)
+    outcome = as_outcome(time, event, beside={"probability": probability, "cdf": cdf})
+    predicted = _as_rows("probability", probability, outcome.n)
     moment = as_time_point("at", at)
-    own = None if cdf is None else _as_rows("cdf", cdf, times_seen.size)
+    own = None if cdf is None else _as_rows("cdf", cdf, outcome.n)
     method = checked_method(method, own is not None)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
     as_count("min_events", min_events, at_least=0, at_most=MANY)
     as_count("ddof", ddof, at_least=0, at_most=MANY)
-    last = float(times_seen.max())
-    if moment > last and outside == "raise":
-        fail("at", f"a time within the follow-up, at most {last}", moment)
-    rows = _followed(predicted, own, times_seen, happened, min(moment, last))
+    known, end = is_followed(moment, outcome, outside), min(moment, outcome.last)
+    # Rows as followed until then: with the hazard up to their observed time or, if that is later, up to the end.
+    hazard = None if own is None else lived_hazard(predicted, own, outcome.time, end)
+    rows = Rows(predicted.astype(np.float64, copy=False), hazard, outcome, end)
     test, label = TESTS[method], group_labels(rows.probability, n_risk_groups)
     label = joined(*test.joined_by(sums_of(rows, label), min_events))[label]
     compared = test.compare(sums_of(rows, label, curves=test.needs_curves))
-    if moment > last and outside == "nan":
+    if not known:
         unknown = np.full_like(compared.observed, np.nan)
         compared = replace(compared, observed=unknown, terms=unknown)
     statistic, p_value, dof = chi_square(compared.terms, ddof)
@@ -415,14 +403,6 @@ def checked_method(method: Method | None, has_cdf: bool) -> Method:
     return method
 
 
-def _followed(
-    predicted: FloatArray, own_cdf: FloatArray | None, time: FloatArray, event: BoolArray, end: float
-) -> Rows:
-    """Rows as followed until `end`: with the hazard up to their observed time or, if that is later, up to `end`."""
-    hazard = None if own_cdf is None else lived_hazard(predicted, own_cdf, time, end)
-    return Rows(predicted.astype(np.float64, copy=False), hazard, time, event, end)
-
-
 def lived_hazard(predicted: FloatArray, own_cdf: FloatArray, time: FloatArray, end: float) -> Vector:
     """Cumulative hazard up to the observed time or, if that is later, up to `end`."""
     return np.where(time <= end, cumulative_hazard(own_cdf), cumulative_hazard(predicted))
@@ -437,12 +417,9 @@ def _as_rows(name: str, values: Any, n: int) -> FloatArray:
 
 # --- One-calibration with fixed cuts over chunks, processes or files.
 
-
 # No cumulative hazard is larger: that of the number just below one is 36.7.
 _LARGEST_HAZARD = 64.0
-
-
-_COUNTS = ("sizes", "events", "followed", "ended", "known")
+_COUNTS = ("sizes", "events", "followed", "known")
 
 
 @dataclass(frozen=True, eq=False)
@@ -533,15 +510,13 @@ class StreamingOneCalibration(PairAccumulator):
         """Add rows: probability of an event by `at`, the outcome, and with `uses_cdf` F at the observed times."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        times_seen, happened = as_outcome(time, event, probability=probability, cdf=cdf)
-        p = as_row_probability("probability", probability, times_seen.size)
+        outcome = as_outcome(time, event, beside={"probability": probability, "cdf": cdf})
+        p = as_row_probability("probability", probability, outcome.n)
         if (cdf is None) == self.uses_cdf:
             fail("cdf", "F at the observed times with uses_cdf=True, else None", "None" if cdf is None else "an array")
         # In its own type: F = 1 counts with the largest hazard that the type can write.
-        own = None if cdf is None else as_probability("cdf", cdf)
-        if own is not None:
-            check_same_length("cdf", own, "time", times_seen.size)
-        self.add(p, times_seen, happened, own)
+        own = None if cdf is None else _as_rows("cdf", cdf, outcome.n)
+        self.add(p, outcome.time, outcome.event, own)
         return self
 
     def add(self, p: FloatArray, time: FloatArray, event: BoolArray, cdf: FloatArray | None) -> None:
@@ -549,7 +524,7 @@ class StreamingOneCalibration(PairAccumulator):
         group = np.searchsorted(self.cuts, p, side="right")
         k = self.cuts.size + 1
         early, followed = event & (time <= self.at), time >= self.at
-        marks = np.ones(time.size, np.bool_), early, followed, followed | event, followed | event
+        marks = np.ones(time.size, np.bool_), early, followed, followed | event
         for name, mark in zip(_COUNTS, marks, strict=True):
             self._sums[name] += np.bincount(group[mark], minlength=k)
         self._sums["probability"] += unit_sums_by_bin(group, p, k)
@@ -590,7 +565,7 @@ class StreamingOneCalibration(PairAccumulator):
         lower, upper = (np.array([1 - float(end[side]) for end in ends]) for side in (1, 0))
         return BoundedOneCalibration(result, lower, upper, all(curve.exact for curve in curves))
 
-    def _groups(self, label: npt.NDArray[np.int64]) -> RiskGroups:
+    def _groups(self, label: Integers) -> RiskGroups:
         """Add up the groups that share a label."""
         size = int(label.max()) + 1
 
@@ -609,7 +584,7 @@ class StreamingOneCalibration(PairAccumulator):
             **counts, probability=exact("probability"), hazard=hazard, known_probability=exact("known_probability")
         )
 
-    def _curves(self, label: npt.NDArray[np.int64]) -> list[BoundedCurve]:
+    def _curves(self, label: Integers) -> list[BoundedCurve]:
         """Kaplan-Meier curve of each group."""
         cells = self._pair_cells()
         times, groups = cells.place

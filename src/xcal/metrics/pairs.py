@@ -10,8 +10,9 @@ import torch
 from xcal._checks import BoolArray, FloatArray
 from xcal._devices import one_thread
 from xcal._kaplan_meier import Indices, is_event_key, sortable, sortable_time, stable_sort, starts_run
+from xcal.data.surv import Outcome
 from xcal.metrics.curves import Interpolation, column, fraction, left_column
-from xcal.metrics.inputs import Vector, running_sums
+from xcal.metrics.inputs import Integers, Matrix, Vector, running_sums
 
 # --- Count concordant pairs by array operations alone: O(n log n) time, O(n) memory, no compiled extension.
 # The rows stand in time order and carry the rank of their prediction, a permutation of 0..n-1. A pair is concordant
@@ -28,31 +29,14 @@ from xcal.metrics.inputs import Vector, running_sums
 # of
 # a million bytes takes some 40 microseconds, and everything a chunk needs stays in the processor's cache.
 
-
 IntVector = npt.NDArray[np.int32]
-
-
 Bytes = npt.NDArray[np.uint8]
-
-
-Weights = npt.NDArray[np.float64] | npt.NDArray[np.bool_]
-
-
+Weights = Vector | npt.NDArray[np.bool_]
 _LEAF_BITS = 8  # buckets of 256 ranks: a rank and a count within a bucket both fit one byte
-
-
 _DIGIT_BITS = 6
-
-
 _MAX_DIGITS = 256  # a digit is one byte
-
-
 _CHUNK = 64
-
-
 _BLOCK = 1 << 18  # bytes compared at a time: three such blocks fit a one-megabyte second-level cache
-
-
 _SLAB = 1 << 14  # rows whose histograms are made at a time, for the same reason
 
 
@@ -107,7 +91,7 @@ def _pad(rank: IntVector, weight: Weights, *, multiple: int) -> tuple[IntVector,
     return np.concatenate([filler, rank]), np.concatenate([np.zeros(missing, dtype=weight.dtype), weight])
 
 
-def _rebucket(digits: Bytes, size: int) -> npt.NDArray[np.int64]:
+def _rebucket(digits: Bytes, size: int) -> Integers:
     """Order that sorts every bucket of `size` rows by digit and keeps the time order among equal digits."""
     order = np.argsort(digits.reshape(-1, size), axis=1, kind="stable")
     order += np.arange(0, digits.size, size)[:, None]
@@ -159,12 +143,6 @@ def _between_chunks(digits: Bytes, weight: Weights, n_digits: int, *, size: int)
 # time are not comparable, and neither is any pair whose earlier row is censored.
 
 
-Matrix = npt.NDArray[np.float64]
-
-
-Places = npt.NDArray[np.int32]
-
-
 @dataclass(frozen=True)
 class PairWeights:
     """Total weight of the pairs that agree, that have equal predictions, and that can be compared at all."""
@@ -179,49 +157,48 @@ class PairWeights:
         )
 
 
-def pair_weights(
-    time: FloatArray, event: BoolArray, score: FloatArray, weight: FloatArray | None = None
-) -> PairWeights:
+def pair_weights(outcome: Outcome, score: FloatArray, weight: FloatArray | None = None) -> PairWeights:
     """Compare every event with all rows known to outlast it, in O(n log n) time and O(n) memory.
 
     Parameters
     ----------
-    time, event, score : arrays, shape (n,)
-        `score` is the prediction, larger meaning a later event; a pair is concordant when the row that outlasts the
-        event has the larger score, and tied when the scores are equal.
+    outcome : Outcome
+        Of n rows.
+    score : array, shape (n,)
+        The prediction, larger meaning a later event; a pair is concordant when the row that outlasts the event has the
+        larger score, and tied when the scores are equal.
     weight : array, shape (n,), optional
         What each pair of an event counts for; 1 if not given. Ignored on censored rows, which open no pair.
 
     Examples
     --------
     >>> import numpy as np
-    >>> pair_weights(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), np.array([1.0, 5.0, 0.5]))
+    >>> outcome = Outcome(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]))
+    >>> pair_weights(outcome, np.array([1.0, 5.0, 0.5]))
     PairWeights(concordant=1.0, tied=0.0, comparable=2.0)
     """
     by_score, sorted_rank = _rank(score)
     # Sort the rows by time, those of one time by decreasing score with events first: so a row censored at t follows
     # the events at t, and two events at t never stand in concordant order.
     arranged = by_score[::-1]
-    keys, order = stable_sort(sortable_time(time, event)[arranged])
+    keys, order = stable_sort(sortable_time(outcome.time, outcome.event)[arranged])
     starts_tie = starts_run(keys)  # a tie: the rows of one time that are all events or all censored
     weights: Weights = is_event_key(keys)
     if weight is not None:
         weights = weights * weight[arranged[order]].astype(np.float64)
     comparable = _comparable_weight(starts_tie, weights)
-    rank, tied = (time.size - 1 - order).astype(np.int32), 0.0
+    rank, tied = (outcome.n - 1 - order).astype(np.int32), 0.0
     del by_score, arranged, keys, order  # 24 bytes per row less while the pairs are counted
     if sorted_rank is not None:
         rank, tied = _break_ties(sorted_rank[rank], starts_tie, weights)
     return PairWeights(dominated_weight(rank, weights), tied, comparable)
 
 
-def weighted_pairs(
-    time: FloatArray, event: BoolArray, score: FloatArray, rows: Vector, weight: FloatArray | None = None
-) -> PairWeights:
+def weighted_pairs(outcome: Outcome, score: FloatArray, rows: Vector, weight: FloatArray | None = None) -> PairWeights:
     """`pair_weights` of rows with weights `rows`, of which a pair counts the product of two."""
-    _, order = stable_sort(sortable_time(time, event))
-    opens = np.ones((1, time.size)) if weight is None else weight[order][None].astype(np.float64)
-    pairs = CountedPairs(time[order], event[order], score[order].astype(np.float64))
+    order = outcome.order()
+    opens = np.ones((1, outcome.n)) if weight is None else weight[order][None].astype(np.float64)
+    pairs = CountedPairs(outcome.take(order), score[order].astype(np.float64))
     ((concordant, tied, comparable),) = pairs.weights(rows[order][None], [opens])
     return PairWeights(float(concordant[0]), float(tied[0]), float(comparable[0]))
 
@@ -264,10 +241,10 @@ def _break_ties(rank: IntVector, starts_tie: BoolArray, weights: Weights) -> tup
 class _Comparison:
     """Events, and for each the stretch of `others` that it is compared with."""
 
-    events: Places
-    others: Places
-    begin: Places
-    end: Places
+    events: IntVector
+    others: IntVector
+    begin: IntVector
+    end: IntVector
 
     def sums(self, counts: Matrix, weights: list[Matrix]) -> list[Vector]:
         """Sum of weight times the counts of the stretch, over the events."""
@@ -286,22 +263,22 @@ class CountedPairs:
     nothing sorted.
     """
 
-    def __init__(self, time: FloatArray, event: BoolArray, score: Vector) -> None:
-        keys = sortable_time(time, event)
+    def __init__(self, outcome: Outcome, score: Vector) -> None:
+        event, keys = outcome.event, sortable_time(outcome.time, outcome.event)
         self._tie = np.cumsum(starts_run(keys)) - 1
         _, rank = np.unique(score, return_inverse=True)
         self._event = event
         bits = int(rank.max()).bit_length()
         self._concordant = [self._level(rank >> (bit + 1), (rank >> bit) & 1) for bit in range(bits)]
-        everybody = np.ones(time.size, dtype=np.int64)
-        self._comparable = self._later(np.zeros(time.size, dtype=np.int64), everybody, event)
-        self._tied = self._later(rank, everybody, event) if np.unique(rank).size < time.size else None
+        everybody = np.ones(outcome.n, dtype=np.int64)
+        self._comparable = self._later(np.zeros(outcome.n, dtype=np.int64), everybody, event)
+        self._tied = self._later(rank, everybody, event) if np.unique(rank).size < outcome.n else None
 
-    def _level(self, bucket: npt.NDArray[np.int64], bit: npt.NDArray[np.int64]) -> _Comparison:
+    def _level(self, bucket: Integers, bit: Integers) -> _Comparison:
         """Pairs of one bit: events with a zero, and rows after them with a one."""
         return self._later(bucket, bit, self._event & (bit == 0))
 
-    def _later(self, bucket: npt.NDArray[np.int64], counted: npt.NDArray[np.int64], events: BoolArray) -> _Comparison:
+    def _later(self, bucket: Integers, counted: Integers, events: BoolArray) -> _Comparison:
         """For each of the events, the counted rows of the same bucket that outlast it."""
         order = np.argsort(bucket, kind="stable")
         bucket, tie, counted = bucket[order], self._tie[order], counted[order]
@@ -340,15 +317,13 @@ class CountedPairs:
 
 # --- Pairs for Antolini's time-dependent concordance: predictions compared at the time of the earlier event.
 
-
 # From this many events on one column of the grid, counting all their pairs at once in O(n log n) is quicker than
 # comparing event by event.
 _MANY_EVENTS = 192
 
 
 def antolini_weights(
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     curves: FloatArray,
     times: Vector,
     *,
@@ -365,8 +340,8 @@ def antolini_weights(
 
     Parameters
     ----------
-    time, event : arrays, shape (n,)
-        Observed times and event indicators.
+    outcome : Outcome
+        Of n rows.
     curves : array, shape (n, m)
         Survival probabilities, or F if `increasing`.
     times : array, shape (m,)
@@ -381,34 +356,34 @@ def antolini_weights(
         Weights of the rows, of which a pair counts the product of two: O(n) for each event, whatever the interpolation.
     """
     sign, start = (-1.0, 0.0) if increasing else (1.0, 1.0)
-    keys, order = stable_sort(sortable_time(time, event))
-    outlasting = _first_outlasting(keys)
-    opens = np.flatnonzero((event & (time < tau))[order])
+    keys, order = stable_sort(sortable_time(outcome.time, outcome.event))
+    outlasting = first_outlasting(keys)
+    opens = np.flatnonzero((outcome.event & (outcome.time < tau))[order])
     total = PairWeights(0.0, 0.0, 0.0)
     if opens.size == 0:
         return total
-    moments = time[order][opens].astype(np.float64)
+    moments = outcome.time[order][opens].astype(np.float64)
     for block in _runs(left_column(times, moments)):
         events, at = opens[block], moments[block]
         left = left_column(times, at)
         base = sign * column(curves, int(left[0]), start)
         if interpolation == "previous":
-            total += _events_on_one_score(time, event, base, order, events, outlasting, rows)
+            total += _events_on_one_score(outcome, base, order, events, outlasting, rows)
             continue
         following = sign * column(curves, min(int(left[0]) + 1, times.size - 1), start)
         share = fraction(times, at, left)
         for part in _runs(at):
             score = (1 - share[part[0]]) * base + share[part[0]] * following
-            total += _events_on_one_score(time, event, score, order, events[part], outlasting, rows)
+            total += _events_on_one_score(outcome, score, order, events[part], outlasting, rows)
     return total
 
 
-def _runs(values: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
-    """Places of each run of equal values."""
+def _runs(values: npt.NDArray[Any]) -> list[Integers]:
+    """IntVector of each run of equal values."""
     return np.split(np.arange(values.size), np.flatnonzero(starts_run(values))[1:])
 
 
-def _first_outlasting(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def first_outlasting(keys: Integers) -> Integers:
     """For each row in time order, where the rows begin that outlast it: after all rows with its own key."""
     starts = np.flatnonzero(starts_run(keys))
     ends = np.append(starts[1:], keys.size)
@@ -416,21 +391,20 @@ def _first_outlasting(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _events_on_one_score(
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     score: Vector,
-    order: npt.NDArray[np.int64],
-    block: npt.NDArray[np.int64],
-    outlasting: npt.NDArray[np.int64],
+    order: Integers,
+    block: Integers,
+    outlasting: Integers,
     rows: Vector | None,
 ) -> PairWeights:
     """Pairs of the events at the places `block` of the time order, all compared on the same scores."""
     if rows is not None:
         return _weighted_events(score[order], rows[order], block, outlasting)
     if block.size >= _MANY_EVENTS:
-        weight = np.zeros(time.size)
+        weight = np.zeros(outcome.n)
         weight[order[block]] = 1.0
-        return pair_weights(time, event, score, weight)
+        return pair_weights(outcome, score, weight)
     # Only rows from the first event of the block on can outlast any of its events.
     first = int(block[0])
     later = score[order[first:]]
@@ -444,9 +418,7 @@ def _events_on_one_score(
     return PairWeights(float(concordant), float(at_least - concordant), float(comparable))
 
 
-def _weighted_events(
-    score: Vector, weights: Vector, block: npt.NDArray[np.int64], outlasting: npt.NDArray[np.int64]
-) -> PairWeights:
+def _weighted_events(score: Vector, weights: Vector, block: Integers, outlasting: Integers) -> PairWeights:
     """Pairs of events of weighted rows, which stand in time order."""
     concordant = tied = comparable = 0.0
     for place in block:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import kolmogi, ndtri
 
 from xcal._checks import (
     MANY,
     BoolArray,
     FloatArray,
+    as_count,
     as_event,
     as_number,
     as_probability,
@@ -20,18 +20,13 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._kaplan_meier import fit_kaplan_meier, greenwood_terms
 from xcal.calibration.bins import Clusters, bin_edges, sum_of_squares
 from xcal.calibration.histogram import edges_like, heaviest, locate, redistribution, rest, share_of_bin
-from xcal.metrics.counted import Block, Indices, Timeline, kaplan_meier_product, product, share_lost
+from xcal.data.surv import Outcome
+from xcal.metrics.counted import Block, Timeline, kaplan_meier_product, product, share_lost
 from xcal.metrics.curves import Interpolation, event_points, fraction, left_column
-from xcal.metrics.inputs import Vector, as_count, merged, merged_edges, starts_of
-
-# --- Histogram of F at the observed times with the range of a perfect model, bin by bin.
-
-
-Matrix = npt.NDArray[np.float64]
-
+from xcal.metrics.inputs import Integers, Matrix, Vector, merged, merged_edges, starts_of
 
 N_BINS = 10
 
@@ -195,8 +190,7 @@ def pp_curve(cdf: Any, *, event: Any, level: float = 0.95, n_points: int = 101) 
     grid = np.linspace(0, 1, as_count("n_points", n_points, at_least=2, at_most=MANY))
     curve = fit_kaplan_meier(u, happened)
     survival = curve.at(grid)
-    left = curve.at_risk - curve.counts
-    terms = np.divide(curve.counts, curve.at_risk * left, out=np.zeros_like(left), where=left > 0)
+    terms = greenwood_terms(curve.counts, curve.at_risk)
     variance = np.append(0.0, np.cumsum(terms))[np.searchsorted(curve.times, grid, side="right")]
     reach = float(kolmogi(1 - level)) / np.sqrt(u.size) * survival * (1 + u.size * variance)
     # Where the curve has come down to zero its own variance says nothing; the band keeps its last width.
@@ -319,7 +313,6 @@ def _as_levels(levels: Any) -> Vector:
 
 # --- Bin masses of D-calibration, and the average curve beside Kaplan-Meier, of resamples.
 
-
 _BLOCK = 1 << 18  # predictions worked on at a time
 
 
@@ -350,7 +343,7 @@ class CountedRedistribution:
         weight = np.where(after, at_stop[:, None], np.where(self._event, weight, 0.0))
         return product(counts * weight, self._shares)
 
-    def _stop(self, block: Block, counts: Matrix, weight: Matrix) -> Indices:
+    def _stop(self, block: Block, counts: Matrix, weight: Matrix) -> Integers:
         """First row at which redistribution stops, as `calibration.histogram.horizon` says."""
         n = counts.shape[1]
         limit = np.array([heaviest(float(rows)) for rows in block.effective])
@@ -369,7 +362,7 @@ class CountedCurve:
 
     def __init__(self, line: Timeline, survival: FloatArray, times: Vector, interpolation: Interpolation) -> None:
         self._survival = survival
-        points = event_points(line.time, line.event, times)
+        points = event_points(Outcome(line.time, line.event), times)
         self.defined = points.size >= 2
         if not self.defined:
             return

@@ -5,12 +5,13 @@ from fractions import Fraction
 from typing import Any, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
     BoolArray,
     FloatArray,
+    as_choice,
+    as_count,
     as_floats,
     as_probability,
     as_weights,
@@ -22,21 +23,11 @@ from xcal._checks import (
 from xcal._kaplan_meier import KaplanMeier
 from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.significance import Method as DMethod
+from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import EXPONENTS, Accumulator, as_fraction, float_sums
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point
-from xcal.metrics.inputs import (
-    Vector,
-    as_choice,
-    as_count,
-    as_curves,
-    as_outcome,
-    as_row_weights,
-    as_score,
-    as_time_point,
-)
+from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights, as_score, as_time_point
 from xcal.metrics.times import as_censoring
-
-# --- Mean negative log-likelihood of rows, for a model that has a density.
 
 
 @dataclass(frozen=True)
@@ -92,9 +83,9 @@ def mean_nll(nll: Any, *, weights: Any = None) -> MeanNLL:
     return MeanNLL(mean, error, values.size)
 
 
-def as_nll(nll: Any) -> npt.NDArray[np.float64]:
+def as_nll(nll: Any) -> Vector:
     """One negative log-likelihood per row: numbers, or infinity for a row that the model held to be impossible."""
-    values: npt.NDArray[np.float64] = as_floats("nll", nll).astype(np.float64, copy=False)
+    values: Vector = as_floats("nll", nll).astype(np.float64, copy=False)
     bad = np.isnan(values) | (values == -np.inf)
     if bad.any():
         row = first_row(bad)
@@ -152,7 +143,6 @@ class StreamingMeanNLL(Accumulator):
 # --- Predictions and outcomes as every metric of `evaluate` reads them: checked once, derived from curves where
 # needed.
 
-
 # Survival curves may rise by this much from one time to the next: rounding, in float32 too.
 _ROUNDING = 1e-6
 
@@ -176,7 +166,7 @@ class Predictions:
     clusters: Clusters | None = None
     weights: Vector | None = None
 
-    def take(self, rows: npt.NDArray[np.int64]) -> "Predictions":
+    def take(self, rows: Integers) -> "Predictions":
         """Keep the chosen rows, repeated where a row is chosen more than once."""
         return replace(
             self,
@@ -189,6 +179,11 @@ class Predictions:
             clusters=None if self.clusters is None else self.clusters.of_rows(rows),
             weights=None if self.weights is None else effective_units(self.weights[rows]),
         )
+
+    @property
+    def outcome(self) -> Outcome:
+        """Times and events."""
+        return Outcome(self.time, self.event)
 
     @property
     def probability(self) -> Vector:
@@ -217,32 +212,34 @@ def read_predictions(
 ) -> Predictions:
     """Check the arguments of `evaluate`, and derive from the survival curves what was not given beside them."""
     as_choice("d_calibration_method", d_calibration_method, get_args(DMethod))
-    seen, happened = as_outcome(
-        time, event, cdf=cdf, predicted_time=predicted_time, survival=survival, clusters=clusters, weights=weights
-    )
+    beside = {"cdf": cdf, "predicted_time": predicted_time, "survival": survival}
+    outcome = as_outcome(time, event, beside={**beside, "clusters": clusters, "weights": weights})
+    n = outcome.n
     _some_prediction(cdf, predicted_time, survival, times)
     as_choice("interpolation", interpolation, INTERPOLATIONS)
-    own = None if cdf is None else _own_cdf(cdf, seen.size)
-    score = None if predicted_time is None else as_score("predicted_time", predicted_time, seen.size)
-    curves, grid = (None, None) if survival is None else _falling_curves(survival, times, seen.size)
+    own = None if cdf is None else _own_cdf(cdf, n)
+    score = None if predicted_time is None else as_score("predicted_time", predicted_time, n)
+    curves, grid = (None, None) if survival is None else _falling_curves(survival, times, n)
     if censoring is not None:
-        as_censoring(censoring, seen, happened)
+        as_censoring(censoring, outcome)
     as_count("n_bins", n_bins, at_least=2, at_most=MANY)
     given = Predictions(
-        time=seen,
-        event=happened,
+        time=outcome.time,
+        event=outcome.event,
         cdf=own,
-        cdf_event=happened,
+        cdf_event=outcome.event,
         predicted_time=score,
         survival=curves,
         times=grid,
-        at=_median_event_time(seen, happened) if at is None else as_time_point("at", at),
+        at=float(np.median(outcome.time[outcome.event if outcome.event.any() else slice(None)]))
+        if at is None
+        else as_time_point("at", at),
         interpolation=interpolation,
         censoring=censoring,
         n_bins=n_bins,
         d_calibration_method=d_calibration_method,
-        clusters=None if clusters is None else as_clusters(clusters, seen.size, reference="time"),
-        weights=as_row_weights(weights, seen.size),
+        clusters=None if clusters is None else as_clusters(clusters, n, reference="time"),
+        weights=as_row_weights(weights, n),
     )
     return _completed(given)
 
@@ -271,11 +268,6 @@ def _own_cdf(cdf: Any, n: int) -> FloatArray:
     own = as_probability("cdf", cdf)
     check_same_length("cdf", own, "time", n)
     return own
-
-
-def _median_event_time(time: FloatArray, event: BoolArray) -> float:
-    """Median of the event times; without any event, of all times."""
-    return float(np.median(time[event] if event.any() else time))
 
 
 def _falling_curves(survival: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:

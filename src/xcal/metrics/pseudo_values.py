@@ -24,21 +24,19 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import sortable_time, stable_sort
+from xcal._kaplan_meier import share_left
+from xcal.data.surv import Outcome
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Integers, Vector
 
-Indices = npt.NDArray[np.int64]
 # A row stands for at most 1 / this many rows in `doubly_robust`: heavier ones would decide the result alone.
 LEAST_UNCENSORED = 0.05
 # Knots between 0 and the time at which curves that are read along lines are integrated, and rows worked on at a time.
 _KNOTS, _BLOCK = 100, 1 << 14
 
 
-def jackknife(
-    time: FloatArray, event: BoolArray, at: float, *, seen: float = 1.0, weights: Vector | None = None
-) -> Vector:
+def jackknife(outcome: Outcome, at: float, *, seen: float = 1.0, weights: Vector | None = None) -> Vector:
     """Return n F - (n - 1) F without the row, with F one minus Kaplan-Meier at one time.
 
     Of weighted rows, F + W dF/dw: what F changes by, per weight of the row, if that is changed a little, with W the sum
@@ -46,8 +44,8 @@ def jackknife(
 
     Parameters
     ----------
-    time, event : arrays, shape (n,)
-        At least two rows.
+    outcome : Outcome
+        Of n rows, at least two.
     at : float
         The time; an event exactly then has happened.
     seen : float
@@ -56,19 +54,19 @@ def jackknife(
     weights : array, shape (n,), optional
         Of the rows, all above zero.
     """
-    n = time.size
-    moments, place = np.unique(time, return_inverse=True)
+    n, event = outcome.n, outcome.event
+    moments, place = np.unique(outcome.time, return_inverse=True)
     one = np.ones(n) if weights is None else weights
     events, censored = (np.bincount(place, weights=one * kind).astype(np.float64) for kind in (event, ~event))
     at_risk = np.cumsum((events + censored)[::-1])[::-1] - (1 - seen) * censored
     by_then = int(np.searchsorted(moments, at, side="right"))
     d, r = events[:by_then], at_risk[:by_then]
-    kept = _share_left(d, r)
+    kept = share_left(d, r)
     if weights is not None:
         return _infinitesimal(d, r, place, event, seen, float(weights.sum()))
     # Leaving out a row that outlasts a moment, one with its event there, and one that is censored there.
     without, without_event, without_censored = (
-        _share_left(deaths, rows) for deaths, rows in ((d, r - 1), (d - 1, r - 1), (d, r - seen))
+        share_left(deaths, rows) for deaths, rows in ((d, r - 1), (d - 1, r - 1), (d, r - seen))
     )
     before = np.append(1.0, np.cumprod(without))
     after = np.append(np.cumprod(kept[::-1])[::-1], 1.0)
@@ -79,25 +77,20 @@ def jackknife(
     return np.asarray(1 - (n * after[0] - (n - 1) * left_out))
 
 
-def _infinitesimal(d: Vector, r: Vector, place: Indices, event: BoolArray, seen: float, total: float) -> Vector:
+def _infinitesimal(d: Vector, r: Vector, place: Integers, event: BoolArray, seen: float, total: float) -> Vector:
     """Pseudo-values from the weights of deaths and of those at risk at the times up to one time.
 
     A row changes the log of the survival by the sum of d / (r (r - d)) while it is at risk, less 1 / (r - d) at its
     event. Where nobody is left survival is zero, and nothing changes it.
     """
     left = r - d
-    survival = float(np.prod(_share_left(d, r)))
+    survival = float(np.prod(share_left(d, r)))
     step = np.divide(1.0, left, out=np.zeros_like(left), where=left > 0)
     terms = np.divide(d * step, r, out=np.zeros_like(r), where=r > 0)
     passed = np.append(0.0, np.cumsum(terms))
     own = np.minimum(place, d.size)
     at_own = np.where(event, np.append(terms - step, 0.0)[own], np.append(seen * terms, 0.0)[own])
     return np.asarray(1 - survival - total * survival * (passed[own] + at_own))
-
-
-def _share_left(deaths: Vector, at_risk: Vector) -> Vector:
-    """Share of those at risk that is left after the deaths; 1 where nobody is at risk."""
-    return np.asarray(1 - np.divide(deaths, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +124,19 @@ class CensoringModel:
         return np.asarray(np.exp(-self.factor[rows, None] * np.append(0.0, self.hazard)[passed]))
 
 
-def fit_censoring(x: Vector, time: FloatArray, event: BoolArray) -> CensoringModel | None:
+def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
     """Fit a Cox model of the censorings; None where its likelihood has no maximum.
 
     At one time the events come first: rows with an event at t are no longer at risk of being censored there.
     """
-    late = np.where(event, time, np.nextafter(time, np.inf))  # a censoring just after the events of its time
-    _, order = stable_sort(sortable_time(late, ~event))
-    ordered, censored = late[order], ~event[order]
+    time, event = outcome.time, outcome.event
+    # A censoring comes just after the events of its time.
+    late = Outcome(np.where(event, time, np.nextafter(time, np.inf)), ~event)
+    order = late.order()
+    sets = RiskSets(late.take(order))
+    ordered, censored = late.time[order], late.event[order]
     spread = x.std(axis=0)
     scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    sets = RiskSets(ordered, censored)
     fit = sets.fit(np.ascontiguousarray(scaled[order].T), np.ones(time.size), float(ordered[-1]), np.zeros(x.shape[1]))
     if not fit.converged:
         return None
@@ -157,8 +152,7 @@ def doubly_robust(
     times: Vector,
     interpolation: Interpolation,
     own: Vector,
-    time: FloatArray,
-    event: BoolArray,
+    outcome: Outcome,
     at: float,
     censoring: CensoringModel,
 ) -> Vector:
@@ -177,11 +171,12 @@ def doubly_robust(
         Curves, shape (n, m), that reach `at`, and how they are read between their times.
     own : array, shape (n,)
         S at each row's observed time.
-    time, event, at
-        Outcomes and the time.
+    outcome, at
+        What happened to the rows, and the time.
     censoring : CensoringModel
         Of the same rows.
     """
+    time, event = outcome.time, outcome.event
     knots = np.append(0.0, times[(times > 0) & (times < at)])
     if interpolation == "linear":
         knots = np.union1d(knots, np.linspace(0.0, at, _KNOTS + 1))

@@ -7,21 +7,18 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_count, as_flag, as_floats, as_row, fail, first_row
-from xcal._kaplan_meier import KaplanMeier, Of, curve_of_counts, fit_kaplan_meier
+from xcal._checks import BoolArray, FloatArray, as_choice, as_count, as_flag, as_floats, as_row, fail, first_row
+from xcal._kaplan_meier import KaplanMeier, Of, curve_of_counts, fit_kaplan_meier, product_limit
 from xcal.calibration.dcalibration import are_coarse
+from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import Accumulator, CellCounts, GridAxis, SparseCells, grid_cells, grid_counts
-from xcal.metrics.inputs import Vector, as_choice, as_outcome, as_row_weights, as_score, as_time_grid
-
-# --- The censoring curve behind inverse probability weights, and what to do where it is not known.
+from xcal.metrics.inputs import Vector, as_row_weights, as_score, as_time_grid
 
 
-def as_censoring(
-    censoring: KaplanMeier | None, time: FloatArray, event: BoolArray, weights: Vector | None = None
-) -> KaplanMeier:
+def as_censoring(censoring: KaplanMeier | None, outcome: Outcome, weights: Vector | None = None) -> KaplanMeier:
     """Use the given censoring curve, or estimate one from the data at hand."""
     if censoring is None:
-        return fit_kaplan_meier(time, event, "censoring", weights)
+        return fit_kaplan_meier(outcome.time, outcome.event, "censoring", weights)
     if not isinstance(censoring, KaplanMeier) or censoring.of != "censoring":
         got = f"a curve of {censoring.of!r}" if isinstance(censoring, KaplanMeier) else type(censoring).__name__
         fail("censoring", 'None or kaplan_meier(time=..., event=..., of="censoring")', got)
@@ -49,9 +46,6 @@ def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -
     positive = curve.survival[curve.survival > 0]
     last = float(positive.min()) if positive.size else 1.0
     return np.where(value > 0, value, last), np.asarray(known)
-
-
-# --- The public function for Kaplan-Meier curves.
 
 
 def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None) -> KaplanMeier:
@@ -93,12 +87,9 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None
     >>> kaplan_meier(time=[1, 2, 2, 3], event=[1, 1, 0, 1], of="censoring").at([2, 3])
     array([0.5, 0.5])
     """
-    time, event = as_outcome(time, event, weights=weights)
+    outcome = as_outcome(time, event, beside={"weights": weights})
     chosen = as_choice("of", of, ("event", "censoring"))
-    return fit_kaplan_meier(time, event, chosen, as_row_weights(weights, time.size))
-
-
-# --- How long the rows were followed: reverse Kaplan-Meier.
+    return fit_kaplan_meier(outcome.time, outcome.event, chosen, as_row_weights(weights, outcome.n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +143,13 @@ def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
     >>> follow_up(time=[1, 2, 3, 4, 5], event=[1, 0, 0, 0, 0]).median
     3.0
     """
-    times_seen, happened = as_outcome(time, event, weights=weights)
-    curve = fit_kaplan_meier(times_seen, happened, "censoring", as_row_weights(weights, times_seen.size))
+    outcome = as_outcome(time, event, beside={"weights": weights})
+    curve = fit_kaplan_meier(outcome.time, outcome.event, "censoring", as_row_weights(weights, outcome.n))
     return FollowUp(
         median=_first_at_or_below(curve, 0.5),
         lower_quartile=_first_at_or_below(curve, 0.75),
         upper_quartile=_first_at_or_below(curve, 0.25),
-        longest=float(times_seen.max()),
+        longest=outcome.last,
         curve=curve,
     )
 
@@ -171,15 +162,10 @@ def _first_at_or_below(curve: KaplanMeier, share: float) -> float:
 
 # --- Times at which single risks are looked at: chosen where the rows support them, or checked.
 
-
 # A share of the rows, and a number of them, that must still be under observation at a horizon that is chosen here.
 SUPPORTED_SHARE, SUPPORTED_ROWS = 0.05, 10
-
-
 # Events by a horizon that is chosen here: the time of the fifth event out of twenty is an accident of these rows.
 SUPPORTED_EVENTS = 20
-
-
 # First digits of numbers that are easy to read.
 _READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 
@@ -256,7 +242,6 @@ def check_covered(horizons: Vector, end: float) -> None:
 
 
 # --- Kaplan-Meier curves of events and of censorings over chunks, processes or files.
-
 
 # Distinct times, or cells of times, that are kept by default: two megabytes.
 LIMIT = 1 << 16
@@ -361,7 +346,8 @@ class StreamingKaplanMeier(Accumulator):
         """Add rows: observed times, and whether the event happened."""
         if np.size(time) == 0 and np.size(event) == 0:
             return self
-        self.add(*as_outcome(time, event))
+        outcome = as_outcome(time, event)
+        self.add(outcome.time, outcome.event)
         return self
 
     def add(self, time: FloatArray, event: BoolArray) -> None:
@@ -408,8 +394,7 @@ def bounded_curve(cells: CellCounts, of: Of = "event") -> BoundedCurve:
     ends = []
     for gone in (1.0, 0.0):
         left = at_risk - np.where(mixed, gone, single) * others
-        lost = np.divide(counts, left, out=np.zeros_like(left), where=counts > 0)
-        ends.append(np.cumprod(1.0 - lost, dtype=np.float64))
+        ends.append(product_limit(counts, left))
     return BoundedCurve(curve, ends[0], ends[1], False)
 
 

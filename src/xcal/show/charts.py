@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from xcal.calibration.significance import p_in_words as p_in_words  # noqa: PLC0414 - also offered here
-from xcal.metrics.calibration_curve import CalibrationCurve, Counts
-from xcal.metrics.inputs import Vector
+from xcal.metrics.calibration_curve import CalibrationCurve
+from xcal.metrics.inputs import Form, Integers, Vector
 from xcal.metrics.pit import PitHistogram, PPCurve
 
 # --- Colours and the look of charts, which name colours as CSS variables: dark, light and print need no redraw.
@@ -64,8 +64,6 @@ def colour_rules() -> str:
 
 
 # --- How numbers and times are written on pages.
-
-Form = Literal["ratio", "fraction", "percent", "p", "small"]
 
 
 def written(value: float, form: Form) -> str:
@@ -357,7 +355,7 @@ def narrowest(edges: Sequence[Vector]) -> float:
     return min(float(np.diff(one).min()) for one in edges)
 
 
-def heights(values: Vector | Counts, edges: Vector, base: float) -> Vector:
+def heights(values: Vector | Integers, edges: Vector, base: float) -> Vector:
     """Return the heights of bars, some of which are wider than others: what each part of width `base` holds on average.
 
     Examples

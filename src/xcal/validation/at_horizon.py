@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc, gammaincc
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import curve_of_counts
+from xcal._kaplan_meier import curve_of_counts, product_limit
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.metrics.curves import fraction, left_column
 from xcal.metrics.ici import LocalLines, SmoothCalibration, smooth_calibration
@@ -112,7 +112,7 @@ def observed_risk(rows: Rows, horizon: float, part: float, values: Vector) -> fl
 def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
     """Return the pseudo-values of the event by a horizon, corrected for censoring where there is a model of it."""
     if rows.censoring_model is None:
-        return jackknife(rows.time, rows.event, horizon, seen=part, weights=rows.weights)
+        return jackknife(rows.outcome, horizon, seen=part, weights=rows.weights)
     if rows.survival is not None and rows.times is not None and rows.cdfs:
         cdf = dict(zip(rows.seen, rows.cdfs, strict=False)).get(part, rows.cdfs[0])
         times, interpolation = rows.times, rows.interpolation
@@ -124,7 +124,7 @@ def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
         passed = np.searchsorted(times, rows.time, side="right")
         own = np.append(np.ones((rows.n, 1)), survival, axis=1)[np.arange(rows.n), passed].astype(np.float64)
         interpolation = "previous"
-    return doubly_robust(survival, times, interpolation, own, rows.time, rows.event, horizon, rows.censoring_model)
+    return doubly_robust(survival, times, interpolation, own, rows.outcome, horizon, rows.censoring_model)
 
 
 def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
@@ -137,7 +137,7 @@ def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
         at_risk = own.sum() - np.searchsorted(rows.time[own], times, side="left")
         dead = rows.time[own & rows.event]
         deaths = np.searchsorted(dead, times, side="right") - np.searchsorted(dead, times, side="left")
-        curve[:] = np.cumprod(1 - np.divide(deaths, at_risk, out=np.zeros(times.size), where=at_risk > 0))
+        curve[:] = product_limit(deaths, at_risk)
     return curves[label], times
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, as_row, fail
 from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
+from xcal.data.surv import Outcome
 from xcal.data.survival import check_nothing_beside
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.predictions import check_predictions
@@ -202,11 +203,11 @@ def audit(
     beside = checks.of_rows(
         model=model, survival=survival, cdf=cdf, risk=risk, groups=groups, covariates=covariates, clusters=clusters
     )
-    time, event = checks.read_outcome(y, X=X, beside=beside)
+    outcome = checks.read_outcome(y, X=X, beside=beside)
     checks.check_text("time_unit", time_unit)
     level = as_number("level", level, above=0, below=1)
-    n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, time.size)
-    found, at = _predictions(model, X, (time, event), (survival, cdf, risk), times, interpolation, horizons)
+    n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, outcome.n)
+    found, at = _predictions(model, X, outcome, (survival, cdf, risk), times, interpolation, horizons)
     given = _few_times(found) if horizons is None and survival is not None else None
     if name is not None:
         checks.check_text("name", name)
@@ -214,28 +215,28 @@ def audit(
             fail("name", "a name for the model", repr(name))
         found = replace(found, model=name)
     train_x, train_y = checks.read_training(training)
-    own_weights = checks.read_weights(weights, X, y, time.size)
+    own_weights = checks.read_weights(weights, X, y, outcome.n)
     if own_weights is not None and censoring == "covariates":
         fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
     # Patients of another place or time are followed in another way: weights by the training rows would bias the values.
     # Whether weighted rows are, the test does not tell.
-    alike = train_y is not None and own_weights is None and same_censoring(train_y, (time, event))
-    known = train_y if train_y is not None and alike else (None, None)
+    alike = train_y is not None and own_weights is None and same_censoring(train_y, outcome)
+    known = train_y if alike else None
     risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
-    columns, left_out, no_covariates = read_covariates(covariates, X, (time, event), risk_of_rows)
+    columns, left_out, no_covariates = read_covariates(covariates, X, outcome, risk_of_rows)
     sample = Sample(
-        time,
-        event,
+        outcome.time,
+        outcome.event,
         found,
         at,
         checks.read_thresholds(thresholds),
-        checks.read_groups(groups, X, time.size),
-        known[0],
-        known[1],
+        checks.read_groups(groups, X, outcome.n),
+        None if known is None else known.time,
+        None if known is None else known.event,
         columns,
         left_out,
         no_covariates,
-        checks.read_clusters(clusters, X, time.size),
+        checks.read_clusters(clusters, X, outcome.n),
         own_weights,
         as_choice("last_seen", last_seen, get_args(LastSeen)),
         as_choice("censoring", censoring, get_args(Censoring)),
@@ -296,14 +297,14 @@ def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
 def _predictions(
     model: Any,
     X: Any,
-    outcome: checks.Outcome,
+    outcome: Outcome,
     plain: tuple[Any, Any, Any],
     times: Any,
     interpolation: Interpolation | None,
     horizons: Any,
 ) -> tuple[ModelPredictions, Vector]:
     """Read what is predicted about the rows, and choose or check the horizons."""
-    time, event = outcome
+    time, event = outcome.time, outcome.event
     survival, cdf, risk = plain
     given = [value for value in (model, survival, risk) if value is not None]
     if not given and cdf is not None:

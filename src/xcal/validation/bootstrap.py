@@ -18,6 +18,7 @@ from xcal.metrics.net_benefit import CountedBenefit, CountedValues, decision_cur
 from xcal.metrics.observed_expected import slope_and_intercept
 from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
+from xcal.metrics.spec import VALUES
 from xcal.validation.estimates import Estimates, Interval, Key, n_pairs
 from xcal.validation.result import Skipped
 from xcal.validation.rows import Matrix, Rows
@@ -55,7 +56,7 @@ class ResampledMetrics:
         self._rows, self._found, self._line, self._at = rows, found, line, at
         self._pairs = None
         if self._wanted("harrell") and rows.score is not None:
-            self._pairs = CountedPairs(rows.time, rows.event, rows.score)
+            self._pairs = CountedPairs(rows.outcome, rows.score)
         self._corrected = {}
         if rows.censoring_model is not None:
             self._corrected = {h: CountedValues(rows.risk[h], values) for h, (values, _) in at.items()}
@@ -232,7 +233,7 @@ class Draws:
         if key in self.squares:
             found = self.distance(key, value, level)
             return found.lower, found.upper
-        return resampled_interval(key[0], value, self.values.get(key, np.empty(0)), level)
+        return resampled_interval(value, self.values.get(key, np.empty(0)), level, VALUES[key[0]].scale)
 
     def distance(self, key: Key, value: float, level: float) -> Distance:
         """Return what is known of a squared distance."""
@@ -392,6 +393,6 @@ def _antolini(
     def draw(block: range) -> Vector:
         counts = _counts(rows, block, seed)
         counts = counts.astype(np.float32) if rows.weights is None else counts * rows.weights
-        return antolini_indices(rows.time, rows.event, survival, times, rows.interpolation, counts)
+        return antolini_indices(rows.outcome, survival, times, rows.interpolation, counts)
 
     return {key: np.concatenate(workers.map(draw, blocks))}, ()

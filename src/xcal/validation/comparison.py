@@ -18,21 +18,6 @@ from xcal.validation.audit import audit
 from xcal.validation.result import AuditKey, AuditResult, AuditValue
 from xcal.validation.words import COLUMNS, FORMAT, as_plain, html_table, label, wrapped
 
-# Values that say something about the test or the rows, not about the model: their difference means nothing.
-_NOT_COMPARED = ("_p", "_p_corrected", "_floor", "_noise", "_excess", "_cox", "observed_risk")
-# What a person compares first, with the direction that is better: 1 for higher, -1 for lower.
-_MAIN = {
-    "harrell": 1,
-    "uno": 1,
-    "antolini": 1,
-    "auc": 1,
-    "ipa": 1,
-    "ibs": -1,
-    "nll": -1,
-    "ici": -1,
-    "d_calibration": -1,
-}
-
 # Measured by `python -m studies.audit_coverage --comparisons`, see docs/audit.md.
 WORDS = (
     '"better" and "worse" allow for the number of these lines, and were said of two equally good models in at most 2 '
@@ -149,7 +134,7 @@ class ModelComparison:
 def is_main(value: AuditValue, horizons: tuple[float, ...]) -> bool:
     """Return whether a difference is a main one: over all times, or at the horizon in the middle."""
     middle = horizons[len(horizons) // 2] if horizons else None
-    return value.group is None and value.metric in _MAIN and value.horizon in (None, middle)
+    return value.group is None and label(value.metric).main and value.horizon in (None, middle)
 
 
 def _told(value: AuditValue, unit: str, clear: frozenset[AuditKey]) -> tuple[str, str, str, str]:
@@ -159,7 +144,7 @@ def _told(value: AuditValue, unit: str, clear: frozenset[AuditKey]) -> tuple[str
     if np.isfinite(value.lower) and np.isfinite(value.upper):
         ends, said = f"[{value.lower:+.4f}, {value.upper:+.4f}]", "no clear difference"
         if (value.metric, value.horizon, value.group) in clear:
-            said = "better" if np.sign(value.value) == _MAIN[value.metric] else "worse"
+            said = "better" if np.sign(value.value) == label(value.metric).better else "worse"
     return f"{label(value.metric).name}{at}", f"{value.value:+.4f}", ends, said
 
 
@@ -220,7 +205,7 @@ def differences(first: AuditResult, second: AuditResult) -> tuple[AuditValue, ..
     found = []
     for value in second.values:
         key = (value.metric, value.horizon, value.group)
-        if key not in base or value.metric.endswith(_NOT_COMPARED):
+        if key not in base or not label(value.metric).compared:
             continue
         difference = value.value - base[key].value
         found.append(AuditValue(*key, difference, *_paired_interval(first, second, key, difference)))
@@ -232,7 +217,7 @@ def _paired_interval(first: AuditResult, second: AuditResult, key: AuditKey, val
     before, after = first.measured.draws.get(key), second.measured.draws.get(key)
     if before is None or after is None or before.size != after.size or before.size == 0:
         return float("nan"), float("nan")
-    return resampled_interval("difference", value, after - before, second.level)
+    return resampled_interval(value, after - before, second.level)
 
 
 def _clear(first: AuditResult, second: AuditResult, found: tuple[AuditValue, ...]) -> frozenset[AuditKey]:

@@ -44,7 +44,7 @@ def over_time(rows: Rows, level: float) -> OverTime:
     if rows.censoring_model is not None and rows.survival is not None:
         observed, low, high = _corrected(rows, times, level)
     predicted, brier = np.full(times.size, np.nan), np.full(times.size, np.nan)
-    censoring = as_censoring(rows.censoring, rows.time, rows.event, rows.weights)
+    censoring = as_censoring(rows.censoring, rows.outcome, rows.weights)
     given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights, "censoring": censoring}
     if rows.survival is not None and rows.times is not None:
         for k in np.flatnonzero(times <= rows.times[-1]):
@@ -89,7 +89,7 @@ def _own_censoring(rows: Rows, times: Vector) -> Vector:
 
 def _null_brier(rows: Rows, times: Vector, survival: Vector) -> Vector:
     """Brier score of one curve for everybody: the two sums of its formula need no rows times times."""
-    censoring = as_censoring(rows.censoring, rows.time, rows.event, rows.weights)
+    censoring = as_censoring(rows.censoring, rows.outcome, rows.weights)
     one = np.ones(rows.n) if rows.weights is None else rows.weights
     total = np.append(0.0, np.cumsum(one))
     g_row, _ = censoring_survival(censoring, rows.time, left_limit=True)

@@ -137,7 +137,7 @@ def _model(terms: list[_Term], found: list[_Term], rows: Rows, censored: BoolArr
     for term in chosen:
         if all(abs(np.corrcoef(term.values, other)[0, 1]) < 0.95 for other in kept):
             kept.append(term.values)
-    return fit_censoring(np.column_stack(kept), rows.time, rows.event)
+    return fit_censoring(np.column_stack(kept), rows.outcome)
 
 
 # --- For whom? Calibration given the covariates, as an audit measures it.

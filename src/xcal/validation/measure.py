@@ -17,6 +17,7 @@ from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, d
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
+from xcal.metrics.spec import VALUES
 from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate, over_time
@@ -27,30 +28,13 @@ from xcal.validation.sample import Sample
 
 Progress = Callable[[int, int], None]
 
-# Order of the table. Metrics of one horizon come for each horizon in turn.
-_DISCRIMINATION = ("harrell", "uno", "antolini", "auc")
-_CALIBRATION = (
-    *("oe", "oe_p", "oe_p_corrected", "mean_risk", "observed_risk"),
-    *("slope", "slope_p", "slope_p_corrected", "intercept"),
-    *("ici", "ici_floor", "ici_excess", "ici_p", "ici_p_corrected"),
-    *("e50", "e50_floor", "e50_excess", "e90", "e90_floor", "e90_excess"),
-    *("emax", "emax_floor", "emax_excess", "one_calibration_p"),
-    *("d_calibration", "d_calibration_floor", "d_calibration_excess"),
-    *("d_calibration_km", "d_calibration_km_floor", "d_calibration_km_excess"),
-    *("d_calibration_ipcw", "d_calibration_ipcw_floor", "d_calibration_ipcw_excess"),
-    *("d_calibration_p", "d_calibration_p_corrected"),
-    *("km_calibration", "km_calibration_floor", "km_calibration_excess"),
-    *("conditional_calibration", "conditional_calibration_floor", "conditional_calibration_noise"),
-    *("conditional_calibration_p", "subgroup_p"),
-)
-_OVERALL = ("brier", "ipa", "ibs", "nll")
-_BY_COX = ("cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox")
 # P-value, corrected within the family of parts, below which what was found in a part of a covariate is kept for the
 # verdict: it tells what is off from what is in doubt.
 PART_LEVEL = 0.2
 # Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
 _FEWEST_ROWS = 2000
-ORDER: tuple[str, ...] = (*_DISCRIMINATION, *_CALIBRATION, *_OVERALL, *_BY_COX)
+# Order of the table. Metrics of one horizon come for each horizon in turn.
+_ORDER = {metric: place for place, metric in enumerate(VALUES)}
 
 
 def measure(
@@ -212,7 +196,7 @@ class _Measured:
             values[f"{metric}_excess", horizon] = distance.excess
             intervals[f"{metric}_excess", horizon] = (distance.lower, distance.upper)
             values.setdefault((f"{metric}_floor", horizon), distance.floor)
-        keys = sorted(values, key=lambda key: (ORDER.index(key[0]), key[1] or 0.0))
+        keys = sorted(values, key=lambda key: (_ORDER[key[0]], key[1] or 0.0))
         return [AuditValue(*key, self.group, values[key], *intervals.get(key, UNKNOWN)) for key in keys]
 
     def _interval(self, key: Key, level: float) -> tuple[float, float]:
@@ -245,7 +229,7 @@ def _measure_rows(
     for horizon, risk in rows.risk.items():
         at = found.at.get(horizon)
         smooth = None if at is None else at.smooth
-        calibration.append(drawn_curve(risk, rows.time, rows.event, horizon, smooth, **shown))
+        calibration.append(drawn_curve(risk, rows.outcome, horizon, smooth, **shown))
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:

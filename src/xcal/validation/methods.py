@@ -7,6 +7,7 @@ import numpy as np
 
 from xcal.metrics.inputs import rounded_time
 from xcal.metrics.pit import N_BINS
+from xcal.metrics.spec import VALUES
 from xcal.show.blocks import Checklist, ChecklistItem
 from xcal.show.charts import time_in_words
 from xcal.validation.at_horizon import MANY_EVENTS
@@ -52,9 +53,6 @@ REFERENCES = {
     "vickers": "Vickers AJ, Cronin AM, Elkin EB, Gonen M. Extensions to decision curve analysis, a novel method for "
     "evaluating diagnostic tests, prediction models and molecular markers. BMC Med Inform Decis Mak 2008;8:53.",
 }
-
-# Values whose interval has a standard formula.
-_ANALYTIC = {"oe": "O/E", "slope": "slope", "intercept": "intercept", "ici": "ICI", "d_calibration": "D-calibration"}
 
 
 class _Cited:
@@ -252,7 +250,7 @@ def _intervals(
     level: float, n_bootstrap: int, resampled_rows: int | None, names: set[str], sample: Sample
 ) -> Iterator[str]:
     together = sample.clusters
-    analytic = [words for name, words in _ANALYTIC.items() if name in names]
+    analytic = [value.analytic for value in VALUES.values() if value.analytic and value.metric in names]
     by_formula = f"; those of {listed(analytic)} are analytic" if analytic else ""
     if n_bootstrap:
         what = "the rows" if resampled_rows is None else f"a random part of {resampled_rows:,} rows"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from xcal._checks import MIN_CELL
-from xcal.metrics.calibration_curve import CalibrationCurve, Counts, RiskDistribution
-from xcal.metrics.inputs import Vector
+from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution
+from xcal.metrics.inputs import Integers, Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram, PPCurve
 
@@ -84,7 +84,7 @@ class OverTime:
     observed_lower: Vector
     observed_upper: Vector
     predicted: Vector  # mean predicted risk; NaN where the model says nothing
-    at_risk: Counts
+    at_risk: Integers
     uncensored: Vector  # Kaplan-Meier of the censoring: share not yet censored
     brier: Vector
     brier_null: Vector  # of the Kaplan-Meier curve, which knows no covariates

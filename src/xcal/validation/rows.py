@@ -10,6 +10,7 @@ from xcal._checks import MIN_CELL, BoolArray, FloatArray, effective_units
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier, sortable_time, stable_sort
 from xcal.calibration.bins import Clusters
 from xcal.calibration.dcalibration import are_coarse, unit_starts, within_interval
+from xcal.data.surv import Outcome
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector, is_small, told
 from xcal.metrics.predictions import restricted_mean
@@ -93,6 +94,11 @@ class Rows:
     def n(self) -> int:
         """Number of rows."""
         return self.time.size
+
+    @property
+    def outcome(self) -> Outcome:
+        """Times and events."""
+        return Outcome(self.time, self.event)
 
     def take(self, chosen: BoolArray) -> "Rows":
         """Keep some of the rows, in the same order; `order` then counts within them."""

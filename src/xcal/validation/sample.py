@@ -28,6 +28,7 @@ from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.subgroups import Column, is_category
 from xcal.data import SurvivalData, time_and_event
 from xcal.data.columns import follows_time, tells_event
+from xcal.data.surv import Outcome
 from xcal.data.survival import check_nothing_beside
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
@@ -93,6 +94,11 @@ class Sample:
     min_cell: int = MIN_CELL
     not_judged: tuple[float, ...] = ()
 
+    @property
+    def outcome(self) -> Outcome:
+        """Times and events."""
+        return Outcome(self.time, self.event)
+
 
 # --- What `audit` takes, checked once: outcomes, groups, thresholds, training rows.
 
@@ -105,7 +111,6 @@ RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
 
 # Rows of the random part that is resampled where all of them would take longer: as noisy as all, up to a known factor.
 PART_OF_ROWS = 10_000
-Outcome = tuple[FloatArray, BoolArray]
 
 
 def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
@@ -124,7 +129,7 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
         fail(name, "at least 2 rows", f"{time.size}")
     if not event.any():
         fail(name, "at least one event", f"{time.size} censored rows")
-    return np.array(time, dtype=np.float64), np.array(event)
+    return Outcome(np.array(time, dtype=np.float64), np.array(event))
 
 
 def of_rows(**given: Any) -> dict[str, Any]:
@@ -304,7 +309,7 @@ def read_covariates(
     reason : str
         Why there are no columns; "" if there are.
     """
-    n, given = outcome[0].size, covariates is not None
+    n, given = outcome.n, covariates is not None
     if given and are_names(covariates, MOST_COLUMNS):
         named: Mapping[str, Any] | None = {name: column_of(X, name, "covariates") for name in covariates}
     else:
@@ -444,9 +449,8 @@ def _read(name: str, values: Any) -> Column | str:
 
 def _outcome_again(column: Column, outcome: Outcome) -> str:
     """Return why a column tells the outcome, as no covariate does: the time, a coarser time, the event, its cause."""
-    time, event = outcome
-    if column.labels is None and follows_time(column.values, time, above=None):
+    if column.labels is None and follows_time(column.values, outcome.time, above=None):
         return "it follows from the time"
-    if tells_event(column.values, event, most=MOST_GROUPS):
+    if tells_event(column.values, outcome.event, most=MOST_GROUPS):
         return "it tells whether the event happened"
     return ""

@@ -10,11 +10,12 @@ import numpy as np
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.dcalibration import are_coarse
+from xcal.data.surv import Outcome
 from xcal.metrics.inputs import in_words, is_small, reached, rounded_time
 from xcal.metrics.times import follow_up
 from xcal.show.charts import p_in_words
 from xcal.validation.result import Concern, DataSummary, Measurements
-from xcal.validation.sample import Outcome, Sample
+from xcal.validation.sample import Sample
 from xcal.validation.words import listed
 
 # Events below which intervals of calibration are too wide to be of use (Collins, Ogundimu, Altman 2016 ask for 100,
@@ -259,15 +260,14 @@ def _of_horizons(sample: Sample) -> Iterator[Concern]:
 def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
     if training.outcome is None or sample.weights is not None:
         return
-    time, event = training.outcome
-    if not same_censoring(training.outcome, (sample.time, sample.event)):
+    if not same_censoring(training.outcome, sample.outcome):
         effect = (
             "Uno's concordance, AUC and Brier scores are therefore weighted by the censoring of these rows; the "
             "censoring curve of the training rows would bias them."
         )
         yield Concern("Censoring differs from that of the training rows", effect, False)
-    if _p_of_logrank((time, event), (sample.time, sample.event)) < DIFFERENT:
-        mean_risk = _risk_at_median(sample, time, event)
+    if _p_of_logrank(training.outcome, sample.outcome) < DIFFERENT:
+        mean_risk = _risk_at_median(sample, training.outcome)
         effect = f"{mean_risk} O/E and intercept show whether the model's covariates account for it."
         yield Concern("Outcomes differ from those of the training rows", effect, False)
     different = differing_columns(training.X, training.training_X)
@@ -281,14 +281,14 @@ def _of_training(sample: Sample, training: Training) -> Iterator[Concern]:
 
 def same_censoring(training: Outcome, audited: Outcome) -> bool:
     """Whether the censoring curve of the training rows may stand for that of the audited ones, by the log-rank test."""
-    (before, happened_before), (now, happened) = training, audited
-    return _p_of_logrank((before, ~happened_before), (now, ~happened)) >= DIFFERENT
+    censorings = (Outcome(one.time, ~one.event) for one in (training, audited))
+    return _p_of_logrank(*censorings) >= DIFFERENT
 
 
-def _risk_at_median(sample: Sample, time: FloatArray, event: BoolArray) -> str:
+def _risk_at_median(sample: Sample, training: Outcome) -> str:
     """Return what happened in the two sets of rows by the median event time of the training rows."""
-    at = min(float(np.median(time[event])), float(sample.time.max()), float(time.max()))
-    before = 1 - float(fit_kaplan_meier(time, event).at(at))
+    at = min(float(np.median(training.time[training.event])), sample.outcome.last, training.last)
+    before = 1 - float(fit_kaplan_meier(training.time, training.event).at(at))
     now = 1 - float(fit_kaplan_meier(sample.time, sample.event).at(at))
     return (
         f"By time {rounded_time(at):g}, {before:.1%} of the training rows had the event, and {now:.1%} of these rows."
@@ -297,11 +297,11 @@ def _risk_at_median(sample: Sample, time: FloatArray, event: BoolArray) -> str:
 
 def _p_of_logrank(first: Outcome, second: Outcome) -> float:
     """P-value of the log-rank test; 1 where one of the two has no event."""
-    if not (first[1].any() and second[1].any()):
+    if not (first.event.any() and second.event.any()):
         return 1.0
     from scipy.stats import CensoredData, logrank
 
-    samples = [CensoredData.right_censored(time, ~event) for time, event in (first, second)]
+    samples = [CensoredData.right_censored(one.time, ~one.event) for one in (first, second)]
     return float(logrank(*samples).pvalue)
 
 

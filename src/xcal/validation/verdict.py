@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xcal.metrics.pit import N_BINS
+from xcal.metrics.spec import good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.result import AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
@@ -38,9 +39,8 @@ from xcal.validation.words import interval_in_words, listed, percent, times_in_w
 # Ranges that are good enough: ratios of observed to expected events, slopes, average errors of a risk, which may not
 # exceed a share of the mean risk either, and the error of the bins of D-calibration (root mean square of their
 # deviations, as a share of what a bin should hold).
-GOOD_RATIO = (0.8, 1.25)
-GOOD_SLOPE = (0.8, 1.25)
-GOOD_ICI, GOOD_ICI_SHARE = 0.05, 0.25
+GOOD_RATIO, GOOD_SLOPE, (_, GOOD_ICI) = (good_range(metric) for metric in ("oe", "slope", "ici"))
+GOOD_ICI_SHARE = 0.25
 GOOD_BINS = 0.15
 OFF_LEVEL, WRONG_LEVEL = 0.02, 0.01
 # How many times as many events as intervals of the right width need. An interval of that width lies in the range only

@@ -5,7 +5,7 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import numpy as np
 
 from xcal._files import write_whole
 from xcal.metrics.inputs import rounded_time
-from xcal.show.charts import Form, time_in_words, written
+from xcal.metrics.spec import VALUES, Value
+from xcal.show.charts import time_in_words, written
 from xcal.validation.result import AuditResult, AuditValue, Skipped
 
 # --- How numbers of an audit are written in sentences.
@@ -100,79 +101,6 @@ def listed(words: Sequence[str]) -> str:
 # --- Names and numbers of an audit as people read them: one table for the page and the pictures.
 
 
-@dataclass(frozen=True)
-class Label:
-    """What a metric is called, how its numbers are written, and one line on how to read it."""
-
-    name: str
-    form: Form
-    hint: str
-
-
-LABELS = {
-    "harrell": Label("Harrell's C", "fraction", "1 orders every pair rightly, 0.5 is chance"),
-    "uno": Label("Uno's C", "fraction", "as Harrell's, corrected for censoring"),
-    "antolini": Label("Antolini's C", "fraction", "as Harrell's, for curves that cross"),
-    "auc": Label("AUC", "fraction", "1 separates who has the event by then, 0.5 is chance"),
-    "oe": Label("O/E", "ratio", "events observed per event expected; 1 is right"),
-    "mean_risk": Label("Mean predicted risk", "percent", "average over all rows"),
-    "observed_risk": Label("Observed risk", "percent", "by Kaplan-Meier"),
-    "oe_p": Label("O/E, p", "p", "test that the risks are right on average"),
-    "oe_p_corrected": Label("O/E, p (corrected)", "p", "for the number of tests at horizons"),
-    "slope": Label("Calibration slope", "ratio", "1 is right; below 1: risks too extreme"),
-    "slope_p": Label("Calibration slope, p", "p", "test that the slope is 1"),
-    "slope_p_corrected": Label("Calibration slope, p (corrected)", "p", "for the number of tests at horizons"),
-    "intercept": Label("Calibration intercept", "ratio", "0 is right; below 0: risks too high"),
-    "ici": Label("ICI", "fraction", "mean distance of predicted from observed risk"),
-    "ici_floor": Label("ICI of a perfect model", "fraction", "its mean on as many rows: noise alone"),
-    "ici_excess": Label("ICI without noise", "fraction", "what noise does not explain; 0 is right"),
-    "ici_p": Label("ICI, p", "p", "test that the risks are right at each level"),
-    "ici_p_corrected": Label("ICI, p (corrected)", "p", "for the number of tests at horizons"),
-    "e50": Label("E50", "fraction", "median of that distance"),
-    "e50_floor": Label("E50 of a perfect model", "fraction", "its mean on as many rows"),
-    "e50_excess": Label("E50 without noise", "fraction", "what noise does not explain; 0 is right"),
-    "e90": Label("E90", "fraction", "nine rows in ten are closer than this"),
-    "e90_floor": Label("E90 of a perfect model", "fraction", "its mean on as many rows"),
-    "e90_excess": Label("E90 without noise", "fraction", "what noise does not explain; 0 is right"),
-    "emax": Label("Emax", "fraction", "the largest distance"),
-    "emax_floor": Label("Emax of a perfect model", "fraction", "its mean on as many rows"),
-    "emax_excess": Label("Emax without noise", "fraction", "what noise does not explain; 0 is right"),
-    "cox_slope": Label("Slope by a Cox model", "ratio", "misleads where hazards are not proportional"),
-    "cox_intercept": Label("Intercept by a Cox model", "ratio", "misleads where hazards are not proportional"),
-    "ici_cox": Label("ICI by a Cox model", "fraction", "misleads where hazards are not proportional"),
-    "e50_cox": Label("E50 by a Cox model", "fraction", "misleads where hazards are not proportional"),
-    "e90_cox": Label("E90 by a Cox model", "fraction", "misleads where hazards are not proportional"),
-    "emax_cox": Label("Emax by a Cox model", "fraction", "misleads where hazards are not proportional"),
-    "brier": Label("Brier score", "fraction", "mean squared error; 0 is best"),
-    "ipa": Label("IPA", "percent", "error saved against no covariates; higher is better"),
-    "ibs": Label("Integrated Brier score", "fraction", "Brier score averaged over time"),
-    "nll": Label("Negative log-likelihood", "fraction", "lower is better, for models of the same rows"),
-    "d_calibration": Label("D-calibration (uniform)", "small", "0 is right; compare with the floor"),
-    "d_calibration_km": Label("D-calibration (Kaplan-Meier)", "small", "0 is right; compare with the floor"),
-    "d_calibration_ipcw": Label("D-calibration (weighted)", "small", "0 is right; compare with the floor"),
-    "d_calibration_excess": Label("Without noise (uniform)", "small", "what noise does not explain"),
-    "d_calibration_km_excess": Label(
-        "Without noise (Kaplan-Meier)", "small", "what noise does not explain; 0 is right"
-    ),
-    "d_calibration_ipcw_excess": Label("Without noise (weighted)", "small", "what noise does not explain"),
-    "d_calibration_floor": Label("Floor (uniform)", "small", "mean of a perfect model on as many rows"),
-    "d_calibration_km_floor": Label("Floor (Kaplan-Meier)", "small", "mean of a perfect model on as many rows"),
-    "d_calibration_ipcw_floor": Label("Floor (weighted)", "small", "mean of a perfect model on as many rows"),
-    "d_calibration_p": Label("D-calibration, p", "p", "alone; of a perfect model below 0.05 in 5 of 100 audits"),
-    "d_calibration_p_corrected": Label("D-calibration, p (Holm)", "p", "corrected for the number of groups"),
-    "km_calibration": Label("KM calibration", "small", "mean prediction against Kaplan-Meier over time"),
-    "km_calibration_floor": Label("KM calibration of a perfect model", "small", "its mean on as many rows"),
-    "km_calibration_excess": Label("KM calibration without noise", "small", "what noise does not explain; 0 is right"),
-    "conditional_calibration": Label("Conditional calibration", "small", "0 is right; compare with its noise"),
-    "conditional_calibration_floor": Label(
-        "Noise taken off", "small", "what chance alone adds; the value is without it"
-    ),
-    "conditional_calibration_noise": Label("Noise left", "small", "standard deviation of the value of a right model"),
-    "conditional_calibration_p": Label("Conditional calibration, p", "p", "below 0.05: not right for all covariates"),
-    "subgroup_p": Label("Subgroup most off, p", "p", "on rows that took no part in the search"),
-    "one_calibration_p": Label("One-calibration, p", "p", "test of the risk groups at the horizon"),
-}
-
 VERDICTS = {
     "trust": ("good", "Can be trusted"),
     "caution": ("caution", "Use with caution"),
@@ -183,9 +111,9 @@ VERDICTS = {
 ESTIMATORS = {"uniform": "uniform", "km": "Kaplan-Meier", "ipcw": "weighted"}
 
 
-def label(metric: str) -> Label:
-    """Return the label of a metric; one that is not in the table keeps its own name."""
-    return LABELS.get(metric, Label(metric, "small", ""))
+def label(metric: str) -> Value:
+    """Return how a metric is called and written; one that is not in the table keeps its own name."""
+    return VALUES.get(metric, Value(metric, metric, "small"))
 
 
 def skipped_title(one: Skipped, unit: str = "") -> str:
@@ -300,13 +228,10 @@ def as_plain(value: Any) -> Any:
     return value
 
 
-# What a person looks for first, in the order of the text.
-_OVERALL = (
-    *("harrell", "uno", "antolini", "d_calibration", "d_calibration_floor", "d_calibration_p"),
-    *("conditional_calibration", "conditional_calibration_p", "ibs", "nll"),
-)
-
-_AT_HORIZON = ("mean_risk", "observed_risk", "oe", "slope", "ici", "ici_floor", "auc", "brier", "ipa")
+# What a person looks for first, in the order of the text: over all times, and at each horizon.
+_SHOWN = sorted((value for value in VALUES.values() if value.text), key=lambda value: value.text)
+_OVERALL = [value.metric for value in _SHOWN if not value.at_horizon]
+_AT_HORIZON = [value.metric for value in _SHOWN if value.at_horizon]
 
 
 def to_text(result: AuditResult, *, next_steps: bool = True) -> str:

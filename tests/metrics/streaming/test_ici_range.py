@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xcal.data.surv import Outcome
 from xcal.metrics import cox_ici
 from xcal.metrics.cox import fitted_curve
 from xcal.metrics.cox_ici_streaming import Place, StreamingRiskSets, index_range, knot_range
@@ -35,7 +36,7 @@ def found_range(p, time, event, at, *, cells, limit, off=0.0, parts=1):
     knots = knot_range(counted, 3)
     if knots is None:
         return None
-    curve = fitted_curve(p, time, event, at, knots=(knots[0] + knots[1]) / 2)
+    curve = fitted_curve(p, Outcome(time, event), at, knots=(knots[0] + knots[1]) / 2)
     if curve.fit is None or not curve.converged:
         return None
     coefficients = (curve.fit.coefficients + off * np.array([1.0, -0.5])) / curve.scale
