@@ -1,7 +1,7 @@
 """How often D-calibration by cause calls a true model wrong, and how often it finds a wrong one.
 
-``python -m studies.causes --datasets 2000`` prints one line per setting. Two Weibull causes whose hazards cross from row
-to row; censoring depends on the covariate. True incidences are integrated numerically.
+``python -m studies.causes --datasets 2000`` prints one line per setting. Two Weibull causes whose hazards cross from
+row to row; censoring depends on the covariate. True incidences are integrated numerically.
 """
 
 import argparse
@@ -56,10 +56,8 @@ def main() -> None:
             rejected = float(np.mean([one.p_value < 0.05 for one in found]))
             error = np.sqrt(rejected * (1 - rejected) / datasets)
             value, floor = (np.mean([getattr(one, name) for one in found]) for name in ("value", "floor"))
-            print(
-                f"| {n:,} | {np.mean(censored):.0%} | {model} | {rejected:.3f} | {error:.3f} | {value:.5f} | {floor:.5f} |",
-                flush=True,
-            )
+            line = f"| {n:,} | {np.mean(censored):.0%} | {model} | {rejected:.3f} | {error:.3f} "
+            print(f"{line}| {value:.5f} | {floor:.5f} |", flush=True)
 
 
 if __name__ == "__main__":
