@@ -157,7 +157,7 @@ def fit_aalen_johansen(time: FloatArray, cause: Causes, n_causes: int, weights: 
     times, place = np.unique(time.astype(np.float64, copy=False), return_inverse=True)
     one = np.ones(time.size) if weights is None else weights
     counts = np.array([np.bincount(place, one * (cause == k), times.size) for k in range(1, n_causes + 1)])
-    at_risk = np.cumsum(np.bincount(place, one, times.size)[::-1])[::-1]
+    at_risk = _at_risk(place, one, times.size)
     survival = np.cumprod(1 - counts.sum(axis=0) / at_risk)
     before = np.append(1.0, survival[:-1])
     incidence = np.cumsum(before * counts / at_risk, axis=1)
@@ -196,7 +196,9 @@ def _error(
     sums = (np.cumsum(np.bincount(place, square * x, at_risk.size)) for x in (level**2, level * slope, slope**2))
     constant, mixed, quadratic = sums
     later = square.sum() - np.cumsum(np.bincount(place, square, at_risk.size))
-    return np.sqrt(np.maximum(later * waiting**2 + constant + 2 * incidence * mixed + incidence**2 * quadratic, 0.0))
+    return np.asarray(
+        np.sqrt(np.maximum(later * waiting**2 + constant + 2 * incidence * mixed + incidence**2 * quadratic, 0.0))
+    )
 
 
 def incidence_pseudo_values(
@@ -223,7 +225,7 @@ def incidence_pseudo_values(
     one = np.ones(n) if weights is None else weights
     counts = np.array([np.bincount(place, one * (cause == k), moments.size) for k in range(1, n_causes + 1)])
     by_then = int(np.searchsorted(moments, at, side="right"))
-    r = np.cumsum(np.bincount(place, one, moments.size)[::-1])[::-1][:by_then]
+    r = _at_risk(place, one, moments.size)[:by_then]
     d, own = counts.sum(axis=0)[:by_then], counts[of - 1, :by_then]
     passed, at_own = place < by_then, np.minimum(place, by_then)
     if weights is not None:
@@ -234,7 +236,7 @@ def incidence_pseudo_values(
     for j in range(by_then - 1, -1, -1):
         ahead[j] = comes[j] + kept[j] * ahead[j + 1]
     # Without a row that outlasts them: survival before each moment, and the incidence before it.
-    before = np.append(1.0, np.cumprod(1 - _part(d, r - 1)))
+    before = np.append(1.0, np.cumprod(1.0 - _part(d, r - 1)))
     passed_by = np.append(0.0, np.cumsum(before[:-1] * _part(own, r - 1)))
     # Without the row at its own moment.
     others = np.append(r - 1, 0.0)[at_own]
@@ -270,6 +272,11 @@ def _infinitesimal(
     slope = log_survival[at] - np.where(cause > 0, step[at], 0.0)
     level = waiting[at] + np.where(cause == of, before[at] / r[at], 0.0) + slope * (last - incidence[at])
     return np.asarray(last + total * np.where(passed, level, waiting[-1]))
+
+
+def _at_risk(place: npt.NDArray[Any], weight: Vector, n_times: int) -> Vector:
+    """Return the rows that have come to each time, by their weights."""
+    return np.asarray(np.cumsum(np.bincount(place, weight, n_times)[::-1])[::-1], dtype=np.float64)
 
 
 def _part(amount: Vector, whole: Vector) -> Vector:
