@@ -33,7 +33,9 @@ def incidences(x: np.ndarray, model: str) -> np.ndarray:
     second = 0.35 * np.exp(0.5 * x)[:, None] * GRID**0.8
     lost = -np.diff(np.exp(-first - second), axis=1)
     steps = np.stack([np.diff(first, axis=1), np.diff(second, axis=1)], axis=1)
-    share = steps / np.maximum(steps.sum(axis=1, keepdims=True), 1e-300) if model != "even" else np.full(steps.shape, 0.5)
+    share = (
+        steps / np.maximum(steps.sum(axis=1, keepdims=True), 1e-300) if model != "even" else np.full(steps.shape, 0.5)
+    )
     return np.cumsum(np.concatenate([np.zeros((x.size, 2, 1)), lost[:, None] * share], axis=2), axis=2)
 
 
