@@ -17,12 +17,11 @@ from typer.testing import CliRunner
 
 import xcal
 from xcal.cli.app import app
-from xcal.cli.fit_run import fit_run
+from xcal.cli.fit_run import fit_run, now_and_then
 from xcal.cli.options import as_settings
 from xcal.cli.run_folder import FILES, FitSettings, merged
 from xcal.cli.table_file import read_table_file
 from xcal.cli.training import Trained, judge, read_parts
-from xcal.cli.words import now_and_then
 from xcal.validation.sample import most_associated
 
 QUICK = ["--seeds", "1", "--epochs", "3", "--lambdas", "0,10", "--resamples", "0"]

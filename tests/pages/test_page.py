@@ -8,7 +8,8 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from xcal.show.blocks import (
+from xcal.show.charts import COLOURS, colour
+from xcal.show.page import (
     Callout,
     Chart,
     Checklist,
@@ -19,15 +20,17 @@ from xcal.show.blocks import (
     Figures,
     Key,
     Notes,
+    Page,
     Row,
+    Section,
     Selector,
     Stack,
     Table,
     Text,
     Varying,
+    render_page,
+    write_page,
 )
-from xcal.show.charts import COLOURS, colour
-from xcal.show.page import Page, Section, render_page, write_page
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> & 'one' \"two\" \u2028"
 

@@ -58,9 +58,9 @@ def predict(
     from dataclasses import replace
 
     from xcal._checks import as_number
+    from xcal.cli.fit_run import notes
     from xcal.cli.run_folder import read_run, read_summary
     from xcal.cli.training import check_target, collected_warnings, predicted, read_rows, write_table
-    from xcal.cli.words import notes
 
     model, settings = read_run(run)
     asked, shares = listed("--times", times, float, "times"), listed("--quantiles", quantiles, float, "shares")
@@ -255,9 +255,9 @@ def _audited(run: Path, file: Path | None, options: dict[str, Any]) -> "AuditRes
     """Audit the model of a run, on a file or on the rows that it was held from."""
     from dataclasses import replace
 
+    from xcal.cli.fit_run import notes
     from xcal.cli.run_folder import read_run
     from xcal.cli.training import audit_of, collected_warnings
-    from xcal.cli.words import notes
 
     model, settings = read_run(run)
     asked = {name: options[name] for name in _ASKED}

@@ -100,9 +100,8 @@ def fit(
     import sys
 
     from xcal.cli.fit_run import as_json as plain
-    from xcal.cli.fit_run import fit_run, take_part
+    from xcal.cli.fit_run import fit_run, now_and_then, take_part
     from xcal.cli.run_folder import SETTINGS, merged
-    from xcal.cli.words import now_and_then
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
     # Every option has the name of its setting, but the file.

@@ -16,25 +16,6 @@ import pandas as pd
 from xcal.estimators.frontier_values import AtHorizon, Candidate, Frontier, Values
 from xcal.estimators.selection import Selection, summarise
 from xcal.metrics.inputs import Form, rounded_time, said
-from xcal.show.blocks import (
-    Block,
-    Callout,
-    Cell,
-    Chart,
-    Copyable,
-    Download,
-    Figure,
-    Figures,
-    Key,
-    Level,
-    Notes,
-    Row,
-    Selector,
-    Stack,
-    Table,
-    Text,
-    Varying,
-)
 from xcal.show.charts import (
     PERCENT,
     Axis,
@@ -57,7 +38,28 @@ from xcal.show.charts import (
     written,
 )
 from xcal.show.frontier import FrontierPoint, frontier, horizontal_label, vertical_label
-from xcal.show.page import Page, Section, write_page
+from xcal.show.page import (
+    Block,
+    Callout,
+    Cell,
+    Chart,
+    Copyable,
+    Download,
+    Figure,
+    Figures,
+    Key,
+    Level,
+    Notes,
+    Page,
+    Row,
+    Section,
+    Selector,
+    Stack,
+    Table,
+    Text,
+    Varying,
+    write_page,
+)
 from xcal.show.render import SIGNAL, draw_on
 
 # --- The picture of a frontier.

@@ -27,8 +27,7 @@ from xcal._checks import (
     first_row,
 )
 from xcal.data import SurvivalData, time_and_event
-from xcal.data.columns import ColumnKind, column_kind
-from xcal.data.features import MappedFeatures, loaded_features
+from xcal.data.features import ColumnKind, MappedFeatures, column_kind, loaded_features
 from xcal.data.parquet import map_parquet
 from xcal.data.survival import check_nothing_beside, read_labels, read_weights
 

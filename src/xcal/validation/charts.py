@@ -10,7 +10,6 @@ from xcal._checks import as_choice, fail
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram
-from xcal.show.blocks import Chart, Key
 from xcal.show.charts import (
     PERCENT,
     SERIES,
@@ -40,6 +39,7 @@ from xcal.show.charts import (
     time_title,
     written,
 )
+from xcal.show.page import Chart, Key
 from xcal.validation.result import AuditResult, AuditValue, CovariatePart, WorstSubgroup
 from xcal.validation.words import ESTIMATORS, find, interval, label, missing, names, shown
 

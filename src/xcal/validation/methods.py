@@ -8,8 +8,8 @@ import numpy as np
 from xcal.metrics.inputs import rounded_time
 from xcal.metrics.pit import N_BINS
 from xcal.metrics.spec import VALUES
-from xcal.show.blocks import Checklist, ChecklistItem
 from xcal.show.charts import time_in_words
+from xcal.show.page import Checklist, ChecklistItem
 from xcal.validation.at_horizon import MANY_EVENTS
 from xcal.validation.result import AuditResult, DataSummary, Measurements
 from xcal.validation.sample import Sample

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from xcal._checks import fail
-from xcal.show.blocks import Selector
 from xcal.show.charts import time_in_words
-from xcal.show.page import Page, Section
+from xcal.show.page import Page, Section, Selector
 from xcal.validation import sections
 from xcal.validation.result import AuditResult, AuditValue
 from xcal.validation.words import names

@@ -27,7 +27,7 @@ from xcal._checks import (
 from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.subgroups import Column, is_category
 from xcal.data import SurvivalData, time_and_event
-from xcal.data.columns import follows_time, tells_event
+from xcal.data.features import follows_time, tells_event
 from xcal.data.surv import Outcome
 from xcal.data.survival import check_nothing_beside
 from xcal.interop.predictions import ModelPredictions

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xcal.metrics.inputs import rounded_time, said
-from xcal.show.blocks import (
+from xcal.show.charts import p_in_words, time_in_words
+from xcal.show.page import (
     Block,
     Callout,
     Cell,
@@ -20,14 +21,13 @@ from xcal.show.blocks import (
     Key,
     Notes,
     Row,
+    Section,
     Selector,
     Stack,
     Table,
     Text,
     Varying,
 )
-from xcal.show.charts import p_in_words, time_in_words
-from xcal.show.page import Section
 from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
 from xcal.validation.methods import checklist
