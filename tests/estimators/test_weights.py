@@ -6,7 +6,7 @@ import pytest
 from xcal import Surv, SurvivalModel, SurvivalPath
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data import SurvivalData
-from xcal.estimators.fitting import gap_error
+from xcal.estimators.selection import gap_error
 from xcal.metrics import concordance_index
 from xcal.recalibration import KaplanMeierRecalibration
 

@@ -62,6 +62,7 @@ def rows() -> dict[str, Any]:
     return {
         "time": time,
         "event": event,
+        "cause": event * (1 + np.arange(N) % 2),
         "cdf": np.clip(-np.expm1(-time * (0.5 + risk)), 0, 1),
         "probability": -np.expm1(-(0.5 + risk)),
         "risk": risk,
@@ -122,6 +123,8 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
     weights = {"weights": torch.from_numpy(r["weights"]), "groups": None, "n_groups": None, "features": None}
     conditional = {"X": r["X"], "n_bins": 5, "n_features": 4, "n_draws": 19, "where": True, "seed": 0}
     conditional |= {"bandwidth": None, "edges": None, "features": None, "weights": r["weights"]}
+    causes = {"incidence": (1 - r["survival"])[:, None] * np.array([[0.6], [0.4]]), "times": r["times"]}
+    causes |= {"time": r["time"], "cause": r["cause"], "n_bins": 5, "draws": 99}
     return [
         ("xcal.d_calibration", xcal.d_calibration, some | options),
         ("xcal.d_calibration (km)", xcal.d_calibration, some | options | {"method": "km"}),
@@ -139,6 +142,7 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("xcal.XCALLoss", loss, torch_some | {"n_bins": 5, "edges": None} | soft),
         ("xcal.XCALLoss (with_mean)", with_mean, {"values": cdf + 1} | torch_some | weights),
         ("xcal.XCALLoss (conditional)", given_covariates, torch_some | {"X": r["X"], "fitted": r["X"]}),
+        ("calibration.cause_calibration", calibration.cause_calibration, causes),
         ("calibration.bin_edges", calibration.bin_edges, {"n_bins": None, "edges": np.linspace(0, 1, 6)}),
         ("calibration.SoftBins", calibration.SoftBins, soft),
         ("calibration.KernelFeatures", calibration.KernelFeatures, {"n_features": 4, "bandwidth": None, "seed": 0}),
@@ -176,6 +180,7 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("quantile_slope", {"cdf": r["cdf"], "event": r["event"], "levels": None}),
         ("risk_distribution", at | {"n_bins": 5, "min_cell": 2}),
         ("kaplan_meier", outcome | {"of": "event"}),
+        ("aalen_johansen", {"time": r["time"], "cause": r["cause"], "n_causes": 2} | weights),
         ("kaplan_meier (weights)", outcome | weights),
         ("brier_score (weights)", curves | weights),
         ("concordance_index (weights)", harrell | weights),

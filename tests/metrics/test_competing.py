@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from xcal._kaplan_meier import fit_kaplan_meier
+from xcal.data.surv import Outcome
 from xcal.metrics.competing import (
     aalen_johansen,
     auc_of_cause,
@@ -125,7 +126,7 @@ class TestLaws:
         )
         for at in (2.0, 7.0):
             found = incidence_pseudo_values(time, cause, at, of=1, n_causes=1)
-            np.testing.assert_allclose(found, jackknife(time, cause > 0, at), atol=1e-12)
+            np.testing.assert_allclose(found, jackknife(Outcome(time, cause > 0), at), atol=1e-12)
 
     def test_errors_are_the_spread_of_the_influences(self):
         """A central difference in the weight of each row, by the estimate itself."""
@@ -167,6 +168,7 @@ class TestBadInput:
             ([1, 0, -2], r"got -2 at row 2"),
             ([1, 0], r"same length|2"),
             (["a", "b", "c"], r"an array of numbers"),
+            ([1, 0, 4000], r"got 4000 at row 2"),
             ([0, 0, 0], r"at least one event, or n_causes"),
         ],
     )
@@ -175,7 +177,7 @@ class TestBadInput:
             aalen_johansen(time=[1, 2, 3], cause=cause)
 
     def test_a_cause_that_was_not_named(self):
-        with pytest.raises(ValueError, match=r"cause: .*1, 2, got 3 at row 2"):
+        with pytest.raises(ValueError, match=r"cause: .*1 to 2, got 3 at row 2"):
             aalen_johansen(time=[1, 2, 3], cause=[1, 2, 3], n_causes=2)
 
     def test_a_cause_that_is_not_there(self):

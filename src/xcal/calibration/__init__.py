@@ -2,10 +2,11 @@
 
 from xcal.calibration.across_processes import mean_across_processes
 from xcal.calibration.bins import bin_edges
+from xcal.calibration.causes import cause_calibration
 from xcal.calibration.conditional import ConditionalCalibration, ConditionalCalibrationResult, conditional_calibration
 from xcal.calibration.dcalibration import d_calibration
-from xcal.calibration.loss import Annealing, XCALLoss, xcal_penalty
-from xcal.calibration.membership import SoftBins, soft_membership
+from xcal.calibration.loss import XCALLoss, xcal_penalty
+from xcal.calibration.membership import Annealing, SoftBins, soft_membership
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration
 from xcal.calibration.streaming import DCalibration
@@ -22,6 +23,7 @@ __all__ = [
     "SoftBins",
     "XCALLoss",
     "bin_edges",
+    "cause_calibration",
     "conditional_calibration",
     "d_calibration",
     "mean_across_processes",

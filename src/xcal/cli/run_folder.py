@@ -17,7 +17,7 @@ from typing import Any
 from xcal import __version__
 from xcal._checks import MIN_CELL, as_choice, as_count, as_flag, as_number, fail
 from xcal._files import check_writable, sole_user
-from xcal.estimators import SurvivalModel
+from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
 from xcal.training.across import launched

@@ -15,8 +15,8 @@ from xcal._files import new_file
 from xcal.cli.run_folder import FitSettings
 from xcal.cli.table_file import PARQUET, Outcome, TableFile, is_number, is_parquet, read_table_file
 from xcal.cli.understanding import Understanding, read_features, understand
-from xcal.data import Surv, SurvivalData
-from xcal.data.surv import as_outcome
+from xcal.data.surv import Surv, as_outcome
+from xcal.data.survival import SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from xcal._checks import fail
-from xcal.data import SurvivalData
+from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import TrainedPath, train_on, trained
 from xcal.estimators.selection import (

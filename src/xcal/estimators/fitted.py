@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from xcal._checks import fail
 from xcal._devices import Workers
-from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, pieces
+from xcal.data.survival import SurvivalData
 from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
 from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.metrics import kaplan_meier
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.training import History
+from xcal.training.result import History
 
 # Points of the grid on which a continuous distribution is integrated: so many at quantiles of the event times, where F
 # moves, and as many evenly up to the last time, as a late censored row may lie far beyond the last event.

@@ -2,168 +2,32 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from xcal._checks import BoolArray, fail, first_row
+from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
-from xcal.calibration.bins import as_clusters, bin_edges, sum_of_squares
-from xcal.calibration.conditional import ConditionalCalibration
-from xcal.calibration.histogram import residuals
-from xcal.calibration.membership import bins_from_above, exact_above
-from xcal.calibration.subgroups import KernelFeatures, RandomFeatures, as_columns
-from xcal.data import SurvivalData
 from xcal.data.features import MappedFeatures, pieces
+from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, Outputs, Standardizer, in_own_memory
 from xcal.estimators.inputs import (
-    Floats,
     check_events,
     check_no_event_at_zero,
     read_table,
     read_validation,
     warn_of_few_events,
 )
-from xcal.estimators.settings import OBJECTIVES, Settings
+from xcal.estimators.settings import FEATURES, OBJECTIVES, Settings
 from xcal.metrics import kaplan_meier
 from xcal.networks import MLP, start_near
-from xcal.training import History, PathResult, fit_path
-from xcal.training.path import usual_penalty
-
-
-def deviations(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
-    """Share of each row in each bin, less the width of the bin, ``(n, bins)``."""
-    edges = torch.from_numpy(bin_edges(n_bins))
-    u, inner = torch.from_numpy(cdf), edges[1:-1]
-    happened = torch.from_numpy(rows.event).unsqueeze(-1)
-    above = torch.where(happened, (u.unsqueeze(-1) >= inner).double(), exact_above(u, edges))
-    return np.asarray(bins_from_above(above - (1 - inner)).numpy())
-
-
-def dcal_influence(cdf: Floats, rows: SurvivalData, n_bins: int) -> Floats:
-    """First-order effect of each row on D-calibration, ``(n,)``: the spread of its mean is that of D-calibration.
-
-    With a row's deviations d_j = (its share of bin j) - width, D-calibration is the sum over j of mean(d_j)^2; its
-    derivative in the weight of a row is 2 sum mean(d_j) (d_j - mean(d_j)).
-    """
-    deviation = deviations(cdf, rows, n_bins)
-    weights = np.ones(rows.n) if rows.weights is None else rows.weights / rows.weights.mean()
-    mean = weights @ deviation / rows.n
-    return np.asarray(2 * weights * ((deviation - mean) @ mean))
-
-
-def weighted_mean(values: Floats, rows: SurvivalData) -> float:
-    """Mean of one value per row, by the weights of the rows if they have some."""
-    return float(values.mean() if rows.weights is None else np.average(values, weights=rows.weights))
-
-
-def gap_error(values: Floats, base: Floats, groups: Any = None, weights: Floats | None = None) -> float:
-    """Estimate the error, over the rows, of the difference between two means; 0 for a model and itself.
-
-    Rows with the same label in `groups` may depend on each other; without it all are independent. With `weights` the
-    means are weighted, and the error is that of their ratio of sums: design-based.
-
-    All models see the same rows, and most of what makes a row's value large or small is common to all of them. The
-    error of the difference is therefore far smaller than that of either value.
-    """
-    gap = values - base
-    if weights is not None:
-        own = weights * (gap - np.average(gap, weights=weights)) / weights.sum()
-        return float(np.sqrt(sum_of_squares(own, None if groups is None else as_clusters(groups, gap.size))))
-    if groups is None:
-        return float(np.std(gap) / np.sqrt(base.size))
-    return float(np.sqrt(sum_of_squares(gap - gap.mean(), as_clusters(groups, gap.size))) / gap.size)
-
-
-# --- K of models on rows, calibration given the covariates, and its test.
-
-
-# The features of the penalty and of K are the default ones. The seed is fixed, so that all models are trained and
-# measured with the same ones.
-FEATURES = KernelFeatures(seed=0)
-DRAWS = 999  # random signs behind a p-value
-# Rows that are read at a time, and that fix the scale of the columns.
-_ROWS = 10_000
-
-
-def conditional_values(cdf: Floats, x: Any, event: BoolArray, weights: Floats | None, n_bins: int) -> Floats:
-    """Conditional calibration K of some models on the same rows, less what noise gives, (models,).
-
-    The value of `xcal.conditional_calibration` for rows with weights, without its test. `cdf` is (models, n); features
-    `x` in a file are read a piece at a time.
-    """
-    return _summed(cdf, x, event, weights, n_bins).values
-
-
-class ConditionalJudgement(NamedTuple):
-    """K of some models on the same rows less what noise gives, ``(models,)``.
-
-    With the standard error of how far each is from the first, and the p-value of `xcal.conditional_calibration`.
-    """
-
-    values: Floats
-    gap_errors: Floats
-    p_values: Floats
-
-
-def judge_conditional(
-    cdf: Floats, x: Any, event: BoolArray, weights: Floats | None, n_bins: int
-) -> ConditionalJudgement:
-    """Measure and test K of some models; arguments as in `conditional_values`."""
-    found = _summed(cdf, x, event, weights, n_bins)
-    edges, weight = bin_edges(n_bins), np.ones(event.size) if weights is None else weights
-    meters = [ConditionalCalibration(lambda h: h, edges, average_apart=True) for _ in cdf]
-    influence, rng = np.empty(cdf.shape), np.random.default_rng(0)
-    for part in _conditional_parts(event.size):
-        w = weight[part]
-        h = found.features(as_columns(np.asarray(x[part]), w.size))
-        # Blocks of the test must not follow the order of the rows, which may be that of their times.
-        order = rng.permutation(w.size)
-        for k, u in enumerate(cdf[:, part]):
-            influence[k, part] = 2 * w * ((h @ found.means[k]) * residuals(u, event[part], edges)).sum(axis=1)
-            meters[k].update(u[order], event[part][order], h[order], w[order])
-    errors = [gap_error(own, influence[0]) for own in influence * (event.size / weight.sum())]
-    tests = [meter.compute(DRAWS, np.random.default_rng(0))[3] for meter in meters]
-    return ConditionalJudgement(found.values, np.array(errors), np.array(tests, dtype=np.float64))
-
-
-@dataclass(frozen=True, eq=False)
-class _Summed:
-    """K of some models, (models,), the means of features times residuals behind it, and the features."""
-
-    values: Floats
-    means: Floats  # (models, M, B)
-    features: RandomFeatures
-
-
-def _summed(cdf: Floats, x: Any, event: BoolArray, weights: Floats | None, n_bins: int) -> _Summed:
-    edges = bin_edges(n_bins)
-    # The first rows fix the scale of the columns: those of a file are not read twice.
-    features = FEATURES.draw(as_columns(np.asarray(x[:_ROWS]), min(_ROWS, event.size)))
-    sums = np.zeros((cdf.shape[0], FEATURES.n_features, n_bins))
-    own = np.zeros(cdf.shape[0])
-    weight = np.ones(event.size) if weights is None else weights
-    for part in _conditional_parts(event.size):
-        w = weight[part]
-        h = features(as_columns(np.asarray(x[part]), w.size))
-        length = np.square(w) * np.square(h).sum(axis=1)
-        for k, u in enumerate(cdf[:, part]):
-            r = residuals(u, event[part], edges)
-            sums[k] += h.T @ (w[:, None] * r)
-            own[k] += length @ np.square(r).sum(axis=1)
-    pairs = weight.sum() ** 2 - np.square(weight).sum()
-    values = (np.square(sums).sum(axis=(1, 2)) - own) / pairs if pairs > 0 else np.full(own.size, np.nan)
-    return _Summed(np.asarray(values), sums / weight.sum(), features)
-
-
-def _conditional_parts(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
-
+from xcal.training.path import fit_path, usual_penalty
+from xcal.training.result import History, PathResult
 
 # --- Training.
 

@@ -11,9 +11,9 @@ from xcal.calibration.significance import DCalibrationResult
 from xcal.data.surv import Outcome
 from xcal.data.survival import read_labels, row_numbers
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import conditional_values
 from xcal.estimators.inputs import Floats
 from xcal.estimators.model import d_calibration_of
+from xcal.estimators.selection import conditional_values
 from xcal.interop.predictions import Rows, from_distribution
 from xcal.metrics import concordance_index, integrated_brier_score
 from xcal.metrics.calibration_curve import CalibrationCurve, drawn_curve

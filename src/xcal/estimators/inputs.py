@@ -26,10 +26,10 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.data import SurvivalData, time_and_event
 from xcal.data.features import ColumnKind, MappedFeatures, column_kind, loaded_features
 from xcal.data.parquet import map_parquet
-from xcal.data.survival import check_nothing_beside, read_labels, read_weights
+from xcal.data.surv import time_and_event
+from xcal.data.survival import SurvivalData, check_nothing_beside, read_labels, read_weights
 
 Floats = npt.NDArray[np.float64]
 _ENCODE = (

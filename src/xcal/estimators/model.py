@@ -30,8 +30,7 @@ from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked
 from xcal.metrics import concordance_index
 from xcal.metrics.curves import unseen_as_inf, unseen_as_nan
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.training import History
-from xcal.training.result import Progress
+from xcal.training.result import History, Progress
 
 
 @dataclass(frozen=True, eq=False, repr=False)

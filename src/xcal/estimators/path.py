@@ -18,7 +18,6 @@ from xcal._checks import MIN_CELL, as_count, as_flag, check_rows, effective_unit
 from xcal.estimators.decision import Choices, Chosen, Decision, decide, trained_as
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import TrainedPath, fit_models
-from xcal.estimators.frontier_page import plot_frontier
 from xcal.estimators.inputs import read_judged_weights, read_outcome, read_rows, read_table
 from xcal.estimators.model import SurvivalModel, SurvivalPredictor
 from xcal.estimators.persistence import SavedEstimator, write_estimator
@@ -305,6 +304,8 @@ random_state, device, progress
         Returns the matplotlib axes.
         """
         check_is_fitted(self)
+        from xcal.estimators.frontier_page import plot_frontier
+
         return plot_frontier(self.frontier_, self.candidates_, ax)
 
     def report(

@@ -28,7 +28,7 @@ from xcal.estimators.settings import CONTINUOUS, DISCRETE
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.registry import in_order, is_recalibrated, read_recalibrated
-from xcal.training import History
+from xcal.training.result import History
 
 # --- What the header of a saved estimator says, held against the tensors that its file has.
 # A file may come from a stranger, with a digest that is right. Nothing of its header is believed before the file has

@@ -10,12 +10,16 @@ from sklearn.utils import check_random_state
 
 from xcal._checks import as_choice, as_count, as_number, fail
 from xcal._devices import as_device, best_device
+from xcal.calibration.subgroups import KernelFeatures
 from xcal.distributions._bins import READINGS
 from xcal.networks import check_dropout, check_sizes
 from xcal.objectives import Objective, nll, survival_crps
-from xcal.training import TrainingConfig
-from xcal.training.config import check_count, check_number
+from xcal.training.config import TrainingConfig, check_count, check_number
 from xcal.training.result import Progress
+
+# The features of the penalty and of K are the default ones. The seed is fixed, so that all models are trained and
+# measured with the same ones.
+FEATURES = KernelFeatures(seed=0)
 
 # The published variants of the distributions have constants in units of time, which scaling would change.
 CONTINUOUS = ("lognormal", "weibull", "loglogistic")

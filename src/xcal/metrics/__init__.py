@@ -4,57 +4,35 @@ Predictions and outcomes come as arrays, `time` and `event` always by keyword; n
 """
 
 from xcal._kaplan_meier import KaplanMeier
-from xcal.metrics.auc import CumulativeDynamicAUC, cumulative_dynamic_auc
+from xcal.metrics.auc import cumulative_dynamic_auc
 from xcal.metrics.brier import (
-    BrierScore,
-    IntegratedBrierScore,
-    ScaledBrierScore,
     brier_score,
     integrated_brier_score,
     scaled_brier_score,
 )
-from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, calibration_curve, risk_distribution
-from xcal.metrics.concordance import Concordance, concordance_index
-from xcal.metrics.cox import CoxCalibration, CoxICI, cox_calibration, cox_ici
-from xcal.metrics.curves import KMCalibration, km_calibration
-from xcal.metrics.evaluation import Evaluation, Score, evaluate
-from xcal.metrics.ici import IntegratedCalibrationIndex, integrated_calibration_index
-from xcal.metrics.net_benefit import DecisionCurve, NetBenefit, decision_curve, net_benefit
-from xcal.metrics.observed_expected import CalibrationSlope, ObservedExpected, calibration_slope, observed_expected
-from xcal.metrics.one_calibration import OneCalibration, one_calibration
-from xcal.metrics.pit import PPCurve, QuantileSlope, pp_curve, quantile_slope
-from xcal.metrics.predictions import MeanNLL, mean_nll
+from xcal.metrics.calibration_curve import calibration_curve, risk_distribution
+from xcal.metrics.competing import aalen_johansen
+from xcal.metrics.concordance import concordance_index
+from xcal.metrics.cox import cox_calibration, cox_ici
+from xcal.metrics.curves import km_calibration
+from xcal.metrics.evaluation import Evaluation, evaluate
+from xcal.metrics.ici import integrated_calibration_index
+from xcal.metrics.net_benefit import decision_curve, net_benefit
+from xcal.metrics.observed_expected import calibration_slope, observed_expected
+from xcal.metrics.one_calibration import one_calibration
+from xcal.metrics.pit import pp_curve, quantile_slope
+from xcal.metrics.predictions import mean_nll
 from xcal.metrics.spec import METRICS as _TABLE
-from xcal.metrics.times import FollowUp, follow_up, kaplan_meier
+from xcal.metrics.times import follow_up, kaplan_meier
 
 METRICS: tuple[str, ...] = tuple(_TABLE)
 """Names that `evaluate` accepts in `metrics`."""
 
 __all__ = [
     "METRICS",
-    "BrierScore",
-    "CalibrationCurve",
-    "CalibrationSlope",
-    "Concordance",
-    "CoxCalibration",
-    "CoxICI",
-    "CumulativeDynamicAUC",
-    "DecisionCurve",
     "Evaluation",
-    "FollowUp",
-    "IntegratedBrierScore",
-    "IntegratedCalibrationIndex",
-    "KMCalibration",
     "KaplanMeier",
-    "MeanNLL",
-    "NetBenefit",
-    "ObservedExpected",
-    "OneCalibration",
-    "PPCurve",
-    "QuantileSlope",
-    "RiskDistribution",
-    "ScaledBrierScore",
-    "Score",
+    "aalen_johansen",
     "brier_score",
     "calibration_curve",
     "calibration_slope",

@@ -32,6 +32,8 @@ from xcal.metrics.inputs import Vector, as_row_weights
 Matrix = npt.NDArray[np.float64]
 Causes = npt.NDArray[np.int64]
 
+_MOST_CAUSES = 1000  # a larger number is no cause but an amount, a time for instance
+
 
 def as_causes(name: str, values: Any, n: int, n_causes: int | None = None) -> Causes:
     """Check one cause per row: 0 for a censored row, or the number of a cause, at most `n_causes`."""
@@ -40,11 +42,10 @@ def as_causes(name: str, values: Any, n: int, n_causes: int | None = None) -> Ca
         fail(name, "one number per row, 0 for a censored row", f"{array.dtype} of shape {array.shape}")
     check_same_length(name, array, "time", n)
     bad = ~(np.isfinite(array) & (array >= 0) & (array == np.floor(array)))
-    if n_causes is not None:
-        bad |= array > n_causes
+    bad |= array > (_MOST_CAUSES if n_causes is None else n_causes)
     if bad.any():
         row = first_row(bad)
-        most = "1, 2, ..." if n_causes is None else ", ".join(map(str, range(1, n_causes + 1)))
+        most = "1, 2, ..." if n_causes is None else f"1 to {n_causes}"
         fail(name, f"0 for a censored row, or a cause: {most}", array[row], row)
     return np.asarray(array, dtype=np.int64)
 
@@ -145,8 +146,9 @@ def aalen_johansen(*, time: Any, cause: Any, n_causes: int | None = None, weight
     """
     check_rows({"time": time, "cause": cause, "weights": weights})
     observed = as_time(time)
-    causes = as_causes("cause", cause, observed.size, n_causes)
-    found = int(causes.max(initial=0)) if n_causes is None else as_count("n_causes", n_causes, at_least=1)
+    named = None if n_causes is None else as_count("n_causes", n_causes, at_least=1, at_most=_MOST_CAUSES)
+    causes = as_causes("cause", cause, observed.size, named)
+    found = int(causes.max(initial=0)) if named is None else named
     if found == 0:
         fail("cause", "at least one event, or n_causes", "0 in every row")
     return fit_aalen_johansen(observed, causes, found, as_row_weights(weights, observed.size))

@@ -17,7 +17,7 @@ from safetensors.numpy import save
 from xcal._checks import BoolArray, as_choice, fail
 from xcal._files import write_whole
 from xcal._typed import OneOf, parse_json, read, shown
-from xcal.data import SurvivalData
+from xcal.data.survival import SurvivalData
 from xcal.interop import ModelPredictions, Rows
 from xcal.interop.predictions import WholeLaw
 from xcal.recalibration.maps import (

@@ -16,7 +16,7 @@ from torch import Tensor
 from xcal._checks import as_numpy, fail
 from xcal._devices import Processes
 from xcal.calibration.subgroups import FeatureMaker
-from xcal.data import SurvivalData
+from xcal.data.survival import SurvivalData
 from xcal.training.checkpoint import digest, tensor_digest
 from xcal.training.rows import contents, features_of, in_type, prepared
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from xcal._checks import as_choice, as_count, as_number, fail
-from xcal.calibration.loss import FIRST_TEMPERATURE, Annealing
+from xcal.calibration.membership import FIRST_TEMPERATURE, Annealing
 
 Optimizer = Literal["adam", "adamw"]
 Schedule = Literal["cosine", "linear"]

@@ -20,7 +20,7 @@ from xcal.calibration.bins import MOST_BINS, bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import full_precision
 from xcal.calibration.subgroups import FeatureMaker
-from xcal.data import SurvivalData
+from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family
 from xcal.networks import has_convolutions
 from xcal.objectives import Objective, nll

@@ -12,7 +12,7 @@ from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 from xcal.calibration.membership import SoftBins, bin_sums, conditional_value, feature_sums, uniform_histogram
 from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
-from xcal.data import SurvivalData
+from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family
 from xcal.objectives import Objective, ObjectiveAndCdf, Terms, with_cdf, with_slopes
 from xcal.training.across import Across

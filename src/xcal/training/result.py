@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from xcal._checks import BoolArray, as_count, fail
 from xcal.calibration.penalty import full_precision
-from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
+from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family, SurvivalDistribution
 from xcal.training.config import TrainingConfig
 from xcal.training.rows import in_type

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from xcal._checks import as_numpy, fail
 from xcal.calibration.subgroups import FeatureMaker
-from xcal.data import SurvivalData
 from xcal.data.features import pieces
+from xcal.data.survival import SurvivalData
 
 
 def prepared(name: str, data: SurvivalData, device: torch.device) -> SurvivalData:

@@ -9,10 +9,9 @@ from typing import Any, get_args
 import numpy as np
 
 from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, as_row, fail
-from xcal.data import SurvivalData
 from xcal.data.features import loaded_features
 from xcal.data.surv import Outcome
-from xcal.data.survival import check_nothing_beside
+from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.predictions import check_predictions
 from xcal.interop.reading import read_cdf, read_curves, read_risk

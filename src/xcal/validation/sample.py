@@ -26,10 +26,9 @@ from xcal._checks import (
 )
 from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.subgroups import Column, is_category
-from xcal.data import SurvivalData, time_and_event
 from xcal.data.features import follows_time, tells_event
-from xcal.data.surv import Outcome
-from xcal.data.survival import check_nothing_beside
+from xcal.data.surv import Outcome, time_and_event
+from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
 
