@@ -5,7 +5,7 @@ expected instead. Checks run once, in the public functions; inner functions trus
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.floating[Any]]
 Choice = TypeVar("Choice", bound=str)
 # More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
@@ -21,6 +22,8 @@ MIN_CELL = 5
 """Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all. See `metrics.small_cells`."""
 # Sampling weights that can be squared and summed, and the largest over the smallest of them.
 _WEIGHTS, _RATIO = (1e-100, 1e100), 1e12
+_FLAGS = "True/False or 0/1"  # what an event may be
+_MOST_CAUSES = 1000  # a larger number is no cause but an amount, a time for instance
 _SHOWN = 400  # characters of a value that a message shows
 
 
@@ -253,7 +256,7 @@ def as_event(event: Any, n: int, *, reference: str = "cdf", name: str = "event")
     return array.astype(np.bool_)
 
 
-def _refuse_words_and_gaps(name: str, event: Any) -> None:
+def _refuse_words_and_gaps(name: str, event: Any, wanted: str = _FLAGS) -> None:
     """Refuse events that are words, and ones that are missing in a column of objects or of pandas' own types."""
     # A tensor has neither; an array of numbers is looked at by its numbers.
     if hasattr(event, "detach") or getattr(getattr(event, "dtype", None), "kind", "O") in "iuf":
@@ -268,13 +271,12 @@ def _refuse_words_and_gaps(name: str, event: Any) -> None:
     words = sorted({value for value in listed if isinstance(value, str)})
     if words:
         shown = ", ".join(map(repr, words[:4])) + (", ..." if len(words) > 4 else "")
-        fail(
-            name, f"True/False or 0/1: say which word is the event, as in status == {words[0]!r}", f"the words {shown}"
-        )
+        which = f": say which word is the event, as in status == {words[0]!r}" if wanted == _FLAGS else ""
+        fail(name, f"{wanted}{which}", f"the words {shown}")
     missing = np.array([is_missing(value) for value in listed])
     if missing.any():
         row = first_row(missing)
-        fail(name, "True/False or 0/1 in every row", f"a missing value ({listed[row]})", row)
+        fail(name, f"{wanted} in every row", f"a missing value ({listed[row]})", row)
 
 
 def is_missing(value: Any) -> bool:
@@ -305,6 +307,60 @@ def as_time(time: Any, n: int | None = None, *, reference: str = "event", name: 
         row = first_row(bad)
         fail(name, "finite times, zero or larger", array[row], row)
     return array
+
+
+def as_causes(
+    cause: Any,
+    n: int,
+    *,
+    n_causes: int | None = None,
+    names: Sequence[str] = (),
+    reference: str = "time",
+    name: str = "cause",
+) -> IntArray:
+    """Causes of events as whole numbers: 0 for a censored row, or the number of its cause.
+
+    Where causes have `names`, a row may also have a name, or "censored". `n_causes` is the largest number that there
+    may be, where it is known.
+    """
+    most = len(names) if names else n_causes
+    wanted = "0 for a censored row, or a cause: " + ("1, 2, ..." if most is None else f"1 to {most}")
+    if names:
+        wanted = "0 or 'censored' for a censored row, or a cause: " + ", ".join(map(repr, names))
+        cause = _numbered(cause, names, name, wanted)
+    else:
+        _refuse_words_and_gaps(name, cause, f"{wanted}; causes=('first', 'second') gives names")
+    array = as_vector(name, cause)
+    check_same_length(name, array, reference, n)
+    bad = ~(np.isfinite(array) & (array >= 0) & (array == np.floor(array)))
+    bad |= array > (_MOST_CAUSES if most is None else most)
+    if bad.any():
+        fail(name, wanted, array[first_row(bad)], first_row(bad))
+    return array.astype(np.int64)
+
+
+def _numbered(cause: Any, names: Sequence[str], name: str, wanted: str) -> Any:
+    """Replace the names of causes by their numbers; what is no text stays as it is."""
+    listed = np.asarray(cause, dtype=object) if not hasattr(cause, "detach") else None
+    if listed is None or listed.ndim != 1 or not any(isinstance(value, str) for value in listed):
+        return cause
+    numbers: dict[Any, int] = {"censored": 0, **{label: k for k, label in enumerate(names, 1)}}
+    found = [numbers.get(value, -1) if isinstance(value, str) else value for value in listed]
+    for row, value in enumerate(found):
+        if is_missing(value) or (isinstance(value, int) and value < 0):
+            fail(name, wanted, repr(listed[row]), row)
+    return found
+
+
+def as_cause_names(names: Any) -> tuple[str, ...]:
+    """Check names of causes: texts, different, none of them empty or "censored"."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        fail("causes", "a sequence of names, such as ('recurrence', 'death')", repr(names))
+    found = tuple(names)
+    bad = [one for one in found if not isinstance(one, str) or not one or one == "censored" or found.count(one) > 1]
+    if bad or not found:
+        fail("causes", "different names, none of them '' or 'censored'", repr(bad[0]) if bad else "none")
+    return found
 
 
 def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[np.float64]:

@@ -160,7 +160,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize(("cause", "row"), [([0, 3, 1], 1), ([0, 1, 0.5], 2), ([-1, 0, 0], 0)])
     def test_causes(self, cause, row):
-        with pytest.raises(ValueError, match=rf"cause: .* from 1 to 2, as incidence has, got .* at row {row}"):
+        with pytest.raises(ValueError, match=rf"cause: .* a cause: 1 to 2, got .* at row {row}"):
             cause_calibration(crossing(np.zeros(3)), GRID, time=[1, 2, 3], cause=cause)
 
     def test_rounding_of_single_precision_is_no_error(self):

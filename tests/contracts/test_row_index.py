@@ -100,6 +100,8 @@ TAKERS = {
     "quantile_slope": (metrics.quantile_slope, {"cdf": CDF, "event": EVENT}, {}),
     "pp_curve": (metrics.pp_curve, {"cdf": CDF, "event": EVENT}, {}),
     "kaplan_meier": (metrics.kaplan_meier, OUTCOME, {}),
+    "aalen_johansen": (metrics.aalen_johansen, {"time": TIME, "cause": EVENT + 0, "weights": RATE}, {}),
+    "Surv, causes": (xcal.Surv, {"time": TIME, "cause": EVENT + 0}, {}),
     "follow_up": (metrics.follow_up, OUTCOME, {}),
     "net_benefit": (metrics.net_benefit, {**OUTCOME, "probability": RISK}, {"at": 1.0, "threshold": 0.5}),
     "decision_curve": (metrics.decision_curve, {**OUTCOME, "probability": RISK}, {"at": 1.0, "thresholds": [0.5]}),

@@ -10,8 +10,8 @@ from xcal import Surv, conditional_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.histogram import residuals
 from xcal.estimators import SurvivalModel, SurvivalPath
-from xcal.estimators.fitting import FEATURES, conditional_values, judge_conditional
-from xcal.estimators.selection import when_needed
+from xcal.estimators.selection import conditional_values, judge_conditional, when_needed
+from xcal.estimators.settings import FEATURES
 
 
 def rows(n=300, seed=0):

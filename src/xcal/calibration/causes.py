@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import FloatArray, as_count, as_numpy, as_time, check_rows, fail, first_row
+from xcal._checks import FloatArray, as_causes, as_count, as_numpy, as_time, check_rows, fail, first_row
 from xcal.calibration.bins import Edges, bin_edges
 from xcal.calibration.histogram import locate
 
@@ -130,7 +130,7 @@ def cause_calibration(
     curves, grid = as_incidence(incidence, times)
     n, n_causes, _ = curves.shape
     observed = as_time(time, n, reference="incidence").astype(np.float64, copy=False)
-    happened = _as_causes(cause, n, n_causes)
+    happened = as_causes(cause, n, n_causes=n_causes, reference="incidence")
     edges = bin_edges(as_count("n_bins", n_bins, at_least=2, at_most=1000))
     late = observed > grid[-1]
     observed, happened = np.where(late, grid[-1], observed), np.where(late, 0, happened)
@@ -185,17 +185,6 @@ def _refuse(name: str, expected: str, values: Matrix, bad: npt.NDArray[np.bool_]
     if bad.any():
         where = np.unravel_index(first_row(bad.ravel()), bad.shape)
         fail(name, expected, values[where], tuple(int(k) for k in where))
-
-
-def _as_causes(cause: Any, n: int, n_causes: int) -> Causes:
-    array = as_numpy("cause", cause)
-    if array.shape != (n,):
-        fail("cause", f"one number per row, shape ({n},)", f"shape {array.shape}")
-    bad = ~np.isin(array, np.arange(n_causes + 1))
-    if bad.any():
-        row = first_row(bad)
-        fail("cause", f"0 for a censored row, or a cause from 1 to {n_causes}, as incidence has", array[row], row)
-    return array.astype(np.int64)
 
 
 class _Levels:

@@ -4,20 +4,31 @@ The form is that of scikit-survival, a structured array with a boolean and a num
 the other's targets.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, FloatArray, as_event, as_time, check_rows, fail
+from xcal._checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_cause_names,
+    as_causes,
+    as_event,
+    as_time,
+    check_rows,
+    fail,
+)
 from xcal._kaplan_meier import sortable_time, stable_sort
 
+SurvivalTarget = npt.NDArray[np.void]
 _DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
 
 
-def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
+def Surv(*, time: Any, event: Any = None, cause: Any = None, causes: Sequence[str] | None = None) -> SurvivalTarget:
     """Put times and events together, by name, as the `y` of an estimator.
 
     The result is an array without an index: its rows are those of `X` by position.
@@ -26,41 +37,57 @@ def Surv(*, time: Any, event: Any) -> npt.NDArray[np.void]:
     ----------
     time : array-like of shape (n,)
         Time of the event or of censoring: finite and not negative.
-    event : array-like of shape (n,)
+    event : array-like of shape (n,), optional
         True or 1 where the event happened, False or 0 where the row is censored.
+    cause : array-like of shape (n,), optional
+        In place of `event`, where an event has one of several causes and the first one ends the row: 0 for a censored
+        row, 1, 2, ... for the cause of its event, or the name of its cause.
+    causes : sequence of str, optional
+        Names of causes 1, 2, ...; also tells how many there are, where some may have no event.
 
     Returns
     -------
-    structured array of shape (n,) with fields ``event`` and ``time``
+    structured array of shape (n,) with fields ``event`` and ``time``, and ``cause`` where there are causes
 
     Examples
     --------
     >>> y = Surv(time=[5.0, 3.0], event=[1, 0])
     >>> y["time"], y["event"]
     (array([5., 3.]), array([ True, False]))
+    >>> y = Surv(time=[5, 3, 4], cause=["death", 0, "recurrence"], causes=("recurrence", "death"))
+    >>> y["cause"], y["event"]
+    (array([2, 0, 1]), array([ True, False,  True]))
     """
-    outcome = as_outcome(time, event)
-    y = np.empty(outcome.n, dtype=_DTYPE)
-    y["time"], y["event"] = outcome.time, outcome.event
-    return y
+    if (event is None) == (cause is None):
+        fail("event, cause", "one of them", "neither" if event is None else "both")
+    if cause is None and causes is not None:
+        fail("causes", "None without cause=", repr(causes))
+    outcome = as_outcome(time, event) if cause is None else outcome_by_cause(time, cause, causes)
+    return outcome.target()
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What was observed of some rows, checked once and passed whole.
 
-    What else belongs to the outcome of a row, such as a time of entry or a cause, has its place here.
+    What else belongs to the outcome of a row, such as a time of entry, has its place here.
 
     Attributes
     ----------
     time : array, shape (n,)
         Observed times, finite and not negative.
     event : bool array, shape (n,)
-        True where the event happened.
+        True where the event happened; of several causes, where any of them did.
+    cause : int array, shape (n,), or None
+        0 for a censored row, or the number of the cause of its event; None where events have no causes.
+    causes : tuple of str
+        Names of the causes; "1", "2", ... where they have none. Empty without `cause`.
     """
 
     time: FloatArray
     event: BoolArray
+    cause: IntArray | None = None
+    causes: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -74,7 +101,25 @@ class Outcome:
 
     def take(self, rows: Any) -> "Outcome":
         """Keep the chosen rows, by a mask, a slice or their places."""
-        return Outcome(self.time[rows], self.event[rows])
+        return Outcome(self.time[rows], self.event[rows], None if self.cause is None else self.cause[rows], self.causes)
+
+    def of_cause(self, k: int) -> "Outcome":
+        """Keep the events of one cause as events, as the others were censored when theirs came."""
+        assert self.cause is not None
+        return Outcome(self.time, self.cause == k)
+
+    def target(self) -> SurvivalTarget:
+        """Return the outcome as `Surv` makes it."""
+        dtype = _DTYPE
+        if self.cause is not None:
+            # The names of the causes are the title of their field, which slices, copies and pickles keep.
+            fields = {"names": ["event", "time", "cause"], "formats": [np.bool_, np.float64, np.int64]}
+            dtype = np.dtype({**fields, "titles": [None, None, self.causes]})
+        y = np.empty(self.n, dtype=dtype)
+        y["time"], y["event"] = self.time, self.event
+        if self.cause is not None:
+            y["cause"] = self.cause
+        return y
 
     def happened_by(self, t: float) -> BoolArray:
         """Return the rows whose event came by a time."""
@@ -105,17 +150,42 @@ def as_outcome(
     return Outcome(times, as_event(event, times.size, reference=names[0], name=names[1]))
 
 
+def outcome_by_cause(
+    time: Any, cause: Any, causes: Sequence[str] | None = None, *, names: tuple[str, str] = ("time", "cause")
+) -> Outcome:
+    """Check observed times and causes of the same rows; see `Surv`."""
+    check_rows({names[0]: time, names[1]: cause})
+    labels = () if causes is None else as_cause_names(causes)
+    times = as_time(time, name=names[0])
+    found = as_causes(cause, times.size, names=labels, reference=names[0], name=names[1])
+    return Outcome(times, found > 0, found, labels or tuple(str(k) for k in range(1, int(found.max(initial=0)) + 1)))
+
+
 def time_and_event(
     y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None
 ) -> tuple[FloatArray, BoolArray]:
-    """Read times and events from any form of target.
+    """Read times and events from any form of target; of several causes, whether any of them happened.
+
+    See `read_outcome`, which keeps the causes.
+
+    Examples
+    --------
+    >>> time_and_event({"time": [1.0, 2.0], "event": [True, False]})
+    (array([1., 2.]), array([ True, False]))
+    """
+    found = read_outcome(y, name=name, X=X, beside=beside)
+    return found.time, found.event
+
+
+def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
+    """Read times, events and causes from any form of target.
 
     Parameters
     ----------
     y : structured array, data frame, mapping or tuple
-        A structured array with one boolean and one numeric field, in either order and under any names, as
-        scikit-survival makes it; a pandas or polars data frame, or a dict, with the columns ``time`` and ``event``; or
-        ``(time, event)``.
+        What `Surv` returns; a structured array with one boolean and one numeric field, in either order and under any
+        names, as scikit-survival makes it; a pandas or polars data frame, or a dict, with the columns ``time`` and
+        ``event``, or ``time`` and ``cause``; or ``(time, event)``.
     name : str
         What to call it in an error.
     X : optional
@@ -126,19 +196,26 @@ def time_and_event(
 
     Returns
     -------
-    time : float64 array of shape (n,)
-    event : bool array of shape (n,)
-
-    Examples
-    --------
-    >>> time_and_event({"time": [1.0, 2.0], "event": [True, False]})
-    (array([1., 2.]), array([ True, False]))
+    Outcome
+        Times in float64.
     """
-    time, event = _columns(y, name)
-    names = f"{name}['time']", f"{name}['event']"
-    check_rows({"X": X, names[0]: time, names[1]: event, **(beside or {})})
-    found = as_outcome(time, event, names=names)
-    return found.time.astype(np.float64, copy=False), found.event
+    fields = getattr(getattr(y, "dtype", None), "fields", None) or {}
+    table = y if isinstance(y, dict) else getattr(y, "columns", ())
+    check_rows({"X": X, **(beside or {})})
+    if "cause" in (fields or table):
+        names = f"{name}['time']", f"{name}['cause']"
+        for column in ("time", "cause"):
+            if column not in (fields or table):
+                fail(name, "fields time and cause", f"no {column}")
+        check_rows({"X": X, names[0]: y["time"], names[1]: y["cause"], **(beside or {})})
+        labels = fields["cause"][2] if len(fields.get("cause", ())) == 3 else None
+        found = outcome_by_cause(y["time"], y["cause"], labels, names=names)
+    else:
+        time, event = _columns(y, name)
+        names = f"{name}['time']", f"{name}['event']"
+        check_rows({"X": X, names[0]: time, names[1]: event, **(beside or {})})
+        found = as_outcome(time, event, names=names)
+    return replace(found, time=found.time.astype(np.float64, copy=False))
 
 
 def _columns(y: Any, name: str) -> tuple[Any, Any]:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from xcal._checks import (
     BoolArray,
+    as_cause_names,
+    as_causes,
     as_count,
     as_event,
     as_flag,
@@ -27,6 +29,7 @@ from xcal._checks import (
 )
 from xcal._devices import as_device
 from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
+from xcal.data.surv import Outcome
 
 
 def check_nothing_beside(others: Mapping[str, Any]) -> None:
@@ -239,7 +242,7 @@ def _sizes(groups: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 # Numbers of each row that go with the features to a device; what else a row has stays in numpy, on the host.
-_NUMBERS = ("time", "event", "weights")
+_NUMBERS = ("time", "event", "cause", "weights")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,8 +260,13 @@ class SurvivalData:
         stays in its file and is never read whole; `xcal.data.map_parquet` makes one from a parquet file.
     time : (n,)
         Observed times, of the event or of censoring: finite, zero or larger.
-    event : (n,)
+    event : (n,), optional
         True or 1 where the event happened, False or 0 where the row is censored.
+    cause : (n,), optional
+        In place of `event`, where an event has one of several causes: 0 for a censored row, 1, 2, ... or the name of
+        the cause of its event. `event` is then "any of them happened".
+    causes : sequence of str, optional
+        Names of causes 1, 2, ...; "1", "2", ... by default.
     weights : (n,), optional
         Row weights, finite, zero or larger. Only their ratios matter; a row of weight zero is not trained on.
     groups : (n,), optional
@@ -276,12 +284,11 @@ class SurvivalData:
 
     Notes
     -----
-    Right-censored rows with one kind of event are what the package models. Other observations would become further
-    optional arrays beside `event`, checked at the same place and carried along by the same methods:
+    Right-censored rows are what the package models. Other observations would become further optional arrays beside
+    `event`, checked at the same place and carried along by the same methods:
 
     - left truncation: an ``entry`` time before `time`, when a row came under observation;
-    - interval censoring: the two ends of the interval, `time` being the later one (infinite if it is open);
-    - competing risks: a whole number ``cause`` where `event` is True, `event` remaining "any of them happened".
+    - interval censoring: the two ends of the interval, `time` being the later one (infinite if it is open).
 
     Examples
     --------
@@ -299,8 +306,10 @@ class SurvivalData:
 
     x: Any
     time: Any
-    event: Any
+    event: Any = None
     weights: Any = None
+    cause: Any = field(default=None, kw_only=True)
+    causes: Sequence[str] = field(default=(), kw_only=True)
     groups: Any = field(default=None, kw_only=True)
     row_ids: Any = field(default=None, kw_only=True)
     extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
@@ -311,10 +320,15 @@ class SurvivalData:
     def __post_init__(self) -> None:
         x, columns = read_features("x", self.x)
         n = x.shape[0]
-        check_rows({one: getattr(self, one) for one in ("x", "time", "event", "weights", "groups", "row_ids")})
+        check_rows({one: getattr(self, one) for one in ("x", "time", "event", "cause", "weights", "groups", "row_ids")})
+        if (self.event is None) == (self.cause is None):
+            fail("event, cause", "one of them", "neither" if self.event is None else "both")
+        names = as_cause_names(self.causes) if len(self.causes) else ()
+        cause = None if self.cause is None else as_causes(self.cause, n, names=names, reference="x")
         numbers = {
             "time": as_time(self.time, n, reference="x"),
-            "event": as_event(self.event, n, reference="x"),
+            "event": as_event(self.event, n, reference="x") if cause is None else cause > 0,
+            "cause": cause,
             "weights": None if self.weights is None else read_weights("weights", self.weights, n),
         }
         labels = {
@@ -329,14 +343,16 @@ class SurvivalData:
         # Copies of the small arrays: nobody else can change them, and a field of a structured array has gaps between
         # its values, which torch cannot take.
         own = {key: None if values is None else np.array(values) for key, values in numbers.items()}
-        self.__dict__.update(x=x, **own, **labels)
+        if cause is not None and not names:
+            names = tuple(str(k) for k in range(1, int(cause.max(initial=0)) + 1))
+        self.__dict__.update(x=x, causes=names, **own, **labels)
         if isinstance(x, Tensor):
             self.__dict__.update(self._numbers_on(x.device))
 
     @classmethod
     def trusted(cls, x: Any, time: Any, event: Any, weights: Any = None, **others: Any) -> "SurvivalData":
         """Put together what was checked before, without another check; for code, not for people's data."""
-        plain: dict[str, Any] = {"groups": None, "row_ids": None, "extra": {}}
+        plain: dict[str, Any] = {"cause": None, "causes": (), "groups": None, "row_ids": None, "extra": {}}
         plain |= {"feature_names": (), "time_unit": "", "name": ""}
         made = object.__new__(cls)
         made.__dict__.update({"x": x, "time": time, "event": event, "weights": weights, **plain, **others})
@@ -353,6 +369,12 @@ class SurvivalData:
 
     def __len__(self) -> int:
         return self.n
+
+    @property
+    def outcome(self) -> Outcome:
+        """Times, events and causes as numpy arrays on the host."""
+        cause = None if self.cause is None else as_numpy("cause", self.cause)
+        return Outcome(as_numpy("time", self.time), as_numpy("event", self.event), cause, tuple(self.causes))
 
     @property
     def device(self) -> torch.device:

@@ -17,37 +17,18 @@ from scipy.special import ndtri
 
 from xcal._checks import (
     FloatArray,
+    as_causes,
     as_count,
     as_number,
-    as_numpy,
     as_time,
     check_rows,
-    check_same_length,
     fail,
-    first_row,
 )
 from xcal._kaplan_meier import KaplanMeier
 from xcal.metrics.inputs import Vector, as_row_weights
 
 Matrix = npt.NDArray[np.float64]
 Causes = npt.NDArray[np.int64]
-
-_MOST_CAUSES = 1000  # a larger number is no cause but an amount, a time for instance
-
-
-def as_causes(name: str, values: Any, n: int, n_causes: int | None = None) -> Causes:
-    """Check one cause per row: 0 for a censored row, or the number of a cause, at most `n_causes`."""
-    array = as_numpy(name, values)
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
-        fail(name, "one number per row, 0 for a censored row", f"{array.dtype} of shape {array.shape}")
-    check_same_length(name, array, "time", n)
-    bad = ~(np.isfinite(array) & (array >= 0) & (array == np.floor(array)))
-    bad |= array > (_MOST_CAUSES if n_causes is None else n_causes)
-    if bad.any():
-        row = first_row(bad)
-        most = "1, 2, ..." if n_causes is None else f"1 to {n_causes}"
-        fail(name, f"0 for a censored row, or a cause: {most}", array[row], row)
-    return np.asarray(array, dtype=np.int64)
 
 
 def as_cause(of: Any, n_causes: int) -> int:
@@ -146,8 +127,8 @@ def aalen_johansen(*, time: Any, cause: Any, n_causes: int | None = None, weight
     """
     check_rows({"time": time, "cause": cause, "weights": weights})
     observed = as_time(time)
-    named = None if n_causes is None else as_count("n_causes", n_causes, at_least=1, at_most=_MOST_CAUSES)
-    causes = as_causes("cause", cause, observed.size, named)
+    named = None if n_causes is None else as_count("n_causes", n_causes, at_least=1, at_most=1000)
+    causes = as_causes(cause, observed.size, n_causes=named)
     found = int(causes.max(initial=0)) if named is None else named
     if found == 0:
         fail("cause", "at least one event, or n_causes", "0 in every row")
