@@ -48,7 +48,7 @@ def test_pieces_of_rows_are_added_up(monkeypatch):
     u, event, x = rows(500)
     whole = conditional_values(u[None], x, event, None, 20)
     monkeypatch.setattr(
-        "xcal.estimators.fitting._conditional_parts", lambda n: [slice(0, 123), slice(123, 124), slice(124, n)]
+        "xcal.estimators.selection._conditional_parts", lambda n: [slice(0, 123), slice(123, 124), slice(124, n)]
     )
     np.testing.assert_allclose(conditional_values(u[None], x, event, None, 20), whole, rtol=1e-9)
 

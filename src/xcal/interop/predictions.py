@@ -144,6 +144,10 @@ class ModelPredictions:
     reading : tuple of str
         Sentences for the report: how the curves were obtained, how they are read between the times, and what happens
         past the last of them.
+    incidence : array of shape (n, causes, m), or None
+        Of a model of several causes, the cumulative incidence of each at `times`; `survival` is one less their sum.
+    causes : tuple of str
+        Names of the causes of `incidence`, in its order.
     end : float, or None
         Last time that the model knows of: the last one of its training rows, or of its own curves. None for a model
         that gives a law for all times and does not say how long its training rows were followed.
@@ -162,6 +166,8 @@ class ModelPredictions:
     risk_score: Vector | None = None
     reading: tuple[str, ...] = ()
     end: float | None = None
+    incidence: FloatArray | None = None
+    causes: tuple[str, ...] = ()
 
 
 def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:
