@@ -140,9 +140,17 @@ class KaplanMeier:
 
 
 def fit_kaplan_meier(
-    time: FloatArray, event: BoolArray, of: Of = "event", weights: Vector | None = None
+    time: FloatArray,
+    event: BoolArray,
+    of: Of = "event",
+    weights: Vector | None = None,
+    *,
+    entry: FloatArray | None = None,
 ) -> KaplanMeier:
     """Kaplan-Meier curve of checked data: times zero or larger, without NaN.
+
+    With times of `entry` a row is at risk after its entry only: those who had the event before they would have entered
+    are not among the rows.
 
     At one time the events come first: rows censored at t are at risk of the events at t, and rows with an event at t
     are no longer at risk of being censored there. With F in place of the time, the curve is on the scale of F.
@@ -156,11 +164,18 @@ def fit_kaplan_meier(
     if weights is None:
         events = np.add.reduceat(happened.astype(np.float64), starts)
         censored = np.diff(np.append(starts, time.size)) - events
-        return curve_of_counts(sorted_time[starts], events, censored, of)
+        later = None if entry is None else later_entries(sorted_time[starts], entry)
+        return curve_of_counts(sorted_time[starts], events, censored, of, later=later)
+    assert entry is None, "no weights beside times of entry"
     own = weights[order]
     events, censored = (np.add.reduceat(np.where(kind, own, 0.0), starts) for kind in (happened, ~happened))
     curve = curve_of_counts(sorted_time[starts], events, censored, of)
     return replace(curve, log_variance=_design_variance(curve, happened, own, starts))
+
+
+def later_entries(times: Vector, entry: FloatArray) -> Vector:
+    """Return how many rows have not entered before each time: who enters at t is at risk after t."""
+    return np.asarray(entry.size - np.searchsorted(np.sort(entry), times, side="left"), dtype=np.float64)
 
 
 def greenwood_terms(counts: Vector, at_risk: Vector) -> Vector:
@@ -189,9 +204,17 @@ def _design_variance(curve: KaplanMeier, happened: BoolArray, weights: Vector, s
 
 
 def curve_of_counts(
-    times: Vector, events: Vector, censored: Vector, of: Of = "event", *, mixed: BoolArray | None = None
+    times: Vector,
+    events: Vector,
+    censored: Vector,
+    of: Of = "event",
+    *,
+    mixed: BoolArray | None = None,
+    later: Vector | None = None,
 ) -> KaplanMeier:
     """Kaplan-Meier curve of counts at increasing times.
+
+    `later` are rows that have not entered before each time, and are not at risk there.
 
     `mixed` marks counts that stand for rows at several times which nobody knows. There half of the rows that leave for
     the other reason count as gone before (the actuarial rule).
@@ -202,6 +225,8 @@ def curve_of_counts(
     if mixed is not None:
         gone[mixed] = 0.5
     at_risk = np.cumsum(rows[::-1])[::-1] - gone * others
+    if later is not None:
+        at_risk = at_risk - later
     return KaplanMeier(times, product_limit(counts, at_risk), at_risk, counts, of)
 
 

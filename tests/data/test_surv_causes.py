@@ -91,7 +91,7 @@ class TestRefused:
             Surv(time=[1, 2, 3], **given)
 
     def test_a_table_of_causes_without_times(self):
-        with pytest.raises(ValueError, match=r"y: expected fields time and cause, got no time"):
+        with pytest.raises(ValueError, match=r"y: expected a column time, got columns cause"):
             read_outcome({"cause": [1, 0]})
 
 

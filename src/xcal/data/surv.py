@@ -18,17 +18,29 @@ from xcal._checks import (
     as_cause_names,
     as_causes,
     as_event,
+    as_floats,
     as_time,
     check_rows,
+    check_same_length,
     fail,
+    first_row,
 )
 from xcal._kaplan_meier import sortable_time, stable_sort
 
 SurvivalTarget = npt.NDArray[np.void]
-_DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
+_TYPES = {"event": np.bool_, "time": np.float64, "cause": np.int64, "entry": np.float64, "lower": np.float64}
 
 
-def Surv(*, time: Any, event: Any = None, cause: Any = None, causes: Sequence[str] | None = None) -> SurvivalTarget:
+def Surv(
+    *,
+    time: Any = None,
+    event: Any = None,
+    cause: Any = None,
+    causes: Sequence[str] | None = None,
+    entry: Any = None,
+    lower: Any = None,
+    upper: Any = None,
+) -> SurvivalTarget:
     """Put times and events together, by name, as the `y` of an estimator.
 
     The result is an array without an index: its rows are those of `X` by position.
@@ -44,10 +56,16 @@ def Surv(*, time: Any, event: Any = None, cause: Any = None, causes: Sequence[st
         row, 1, 2, ... for the cause of its event, or the name of its cause.
     causes : sequence of str, optional
         Names of causes 1, 2, ...; also tells how many there are, where some may have no event.
+    entry : array-like of shape (n,), optional
+        Time from which a row was under observation, before its `time`: a patient who died before entry would not be
+        among the rows. 0 for rows observed from the start.
+    lower, upper : array-like of shape (n,), optional
+        In place of `time` and `event`, where the event is only known to lie in (lower, upper]: after one visit and by
+        the next. Equal ends are a time known exactly; an infinite or missing `upper` is a row censored at `lower`.
 
     Returns
     -------
-    structured array of shape (n,) with fields ``event`` and ``time``, and ``cause`` where there are causes
+    structured array of shape (n,) with fields ``event`` and ``time``, and ``cause``, ``entry``, ``lower`` where given
 
     Examples
     --------
@@ -57,20 +75,30 @@ def Surv(*, time: Any, event: Any = None, cause: Any = None, causes: Sequence[st
     >>> y = Surv(time=[5, 3, 4], cause=["death", 0, "recurrence"], causes=("recurrence", "death"))
     >>> y["cause"], y["event"]
     (array([2, 0, 1]), array([ True, False,  True]))
+    >>> y = Surv(lower=[2, 3, 4], upper=[5, 3, np.inf])
+    >>> y["lower"], y["time"], y["event"]
+    (array([2., 3., 4.]), array([5., 3., 4.]), array([ True,  True, False]))
     """
+    if lower is not None or upper is not None:
+        given = {"time": time, "event": event, "cause": cause, "causes": causes, "entry": entry}
+        beside = [name for name, values in given.items() if values is not None]
+        if beside or lower is None or upper is None:
+            got = f"{beside[0]} too" if beside else "one of them"
+            fail("lower, upper", "both ends of every interval, and nothing beside them", got)
+        return as_intervals(lower, upper).target()
+    if time is None:
+        fail("time", "the time of the event or of censoring of every row", "None")
     if (event is None) == (cause is None):
         fail("event, cause", "one of them", "neither" if event is None else "both")
     if cause is None and causes is not None:
         fail("causes", "None without cause=", repr(causes))
     outcome = as_outcome(time, event) if cause is None else outcome_by_cause(time, cause, causes)
-    return outcome.target()
+    return outcome.entered(entry).target()
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What was observed of some rows, checked once and passed whole.
-
-    What else belongs to the outcome of a row, such as a time of entry, has its place here.
 
     Attributes
     ----------
@@ -82,12 +110,19 @@ class Outcome:
         0 for a censored row, or the number of the cause of its event; None where events have no causes.
     causes : tuple of str
         Names of the causes; "1", "2", ... where they have none. Empty without `cause`.
+    entry : array, shape (n,), or None
+        Time from which each row was under observation, below its `time`; None where all were from 0 on.
+    lower : array, shape (n,), or None
+        Of interval-censored rows: an event lies in (lower, time], or at `time` where the two are equal. None where all
+        times of events are known.
     """
 
     time: FloatArray
     event: BoolArray
     cause: IntArray | None = None
     causes: tuple[str, ...] = ()
+    entry: FloatArray | None = None
+    lower: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -101,24 +136,37 @@ class Outcome:
 
     def take(self, rows: Any) -> "Outcome":
         """Keep the chosen rows, by a mask, a slice or their places."""
-        return Outcome(self.time[rows], self.event[rows], None if self.cause is None else self.cause[rows], self.causes)
+        cause, entry, lower = (None if one is None else one[rows] for one in (self.cause, self.entry, self.lower))
+        return Outcome(self.time[rows], self.event[rows], cause, self.causes, entry, lower)
+
+    def entered(self, entry: Any, name: str = "entry", of_time: str = "time") -> "Outcome":
+        """Add checked times of entry; 0 in every row says nothing, as does None."""
+        if entry is None:
+            return self
+        check_rows({of_time: self.time, name: entry})
+        found = as_time(entry, self.n, reference=of_time, name=name)
+        late = found >= self.time
+        if late.any():
+            row = first_row(late)
+            fail(name, f"an entry before the time of the row, {self.time[row]:g}", found[row], row)
+        return replace(self, entry=found) if found.any() else self
 
     def of_cause(self, k: int) -> "Outcome":
         """Keep the events of one cause as events, as the others were censored when theirs came."""
         assert self.cause is not None
-        return Outcome(self.time, self.cause == k)
+        return replace(self, event=self.cause == k, cause=None, causes=())
 
     def target(self) -> SurvivalTarget:
         """Return the outcome as `Surv` makes it."""
-        dtype = _DTYPE
+        given = {"event": self.event, "time": self.time}
+        given |= {name: getattr(self, name) for name in ("cause", "entry", "lower") if getattr(self, name) is not None}
+        fields: dict[str, Any] = {"names": list(given), "formats": [_TYPES[name] for name in given]}
         if self.cause is not None:
             # The names of the causes are the title of their field, which slices, copies and pickles keep.
-            fields = {"names": ["event", "time", "cause"], "formats": [np.bool_, np.float64, np.int64]}
-            dtype = np.dtype({**fields, "titles": [None, None, self.causes]})
-        y = np.empty(self.n, dtype=dtype)
-        y["time"], y["event"] = self.time, self.event
-        if self.cause is not None:
-            y["cause"] = self.cause
+            fields["titles"] = [self.causes if name == "cause" else None for name in given]
+        y = np.empty(self.n, dtype=np.dtype(fields))
+        for name, values in given.items():
+            y[name] = values
         return y
 
     def happened_by(self, t: float) -> BoolArray:
@@ -161,6 +209,20 @@ def outcome_by_cause(
     return Outcome(times, found > 0, found, labels or tuple(str(k) for k in range(1, int(found.max(initial=0)) + 1)))
 
 
+def as_intervals(lower: Any, upper: Any, *, names: tuple[str, str] = ("lower", "upper")) -> Outcome:
+    """Check the two ends of the interval in which each event lies; see `Surv`."""
+    check_rows({names[0]: lower, names[1]: upper})
+    low = as_time(lower, name=names[0]).astype(np.float64)
+    high = as_floats(names[1], upper).astype(np.float64)
+    check_same_length(names[1], high, names[0], low.size)
+    open_end = np.isnan(high) | np.isposinf(high)
+    bad = ~open_end & ~(high >= low)
+    if bad.any():
+        row = first_row(bad)
+        fail(names[1], f"the end of an interval that starts at {low[row]:g}, infinite if it is open", high[row], row)
+    return Outcome(np.where(open_end, low, high), ~open_end, lower=low)
+
+
 def time_and_event(
     y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None
 ) -> tuple[FloatArray, BoolArray]:
@@ -177,15 +239,23 @@ def time_and_event(
     return found.time, found.event
 
 
-def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
-    """Read times, events and causes from any form of target.
+def read_outcome(
+    y: Any,
+    *,
+    name: str = "y",
+    X: Any = None,
+    beside: Mapping[str, Any] | None = None,
+    entry: bool = False,
+    intervals: bool = False,
+) -> Outcome:
+    """Read times, events, causes and what else is known of the rows from any form of target.
 
     Parameters
     ----------
     y : structured array, data frame, mapping or tuple
         What `Surv` returns; a structured array with one boolean and one numeric field, in either order and under any
         names, as scikit-survival makes it; a pandas or polars data frame, or a dict, with the columns ``time`` and
-        ``event``, or ``time`` and ``cause``; or ``(time, event)``.
+        ``event`` or ``cause``, and ``entry`` where there is one, or ``lower`` and ``upper``; or ``(time, event)``.
     name : str
         What to call it in an error.
     X : optional
@@ -193,6 +263,9 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
     beside : mapping, optional
         What else is known of the rows, by the names of the arguments. Rows are taken by position; where `X`, time,
         event or these are pandas objects whose indexes say otherwise, that is an error.
+    entry, intervals : bool
+        Whether the caller knows what to do with rows of delayed entry, and with interval-censored ones. Where it does
+        not, they are refused: without their entry, or at the ends of their intervals, they say something else.
 
     Returns
     -------
@@ -200,22 +273,36 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
         Times in float64.
     """
     fields = getattr(getattr(y, "dtype", None), "fields", None) or {}
-    table = y if isinstance(y, dict) else getattr(y, "columns", ())
+    there = fields or (y if isinstance(y, dict) else getattr(y, "columns", ()))
     check_rows({"X": X, **(beside or {})})
-    if "cause" in (fields or table):
+    if "lower" in there:
+        # In an array of `Surv` the upper end is the time, infinite where the event was not seen.
+        upper = np.where(y["event"], y["time"], np.inf) if fields else y[_column(there, "upper", name)]
+        found = as_intervals(y["lower"], upper, names=(f"{name}['lower']", f"{name}['upper']"))
+    elif "cause" in there:
         names = f"{name}['time']", f"{name}['cause']"
-        for column in ("time", "cause"):
-            if column not in (fields or table):
-                fail(name, "fields time and cause", f"no {column}")
-        check_rows({"X": X, names[0]: y["time"], names[1]: y["cause"], **(beside or {})})
+        times = y[_column(there, "time", name)]
+        check_rows({"X": X, names[0]: times, names[1]: y["cause"], **(beside or {})})
         labels = fields["cause"][2] if len(fields.get("cause", ())) == 3 else None
-        found = outcome_by_cause(y["time"], y["cause"], labels, names=names)
+        found = outcome_by_cause(times, y["cause"], labels, names=names)
     else:
-        time, event = _columns(y, name)
+        time, event = (y["time"], y["event"]) if "entry" in fields else _columns(y, name)
         names = f"{name}['time']", f"{name}['event']"
         check_rows({"X": X, names[0]: time, names[1]: event, **(beside or {})})
         found = as_outcome(time, event, names=names)
+    if "entry" in there:
+        found = found.entered(y["entry"], f"{name}['entry']", f"{name}['time']")
+    if found.entry is not None and not entry:
+        fail(name, "rows under observation from the start, which is all that is known here", "times of entry")
+    if found.lower is not None and not intervals:
+        fail(name, "times of events that are known, which is all that is known here", "intervals")
     return replace(found, time=found.time.astype(np.float64, copy=False))
+
+
+def _column(there: Any, column: str, name: str) -> str:
+    if column not in list(there):
+        fail(name, f"a column {column}", f"columns {', '.join(map(str, there))}")
+    return column
 
 
 def _columns(y: Any, name: str) -> tuple[Any, Any]:

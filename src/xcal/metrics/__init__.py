@@ -24,6 +24,7 @@ from xcal.metrics.pit import pp_curve, quantile_slope
 from xcal.metrics.predictions import mean_nll
 from xcal.metrics.spec import METRICS as _TABLE
 from xcal.metrics.times import follow_up, kaplan_meier
+from xcal.metrics.turnbull import turnbull
 
 METRICS: tuple[str, ...] = tuple(_TABLE)
 """Names that `evaluate` accepts in `metrics`."""
@@ -55,4 +56,5 @@ __all__ = [
     "quantile_slope",
     "risk_distribution",
     "scaled_brier_score",
+    "turnbull",
 ]

@@ -1,6 +1,7 @@
 """Kaplan-Meier curves of events and censorings, follow-up, horizons, quantiles: at once or over chunks."""
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -48,7 +49,7 @@ def censoring_survival(curve: KaplanMeier, t: FloatArray, *, left_limit: bool) -
     return np.where(value > 0, value, last), np.asarray(known)
 
 
-def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None) -> KaplanMeier:
+def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None, entry: Any = None) -> KaplanMeier:
     r"""Kaplan-Meier estimate from right-censored data.
 
     .. math:: S(t) = \prod_{t_j \le t} \Big( 1 - \frac{d_j}{r_j} \Big)
@@ -69,6 +70,9 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None
         Sampling weights, one positive number per row. The curve is that of rows repeated as often as their weights say;
         its variance is design-based, the sum of squares of the rows' influences, as a row of weight 10 is one
         observation. Equal weights change nothing.
+    entry : array-like, shape (n,), optional
+        Time from which each row was under observation: it is at risk after its entry only. Without it, rows of delayed
+        entry make the curve too high. Not together with `weights`.
 
     Returns
     -------
@@ -87,9 +91,23 @@ def kaplan_meier(*, time: Any, event: Any, of: Of = "event", weights: Any = None
     >>> kaplan_meier(time=[1, 2, 2, 3], event=[1, 1, 0, 1], of="censoring").at([2, 3])
     array([0.5, 0.5])
     """
-    outcome = as_outcome(time, event, beside={"weights": weights})
+    outcome = as_outcome(time, event, beside={"weights": weights, "entry": entry}).entered(entry)
     chosen = as_choice("of", of, ("event", "censoring"))
-    return fit_kaplan_meier(outcome.time, outcome.event, chosen, as_row_weights(weights, outcome.n))
+    if outcome.entry is not None and weights is not None:
+        fail("weights", "none beside times of entry", "weights")
+    curve = fit_kaplan_meier(
+        outcome.time, outcome.event, chosen, as_row_weights(weights, outcome.n), entry=outcome.entry
+    )
+    emptied = (curve.counts > 0) & (curve.counts == curve.at_risk) & (curve.times < outcome.last)
+    if outcome.entry is not None and emptied.any():
+        t = curve.times[emptied][0]
+        few = f"all {curve.at_risk[emptied][0]:g} rows that had entered by time {t:g} had the event then"
+        warnings.warn(
+            f"{few}, and the curve is 0 from there on, although {np.count_nonzero(outcome.time > t):,} rows were "
+            "observed later: start later, with the rows that have entered by then",
+            stacklevel=2,
+        )
+    return curve
 
 
 @dataclass(frozen=True, eq=False)
