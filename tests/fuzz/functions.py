@@ -129,6 +129,11 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("xcal.d_calibration", xcal.d_calibration, some | options),
         ("xcal.d_calibration (km)", xcal.d_calibration, some | options | {"method": "km"}),
         ("xcal.d_calibration (ipcw)", xcal.d_calibration, some | options | {"method": "ipcw", "time": r["time"]}),
+        (
+            "xcal.d_calibration (entry)",
+            xcal.d_calibration,
+            some | {"cdf_entry": r["cdf"] / 2, "cdf_lower": r["cdf"] / 1.5},
+        ),
         ("xcal.d_calibration (weights)", xcal.d_calibration, some | options | {"weights": r["weights"]}),
         (
             "xcal.d_calibration (km, weights)",
@@ -181,6 +186,8 @@ def _metrics(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("risk_distribution", at | {"n_bins": 5, "min_cell": 2}),
         ("kaplan_meier", outcome | {"of": "event"}),
         ("aalen_johansen", {"time": r["time"], "cause": r["cause"], "n_causes": 2} | weights),
+        ("kaplan_meier (entry)", outcome | {"entry": r["time"] / 2}),
+        ("turnbull", {"lower": r["time"] / 2, "upper": r["time"]} | weights),
         ("kaplan_meier (weights)", outcome | weights),
         ("brier_score (weights)", curves | weights),
         ("concordance_index (weights)", harrell | weights),
@@ -263,6 +270,12 @@ def _data(r: dict[str, Any]) -> _Rows:
     gamma = {"censored": True, "n": (20, 10, 10), "seed": 0, "bias": False}
     return [
         ("data.Surv", data.Surv, {"time": r["time"], "event": r["event"]}),
+        (
+            "data.Surv (causes)",
+            data.Surv,
+            {"time": r["time"], "cause": r["cause"], "causes": ("a", "b"), "entry": r["time"] / 2},
+        ),
+        ("data.Surv (intervals)", data.Surv, {"lower": r["time"] / 2, "upper": r["time"]}),
         ("data.time_and_event", data.time_and_event, {"y": data.Surv(time=r["time"], event=r["event"])}),
         ("data.SurvivalData", data.SurvivalData, table),
         ("data.SurvivalData.split", whole.split, parts),

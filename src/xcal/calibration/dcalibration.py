@@ -1,9 +1,9 @@
 """D-calibration of a model, measured: one number, its noise floor and a p-value."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, get_args, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 
@@ -108,10 +108,12 @@ def d_calibration(
     n_bins: int = ...,
     edges: Any = ...,
     method: Method = ...,
-    p_value: PValue | None = ...,
+    p_value: PValue | Literal["auto"] | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
     cdf_before: Any = ...,
+    cdf_entry: Any = ...,
+    cdf_lower: Any = ...,
     groups: None = ...,
     clusters: Any = ...,
     weights: Any = ...,
@@ -128,10 +130,12 @@ def d_calibration(
     n_bins: int = ...,
     edges: Any = ...,
     method: Method = ...,
-    p_value: PValue | None = ...,
+    p_value: PValue | Literal["auto"] | None = ...,
     time: Any = ...,
     censoring_survival: Any = ...,
     cdf_before: Any = ...,
+    cdf_entry: Any = ...,
+    cdf_lower: Any = ...,
     groups: Any,
     clusters: Any = ...,
     weights: Any = ...,
@@ -147,10 +151,12 @@ def d_calibration(
     n_bins: int = 10,
     edges: Any = None,
     method: Method = "uniform",
-    p_value: PValue | None = "akritas",
+    p_value: PValue | Literal["auto"] | None = "auto",
     time: Any = None,
     censoring_survival: Any = None,
     cdf_before: Any = None,
+    cdf_entry: Any = None,
+    cdf_lower: Any = None,
     groups: Any = None,
     clusters: Any = None,
     weights: Any = None,
@@ -178,10 +184,11 @@ def d_calibration(
         What a censored row contributes. "uniform", as in the paper: it spreads over [F, 1], so a censored row always
         looks calibrated and heavy censoring hides miscalibration. "km": Kaplan-Meier on the F scale. "ipcw": events
         count the inverse of the probability of being uncensored; needs `time` or `censoring_survival`.
-    p_value : {"akritas", "simulated", "pearson"} or None
-        Which test. "akritas" and "simulated" hold their size under censoring. "pearson" does not; it is for comparison
-        with published values and needs ``method="uniform"``. "simulated" is for "uniform" and "km". "akritas" compares
-        observed with expected events, so its p-value is the same for every method.
+    p_value : {"auto", "akritas", "simulated", "pearson", "residuals"} or None
+        Which test; "auto" is "akritas", with `cdf_lower` "residuals". "akritas" and "simulated" hold their size under
+        censoring. "pearson" does not; it is for comparison with published values and needs ``method="uniform"``.
+        "simulated" is for "uniform" and "km". "akritas" compares observed with expected events, so its p-value is the
+        same for every method.
     time : array-like of shape (n,), optional
         Observed times, for "ipcw" with a Kaplan-Meier curve of the censoring. Other methods do not use it.
     censoring_survival : array-like of shape (n,), optional
@@ -194,6 +201,15 @@ def d_calibration(
         that without it even a true model looks uneven. With it each event gets a value drawn evenly between the two
         (the randomised probability integral transform), of which those of a true model are uniform: value, floor and
         tests hold as for continuous times. A censored row keeps `cdf`: it has outlived its interval.
+    cdf_entry : array-like of shape (n,), optional
+        For rows of delayed entry: F at the time from which each row was under observation, 0 for rows observed from the
+        start. A row then counts from its entry on: what it has in each bin is compared with what a row that has come
+        this far expects there, and "akritas" counts events and hazards from there on. Without it, a perfect model of
+        such rows is rejected. For method "uniform".
+    cdf_lower : array-like of shape (n,), optional
+        For events that are known to lie between two times: F at the earlier one, where `cdf` is F at the later one;
+        equal to `cdf` where the time is known. Each bin gets its part of the interval. For method "uniform", with the
+        test "residuals", which compares the sums over rows with their own covariance. Ignored for censored rows.
     groups : array-like of shape (n,), optional
         One label per row: one result per group and one for the whole.
     clusters : array-like of shape (n,), optional
@@ -231,10 +247,16 @@ def d_calibration(
     mass of 10 bins over width  ▃▃▄▄▄▄▄▅▅█  (equal heights: calibrated)
     """
     as_choice("method", method, get_args(Method))
-    as_choice("p_value", p_value, get_args(PValue), or_none=True)
+    as_choice("p_value", p_value, ("auto", *get_args(PValue)), or_none=True)
+    if p_value == "auto":
+        p_value = "akritas" if cdf_lower is None else "residuals"
     edge = bin_edges(n_bins, edges)
     beside = {"time": time, "censoring_survival": censoring_survival, "cdf_before": cdf_before}
-    check_rows({"cdf": cdf, "event": event, **beside, "groups": groups, "clusters": clusters, "weights": weights})
+    in_part = {"cdf_entry": cdf_entry, "cdf_lower": cdf_lower}
+    check_in_part(in_part, method, p_value, {**beside, "weights": weights})
+    check_rows(
+        {"cdf": cdf, "event": event, **beside, **in_part, "groups": groups, "clusters": clusters, "weights": weights}
+    )
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     check_choices(method, p_value, time is not None, censoring_survival is not None)
@@ -254,7 +276,8 @@ def d_calibration(
         u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
     elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
         warnings.warn(caution, stacklevel=2)
-    rows = Rows(u, happened, t, g, chosen, w)
+    starts = {name: None if one is None else _at_most(name, one, u) for name, one in in_part.items()}
+    rows = Rows(u, happened, t, g, chosen, w, starts["cdf_entry"], starts["cdf_lower"])
     measure = partial(measured, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(rows)
     if g is not None and t is None:
@@ -282,6 +305,35 @@ def _by_group(
             fail("clusters", "at least two clusters in every group", f"one in group {label}")
         results[label.item() if labels.dtype.kind in "biufU" else label] = measure(own)
     return results
+
+
+def _at_most(name: str, values: Any, u: Array) -> Array:
+    """Check F at an earlier time of each row: at most F at its observed time."""
+    early = as_probability(name, values)
+    check_same_length(name, early, "cdf", u.size)
+    if (early > u).any():
+        row = first_row(early > u)
+        fail(name, f"at most cdf, {u[row]}", early[row], row)
+    return early
+
+
+def check_in_part(
+    in_part: Mapping[str, Any], method: Method, p_value: PValue | None, beside: Mapping[str, Any]
+) -> None:
+    """Refuse what has no meaning, or is not there, for rows that are seen from an entry on or between two times."""
+    given = [name for name, values in in_part.items() if values is not None]
+    if not given:
+        if p_value == "residuals":
+            fail("p_value", "'akritas', which needs no estimated covariance, where times are known", repr(p_value))
+        return
+    allowed = ("residuals",) if in_part["cdf_lower"] is not None else ("akritas", "residuals")
+    if method != "uniform":
+        fail("method", f"'uniform' with {given[0]}", repr(method))
+    if p_value not in (*allowed, None):
+        fail("p_value", f"{' or '.join(map(repr, allowed))} or None with {given[0]}", repr(p_value))
+    for name, values in beside.items():
+        if values is not None:
+            fail(name, f"None with {given[0]}", "a value")
 
 
 def check_choices(method: Method, p_value: PValue | None, has_time: bool, has_survival: bool) -> None:

@@ -39,6 +39,17 @@ def share_of_bin(number: int, bins: npt.NDArray[np.intp], left: Floats, edges: F
     return np.where(bins == number, 1 - (1 - b) / left, np.where(bins < number, (b - a) / left, 0.0))
 
 
+def parts_of_bins(low: Floats, high: Floats, edges: Edges) -> Floats:
+    """Return the part of (low, high] that lies in each bin, (n, bins); the bin of the point where the two are equal."""
+    inside = np.minimum(high[:, None], edges[1:]) - np.maximum(low[:, None], edges[:-1])
+    length = (high - low)[:, None]
+    found = np.maximum(inside, 0.0) / np.where(length > 0, length, 1.0)
+    points = np.flatnonzero(length[:, 0] <= 0)
+    found[points] = 0.0
+    found[points, locate(high[points], edges)] = 1.0
+    return np.asarray(found)
+
+
 def mass_of_bins(happened: Numbers, censored: Numbers, inverse: Numbers, earlier: Numbers, edges: Numbers) -> Numbers:
     """Sum of the shares in each bin, (..., B), from sums over the rows of each bin.
 
@@ -95,6 +106,8 @@ def locate(x: Floats, edges: Edges) -> npt.NDArray[np.intp]:
     hair = _edge_error(edges)
     if hair is None:
         return np.searchsorted(edges[1:-1], x, side="right")
+    if x.size == 0:
+        return np.zeros(0, dtype=np.intp)
     scaled = x * (n_bins * (1 + hair))
     index = scaled.astype(np.intp)
     scaled -= index

@@ -20,13 +20,14 @@ from xcal.calibration.histogram import (
     inverse_weights,
     locate,
     mass_of_bins,
+    parts_of_bins,
     redistributed,
     rest,
     weighted,
 )
 
 Method = Literal["uniform", "ipcw", "km"]
-PValue = Literal["akritas", "simulated", "pearson"]
+PValue = Literal["akritas", "simulated", "pearson", "residuals"]
 # A p-value below this is called a disagreement with a value that looks like noise.
 _LEVEL = 0.05
 
@@ -56,6 +57,8 @@ class DCalibrationResult:
         fine grid stood in for them (`DCalibration` with ``method="km"`` and many rows).
     n_clusters : int or None
         Number of clusters, where `clusters` were given: `floor` and `p_value` are then those of dependent rows.
+    expected : ndarray of shape (n_bins,), or None
+        Mass that a perfect model would have in each bin, of rows with delayed entry; None where that is the width.
     weight, n_effective : float or None
         Sum of the weights, where `weights` were given, and the effective number of rows: rows of equal weight whose
         mean would be as noisy (Kish), the squared sum of the weights over the sum of their squares.
@@ -76,6 +79,7 @@ class DCalibrationResult:
     n_clusters: int | None = None
     weight: float | None = None
     n_effective: float | None = None
+    expected: Floats | None = None
 
     def __repr__(self) -> str:
         head = f"D-calibration {self.value:.3g} ({self.method}; a perfect model scores {self.floor:.3g} on average)"
@@ -87,11 +91,12 @@ class DCalibrationResult:
         if self.p_value is not None:
             # Smaller than the smallest number there is: not zero.
             tested = f", p {f'= {self.p_value:.3g}' if self.p_value else '< 1e-300'} ({self.test})"
-        widths = np.diff(self.edges)
+        widths = np.diff(self.edges) if self.expected is None else np.maximum(self.expected, 1e-12)
         bars = "".join(
             "▁▂▃▄▅▆▇█"[min(7, max(0, round(3.5 * m / w)))] for m, w in zip(self.histogram, widths, strict=True)
         )
-        told = [head, f"{rows}{tested}", f"mass of {widths.size} bins over width  {bars}  (equal heights: calibrated)"]
+        over = "width" if self.expected is None else "what the model expects"
+        told = [head, f"{rows}{tested}", f"mass of {widths.size} bins over {over}  {bars}  (equal heights: calibrated)"]
         return "\n".join(told + ([self.disagreement] if self.disagreement else []))
 
     @property
@@ -190,6 +195,8 @@ def _shown(p: float | None) -> str:
 # simulated  the same, against draws from a perfect model with the     right
 #            censoring seen in the data
 # akritas    events minus the events a perfect model expects, a bin    right, and it keeps its power
+# residuals  the sum of squared mean residuals, against the law that   right; for events known to lie in intervals
+#            follows from the rows' own covariance
 # ========== ========================================================= ========================================
 #
 # All three suppose independent rows of equal weight. `akritas_of_clusters` is Akritas' statistic for rows in clusters,
@@ -239,9 +246,13 @@ def akritas(sums: BinSums) -> Test:
     martingale increments: uncorrelated between bins, with variance the expected number. The sum of squares over that
     variance is chi-squared with as many degrees of freedom as there are cells.
     """
-    expected = expected_events(sums)
+    return counts_test(sums.happened, expected_events(sums))
+
+
+def counts_test(observed: Floats, expected: Floats) -> Test:
+    """Return Akritas' test of the events of each bin and those expected of it, as `akritas` explains."""
     starts = _cell_starts(expected)
-    observed, expected = (np.add.reduceat(counts, starts) for counts in (sums.happened, expected))
+    observed, expected = (np.add.reduceat(counts, starts) for counts in (observed, expected))
     df = expected.size
     statistic = float(_distance(observed - expected, expected))
     return Test(statistic, float(chdtrc(df, statistic)), df)
@@ -258,9 +269,13 @@ def akritas_of_clusters(sums: ClusterSums, n_simulations: int, rng: np.random.Ge
 
     With k clusters there are 2^(k - 1) different draws, and no p-value is smaller than one over that.
     """
-    expected = expected_events(sums)
+    return counts_test_of_clusters(sums.happened, expected_events(sums), n_simulations, rng)
+
+
+def counts_test_of_clusters(observed: Floats, expected: Floats, n_simulations: int, rng: np.random.Generator) -> Test:
+    """Return the test of `akritas_of_clusters` of the events of each cluster and bin, and those expected of it."""
     starts = _cell_starts(expected.sum(axis=0))
-    excess = np.add.reduceat(sums.happened - expected, starts, axis=1)
+    excess = np.add.reduceat(observed - expected, starts, axis=1)
     variance = np.add.reduceat(expected.sum(axis=0), starts)
     statistic = float(_distance(excess.sum(axis=0), variance))
     if np.isinf(statistic):
@@ -394,7 +409,10 @@ def _censoring_curve(cdf: Array, event: BoolArray) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Checked rows, and what was given beside them; weights in any units."""
+    """Checked rows, and what was given beside them; weights in any units.
+
+    `entry` is F at the entry of each row, `lower` F at the lower end of an interval that ends at `cdf`; None for none.
+    """
 
     cdf: Array
     event: BoolArray
@@ -402,20 +420,23 @@ class Rows:
     censoring_survival: Array | None
     clusters: Clusters | None
     weights: Floats | None = None
+    entry: Array | None = None
+    lower: Array | None = None
 
     def only(self, chosen: BoolArray) -> "Rows":
         """Rows of a mask."""
-        t, g, w = (
-            None if values is None else values[chosen] for values in (self.time, self.censoring_survival, self.weights)
-        )
+        given = (self.time, self.censoring_survival, self.weights, self.entry, self.lower)
+        t, g, w, entry, lower = (None if values is None else values[chosen] for values in given)
         clusters = None if self.clusters is None else self.clusters.of_rows(chosen)
-        return Rows(self.cdf[chosen], self.event[chosen], t, g, clusters, w)
+        return Rows(self.cdf[chosen], self.event[chosen], t, g, clusters, w, entry, lower)
 
 
 def measured(
     rows: Rows, *, edges: Edges, method: Method, p_value: PValue | None, n_simulations: int, seed: int
 ) -> DCalibrationResult:
     """Masses and test of one set of rows."""
+    if rows.entry is not None or rows.lower is not None:
+        return partly_seen(rows, edges, p_value, n_simulations, seed)
     u, event, clusters = rows.cdf, rows.event, rows.clusters
     units = None if rows.weights is None else effective_units(rows.weights)
     sums: BinSums | WeightedSums | None = None
@@ -451,6 +472,72 @@ def measured(
         weight=None if rows.weights is None else float(rows.weights.sum()),
         n_effective=None if rows.weights is None else float(n if units is None else units.sum()),
     )
+
+
+def partly_seen(rows: Rows, edges: Edges, p_value: PValue | None, n_simulations: int, seed: int) -> DCalibrationResult:
+    r"""Masses and test of rows that are seen in part: from an entry on, or between two times.
+
+    Delayed entry, intervals and right censoring are one case. With O what was observed of a row, E the condition on
+    which it came under observation, and P the model's law of the row,
+
+    .. math:: s_I = \frac1n \sum_i \big( P(U_i \in I \mid O_i) - P(U_i \in I \mid E_i) \big), \qquad U = F(T)
+
+    has mean zero for a true model. As U is uniform under the model, a row known to lie in (a, b] has the share of each
+    bin that (a, b] has, a censored one is in (u, 1], and a row that entered at v expects the shares of (v, 1].
+
+    The test "residuals" compares the sum over bins of s² with its law, a weighted sum of chi-squared numbers whose
+    weights come from the covariance of the rows' terms. "akritas" counts events and hazards from the entry on, and
+    needs times of events that are known.
+    """
+    u, n = rows.cdf.astype(np.float64), rows.cdf.size
+    entry = np.zeros(n) if rows.entry is None else rows.entry.astype(np.float64)
+    low = np.where(rows.event, u if rows.lower is None else rows.lower, u)
+    residual, seen, given = _residuals_in_part(low, np.where(rows.event, u, 1.0), entry, edges)
+    if rows.clusters is not None:
+        residual = np.array([rows.clusters.sums(column) for column in residual.T]).T
+    covariance = residual.T @ residual
+    masses = Masses(seen, float(np.trace(covariance)) / n**2)
+    test: Test | None = None
+    if p_value == "akritas":
+        happened, expected = _counts_from_entry(rows, entry, edges)
+        if rows.clusters is None:
+            test = counts_test(happened, expected)
+        else:
+            test = counts_test_of_clusters(happened, expected, n_simulations, np.random.default_rng(seed))
+    elif p_value == "residuals":
+        statistic = n * float(np.square(seen - given).sum())
+        weights = np.linalg.eigvalsh(covariance / n)
+        test = Test(statistic, chi_squared_mixture(np.maximum(weights, 0.0), statistic), None)
+    found = result(masses, edges, test, n, int(n - np.count_nonzero(rows.event)), "uniform", p_value)
+    return replace(
+        found,
+        value=float(np.square(seen - given).sum()),
+        expected=None if rows.entry is None else given,
+        n_clusters=None if rows.clusters is None else rows.clusters.count,
+    )
+
+
+def _residuals_in_part(low: Floats, high: Floats, entry: Floats, edges: Edges) -> tuple[Floats, Floats, Floats]:
+    """Return P(bin | observed) - P(bin | entry) of every row, (n, bins), and the means of the two parts."""
+    seen = parts_of_bins(low, high, edges)
+    given = parts_of_bins(entry, np.ones(entry.size), edges)
+    return seen - given, seen.mean(axis=0), given.mean(axis=0)
+
+
+def _counts_from_entry(rows: Rows, entry: Floats, edges: Edges) -> tuple[Floats, Floats]:
+    """Return the events of each bin and those expected from entry on; of each cluster where there are some."""
+    expected, happened = [], None
+    # Sums over rows that end at their entry take away what lies before it.
+    for u, event in ((rows.cdf, rows.event), (entry, np.zeros(entry.size, dtype=np.bool_))):
+        if rows.clusters is not None:
+            sums: BinSums | ClusterSums = ClusterSums.of(u, event, rows.clusters, edges)
+        else:
+            sums = BinSums(edges)
+            sums.add(u, event, hazard=True)
+        expected.append(expected_events(sums))
+        happened = sums.happened if happened is None else happened
+    assert happened is not None
+    return happened, np.maximum(expected[0] - expected[1], 0.0)
 
 
 def _masses(

@@ -6,7 +6,7 @@ the other's targets.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -158,13 +158,13 @@ class Outcome:
 
     def target(self) -> SurvivalTarget:
         """Return the outcome as `Surv` makes it."""
-        given = {"event": self.event, "time": self.time}
+        given: dict[str, Any] = {"event": self.event, "time": self.time}
         given |= {name: getattr(self, name) for name in ("cause", "entry", "lower") if getattr(self, name) is not None}
         fields: dict[str, Any] = {"names": list(given), "formats": [_TYPES[name] for name in given]}
         if self.cause is not None:
             # The names of the causes are the title of their field, which slices, copies and pickles keep.
             fields["titles"] = [self.causes if name == "cause" else None for name in given]
-        y = np.empty(self.n, dtype=np.dtype(fields))
+        y: SurvivalTarget = np.empty(self.n, dtype=np.dtype(cast(Any, fields)))
         for name, values in given.items():
             y[name] = values
         return y

@@ -94,16 +94,16 @@ def turnbull(*, lower: Any, upper: Any, weights: Any = None) -> Turnbull:
     """
     check_rows({"lower": lower, "upper": upper, "weights": weights})
     rows = as_intervals(lower, upper)
-    assert rows.lower is not None
+    low = np.asarray(rows.lower, dtype=np.float64)
     weight = as_row_weights(weights, rows.n)
     share = np.full(rows.n, 1 / rows.n) if weight is None else weight / weight.sum()
-    high = np.where(rows.event, rows.time, np.inf)
-    starts, ends = innermost(rows.lower, high)
-    first, last = covered(rows.lower, high, starts, ends)
+    high = np.where(rows.event, rows.time, np.inf).astype(np.float64)
+    starts, ends = innermost(low, high)
+    first, last = covered(low, high, starts, ends)
     # Rows that cover the same intervals say the same.
     codes, place = np.unique(first * (ends.size + 1) + last, return_inverse=True)
-    first, last, share = codes // (ends.size + 1), codes % (ends.size + 1), np.bincount(place, share)
-    mass, gap = _self_consistent(first, last, share, ends.size)
+    together = np.bincount(place, share).astype(np.float64)
+    mass, gap = _self_consistent(codes // (ends.size + 1), codes % (ends.size + 1), together, ends.size)
     if gap > _GAP:
         warnings.warn(
             f"turnbull: after {_MOST_STEPS:,} steps the log-likelihood per row may still grow by {gap:.1g}",
