@@ -165,7 +165,9 @@ class _Likelihood:
 
     def loss_and_gradient(self, parameters: Floats) -> tuple[float, Floats]:
         """Negative log-posterior and its gradient in (log a, log b, c)."""
-        a, b, c = np.exp(parameters[0]), np.exp(parameters[1]), parameters[2]
+        # A long step of the search may try anything; beyond 50 only the prior counts, which leads it back.
+        a, b = np.exp(np.clip(parameters[:2], -50, 50))
+        c = parameters[2]
         loss, gradient = float(parameters @ parameters) / 2, parameters.copy()
         for u, sign in ((self.above, 1.0), (self.below, -1.0)):
             log_u, log_v = np.log(u), np.log1p(-u)
