@@ -192,7 +192,7 @@ def conditional_backward(
     tl.store(out + model * n + rows, tl.sum(pulled * slope, axis=1) - itself, mask=there)
 
 
-# --- The kernels of `distributions._weighted`: softmax, likelihood, F and their gradient, each pass in one kernel.
+# --- The kernels of `distributions._bins`: softmax, likelihood, F and their gradient, each pass in one kernel.
 # A row of bins fits the registers of a block, so masses never go through memory. Rows are (models, n); what depends on
 # the data alone (share after, own bin, kind of row) is shared by the models of one start, L at a time.
 

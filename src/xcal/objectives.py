@@ -9,7 +9,7 @@ from torch import Tensor
 
 from xcal._checks import as_flag, fail
 from xcal._imports import published
-from xcal.distributions._weighted import LikelihoodByFormula
+from xcal.distributions._bins import LikelihoodByFormula
 from xcal.distributions.base import SurvivalDistribution, can_broadcast
 
 __all__ = ["gives_cdf", "nll", "survival_crps"]

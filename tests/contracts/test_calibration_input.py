@@ -156,7 +156,10 @@ def test_penalty_shapes(cdf, event, options, message):
     ("options", "message"),
     [
         ({"method": "mean"}, "method: expected one of 'uniform', 'ipcw', 'km', got 'mean'"),
-        ({"p_value": "exact"}, "p_value: expected one of 'auto', 'akritas', 'simulated', 'pearson', 'residuals' or None, got 'exact'"),
+        (
+            {"p_value": "exact"},
+            "p_value: expected one of 'auto', 'akritas', 'simulated', 'pearson', 'residuals' or None, got 'exact'",
+        ),
         ({"method": "ipcw"}, "time: expected time .* or censoring_survival .* with method='ipcw', got neither"),
         (
             {"method": "ipcw", "time": [1, 2, 3], "censoring_survival": [0.5, 0.0, 0.5]},

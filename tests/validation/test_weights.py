@@ -12,8 +12,8 @@ from tests.validation.simulate import HORIZONS, THRESHOLDS, sample
 from xcal._checks import effective_units
 from xcal.calibration.subgroups import Column
 from xcal.data import SurvivalData
-from xcal.metrics.counted import Block, Timeline
 from xcal.metrics.net_benefit import CountedBenefit
+from xcal.metrics.times import Block, Timeline
 from xcal.validation.at_horizon import horizon_tests
 from xcal.validation.bootstrap import _resampled, net_benefits
 from xcal.validation.estimates import WEIGHTED, estimate

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from xcal._checks import BoolArray, as_event, as_time, fail
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.distributions._bins import Bins
-from xcal.distributions._weighted import LikelihoodByFormula
+from xcal.distributions._bins import Bins, LikelihoodByFormula
 
 # --- Integrals over time, piece by piece between quantiles: for distributions that are made of others.
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax, logsigmoid
 
 from xcal._checks import as_choice, as_numpy, fail
-from xcal.distributions._bins import READINGS, Bins, Grid, as_edges
-from xcal.distributions._weighted import LikelihoodByFormula, Rows, likelihood_and_cdf
+from xcal.distributions._bins import READINGS, Bins, Grid, LikelihoodByFormula, Rows, as_edges, likelihood_and_cdf
 from xcal.distributions.base import Family, SurvivalDistribution, as_level, as_parameter, bin_logits
 
 
@@ -93,7 +92,7 @@ class DiscreteDistribution(SurvivalDistribution):
         return _keep_nan(time, torch.where(self.exhausted(time), self.log_mass[..., -1], log_survival))
 
     def log_likelihood_and_cdf(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Both from one array of masses, with one gradient (see `_weighted`)."""
+        """Both from one array of masses, with one gradient (see `_bins`)."""
         return likelihood_and_cdf(*self._rows(time, event, floor))
 
     def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula | None:

@@ -8,9 +8,8 @@ import numpy as np
 from xcal._checks import BoolArray, FloatArray, as_choice, as_floats, as_numpy, check_same_length, fail, first_row
 from xcal._kaplan_meier import KaplanMeier
 from xcal.data.surv import as_outcome
-from xcal.metrics.counted import Block, Timeline, product
 from xcal.metrics.inputs import Matrix, Vector, as_row_weights, as_time_grid, running_sums
-from xcal.metrics.times import as_censoring, censoring_survival
+from xcal.metrics.times import Block, Timeline, as_censoring, censoring_survival, product
 
 
 @dataclass(frozen=True, eq=False)

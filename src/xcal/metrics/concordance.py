@@ -10,7 +10,6 @@ from xcal._checks import BoolArray, FloatArray, as_choice, fail, first_row
 from xcal._kaplan_meier import KaplanMeier, sortable_time
 from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import PairAccumulator, PairCellCounts
-from xcal.metrics.counted import Block, product
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation, column, fraction, left_column
 from xcal.metrics.inputs import (
     Integers,
@@ -23,7 +22,7 @@ from xcal.metrics.inputs import (
     running_sums,
 )
 from xcal.metrics.pairs import PairWeights, antolini_weights, first_outlasting, pair_weights, weighted_pairs
-from xcal.metrics.times import as_censoring, censoring_survival
+from xcal.metrics.times import Block, as_censoring, censoring_survival, product
 
 Method = Literal["harrell", "uno", "antolini"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from xcal._checks import BoolArray, as_number, as_probability, as_row, fail, first_row
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.surv import Outcome
-from xcal.metrics.counted import Block, Timeline
 from xcal.metrics.inputs import Matrix, RowsAt, Vector, read_at, running_sums
 from xcal.metrics.intervals import check_bootstrap, resampled_rows
+from xcal.metrics.times import Block, Timeline
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from xcal._kaplan_meier import fit_kaplan_meier, greenwood_terms
 from xcal.calibration.bins import Clusters, bin_edges, sum_of_squares
 from xcal.calibration.histogram import edges_like, heaviest, locate, redistribution, rest, share_of_bin
 from xcal.data.surv import Outcome
-from xcal.metrics.counted import Block, Timeline, kaplan_meier_product, product, share_lost
 from xcal.metrics.curves import Interpolation, event_points, fraction, left_column
 from xcal.metrics.inputs import Integers, Matrix, Vector, merged, merged_edges, starts_of
+from xcal.metrics.times import Block, Timeline, kaplan_meier_product, product, share_lost
 
 N_BINS = 10
 

@@ -10,7 +10,6 @@ from xcal._checks import BoolArray
 from xcal._devices import Workers
 from xcal.metrics.auc import CountedAUC, brier_scores, integrated, null_brier_scores
 from xcal.metrics.concordance import antolini_indices, uno_weights
-from xcal.metrics.counted import Block, Timeline
 from xcal.metrics.ici import SmoothCalibration, smooth_calibration
 from xcal.metrics.inputs import Vector
 from xcal.metrics.intervals import Distance, resampled_interval, true_square, unit
@@ -19,6 +18,7 @@ from xcal.metrics.observed_expected import slope_and_intercept
 from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
 from xcal.metrics.spec import VALUES
+from xcal.metrics.times import Block, Timeline
 from xcal.validation.estimates import Estimates, Interval, Key, n_pairs
 from xcal.validation.result import Skipped
 from xcal.validation.rows import Matrix, Rows
@@ -180,7 +180,7 @@ class ResampledMetrics:
 
 
 # --- Resamples of the rows: every metric on rows drawn with replacement, without sorting or copying the curves.
-# A resample is how often each row was drawn; `xcal.metrics.counted` computes the metrics from that. Resamples are
+# A resample is how often each row was drawn; `xcal.metrics.times` computes the metrics from that. Resamples are
 # worked on in blocks, by as many threads as are of use. Each resample has a random stream of its own, so that the
 # result depends on the seed alone, and the same seed draws the same rows for another model.
 #
