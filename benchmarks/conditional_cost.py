@@ -1,8 +1,8 @@
 """The conditional penalty in training: what a step costs beside one with the marginal penalty.
 
 Claim: with 128 features and batches of 1,000 rows a step takes less than 1.5 times as long on a CPU. Whole runs of
-`fit_path` are timed with few and with more epochs, so that what is done once (features of the rows, first weights, on a
-GPU the recording of a step) falls out of the difference. The penalty with its gradient is timed alone, too.
+`fit_path` are timed with few and with more epochs, so that what is done once (features of the rows, initial weights, on
+a GPU the recording of a step) falls out of the difference. The penalty with its gradient is timed alone, too.
 
 - On a CPU: seconds of this process, the shortest of several repeats.
 - On a GPU: every run once to warm up, then the clock around runs that wait for the device. Epochs have ten times as
@@ -116,7 +116,7 @@ def penalty_times(models: int, repeats: int, device: str) -> dict[str, float]:
 
 
 def with_gradient(value: Callable[[], torch.Tensor], u: torch.Tensor, device: str) -> Callable[[], object]:
-    """Give a function that computes the gradient once; on a GPU one that replays it ``REPLAYS`` times."""
+    """Return a function that computes the gradient once; on a GPU one that replays it ``REPLAYS`` times."""
     if device == "cpu":
         return lambda: torch.autograd.grad(value().sum(), u)
     side = torch.cuda.Stream()

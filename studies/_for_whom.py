@@ -33,7 +33,7 @@ class Mapped:
     maps: tuple[KaplanMeierRecalibration | None, ...]
 
     def parts(self, n: int, group: np.ndarray) -> Iterator[tuple[np.ndarray, SurvivalDistribution]]:
-        """Give the rows of each group and their distributions."""
+        """Return the rows of each group and their distributions."""
         for k, own in enumerate(self.maps):
             chosen = np.flatnonzero(group == k) if len(self.maps) > 1 else np.arange(n)
             if chosen.size:

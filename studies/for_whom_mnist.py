@@ -85,7 +85,7 @@ class Rows:
     device: torch.device
 
     def digits(self, part: str) -> np.ndarray:
-        """Give the digit of every image of a part."""
+        """Return the digit of every image of a part."""
         return np.asarray(getattr(self, part).groups)
 
     def images(self, part: str) -> Tensor:

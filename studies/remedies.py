@@ -68,7 +68,7 @@ def of_sksurv(name: str, time: str, event: str) -> tuple[SurvivalData, int]:
 
 
 def numbers_of(name: str, time: str, event: str) -> tuple[list[str], np.ndarray]:
-    """Give times, events and covariates as numbers, categories as indicators, with the names of these columns."""
+    """Return times, events and covariates as numbers, categories as indicators, with the names of these columns."""
     import pandas as pd
     from sksurv import datasets
 

@@ -45,7 +45,7 @@ print("torch._dynamo" in sys.modules)
 
 @pytest.mark.ci
 def test_training_imports_no_compiler():
-    """torch imports its own by many doors, for more than a second, where nothing is compiled."""
+    """torch imports its own in many places, for more than a second, where nothing is compiled."""
     out = subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "False"
 

@@ -329,7 +329,7 @@ def _outcome(work: Work[Any, Any, Any], shared: Any, task: Any, report: Report) 
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it ends, also by a kill: nobody would take its results."""
+    """End this process when the one that started it ends, even if that is killed."""
     first = parent_process()
     assert first is not None
 

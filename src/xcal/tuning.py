@@ -434,7 +434,7 @@ def tune(
     X, y
         As in `SurvivalPath.fit`. Rows of `SurvivalData` with groups stay together in a fold.
     n_trials : int
-        Settings to try. A larger number later goes on with the same search.
+        Settings to try. A larger number later continues the same search.
     score : {"ibs", "nll"}
         What to minimise; both are proper scores. "ibs", the integrated Brier score, compares all distributions, up to
         the time that 5 % of the rows reach. "nll" is the mean negative log-likelihood; compare only settings of one

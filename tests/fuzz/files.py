@@ -34,7 +34,7 @@ HERE = "@folder@"  # stands for the folder of the files, which has another name 
 
 
 def file_targets(folder: Path) -> Iterator[Target]:
-    """Give the readers of all formats; the name of the file, or of the argument, must be in a refusal."""
+    """Return the readers of all formats; the name of the file, or of the argument, must be in a refusal."""
     r = rows()
     y = data.Surv(time=r["time"], event=r["event"])
     yield from _models(folder, r, y)
@@ -91,7 +91,7 @@ def _models(folder: Path, r: dict[str, Any], y: Any) -> Iterator[Target]:
 
 
 def _forged(folder: Path, name: str, file: Path) -> Target:
-    """Give the reader of a file whose header was spoilt and whose checksum is right."""
+    """Return the reader of a file whose header was spoilt and whose checksum is right."""
     from safetensors import safe_open
     from safetensors.torch import save
 
@@ -161,7 +161,7 @@ def _tables(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
 
 
 def _folders(folder: Path, r: dict[str, Any]) -> Iterator[Target]:
-    """Give what a folder holds beside tables: parts of predictions, what is finished of them, the summary of a run."""
+    """Return what a folder holds beside tables: parts of predictions, those that are done, the summary of a run."""
     from xcal.cli.run_folder import SUMMARY, read_summary
     from xcal.outofcore import evaluate_folder
     from xcal.outofcore.evaluation import SideFile

@@ -75,7 +75,7 @@ def rows() -> dict[str, Any]:
 
 
 def function_targets() -> Iterator[Target]:
-    """Give every public function that is cheap to call, then those that train."""
+    """Return every public function that is cheap to call, then those that train."""
     r = rows()
     outcome = {"time": r["time"], "event": r["event"]}
     for name, call, arguments in (

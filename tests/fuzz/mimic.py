@@ -23,7 +23,7 @@ _MEASURED = {
 
 
 def mimic_targets(folder: Path) -> Iterator[Target]:
-    """Give `prepare` with each of its six tables damaged in turn, two of them packed too."""
+    """Return `prepare` with each of its six tables damaged in turn, two of them packed too."""
     tables = raw_tables()
     for name, table in tables.items():
         yield _target(folder, tables, f"{name}.csv", table)

@@ -69,7 +69,7 @@ def outcome_of(target: Target, given: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def judged_refusal(target: Target, error: Exception) -> tuple[str, str]:
-    """Tell a sentence that names the argument from the words of a library underneath."""
+    """Return how a refusal is judged: one that names the argument is clear, words of a library underneath are not."""
     message = str(error)
     named = target.names | set(target.arguments)
     clear = any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) for name in named)

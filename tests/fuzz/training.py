@@ -12,7 +12,7 @@ from xcal import calibration, data, distributions, networks
 
 
 def _paths(r: dict[str, Any], y: Any, model: Any) -> Iterator[Target]:
-    """Give the training loop itself, and what is fitted after it."""
+    """Return the training loop itself, and what is fitted after it."""
     train = xcal.SurvivalData(r["X"], r["time"], r["event"])
     # Not its network, its objective or its progress: what a user's own code raises is the user's.
     fit_path = partial(xcal.fit_path, lambda: networks.Linear(2, 2))
@@ -41,7 +41,7 @@ def _paths(r: dict[str, Any], y: Any, model: Any) -> Iterator[Target]:
 
 
 def training_targets(r: dict[str, Any]) -> Iterator[Target]:
-    """Give what trains or resamples; so many times fewer inputs as it is slower."""
+    """Return what trains or resamples; so many times fewer inputs as it is slower."""
     y = data.Surv(time=r["time"], event=r["event"])
     small = {"epochs": 1, "batch_size": 24, "hidden": (2,), "dropout": 0.0, "learning_rate": 1e-3, "random_state": 0}
     small |= {"distribution": "mtlr", "n_time_bins": 3, "calibration_bins": 3, "weight_decay": 0.0, "patience": None}

@@ -221,7 +221,7 @@ def over_time(rows, predicts=True):
 
 
 def for_whom(rows):
-    """Give calibration by age; the numbers of the test are made up."""
+    """Return calibration by age; the numbers of the test are made up."""
     at_event = np.where(rows.event, rows.cdf, (1 + rows.cdf) / 2)
     parts = []
     for name, chosen in rows.groups().items():
@@ -285,7 +285,7 @@ def measurements(rows, kind):
 
 @cache
 def made_result(kind="full", *, good=True, model="CoxPHFitter", n=1200):
-    """Give one result; the same object for the same arguments."""
+    """Return one result; the same object for the same arguments."""
     rows = Rows(n, 1.0 if good else 1.8)
     measured = measurements(rows, kind)
     verdict = Verdict(

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 import xcal
-from tests.validation.made_result import made_result
-from xcal.validation.charts import outcome_keys
+from xcal.validation.charts import OUTCOME_KEYS
 
 TIMES = np.linspace(0.1, 6, 30)
 
@@ -65,5 +64,5 @@ def test_two_models_and_their_differences_are_on_one_page(rows, tmp_path, visit)
 
 def test_the_legend_of_outcomes_has_the_lines_of_the_picture():
     """Censored rows alone have a dashed line and no ground."""
-    shapes = {key.colour: key.shape for key in outcome_keys(made_result())}
+    shapes = {key.colour: key.shape for key in OUTCOME_KEYS}
     assert shapes == {"with_event": "box", "without_event": "box", "censored": "dashed"}

@@ -135,4 +135,4 @@ def _groups(spec: Spec, data: SurvivalDataset) -> Integers:
         return np.asarray(age > np.median(age), dtype=np.int64)
     if kind == "first-day" and "period_length" in test.extra:
         return np.asarray(test.extra["period_length"] > FIRST_DAY, dtype=np.int64)
-    fail("data.groups", "groups that these data have", f"{kind!r} for {data.name}")
+    fail("data.groups", "a grouping defined for this data set", f"{kind!r} for {data.name}")

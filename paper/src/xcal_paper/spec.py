@@ -356,7 +356,11 @@ def _check_data(spec: "Spec") -> None:
     if data.seed < 0:
         fail("data.seed", "a whole number, zero or larger", data.seed)
     if data.groups != _GROUPS[data.name]:
-        fail("data.groups", f"groups that these data have, {_GROUPS[data.name]!r}", f"{data.groups!r} for {data.name}")
+        fail(
+            "data.groups",
+            f"a grouping defined for this data set, {_GROUPS[data.name]!r}",
+            f"{data.groups!r} for {data.name}",
+        )
     if data.name == "glioma" and not data.censored:
         fail("data.censored", "true: the glioma data are censored", "false")
     if data.name == "mimic":

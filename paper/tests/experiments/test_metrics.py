@@ -213,7 +213,7 @@ def test_mnist(real_data, tmp_path, small, network):
 
 
 def test_groups_that_the_data_do_not_have(small, tmp_path):
-    with pytest.raises(ValueError, match=r"data.groups: expected groups that these data have, .*got 'label'"):
+    with pytest.raises(ValueError, match=r"data.groups: expected a grouping defined for this data set, .*got 'label'"):
         reproduce(small(('"mean-quartiles"', '"label"')), results=tmp_path, device="cpu")
 
 

@@ -150,7 +150,11 @@ def test_networks_are_those_of_the_appendix():
     ("old", "new", "message"),
     [
         ("censored = false", "censored = true", "data.censored: expected true with death = 'censor'"),
-        ('groups = "first-day"', 'groups = "label"', "data.groups: expected groups that these data have, 'first-day'"),
+        (
+            'groups = "first-day"',
+            'groups = "label"',
+            "data.groups: expected a grouping defined for this data set, 'first-day'",
+        ),
         ("censored = false", "censored = false\nseed = 3", "data.seed, data.per_seed: expected neither"),
     ],
 )

@@ -187,7 +187,10 @@ def test_a_spec_with_a_mistake_is_one_clear_error(small, change, message):
         (("learning_rate = 1e-3", "learning_rate = 0"), r"training\.learning_rate: expected a finite number above 0"),
         (("learning_rate = 1e-3", "learning_rate = nan"), r"training\.learning_rate: expected a finite number"),
         (("batch_size = 200", "batch_size = 0"), r"training\.batch_size: expected an integer of 1 or more"),
-        (('groups = "mean-quartiles"', 'groups = "label"'), r"data\.groups: expected groups that these data have"),
+        (
+            ('groups = "mean-quartiles"', 'groups = "label"'),
+            r"data\.groups: expected a grouping defined for this data set",
+        ),
         (("seed = 0", "seed = " + "[" * 20_000), "expected a TOML file, got one that cannot be read"),
     ],
 )

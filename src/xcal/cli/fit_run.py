@@ -139,16 +139,6 @@ def now_and_then(say: Callable[[str], None], seconds: float = 10.0) -> Callable[
     return show
 
 
-def found_trained_in_words(folder: Path) -> str:
-    """Return the sentence that training is not done again."""
-    return f"\nThe same command has trained these models before: they are read from {folder / run_folder.UNFINISHED}."
-
-
-def about_to_judge_in_words() -> str:
-    """Return what takes time after training."""
-    return "\nMeasuring the chosen model on the held-out rows, and making the reports."
-
-
 def not_kept_in_words(folder: Path, error: OSError) -> str:
     """Print at once that what was trained could not be written."""
     alone = (folder / run_folder.UNFINISHED / run_folder.MODEL).is_file()
@@ -264,7 +254,8 @@ def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) ->
             trained = train(parts, settings, progress, checkpoint)
             is_new = True
         else:
-            say(found_trained_in_words(out))
+            kept = out / run_folder.UNFINISHED
+            say(f"\nThe same command has trained these models before: they are read from {kept}.")
             is_new = False
     except KeyboardInterrupt as interrupt:
         resumes = "" if checkpoint is None else " and resumes from its last checkpoint"
@@ -275,7 +266,7 @@ def _held_run(settings: FitSettings, out: Path, say: Say, progress: Progress) ->
         if is_new:
             _keep(out, asked, trained, say)
         say(trained_in_words(trained))
-        say(about_to_judge_in_words())
+        say("\nMeasuring the chosen model on the held-out rows, and making the reports.")
         judged = judge(trained, parts, settings, False if progress is False else None)
         summary = _summary(settings, parts, trained, judged)
         # What the rows said of their dates, new rows are read by.

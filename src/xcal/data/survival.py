@@ -198,7 +198,7 @@ def split_groups(groups: npt.NDArray[Any], fractions: Sequence[float], rng: np.r
     Groups are dealt in random order, each to the part that lacks most rows: no part gets more rows than its share and
     one group.
     """
-    sizes, group = _sizes(groups)
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     lacking = np.asarray(fractions, dtype=np.float64) * groups.size
     part_of_group = np.empty(sizes.size, dtype=np.int64)
     for number in rng.permutation(sizes.size):
@@ -217,11 +217,6 @@ def folds_by_event(event: BoolArray, k: int, rng: np.random.Generator) -> IntArr
     return fold
 
 
-def folds_of_groups(groups: npt.NDArray[Any], k: int, rng: np.random.Generator) -> IntArray:
-    """Fold of each row, all rows of a group in the same one; sizes differ by at most the largest group."""
-    return split_groups(groups, [1 / k] * k, rng)
-
-
 def _parts_in_order(size: int, fractions: Sequence[float], *, none_empty: bool) -> IntArray:
     """Part of each of `size` shuffled rows: the last part first, so that the first one takes what rounding leaves."""
     last = len(fractions) - 1
@@ -233,12 +228,6 @@ def _parts_in_order(size: int, fractions: Sequence[float], *, none_empty: bool) 
         sizes[last - k], before = end - before, end
     sizes[0] = size - before
     return np.repeat(np.arange(last, -1, -1), sizes[::-1])
-
-
-def _sizes(groups: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Rows of each group, and the number of each row's group."""
-    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    return sizes, group
 
 
 # Numbers of each row that go with the features to a device; what else a row has stays in numpy, on the host.
@@ -485,7 +474,8 @@ class SurvivalData:
             fail("k", f"at most {most}, the number of {'groups' if whole else 'rows'}", k)
         rng = np.random.default_rng(as_count("seed", seed, at_least=0))
         if whole:
-            fold = folds_of_groups(self._groups(), k, rng)
+            # Sizes differ by at most the largest group.
+            fold = split_groups(self._groups(), [1 / k] * k, rng)
         else:
             fold = folds_by_event(as_numpy("event", self.event), k, rng)
         return tuple(Fold(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(k))

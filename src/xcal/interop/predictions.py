@@ -291,7 +291,10 @@ def from_own_times(
         for part in rows.parts(own.size):
             whole = predict(part)
             cdf[part] = np.clip(1 - at_own_time(whole, own, rows.time[part], interpolation), 0.0, 1.0)
-            survival[part] = whole[:, kept] if asked is None else _at_each(whole, own, times, interpolation)
+            if asked is None:
+                survival[part] = whole[:, kept]
+            else:
+                survival[part] = np.stack([at_point(whole, own, float(t), interpolation) for t in times], axis=1)
         which = "of these" if asked is None else "that were asked for"
         sentences.append(
             f"{times.size:,} times {which} are kept; F at a row's observed time is read from the whole curve."
@@ -308,10 +311,6 @@ def from_own_times(
         reading=reading,
         end=float(own[-1]),
     )
-
-
-def _at_each(whole: FloatArray, own: Vector, times: Vector, interpolation: Interpolation) -> FloatArray:
-    return np.stack([at_point(whole, own, float(t), interpolation) for t in times], axis=1)
 
 
 @runtime_checkable

@@ -162,7 +162,7 @@ def _error(
 ) -> Vector:
     """Root of the sum of squares, over rows, of what a little more weight of the row would change (times its weight).
 
-    Until its own time every row has the same influence, that of one at risk. After it the influence follows the
+    Until its observed time every row has the same influence, that of one at risk. After it the influence follows the
     incidence along a straight line, as what is left to come is multiplied by what the row did to the survival. So three
     sums over the rows that have left are enough.
     """
@@ -172,7 +172,7 @@ def _error(
     log_survival = np.cumsum(events * step / at_risk)  # of a row at risk: what it adds to the log of the survival
     earlier = np.append(0.0, log_survival[:-1])
     waiting = np.cumsum(before * own / at_risk * (earlier - 1 / at_risk))
-    # At its own time, and the slope and level of the line after it.
+    # At its observed time, and the slope and level of the line after it.
     slope = log_survival[place] - np.where(cause > 0, step[place], 0.0)
     level = waiting[place] + np.where(cause == of, before[place] / at_risk[place], 0.0) - slope * incidence[place]
     square = np.square(weight)

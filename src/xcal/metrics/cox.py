@@ -562,24 +562,21 @@ def _knots(sample: Vector, n_knots: int, counts: Vector | None) -> Vector | None
 
 
 def curve_basis(x: Vector, knots: Vector | None) -> Matrix:
-    """Columns of a spline, or without knots of a line."""
-    return x[:, None] if knots is None else spline_basis(x, knots)
+    """Columns of a restricted cubic spline, cubic between the knots and straight beyond; without knots of a line.
+
+    Harrell's truncated powers: the line itself, and for each knot but the last two a cubic piece from which the last
+    two take away what would bend the right tail.
+    """
+    if knots is None:
+        return x[:, None]
+    pieces = [spline_piece(x, knot, knots[-2], knots[-1]) / (knots[-1] - knots[0]) ** 2 for knot in knots[:-2]]
+    return np.column_stack([x, *pieces])
 
 
 def knot_levels(n_knots: int) -> Vector:
     """Quantiles of the predictions at which the knots are."""
     outer = 0.1 if n_knots == 3 else 0.05 if n_knots <= 6 else 0.025
     return np.linspace(outer, 1 - outer, n_knots)
-
-
-def spline_basis(x: Vector, knots: Vector) -> Matrix:
-    """Restricted cubic spline basis: cubic between the knots, straight beyond the outer ones.
-
-    Harrell's truncated powers: the line itself, and for each knot but the last two a cubic piece from which the last
-    two take away what would bend the right tail.
-    """
-    pieces = [spline_piece(x, knot, knots[-2], knots[-1]) / (knots[-1] - knots[0]) ** 2 for knot in knots[:-2]]
-    return np.column_stack([x, *pieces])
 
 
 def spline_piece(x: Vector, knot: float, before_last: float, last: float) -> Vector:

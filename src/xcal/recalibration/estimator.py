@@ -301,7 +301,8 @@ class Recalibrated(BaseEstimator):
         if not event.any():
             fail("y", "at least one event", f"none: all {event.size} rows are censored")
         if self.cv is None:
-            model = _unfrozen(self.model)
+            # scikit-learn's FrozenEstimator keeps a model fitted when it is cloned.
+            model = self.model.estimator if type(self.model).__name__ == "FrozenEstimator" else self.model
             held_out = asked.of(model, as_table(X), time, event)
         else:
             model, held_out = self._cross_fitted(asked, X, time, event)
@@ -440,7 +441,8 @@ class Recalibrated(BaseEstimator):
             fitted.model_, table, time=rows.time, event=rows.event, times=rows.times, horizons=rows.horizons
         )
         changed = fitted.adjustment_.predictions(fitted.model_, found, table, rows)
-        sentence = f"The model is recalibrated by the method {self.method!r} on {self._fitted_to()}."
+        n, events = self.adjustment_.counts
+        sentence = f"The model is recalibrated by the method {self.method!r} on {n:,} rows with {events:,} events."
         return replace(
             changed,
             model=f"{found.model}, recalibrated",
@@ -464,18 +466,9 @@ class Recalibrated(BaseEstimator):
         held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
         return refit(self.model, X, time, event, self.fit_model), held_out
 
-    def _fitted_to(self) -> str:
-        counts = self.adjustment_.counts
-        return f"{counts[0]:,} rows with {counts[1]:,} events"
-
     def _fitted(self) -> Self:
         check_is_fitted(self)
         return self
-
-
-def _unfrozen(model: Any) -> Any:
-    """Take a model out of scikit-learn's FrozenEstimator, which keeps it fitted when it is cloned."""
-    return model.estimator if type(model).__name__ == "FrozenEstimator" else model
 
 
 def _warn_of_few(n_events: int) -> None:

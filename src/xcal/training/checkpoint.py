@@ -115,7 +115,8 @@ class _Settings:
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if isinstance(value, types.CodeType):
-            return self._code(value)
+            parts = value.co_consts, value.co_names, value.co_varnames
+            return ", ".join([digest(value.co_code), *map(self.of, parts)])
         if isinstance(value, types.ModuleType):
             return self._module(value)
         if isinstance(value, type):
@@ -136,9 +137,6 @@ class _Settings:
         if DECLARATION in vars(value):  # an objective's other function, which training calls
             pieces.append(vars(value)[DECLARATION])
         return ", ".join([place, *map(self.of, pieces)])
-
-    def _code(self, code: types.CodeType) -> str:
-        return ", ".join([digest(code.co_code), *map(self.of, (code.co_consts, code.co_names, code.co_varnames))])
 
     def _module(self, value: types.ModuleType) -> str:
         """Describe a module of the user whole: who has it can read anything in it."""

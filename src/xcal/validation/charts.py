@@ -9,7 +9,6 @@ import numpy as np
 from xcal._checks import as_choice, fail
 from xcal.metrics.inputs import Vector
 from xcal.metrics.net_benefit import DecisionCurve
-from xcal.metrics.pit import PitHistogram
 from xcal.show.charts import (
     PERCENT,
     SERIES,
@@ -40,7 +39,7 @@ from xcal.show.charts import (
     written,
 )
 from xcal.show.page import Chart, Key
-from xcal.validation.result import AuditResult, AuditValue, CovariatePart, WorstSubgroup
+from xcal.validation.result import AuditResult, CovariatePart, WorstSubgroup
 from xcal.validation.words import ESTIMATORS, find, interval, label, missing, names, shown
 
 Results = Sequence[AuditResult]
@@ -160,15 +159,11 @@ def risk_histogram(results: Results, horizon: float, group: str | None = None) -
 
 def pit(results: Results, method: str, group: str | None = None) -> Drawn:
     """Draw the histogram of F at the observed times, with the range in which a perfect model stays."""
-    drawn = _inked([_pit_of(result, method, group) for result in results])
+    found = [[one for one in result.measured.pit if (one.method, one.group) == (method, group)] for result in results]
+    drawn = _inked([one[0] if one else None for one in found])
     if not drawn:
         return Words(NOT_HERE), "Not measured."
     return pit_histograms(drawn), f"Histogram of F at the observed times{_of(group)}; a perfect model is flat."
-
-
-def _pit_of(result: AuditResult, method: str, group: str | None) -> PitHistogram | None:
-    found = (one for one in result.measured.pit if one.method == method and one.group == group)
-    return next(found, None)
 
 
 def pp(results: Results) -> Drawn:
@@ -242,14 +237,10 @@ def values_with_intervals(results: Results, wanted: Wanted, *, title: str, refer
                 continue
             rows.append(ForestRow(name, value.value, value.lower, value.upper, k))
             who = f"{model}, " if len(results) > 1 else ""
-            words.append(f"{who}{name}: {_with_interval(value)}")
+            ends = f" ({interval(value)})" if interval(value) else ""
+            words.append(f"{who}{name}: {shown(value)}{ends}")
     form = {"percent": TIP_PERCENT, "ratio": ".2f"}.get(label(wanted[0][1]).form, ".3f") if wanted else ".3f"
     return Forest(tuple(rows), title, reference, form, second=len(results) > 1), f"{title}. {'; '.join(words)}."
-
-
-def _with_interval(value: AuditValue) -> str:
-    ends = interval(value)
-    return f"{shown(value)} ({ends})" if ends else shown(value)
 
 
 def brier(results: Results, horizon: float | None) -> Drawn:
@@ -303,6 +294,7 @@ OUTCOMES = (
     ("without_event", "event-free then"),
     ("censored", "censored before"),
 )
+OUTCOME_KEYS = tuple(Key(text, ink, "dashed" if ink == "censored" else "box") for ink, text in OUTCOMES)
 
 
 def risks_by_outcome(result: AuditResult, horizon: float, beside: Results = ()) -> Drawn:
@@ -331,11 +323,6 @@ def risks_by_outcome(result: AuditResult, horizon: float, beside: Results = ()) 
     picture = Picture(x, Axis("Share of each", (0.0, top), PERCENT, nice=True), tuple(marks), height=240)
     counts = f"{found.n_with_event:,} with the event, {found.n_without_event:,} without, {found.n_censored:,} censored"
     return picture, f"Risks at {time_in_words(horizon, result.time_unit)} by outcome: {counts}."
-
-
-def outcome_keys(result: AuditResult) -> tuple[Key, ...]:
-    """Legend of the outcomes."""
-    return tuple(Key(text, ink, "dashed" if ink == "censored" else "box") for ink, text in OUTCOMES)
 
 
 def followed(result: AuditResult) -> Drawn:

@@ -185,18 +185,15 @@ def compare_models(models: Mapping[str, Any], X: Any = None, y: Any = None, **op
     for alone in ("survival", "cdf", "risk", "name"):
         if alone in options:
             fail(alone, "predictions inside the mapping of models", f"{alone}= beside it")
+    by_name = isinstance(X, Mapping) and not is_plain(X) and set(X) == set(models)
     results: dict[str, AuditResult] = {}
     for name, model in models.items():
-        own = X[name] if _by_name(X, models) else X
+        own = X[name] if by_name else X
         results[name] = audit(model, own, y, name=str(name), **options)
         options = {**options, "horizons": results[name].horizons}
     first, *others = results.items()
     found = {name: differences(first[1], result) for name, result in others}
     return ModelComparison(results, found, {name: _clear(first[1], result, found[name]) for name, result in others})
-
-
-def _by_name(X: Any, models: Mapping[str, Any]) -> bool:
-    return isinstance(X, Mapping) and not is_plain(X) and set(X) == set(models)
 
 
 def differences(first: AuditResult, second: AuditResult) -> tuple[AuditValue, ...]:

@@ -453,7 +453,7 @@ def by_outcome(results: Results, horizons: Sequence[float]) -> Section:
         return by_horizon(
             horizons,
             lambda t: charts.risks_by_outcome(result, t, results),
-            keys=charts.outcome_keys(result),
+            keys=charts.OUTCOME_KEYS,
             title=name if len(results) > 1 else "",
             reading="The further the two colours are apart, the better the model separates. Each group sums to 100%; "
             "of censored rows the outcome is not known.",

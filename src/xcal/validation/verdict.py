@@ -52,7 +52,6 @@ _COARSE = 0.5
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
 State = Literal["right", "small", "unsure", "off", "wrong"]
-_GOOD: tuple[State, ...] = ("right", "small")
 _BAD: tuple[State, ...] = ("off", "wrong")
 
 
