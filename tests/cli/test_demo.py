@@ -72,15 +72,29 @@ def test_the_words_follow_the_numbers():
     def headline(text):
         return SimpleNamespace(verdict=SimpleNamespace(headline=text))
 
+    def chosen(weight, recalibrated=False):
+        return SimpleNamespace(
+            xcal_lambda=weight, fitted_=SimpleNamespace(recalibration="a map" if recalibrated else None)
+        )
+
     def values(concordance, ibs, error):
         return {"concordance": concordance, "integrated Brier score": ibs, "error of the risks": error}
 
     audits = {"a": headline("It is wrong."), "b": headline("Still wrong."), "c": headline("It is right.")}
     metrics = {"a": values(0.8, 0.1, 0.038), "b": values(0.7, 0.3, 0.09), "c": values(0.795, 0.098, 0.022)}
-    first, second = _story(audits, metrics)
-    assert first == "It is wrong."
-    assert second.startswith("It is right. Concordance -0.005, integrated Brier score -0.0020.")
-    assert second.endswith("risks are off by 2.2 points in place of 3.8.")
+    first, second = _story(audits, metrics, chosen(0.0, recalibrated=True))
+    assert first.startswith("As trained, the model orders the patients with a concordance of 0.800,")
+    assert "risk is 3.8 points from the truth" in first
+    assert first.endswith("It is wrong.")
+    assert second.startswith("With a map of its probabilities, fitted after training (recalibrated), the model orders")
+    assert "a concordance of 0.795, and a patient's risk is 2.2 points from the truth." in second
+    assert second.endswith("It is right.")
+    del metrics["a"]["error of the risks"], metrics["c"]["error of the risks"]
+    first, second = _story(audits, metrics, chosen(10.0))
+    assert "from the truth" not in first + second
+    assert second.startswith("Trained with a calibration penalty of weight 10, the model orders")
+    assert _story(audits, metrics, chosen(0.0))[1].startswith("Left as it is, the model orders")
+    assert "and trained with a calibration penalty" in _story(audits, metrics, chosen(10.0, recalibrated=True))[1]
 
 
 def test_the_truth_is_that_of_the_simulated_rows():

@@ -101,6 +101,19 @@ def test_a_value_is_judged_by_its_interval_and_its_test(lower, upper, p, state):
     assert state_of(value("oe", 1.0, lower, upper), 1.0, (0.8, 1.25), p) == state
 
 
+@pytest.mark.parametrize(
+    ("upper", "p", "state"),
+    [
+        (0.04, 1e-3, "small"),  # "good" never stands beside such a p-value
+        (0.04, 0.03, "right"),
+        (0.06, 1e-3, "off"),
+        (0.06, 0.03, "unsure"),
+    ],
+)
+def test_a_distance_may_be_zero_by_its_interval_and_not_by_its_test(upper, p, state):
+    assert state_of(value("ici", 0.02, 0.0, upper), 0.0, (0.0, 0.05), p) == state
+
+
 def test_good_values_on_enough_events_are_trusted():
     found = verdict(*GOOD)
     assert found.level == "trust"
@@ -153,6 +166,9 @@ def test_an_error_that_is_real_and_small_does_not_cost_trust_and_is_said():
     dcal = verdict(*good_but("d_calibration", *calibrated(1e-4, (2e-4, 1e-4, 4e-4))))
     assert dcal.level == "trust"
     assert "p < 0.0001" not in " ".join(s for s in dcal.sentences if s.startswith("Good enough"))
+    zero = verdict(*good_but("d_calibration", *calibrated(1e-4, (1e-4, 0.0, 4e-4))))
+    assert any(s.startswith("Small, but no chance: bins of F") for s in zero.sentences)
+    assert not any(s.startswith("Good enough") and "D-calibration" in s for s in zero.sentences)
 
 
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
@@ -246,7 +262,8 @@ def test_parts_of_covariates_count_as_groups_do():
     doubt = with_part(0.04)  # two families: no error is shown, and no trust given before more events
     assert doubt.level == "unknown"
     assert "may not hold in age > 70" in doubt.headline
-    assert "In doubt where age > 70: risks by 5 years are too low on average (O/E 1.60" in " ".join(doubt.sentences)
+    told = "In doubt where age > 70, and perhaps chance: risks by 5 years are too low on average (O/E 1.60"
+    assert told in " ".join(doubt.sentences)
     assert doubt.events_needed == 730  # 2 x 500 x (log(1.9 / 1.3) / 2 / log(1.25))^2 = 723, rounded up
     assert with_part(0.04, (1.2, 1.1, 1.3)).level == "trust"  # as it looks, not by enough to matter
     found = with_part(1e-3)
@@ -425,5 +442,5 @@ def test_a_phrase_names_the_horizons_where_a_value_has_one():
         value = AuditValue("oe", horizon, None, 1.04, 0.86, 1.26)
         return in_short([Finding(value, "unclear", "", "")], "months")
 
-    assert short(12.0) == ["O/E by 12 months 1.04 (interval 0.86 to 1.26)"]
+    assert short(12.0) == ["O/E by 12 months: 1.04 (interval 0.86 to 1.26)"]
     assert short(None) == ["O/E 1.04 (interval 0.86 to 1.26)"]

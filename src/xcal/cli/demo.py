@@ -83,7 +83,7 @@ def demo(
         audits = _audited(models, x_new, y_new)
     metrics = {name: _metrics(models[name], audit, x_new, truth) for name, audit in audits.items()}
     console.print(_metrics_table(metrics))
-    for sentence in _story(audits, metrics):
+    for sentence in _story(audits, metrics, chosen):
         console.print(f"- {sentence}")
     pages = _save(path, models, metrics, (x_new, y_new), out)
     console.print(
@@ -203,19 +203,25 @@ def _metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
     return table
 
 
-def _story(audits: "Mapping[str, AuditResult]", metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return in two sentences what the table shows: every number and every comparison is computed."""
-    (first, before), (last, after) = (list(metrics.items())[k] for k in (0, -1))
-    order = after["concordance"] - before["concordance"] + 0.0
-    told = [
-        audits[first].verdict.headline,
-        f"{audits[last].verdict.headline} Concordance {order:+.3f}, integrated Brier score "
-        f"{after['integrated Brier score'] - before['integrated Brier score']:+.4f}.",
-    ]
-    if "error of the risks" in before:
-        errors = [100 * values["error of the risks"] for values in (before, after)]
-        told[1] += f" Against the truth, risks are off by {errors[1]:.1f} points in place of {errors[0]:.1f}."
+def _story(
+    audits: "Mapping[str, AuditResult]", metrics: Mapping[str, Mapping[str, Any]], chosen: "SurvivalModel"
+) -> list[str]:
+    """Return what the table shows of the first and of the chosen model: every number is computed."""
+    told = []
+    for name, what in ((next(iter(metrics)), "As trained"), (list(metrics)[-1], _corrected_by(chosen))):
+        error = metrics[name].get("error of the risks")
+        off = "" if error is None else f", and a patient's risk is {100 * error:.1f} points from the truth"
+        order = f"{what}, the model orders the patients with a concordance of {metrics[name]['concordance']:.3f}{off}."
+        told.append(f"{order} The judge, who does not know the truth: {audits[name].verdict.headline}")
     return told
+
+
+def _corrected_by(chosen: "SurvivalModel") -> str:
+    weight = f"trained with a calibration penalty of weight {chosen.xcal_lambda:g}"
+    if chosen.fitted_.recalibration is None:
+        return f"{weight[0].upper()}{weight[1:]}" if chosen.xcal_lambda else "Left as it is"
+    corrected = "With a map of its probabilities, fitted after training (recalibrated)"
+    return f"{corrected}, and {weight}" if chosen.xcal_lambda else corrected
 
 
 def _save(

@@ -6,7 +6,7 @@ its interval against a range that is good enough, and by its test:
 
 - "right": the interval lies in the range;
 - "small": it does, and the test shows that the error is real;
-- "off": the test shows an error, and the interval reaches beyond the range;
+- "off": the test shows an error, and the interval reaches beyond the range (that of a ratio must leave out 1, too);
 - "wrong": the test shows it beyond doubt, and the whole interval lies outside the range;
 - "unsure": anything else: with these events an error that matters cannot be told from none.
 
@@ -103,7 +103,10 @@ def judge(model: str, measured: Measurements, data: DataSummary, *, level: float
         *_where(whole, in_groups, kind, time_unit),
         *([Sentence(f"For whom: {faint if for_whom is None else for_whom.words}.")] if for_whom or faint else []),
         *_small(whole, time_unit),
-        *(Sentence(f"In doubt where {finding.group}: {finding.words}.", finding.group) for finding in doubts),
+        *(
+            Sentence(f"In doubt where {finding.group}, and perhaps chance: {finding.words}.", finding.group)
+            for finding in doubts
+        ),
         *_not_wrong(whole, needed, time_unit),
         *_order(measured, level),
         _how_sure(data),
@@ -157,7 +160,10 @@ def state_of(value: AuditValue, perfect: float, good: tuple[float, float], p_val
     low, high = good
     known = math.isfinite(value.lower) and math.isfinite(value.upper)
     inside = known and low <= value.lower and value.upper <= high
-    if p_value < OFF_LEVEL and known and not value.lower <= perfect <= value.upper:
+    # The interval of a distance says how large an error may be, and often holds zero where the test, which looks for
+    # an error of any form, shows one: a p-value of .0001 is no good news then. Of a ratio both must agree.
+    agree = perfect == 0 or not value.lower <= perfect <= value.upper
+    if p_value < OFF_LEVEL and known and agree:
         if inside:
             return "small"
         outside = value.upper < low or value.lower > high
@@ -455,7 +461,7 @@ def in_short(findings: Sequence[Finding], time_unit: str) -> list[str]:
     for metric, values in found.items():
         name, factor, digits = _SHORT[metric]
         moments = [value.horizon for value in values if value.horizon is not None]
-        when = f" by {times_in_words(moments, time_unit)}" if moments else ""
+        when = f" by {times_in_words(moments, time_unit)}:" if moments else ""
         text = f"{name}{when} {span([factor * value.value for value in values], digits)}"
         ends = [factor * end for value in values for end in (value.lower, value.upper) if math.isfinite(end)]
         reach = "interval" if len(ends) == 2 else "intervals from"
