@@ -23,7 +23,7 @@ from scipy.special import ndtr
 from studies._laws import CENSORED, FIFTH, LAWS, draw, grid, predicted, share_of_events
 from xcal import audit
 from xcal._files import write_whole
-from xcal.validation.verdict import faintly_given_covariates, given_covariates, in_parts, judged
+from xcal.validation.verdict import GOOD_RATIO, faintly_given_covariates, given_covariates, in_parts, judged
 
 ROWS = (100, 300, 1000, 5000)
 GROUPS = (2, 6, 20)
@@ -89,12 +89,16 @@ def answer(task: tuple) -> dict:
     off = [f"{f.value.metric} {f.state}" for f in findings if f.group is None and f.state in ("off", "wrong", "small")]
     in_groups = [*(f for f in findings if f.group is not None), *in_parts(measured, 0.95, "")]
     off += [f"{f.value.metric} {f.state} in a group" for f in in_groups if f.state in ("off", "wrong")]
+    # Parts in doubt: not called off, and nothing is trusted before there are more events.
+    unsure = [f.value.value for f in in_parts(measured, 0.95, "") if f.state == "unsure"]
+    doubts = sum(not GOOD_RATIO[0] <= ratio <= GOOD_RATIO[1] for ratio in unsure)
     off += ["for whom"] if given_covariates(measured) or faintly_given_covariates(measured) else []
     return {
         **dict(zip(("law", "rows", "censored", "depends", "model", "seed"), task, strict=True)),
         "events": int(event.sum()),
         "level": verdict.level,
         "off": off,
+        "doubts": doubts,
         "known": _known(model, law, curves, times, x, time, event),
     }
 
@@ -146,6 +150,8 @@ def run(options: argparse.Namespace) -> None:
     tasks = []
     for kind in options.tables:
         for *cell, sets in cells(kind):
+            if cell[0] not in options.laws or (options.models and cell[-1] not in ("true", *options.models)):
+                continue
             tasks += [(*cell, seed) for seed in range(options.data_sets or sets) if (*cell, seed) not in done]
     tasks.sort(key=lambda task: (task[-1] // 10, task))  # some of every cell first
     print(f"{len(tasks):,} audits to make, {len(done):,} in {options.record}", flush=True)
@@ -189,6 +195,23 @@ def show(record: Path) -> None:
         )
 
 
+def compare(record: Path, other: Path) -> None:
+    """Print which audits that both records have end with another answer, and how often true models are in doubt."""
+    kept = {_task(line): line for line in _lines(other)}
+    both = [(line, kept[_task(line)]) for line in _lines(record) if _task(line) in kept]
+    changed = [(line, old) for line, old in both if (line["level"], not line["off"]) != (old["level"], not old["off"])]
+    print(f"{len(both) - len(changed):,} of {len(both):,} audits that both records have give the same answer")
+    for line, old in changed:
+        print(f"  {_task(line)}: {old['level']} {old['off']} -> {line['level']} {line['off']}")
+    for rows in sorted({line["rows"] for line in _lines(record) if line["rows"] in ROWS}):
+        true = [
+            line for line in _lines(record) if line["model"] == "true" and line["rows"] == rows and "doubts" in line
+        ]
+        if true:
+            share = np.mean([line["doubts"] > 0 for line in true])
+            print(f"true models, {rows:,} rows: a part in doubt in {share:.3f} of {len(true):,}")
+
+
 def show_groups(record: Path) -> None:
     """Print how often anything is said to be off of true models, by the number of groups."""
     for k, groups in enumerate(GROUPS):
@@ -204,6 +227,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--show", action="store_true", help="print what the record holds, and audit nothing")
+    parser.add_argument("--laws", nargs="*", default=LAWS, choices=LAWS)
+    parser.add_argument("--models", nargs="*", default=None, help="of the wrong ones; a Cox model needs lifelines")
+    parser.add_argument("--compare", type=Path, help="print which answers differ from those of another record")
     parser.add_argument("--known", action="store_true", help="add the test that knows where the error is to the record")
     options, _ = parser.parse_known_args()
     if options.known:
@@ -213,6 +239,8 @@ def main() -> None:
         run(options)
     show(options.record)
     show_groups(options.record)
+    if options.compare:
+        compare(options.record, options.compare)
 
 
 if __name__ == "__main__":

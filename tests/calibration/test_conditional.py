@@ -269,6 +269,17 @@ def test_a_subgroup_by_yes_or_no_says_which():
     assert dose.where.rule.startswith("dose > 0")
 
 
+def test_a_subgroup_of_one_column_is_described_by_that_column_alone():
+    """A second cut, which leaves out a few rows, would describe it better by chance in 6 of these 20 data sets."""
+    rules = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([rng.integers(0, 2, 600), rng.normal(size=600)])
+        u = rng.uniform(size=600) ** np.where(x[:, 0] == 1, 0.5, 1.0)
+        rules.append(conditional_calibration(u, np.ones(600), x, n_features=2, n_draws=0, seed=seed).where.rule)
+    assert sum(" and " in rule for rule in rules) <= 1
+
+
 @pytest.mark.parametrize(
     ("heights", "words"),
     [
