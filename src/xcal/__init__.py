@@ -120,9 +120,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME and name not in _PACKAGES:
         raise AttributeError(f"module 'xcal' has no attribute {name!r}")
-    from xcal._imports import interrupts_wait
+    from xcal._imports import importing
 
-    with interrupts_wait():
+    with importing():
         module = import_module(f"xcal.{_HOME.get(name, name)}")
     value = getattr(module, name) if name in _HOME else module
     globals()[name] = value

@@ -32,6 +32,7 @@ def _found(module: str, name: str) -> Any:
 _is_wrapped = _found("torch._C._functorch", "is_functorch_wrapped_tensor")
 _transforms_active = _found("torch._C", "_are_functorch_transforms_active")
 _functional_adam = _found("torch.optim.adam", "adam")
+_run_backward = _found("torch.autograd.graph", "_engine_run_backward")
 _DispatchMode = _found("torch.utils._python_dispatch", "TorchDispatchMode")
 # Formulas of torch's FlopCounterMode, by operation.
 _flop_formulas = _found("torch.utils.flop_counter", "flop_registry")
@@ -79,6 +80,18 @@ def apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     if torch.compiler.is_compiling() or _transforms_active is None or not _has_plain_apply or _transforms_active():
         return function.apply(*inputs)
     return super(torch.autograd.Function, function).apply(*inputs)  # type: ignore[misc]  # the stub of `apply` has no types
+
+
+def gradient(ends: Sequence[Tensor], inputs: Sequence[Tensor], slopes: Sequence[Tensor] | None) -> tuple[Tensor, ...]:
+    """Return the gradient in some tensors, zero in one that has no part in it, from that in others.
+
+    That of ``torch.autograd.grad``, which imports torch's compiler and sympy at its first look at `slopes`.
+    """
+    if _run_backward is None or slopes is None:  # without slopes it does not look
+        return torch.autograd.grad(ends, inputs, slopes, materialize_grads=True)
+    found = _run_backward(tuple(ends), tuple(slopes), False, False, tuple(inputs), True, accumulate_grad=False)
+    pairs = zip(found, inputs, strict=True)
+    return tuple(torch.zeros_like(one) if piece is None else piece for piece, one in pairs)
 
 
 class _LightOptimizer(torch.optim.Optimizer):

@@ -25,13 +25,18 @@ NAMES = {
     "_is_wrapped": ("torch._C._functorch", "is_functorch_wrapped_tensor"),
     "_transforms_active": ("torch._C", "_are_functorch_transforms_active"),
     "_functional_adam": ("torch.optim.adam", "adam"),
+    "_run_backward": ("torch.autograd.graph", "_engine_run_backward"),
     "_DispatchMode": ("torch.utils._python_dispatch", "TorchDispatchMode"),
     "_flop_formulas": ("torch.utils.flop_counter", "flop_registry"),
 }
 
 
 every_name = pytest.mark.parametrize(
-    "name", ["_is_wrapped", "_transforms_active", "_has_plain_apply", "_functional_adam", "_Watch", "_flop_formulas"]
+    "name",
+    [
+        *("_is_wrapped", "_transforms_active", "_has_plain_apply", "_functional_adam", "_run_backward", "_Watch"),
+        "_flop_formulas",
+    ],
 )
 
 

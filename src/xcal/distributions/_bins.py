@@ -81,8 +81,9 @@ class Bins:
 
     def take(self, values: Tensor, index: Tensor) -> Tensor:
         """Pick one bin's entry of `values` ``(..., n, K)`` for each row."""
-        rows = torch.broadcast_shapes(values.shape[:-1], index.shape)
-        values, index = values.expand(*rows, values.shape[-1]), index.expand(rows)
+        # Not torch.broadcast_shapes, which imports sympy at its first call.
+        index = torch.broadcast_tensors(index, values[..., 0])[0]
+        values = values.expand(*index.shape, values.shape[-1])
         return torch.gather(values, -1, index.unsqueeze(-1)).squeeze(-1)
 
     @property

@@ -29,7 +29,7 @@ def integral(function: Callable[[Tensor], Tensor], start: Tensor, stop: Tensor, 
     nodes = torch.as_tensor(_NODES, dtype=points.dtype, device=points.device)
     weights = torch.as_tensor(_WEIGHTS, dtype=points.dtype, device=points.device)
     upper = torch.maximum(start, stop)
-    shape = torch.broadcast_shapes(points.shape[1:], upper.shape)
+    shape = torch.broadcast_tensors(upper, points.new_empty(points.shape[1:]))[0].shape
     inner = torch.minimum(torch.maximum(points.expand(-1, *shape), start), upper)
     ends = torch.cat([start.expand(shape).unsqueeze(0), inner, upper.expand(shape).unsqueeze(0)])
     total = torch.zeros(shape, dtype=points.dtype, device=points.device)

@@ -74,8 +74,8 @@ class Mixture(SurvivalDistribution):
     @property
     def batch_shape(self) -> torch.Size:
         """Shape of the components."""
-        shape: torch.Size = torch.broadcast_shapes(*(component.batch_shape for component in self.components))
-        return shape
+        empty = (torch.empty(component.batch_shape, device="meta") for component in self.components)
+        return torch.broadcast_tensors(*empty)[0].shape
 
     @property
     def example(self) -> Tensor:

@@ -15,7 +15,8 @@ from torch import nn
 
 from xcal._checks import as_choice, as_count, fail
 from xcal._devices import as_device, usable_threads
-from xcal._imports import interrupts_wait
+from xcal._imports import importing
+from xcal._torch_private import gradient
 from xcal.calibration.bins import MOST_BINS, bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import full_precision
@@ -304,9 +305,9 @@ def fit_path(
 @cache
 def _load_backward() -> None:
     """Let torch import what its first backward pass imports, hundreds of modules, before Ctrl-C can cut that short."""
-    with interrupts_wait():
+    with importing():
         x = torch.ones(1, requires_grad=True)
-        torch.autograd.grad(x * 1, x, grad_outputs=torch.ones(1))
+        gradient([x * 1], [x], [torch.ones(1)])
 
 
 def _grouped(

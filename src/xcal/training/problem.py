@@ -8,6 +8,7 @@ from torch import Tensor
 
 from xcal._checks import BoolArray
 from xcal._devices import MOST_WORKERS, Workers, usable_threads
+from xcal._torch_private import gradient
 from xcal.calibration.across_processes import LocalRows, penalty_across
 from xcal.calibration.conditional_penalty import conditional_penalty_and_slope, unchecked_conditional_penalty
 from xcal.calibration.membership import SoftBins, bin_sums, conditional_value, feature_sums, uniform_histogram
@@ -36,7 +37,7 @@ class Loss:
 
     def gradient(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the gradient of the sum of all losses in some tensors; zero in one that has no part in it."""
-        return torch.autograd.grad(self.ends, inputs, self.slopes, materialize_grads=True)
+        return gradient(self.ends, inputs, self.slopes)
 
 
 # Of raw outputs, a batch and lambdas.

@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from xcal._checks import BoolArray, fail
-from xcal._torch_private import multiplications, watch
+from xcal._torch_private import gradient, multiplications, watch
 
 # --- Random numbers of a fit: initial weights and dropout, drawn from generators of its own.
 # torch's layers draw from one generator that the whole process shares. A fit that seeds it changes the random numbers
@@ -442,7 +442,7 @@ class Stack:
 
     def gradient(self, ends: Sequence[Tensor], part: "Part", slopes: Sequence[Tensor] | None) -> Tensor:
         """Gradient in the weights of a part, as one matrix with a row for each model, from that in some tensors."""
-        pieces = torch.autograd.grad(ends, list(part.leaves.values()), slopes, materialize_grads=True)
+        pieces = gradient(ends, list(part.leaves.values()), slopes)
         return torch.cat([piece.reshape(part.models.stop - part.models.start, -1) for piece in pieces], dim=1)
 
     def snapshot(self) -> dict[str, Tensor]:
