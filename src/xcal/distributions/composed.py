@@ -75,7 +75,8 @@ class Mixture(SurvivalDistribution):
     def batch_shape(self) -> torch.Size:
         """Shape of the components."""
         empty = (torch.empty(component.batch_shape, device="meta") for component in self.components)
-        return torch.broadcast_tensors(*empty)[0].shape
+        shape: torch.Size = torch.broadcast_tensors(*empty)[0].shape
+        return shape
 
     @property
     def example(self) -> Tensor:
