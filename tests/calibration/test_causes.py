@@ -147,7 +147,7 @@ class TestBadInput:
         [
             (
                 lambda c: np.where(c > 0.3, 1.2, c),
-                r"incidence: expected probabilities in \[0, 1\], got 1\.2 at row \(0, ",
+                r"incidence: expected probabilities in \[0, 1\], got 1\.2 for cause ",
             ),
             (lambda c: c[:, :, ::-1], r"incidence: expected incidences that never fall in time"),
             (lambda c: np.concatenate([c, c], axis=1), r"incidences that add up to at most 1 over the causes"),

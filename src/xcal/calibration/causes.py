@@ -167,12 +167,12 @@ def as_incidence(incidence: Any, times: Any, *, name: str = "incidence") -> tupl
     if array.ndim != 3 or array.shape[2] != grid.size or 0 in array.shape:
         fail(name, f"shape (rows, causes, {grid.size}), one column for each of times", f"shape {array.shape}")
     values = array.astype(np.float64)
-    _refuse(name, "probabilities in [0, 1]", values, ~((values >= -_ROUNDING) & (values <= 1 + _ROUNDING)))
+    _refuse(name, "probabilities in [0, 1]", values, ~((values >= -_ROUNDING) & (values <= 1 + _ROUNDING)), grid)
     fall = np.zeros(values.shape, dtype=np.bool_)
     fall[..., 1:] = np.diff(values, axis=2) < -_ROUNDING
-    _refuse(name, "incidences that never fall in time", values, fall)
+    _refuse(name, "incidences that never fall in time", values, fall, grid)
     total = values.sum(axis=1, keepdims=True)
-    _refuse(name, "incidences that add up to at most 1 over the causes", total, total > 1 + _ROUNDING)
+    _refuse(name, "incidences that add up to at most 1 over the causes", total, total > 1 + _ROUNDING, grid, "all")
     values = np.maximum.accumulate(np.clip(values, 0.0, 1.0), axis=2)
     values /= np.maximum(values.sum(axis=1, keepdims=True), 1.0)
     if grid[0] > 0:
@@ -181,10 +181,13 @@ def as_incidence(incidence: Any, times: Any, *, name: str = "incidence") -> tupl
     return values, grid
 
 
-def _refuse(name: str, expected: str, values: Matrix, bad: npt.NDArray[np.bool_]) -> None:
+def _refuse(
+    name: str, expected: str, values: Matrix, bad: npt.NDArray[np.bool_], grid: Matrix, of: str | None = None
+) -> None:
     if bad.any():
-        where = np.unravel_index(first_row(bad.ravel()), bad.shape)
-        fail(name, expected, values[where], tuple(int(k) for k in where))
+        row, cause, at = (int(k) for k in np.unravel_index(first_row(bad.ravel()), bad.shape))
+        which = f"cause {cause + 1}" if of is None else f"{of} causes"
+        fail(name, expected, f"{values[row, cause, at]:.6g} for {which} at time {grid[at]:g}", row)
 
 
 class _Levels:

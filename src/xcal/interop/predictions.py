@@ -10,6 +10,7 @@ import torch
 from scipy.sparse import issparse
 
 from xcal._checks import BoolArray, FloatArray, fail, first_row
+from xcal.calibration.causes import as_incidence
 from xcal.distributions import DiscreteDistribution, SurvivalDistribution
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector, rounded_time
@@ -39,12 +40,15 @@ class Rows:
         Times that the user asked for; by default the reader of the library chooses.
     horizons : array of shape (h,)
         Times at which single risks will be read: the curves are exact there.
+    causes : tuple of str
+        Names of the causes that the events of these rows may have; empty where they have none.
     """
 
     time: FloatArray
     event: BoolArray
     times: Vector | None = None
     horizons: Vector = field(default_factory=lambda: np.empty(0))
+    causes: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -84,6 +88,10 @@ class Rows:
         """Rows in pieces, so that no more than a bounded number of values is held at once."""
         step = max(1, _AT_ONCE // max(1, columns))
         return (slice(start, min(start + step, self.n)) for start in range(0, self.n, step))
+
+    def take(self, part: slice, times: Vector | None) -> "Rows":
+        """Keep neighbouring rows, with other times to be asked for."""
+        return Rows(self.time[part], self.event[part], times, self.horizons, self.causes)
 
 
 def count_rows(X: Any) -> int | None:
@@ -146,8 +154,9 @@ class ModelPredictions:
         past the last of them.
     incidence : array of shape (n, causes, m), or None
         Of a model of several causes, the cumulative incidence of each at `times`; `survival` is one less their sum.
+        Of a model that knows one cause of several, that of this one, and `survival` is None.
     causes : tuple of str
-        Names of the causes of `incidence`, in its order.
+        Names of the causes of `incidence`, in its order, as the model has them: "1", "2", ... where it has none.
     end : float, or None
         Last time that the model knows of: the last one of its training rows, or of its own curves. None for a model
         that gives a law for all times and does not say how long its training rows were followed.
@@ -268,6 +277,7 @@ def from_own_times(
     rows: Rows,
     interpolation: Interpolation,
     origin: str,
+    causes: tuple[str, ...] = (),
 ) -> ModelPredictions:
     """Read a model whose curves have values at times of its own, `own`.
 
@@ -277,29 +287,37 @@ def from_own_times(
     Parameters
     ----------
     predict
-        From a slice of the rows to S of shape (rows, own times).
+        From a slice of the rows to S of shape (rows, own times); of a model with `causes`, to their incidences of shape
+        (rows, causes, own times).
     origin
         The first sentence of `reading`: how the curves were obtained.
+    causes
+        Names of the causes that the model knows.
     """
     asked, kept = rows.times, rows.kept_columns(own)
     sentences, cdf = [origin], None
-    if asked is None and kept.size == own.size:
-        times, survival = own, np.concatenate([predict(part) for part in rows.parts(own.size)])
-    else:
-        times = own[kept] if asked is None else asked
-        survival, cdf = np.empty((rows.n, times.size)), np.empty(rows.n)
-        for part in rows.parts(own.size):
-            whole = predict(part)
-            cdf[part] = np.clip(1 - at_own_time(whole, own, rows.time[part], interpolation), 0.0, 1.0)
-            if asked is None:
-                survival[part] = whole[:, kept]
-            else:
-                survival[part] = np.stack([at_point(whole, own, float(t), interpolation) for t in times], axis=1)
+    times = own if asked is None and kept.size == own.size else own[kept] if asked is None else asked
+    if times is not own and (not causes or knows_all(causes, rows)):
+        cdf = np.empty(rows.n)
+    curves = []
+    for part in rows.parts(own.size * max(1, len(causes))):
+        found = checked_incidence(f"predictions of {model}", predict(part), own)[0] if causes else predict(part)
+        if cdf is not None:
+            of_any = 1 - found.sum(axis=1) if causes else found
+            cdf[part] = np.clip(1 - at_own_time(of_any, own, rows.time[part], interpolation), 0.0, 1.0)
+        if asked is not None:
+            each = [1 - _at_each(1 - one, own, times, interpolation) for one in found.swapaxes(0, 1)] if causes else []
+            curves.append(np.stack(each, axis=1) if causes else _at_each(found, own, times, interpolation))
+        else:
+            curves.append(found if times is own else found[..., kept].astype(np.float64))
+    whole = np.concatenate(curves)
+    if times is not own:
         which = "of these" if asked is None else "that were asked for"
         sentences.append(
             f"{times.size:,} times {which} are kept; F at a row's observed time is read from the whole curve."
         )
-    reading = (*sentences, BETWEEN[interpolation], past_the_end(float(times[-1]), rows.time))
+    survival = event_free(whole, causes, rows) if causes else whole
+    reading = (*sentences, *of_causes(causes, rows), BETWEEN[interpolation], past_the_end(float(times[-1]), rows.time))
     return ModelPredictions(
         model,
         library,
@@ -310,7 +328,44 @@ def from_own_times(
         cdf=cdf,
         reading=reading,
         end=float(own[-1]),
+        incidence=whole if causes else None,
+        causes=causes,
     )
+
+
+def event_free(incidence: FloatArray, causes: tuple[str, ...], rows: Rows) -> FloatArray | None:
+    """Return the probability of no event at each time; None where the model does not know all causes."""
+    return np.maximum(1 - incidence.sum(axis=1), 0.0) if knows_all(causes, rows) else None
+
+
+def knows_all(causes: tuple[str, ...], rows: Rows) -> bool:
+    """Return whether a model of these causes knows all that the rows have: one less their sum is then a survival."""
+    return len(causes) >= len(rows.causes)
+
+
+def checked_incidence(name: str, incidence: Any, times: Any) -> tuple[FloatArray, Vector]:
+    """Return checked incidences of shape (rows, causes, times) and their times."""
+    values, grid = as_incidence(incidence, times, name=name)
+    added = grid.size - np.size(times)
+    return values[:, :, added:], grid[added:]
+
+
+def names_of(values: FloatArray) -> tuple[str, ...]:
+    """Return the names of causes that have none, of incidences of shape (rows, causes, times)."""
+    return tuple(str(k) for k in range(1, values.shape[1] + 1))
+
+
+def of_causes(causes: tuple[str, ...], rows: Rows) -> tuple[str, ...]:
+    """Return what is said of the causes of a model."""
+    if not causes:
+        return ()
+    if knows_all(causes, rows):
+        return ("The probability of no event is one less the sum of the incidences.",)
+    return (f"The model gives the incidence of {', '.join(causes)} alone, and says nothing of other causes.",)
+
+
+def _at_each(whole: FloatArray, own: Vector, times: Vector, interpolation: Interpolation) -> FloatArray:
+    return np.stack([at_point(whole, own, float(t), interpolation) for t in times], axis=1)
 
 
 @runtime_checkable

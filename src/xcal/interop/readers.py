@@ -19,6 +19,7 @@ from xcal.interop.predictions import (
     class_name,
     from_distribution,
     from_own_times,
+    names_of,
     refuse_unfitted,
     take_rows,
 )
@@ -103,7 +104,9 @@ _AFT: dict[str, tuple[float, float]] = {
 
 
 def read_lifelines(model: Any, X: Any, rows: Rows) -> ModelPredictions:
-    """Read a fitted regression model of lifelines."""
+    """Read a fitted regression model of lifelines, or its Aalen-Johansen estimate, one curve for all rows."""
+    if class_name(model) == "AalenJohansenFitter":
+        return _aalen_johansen(model, rows)
     if not any(base.__name__ == "RegressionFitter" for base in type(model).__mro__):
         fail("model", "a regression model of lifelines, which predicts a curve for each row", class_name(model))
     if not hasattr(model, "params_") and not hasattr(model, "cumulative_hazards_"):
@@ -118,6 +121,20 @@ def read_lifelines(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     names = {base.__name__ for base in type(model).__mro__}
     steps = getattr(model, "baseline_estimation_method", "") == "breslow" or "AalenAdditiveFitter" in names
     return _steps(model, table, rows) if steps else _parametric(model, table, rows)
+
+
+def _aalen_johansen(model: Any, rows: Rows) -> ModelPredictions:
+    if not hasattr(model, "cumulative_density_"):
+        refuse_unfitted(model, "call model.fit(durations, event_observed, event_of_interest) first")
+    curve = model.cumulative_density_.iloc[:, 0]
+    own, values = np.asarray(curve.index, dtype=np.float64), np.asarray(curve, dtype=np.float64)
+    cause = str(curve.name).removeprefix("CIF_")
+    origin = f"The incidence of cause {cause} is lifelines' Aalen-Johansen estimate, the same for all rows."
+
+    def predict(part: slice) -> FloatArray:
+        return np.broadcast_to(values, (part.stop - part.start, 1, own.size))
+
+    return from_own_times("AalenJohansenFitter", "lifelines", predict, own, rows, "previous", origin, (cause,))
 
 
 def _aft_distribution(model: Any, table: Any, name: str) -> Callable[[slice], SurvivalDistribution]:
@@ -265,10 +282,10 @@ def read_pycox(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     if not cox and getattr(inner, "duration_index", None) is None:
         advice = f"{class_name(inner)}(net, duration_index=labtrans.cuts)"
         fail("model", f"a pycox model that knows its times ({advice})", "duration_index None")
-    if any(base.__name__ == "DeepHit" for base in type(model).__mro__):
-        fail("model", "a model of one kind of event", "pycox's DeepHit, a model of competing risks")
     table = _input(X)
     own = np.asarray(model.predict_surv_df(take_rows(table, slice(0, 1))).index, dtype=np.float64)
+    if any(base.__name__ == "DeepHit" for base in type(model).__mro__):
+        return _deep_hit(model, table, own, rows)
 
     def predict(part: slice) -> FloatArray:
         # float32 sums leave [0, 1] by a rounding.
@@ -280,6 +297,17 @@ def read_pycox(model: Any, X: Any, rows: Rows) -> ModelPredictions:
     grid = "those of the training rows" if cox else "its grid"
     origin = f"Curves were read from pycox's {name} at its own {own.size:,} times, {grid}."
     return from_own_times(name, "pycox", predict, own, rows, how, origin)
+
+
+def _deep_hit(model: Any, table: Any, own: Vector, rows: Rows) -> ModelPredictions:
+    def predict(part: slice) -> FloatArray:
+        # causes x times x rows
+        found = model.predict_cif(take_rows(table, part), numpy=True)
+        return _without_rounding(np.asarray(found, dtype=np.float64).transpose(2, 0, 1))
+
+    causes = names_of(predict(slice(0, 1)))
+    origin = f"The incidence of each cause was read from pycox's DeepHit at its own {own.size:,} times, its grid."
+    return from_own_times("DeepHit", "pycox", predict, own, rows, "linear", origin, causes)
 
 
 # What a sum of float32 numbers up to 1 may be off by.
@@ -422,32 +450,70 @@ def _log_hazard(network: Any, X: Any) -> Tensor:
 
 
 def read_hazardous(model: Any, X: Any, rows: Rows) -> ModelPredictions:
-    """Read a fitted SurvivalBoost with one kind of event."""
+    """Read a fitted SurvivalBoost: survival curves of one kind of event, or incidences of several causes."""
     if not hasattr(model, "time_grid_"):
         refuse_unfitted(model)
-    kinds = [int(kind) for kind in model.event_ids_ if kind != 0]
-    if len(kinds) != 1:
-        fail("model", "a SurvivalBoost of one kind of event", f"one of competing risks, with events {kinds}")
+    kinds = tuple(str(int(kind)) for kind in model.event_ids_ if kind != 0)
+    several = len(kinds) > 1
     own = np.unique(np.asarray(model.time_grid_, dtype=np.float64))
 
-    rises = []
+    changes = []
 
     def predict(part: slice) -> FloatArray:
-        curves = np.asarray(model.predict_survival_function(take_rows(X, part), times=own), dtype=np.float64)
-        falling = np.minimum.accumulate(curves, axis=1)
-        rises.append((curves - falling).max(axis=1))
-        return falling
+        if several:
+            found = np.asarray(model.predict_cumulative_incidence(take_rows(X, part), times=own), dtype=np.float64)[
+                :, 1:
+            ]
+            rising, change = _rising(found)
+        else:
+            curves = np.asarray(model.predict_survival_function(take_rows(X, part), times=own), dtype=np.float64)
+            rising = np.minimum.accumulate(curves, axis=1)
+            change = (curves - rising).max(axis=1)
+        changes.append(change)
+        return rising
 
     name = class_name(model)
-    origin = f"Curves were read from hazardous' {name} at the {own.size:,} times of its grid."
-    found = from_own_times(name, "hazardous", predict, own, rows, "linear", origin)
-    return replace(found, reading=(*found.reading, _said_of(np.concatenate(rises))))
+    what = "The incidence of each cause was" if several else "Curves were"
+    origin = f"{what} read from hazardous' {name} at the {own.size:,} times of its grid."
+    found = from_own_times(name, "hazardous", predict, own, rows, "linear", origin, kinds if several else ())
+    return replace(found, reading=(*found.reading, _said_of(np.concatenate(changes), several=several)))
 
 
-def _said_of(rise: FloatArray) -> str:
+def _rising(incidence: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return incidences that never fall and add up to at most 1, and the largest change of each row."""
+    rising = np.maximum.accumulate(incidence, axis=2)
+    rising = rising / np.maximum(rising[..., -1:].sum(axis=1, keepdims=True), 1.0)
+    return rising, np.abs(rising - incidence).max(axis=(1, 2))
+
+
+def _said_of(change: FloatArray, *, several: bool) -> str:
     """Return how many curves were changed: each time of the grid has its own classifier, so a curve may rise."""
-    changed = int(np.count_nonzero(rise > 0))
+    changed = int(np.count_nonzero(change > 0))
     if not changed:
-        return "No curve rises."
-    what = f"{changed:,} of {rise.size:,} curves rise somewhere, by {rise.max():.2g} at most"
+        return "No incidence falls." if several else "No curve rises."
+    if several:
+        what = f"Incidences of {changed:,} of {change.size:,} rows fall somewhere, or add up to more than 1"
+        return f"{what}: there the largest value so far is taken, and they are changed by {change.max():.2g} at most."
+    what = f"{changed:,} of {change.size:,} curves rise somewhere, by {change.max():.2g} at most"
     return f"{what}: there the lowest value so far is taken in place of the model's own."
+
+
+def read_comprisk(model: Any, X: Any, rows: Rows) -> ModelPredictions:
+    """Read a fitted forest of comprisk, with all its causes, or a Fine-Gray regression of one cause."""
+    name, forest = class_name(model), hasattr(model, "predict_cif")
+    if not forest and not hasattr(model, "predict_cumulative_incidence"):
+        fail("model", "a model of comprisk that predicts incidences", name)
+    if not hasattr(model, "n_features_in_"):
+        refuse_unfitted(model)
+    # Step functions: exact at the times of these rows that matter most.
+    own = np.asarray(model.unique_times_, dtype=np.float64) if forest else rows.grid()
+    causes = tuple(str(k) for k in range(1, model.n_causes_ + 1)) if forest else (str(model.cause),)
+
+    def predict(part: slice) -> FloatArray:
+        if forest:
+            return np.asarray(model.predict_cif(take_rows(X, part), times=own))
+        return np.asarray(model.predict_cumulative_incidence(take_rows(X, part), times=own))[:, None]
+
+    what = "The incidence of each cause was" if forest else f"The incidence of cause {causes[0]} was"
+    origin = f"{what} read from comprisk's {name} at {own.size:,} times."
+    return from_own_times(name, "comprisk", predict, own, rows, "previous", origin, causes)

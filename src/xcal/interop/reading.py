@@ -1,6 +1,6 @@
 """`read_model`: what any model, or curves as numbers or functions, say about rows; which libraries can be read."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
@@ -11,6 +11,7 @@ import torch
 
 from xcal._checks import (
     FloatArray,
+    as_cause_names,
     as_choice,
     as_event,
     as_number,
@@ -22,6 +23,7 @@ from xcal._checks import (
     fail,
 )
 from xcal.calibration.penalty import full_precision
+from xcal.interop.causes import models_by_cause, put_together
 from xcal.interop.predictions import (
     BETWEEN,
     ModelPredictions,
@@ -30,9 +32,15 @@ from xcal.interop.predictions import (
     WholeLaw,
     check_fitted,
     check_predictions,
+    checked_incidence,
     class_name,
     count_rows,
+    event_free,
+    from_own_times,
+    names_of,
+    of_causes,
     past_the_end,
+    take_rows,
 )
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation
 from xcal.metrics.inputs import Vector, as_curves
@@ -74,8 +82,9 @@ _BUILT_IN = {
     ),
     "read_lifelines": Library(
         "lifelines",
-        "CoxPHFitter, AFT fitters, every regression fitter",
-        "Cox and Aalen: step curves at the model's times; parametric models: exact curves, exact F, likelihood",
+        "CoxPHFitter, AFT fitters, every regression fitter; AalenJohansenFitter",
+        "Cox and Aalen: step curves at the model's times; parametric models: exact curves, exact F, likelihood; "
+        "Aalen-Johansen: the incidence of one cause",
         ("lifelines",),
     ),
     "read_scikit_survival": Library(
@@ -86,7 +95,7 @@ _BUILT_IN = {
     ),
     "read_pycox": Library(
         "pycox",
-        "every model with predict_surv_df, also model.interpolate(...)",
+        "every model with predict_surv_df, also model.interpolate(...); DeepHit with its causes",
         "Cox models: step curves; discrete models: curves on their grid, straight in between",
         ("pycox",),
     ),
@@ -104,9 +113,15 @@ _BUILT_IN = {
     ),
     "read_hazardous": Library(
         "hazardous",
-        "SurvivalBoost with one kind of event",
-        "curves on its time grid, straight in between",
+        "SurvivalBoost, of one kind of event or of several causes",
+        "curves, or the incidence of each cause, on its time grid, straight in between",
         ("hazardous",),
+    ),
+    "read_comprisk": Library(
+        "comprisk",
+        "CompetingRiskForest; FineGrayRegression and its penalized form, of one cause",
+        "the incidence of each cause, or of one: step curves",
+        ("comprisk",),
     ),
 }
 _KNOWN: dict[str, tuple[Library, Reader | str]] = {library.name: (library, name) for name, library in _BUILT_IN.items()}
@@ -154,8 +169,9 @@ def unregister(name: str) -> None:
 def supported() -> Any:
     """Table of the libraries whose models can be read, as a pandas DataFrame: models, and what is read of them.
 
-    Besides, any object with a method ``predict_survival_function``, and plain predictions: survival curves as an array
-    with ``times=``, a data frame or a list of functions, F at the observed times, or risks at one horizon.
+    Besides, any object with a method ``predict_survival_function`` or ``predict_cumulative_incidence``, a mapping of
+    causes to models of one cause each, and plain predictions: survival curves as an array with ``times=``, a data frame
+    or a list of functions, the incidence of each cause, F at the observed times, or risks at one horizon.
 
     Examples
     --------
@@ -384,6 +400,83 @@ def read_curves(
     )
 
 
+def read_incidence(
+    cif: Any, rows: Rows, *, times: Any = None, interpolation: Interpolation | None = None
+) -> ModelPredictions:
+    """Cumulative incidence of each cause: an array, a mapping of causes to curves, or one estimate for all rows.
+
+    Parameters
+    ----------
+    cif
+        Array of shape (n, causes, m), the causes 1, 2, ... in order, with `times`; a mapping of the names or numbers of
+        causes to arrays or data frames of one curve for each row; or the pair of times and incidences that
+        scikit-survival's ``cumulative_incidence_competing_risks`` returns, whose first line is their sum.
+    times, interpolation
+        As for `read_curves`.
+    """
+    names: tuple[str, ...] = ()
+    how: Interpolation = "linear"
+    if isinstance(cif, tuple) and len(cif) in (2, 3) and times is None:
+        times, lines = as_numpy("cif", cif[0]), as_numpy("cif", cif[1])
+        if lines.ndim != 2 or len(lines) < 2 or not np.allclose(lines[0], lines[1:].sum(axis=0), atol=1e-6):
+            expected = "times, and incidences of shape (1 + causes, times) of which the first line is the sum"
+            fail("cif", expected, f"shape {lines.shape}")
+        values, how = np.broadcast_to(lines[1:], (rows.n, *lines[1:].shape)), "previous"
+    elif isinstance(cif, Mapping):
+        if not cif:
+            fail("cif", "the incidence of at least one cause", "an empty mapping")
+        names = tuple(str(name) for name in cif)
+        found = [_of_one_cause(f"cif[{name!r}]", one, rows.n, times) for name, one in cif.items()]
+        times = found[0][1]
+        for name, (curves, own) in zip(cif, found, strict=True):
+            if curves.shape != found[0][0].shape or not np.array_equal(own, times):
+                fail(f"cif[{name!r}]", f"the times of cif[{next(iter(cif))!r}]", f"{own.size} times from {own[0]:g}")
+        values = np.stack([curves for curves, _ in found], axis=1)
+    else:
+        values = as_numpy("cif", cif)
+        if times is None:
+            fail("times", "the times of the last dimension of cif", "None")
+        if values.ndim != 3 or len(values) != rows.n:
+            expected = (
+                f"shape ({rows.n}, causes, times) (of one cause: a mapping of it to an array of shape (rows, times))"
+            )
+            fail("cif", expected, f"shape {values.shape}")
+    names = names or names_of(values)
+    incidence, points = checked_incidence("cif", values, times)
+    if interpolation is not None:
+        how = as_choice("interpolation", interpolation, INTERPOLATIONS)
+    reading = (
+        f"The incidence of each cause was given at {points.size:,} times, from {points[0]:g} to {points[-1]:g}.",
+        *of_causes(names, rows),
+        BETWEEN[how],
+        past_the_end(float(points[-1]), rows.time),
+    )
+    return ModelPredictions(
+        "incidences",
+        "none",
+        rows.n,
+        survival=event_free(incidence, names, rows),
+        times=points,
+        interpolation=how,
+        reading=reading,
+        end=float(points[-1]),
+        incidence=incidence,
+        causes=names,
+    )
+
+
+def _of_one_cause(name: str, curves: Any, n: int, times: Any) -> tuple[FloatArray, Vector]:
+    """Read the curves of one cause, shape (n, m), and their times."""
+    if is_frame(curves):
+        return curves_of_frame(curves, n, times, name=name)
+    array = as_numpy(name, curves)
+    if times is None:
+        fail("times", f"the times of the columns of {name}", "None")
+    if array.ndim != 2 or len(array) != n:
+        fail(name, f"shape ({n}, times), one curve for each row", f"shape {array.shape}")
+    return array, as_numpy("times", times).astype(np.float64)
+
+
 def read_cdf(cdf: Any, rows: Rows) -> ModelPredictions:
     """F of each row at its observed time, and nothing else."""
     values = as_probability("cdf", cdf)
@@ -408,7 +501,7 @@ def read_risk(risk: Any, horizon: Any, rows: Rows) -> ModelPredictions:
 
 
 def read_model(
-    model: Any, X: Any = None, *, time: Any, event: Any, times: Any = None, horizons: Any = ()
+    model: Any, X: Any = None, *, time: Any, event: Any, times: Any = None, horizons: Any = (), causes: Any = ()
 ) -> ModelPredictions:
     """Read what a fitted model of any library, or a set of survival curves, says about rows.
 
@@ -417,7 +510,9 @@ def read_model(
     model
         A fitted model of a library that `supported` lists, also as the last step of a scikit-learn pipeline or inside
         a search; any object with `predict_survival_function`; or survival curves themselves: an array of shape
-        (rows, times) with `times`, a data frame, or a list of functions.
+        (rows, times) with `times`, a data frame, or a list of functions. Of several causes also a mapping of their
+        names, or a list in their order, of models of one cause each: incidences as they are, and survival models that
+        were fitted with the other causes as censored put together into incidences.
     X
         Features of the rows, as the model takes them; None for curves.
     time, event : array-like of shape (n,)
@@ -426,6 +521,8 @@ def read_model(
         Times of the columns of an array of curves; for a model, times at which its curves are kept.
     horizons : array-like, optional
         Times at which single risks will be read off the curves.
+    causes : sequence of str, optional
+        Names of the causes that the events of these rows may have. A model that knows fewer gives no survival.
 
     Returns
     -------
@@ -444,23 +541,34 @@ def read_model(
     """
     seen = as_time(time)
     points = None if times is None else _increasing(times)
-    rows = Rows(seen, as_event(event, seen.size, reference="time"), points, np.asarray(horizons, dtype=np.float64))
-    if is_plain(model):
+    happened, at = as_event(event, seen.size, reference="time"), np.asarray(horizons, dtype=np.float64)
+    rows = Rows(seen, happened, points, at, as_cause_names(causes) if len(causes) else ())
+    of_each = None if is_functions(model) else models_by_cause(model, _is_model)
+    if of_each is None and is_plain(model):
         return check_predictions(read_curves(model, rows, times=times), rows.n)
+    # A network predicts what it was trained to predict, also inside a training loop with autocast.
+    with full_precision(torch.device("cpu")), full_precision(torch.device("cuda")):
+        found = _read(model, X, rows) if of_each is None else put_together(of_each, X, rows, _read)
+    return check_predictions(found, rows.n)
+
+
+def _read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
+    """Read one model."""
     model, X = _innermost(model, X)
     reader = find_reader(model) or _by_method(model)
-    if X is None:
+    if X is None and class_name(model) not in _OF_NOBODY:
         fail("X", f"the features of the rows, as {class_name(model)} takes them", "None")
-    held = count_rows(X)
+    held = None if X is None else count_rows(X)
     if held is not None and held != rows.n:
         fail("X", f"{rows.n} rows, as many as y has", held)
     try:
-        # A network predicts what it was trained to predict, also inside a training loop with autocast.
-        with full_precision(torch.device("cpu")), full_precision(torch.device("cuda")):
-            found = reader(model, X, rows)
+        return _as_predictions(reader(model, X, rows), model, rows)
     except KeyError as missing:  # how data frames tell a column that they do not have
         fail("X", f"the columns that {class_name(model)} was fitted with", missing)
-    return check_predictions(_as_predictions(found, model, rows), rows.n)
+
+
+# Estimates of one curve for everybody, which take no features.
+_OF_NOBODY = ("AalenJohansenFitter",)
 
 
 def _increasing(times: Any) -> Vector:
@@ -485,17 +593,38 @@ def _innermost(model: Any, X: Any) -> tuple[Any, Any]:
     return model, X
 
 
+def _is_model(one: Any) -> bool:
+    return find_reader(one) is not None or _predicts(one) != ""
+
+
+def _predicts(model: Any) -> str:
+    """Return the method by which an object of no known library predicts; "" if it has none."""
+    known = ("predict_cumulative_incidence", "predict_survival_function")
+    return next((name for name in known if callable(getattr(model, name, None))), "")
+
+
 def _by_method(model: Any) -> Reader:
-    """Read any object with `predict_survival_function`."""
-    if not callable(getattr(model, "predict_survival_function", None)):
+    """Read any object with `predict_survival_function`, or with `predict_cumulative_incidence` of several causes."""
+    method = _predicts(model)
+    if not method:
         _refuse(model)
+    names = [name for name in ("unique_times_", "event_times_", "times_", "time_grid_") if hasattr(model, name)]
+    own = getattr(model, names[0]) if names else None
 
     def read(model: Any, X: Any, rows: Rows) -> Any:
+        if method == "predict_cumulative_incidence":
+            grid = np.asarray(rows.grid() if own is None else own, dtype=np.float64)
+            causes = names_of(np.asarray(model.predict_cumulative_incidence(take_rows(X, slice(0, 1)), grid)))
+            origin = f"The incidence of each cause was asked of {class_name(model)} at {grid.size:,} times."
+            return from_own_times(
+                class_name(model),
+                type(model).__module__.split(".")[0],
+                lambda part: np.asarray(model.predict_cumulative_incidence(take_rows(X, part), grid)),
+                *(grid, rows, "linear", origin, causes),
+            )
         found = model.predict_survival_function(X)
         if is_frame(found) or is_functions(found):
             return found
-        names = [name for name in ("unique_times_", "event_times_", "times_") if hasattr(model, name)]
-        own = getattr(model, names[0]) if names else None
         if own is None and rows.times is None:
             advice = "give times=, the times of the columns of what it predicts"
             fail("model", f"a predict_survival_function whose times are known ({advice})", "an array without times")
