@@ -79,7 +79,7 @@ def test_smooth_models_by_cause_are_the_integral_of_their_hazards(name):
         before = np.concatenate([np.ones((len(x), 1)), alive[:, :-1]], axis=1)
         exact = np.cumsum((before + alive) / 2 * steps, axis=1)
         there = np.array([np.interp(found.times, fine, row) for row in exact])
-        assert np.allclose(found.incidence[:, k], there, rtol=0, atol=3e-4)
+        assert np.allclose(found.incidence[:, k], there, rtol=0, atol=2e-5)
 
 
 def test_of_many_rows_the_times_are_the_same_as_of_few(monkeypatch):

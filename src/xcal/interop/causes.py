@@ -19,6 +19,9 @@ _LEAST = float(np.finfo(np.float64).tiny)
 # Rows that are read together: of so few every model gives all of its times.
 _FEW_ROWS = 1000
 
+# Pieces of a step between two times, in which hazards keep their ratio.
+_PIECES = 8
+
 
 def models_by_cause(model: Any, is_model: Callable[[Any], bool]) -> dict[str, Any] | None:
     """Return models of one cause each by the names or numbers of their causes; None for anything else."""
@@ -55,15 +58,17 @@ def put_together(models: dict[str, Any], X: Any, rows: Rows, read: Read) -> Mode
     if len(kinds) > 1:
         fail("model", "models that all give incidences, or all survival with other causes as censored", "both kinds")
     steps = all(found.interpolation == "previous" for found in own_first)
-    asked = None if steps else rows.grid()
-    own = np.unique(np.concatenate([found.times for found in own_first])) if asked is None else asked
+    # Hazards that run on are divided in small steps, of which the last of each few is kept.
+    asked, last = (None, 1) if steps else (_divided(rows.grid()), _PIECES)
+    own = np.unique(np.concatenate([found.times for found in own_first])) if asked is None else asked[last - 1 :: last]
 
     def predict(part: slice) -> FloatArray:
         pieces = []
         for start in range(part.start, part.stop, _FEW_ROWS):
             few = slice(start, min(start + _FEW_ROWS, part.stop))
-            curves = [_curves_at(one, own) for one in each(few, asked)]
-            pieces.append(np.stack(curves, axis=1) if kinds == {False} else _incidences(curves, steps=steps))
+            curves = np.stack([_curves_at(one, own if asked is None else asked) for one in each(few, asked)], axis=1)
+            found = curves if kinds == {False} else _incidences(curves, steps=steps)
+            pieces.append(found[:, :, last - 1 :: last])
         return np.concatenate(pieces)
 
     libraries = tuple(dict.fromkeys(found.library for found in own_first))
@@ -96,9 +101,17 @@ def _curves_at(found: ModelPredictions, own: Vector) -> FloatArray:
     return value if found.incidence is None else 1 - value
 
 
-def _incidences(survival: list[FloatArray], *, steps: bool) -> FloatArray:
-    """Put hazards of causes together, from curves (n, m) of each: incidences of shape (n, causes, m)."""
-    curves = np.stack(survival, axis=1)
+def _divided(grid: Vector) -> Vector:
+    """Return the times that divide each step of a grid, from 0 on, into pieces of the same length."""
+    ends = np.append(0.0, grid) if grid[0] > 0 else grid
+    parts = np.arange(1, _PIECES + 1) / _PIECES
+    inner = (ends[:-1, None] + np.diff(ends)[:, None] * parts).ravel()
+    inner[_PIECES - 1 :: _PIECES] = ends[1:]
+    return inner
+
+
+def _incidences(curves: FloatArray, *, steps: bool) -> FloatArray:
+    """Put hazards together, from curves of each cause, shape (n, causes, m): incidences of the same shape."""
     before = np.concatenate([np.ones((*curves.shape[:2], 1)), curves[..., :-1]], axis=2)
     # A survival of zero has no hazard after it: what is left there comes at once.
     hazards = -np.log(np.maximum(np.divide(curves, before, out=np.ones_like(curves), where=before > 0), _LEAST))
