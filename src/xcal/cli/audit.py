@@ -34,6 +34,13 @@ Weights = Annotated[
         "of 10 % and 1 for a case that was sampled for sure."
     ),
 ]
+Site = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the hospital or region: each is judged, and the report says how much they differ and what to "
+        "expect at a new one."
+    ),
+]
 Covariates = Annotated[
     str | None,
     typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
@@ -75,6 +82,7 @@ def audit(
     horizon: Horizon = None,
     cdf: Cdf = None,
     by: By = None,
+    site: Site = None,
     clusters: Clusters = None,
     weights: Weights = None,
     covariates: Covariates = None,
@@ -109,6 +117,9 @@ def audit(
     By sex, at two times, with the event written as a word:
       xcal audit predictions.csv --time t --event status --event-value dead \
         --curves "s_*" --by sex --horizons 24,60 --out report.html
+
+    By hospital, with what to expect at a new one:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --site hospital
 
     Several rows per patient, which depend on each other:
       xcal audit predictions.csv --time t --event e --curves "s_*" --clusters patient
@@ -146,11 +157,12 @@ def audit(
     given: dict[str, Any] = {
         "y": Surv(**table.outcome(time, event, event_value)._asdict()),
         "groups": {column: table.column(column, "--by") for column in by or []} or None,
+        "sites": None if site is None else table.column(site, "--site"),
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
         "weights": None if weights is None else table.weights(weights, "--weights"),
         "horizons": horizon if risk is not None else asked,
         **_predictions(table, curves, risk, cdf, steps),
-        **_covariates(table, covariates, (time, event, risk, cdf, clusters, weights), curves),
+        **_covariates(table, covariates, (time, event, risk, cdf, clusters, weights, site), curves),
     }
     if training is not None:
         trained_on = read_table_file(training, **written).outcome(time, event, event_value)

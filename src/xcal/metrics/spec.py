@@ -119,6 +119,23 @@ def _distance(
     )
 
 
+# Values that are averaged over sites, with the scale on which the sites are taken to be normal.
+ACROSS_SITES: Mapping[str, Scale] = {"auc": SHARE, "oe": POSITIVE, "slope": PLAIN, "ici_excess": PLAIN}
+
+
+def _across_sites(metric: str, name: str, form: Form) -> tuple[Value, Value, Value, Value]:
+    """Return a value's mean over sites, its interval for a new one, and how much the sites differ."""
+    given: dict[str, Any] = {**_AT, **_BESIDE}
+    return (
+        Value(f"{metric}_sites", f"{name}, mean over sites", form, "random effects", **given),
+        Value(
+            f"{metric}_new_site", f"{name}, a new site", form, "the interval is where a new site is expected", **given
+        ),
+        Value(f"{metric}_sites_tau2", f"{name}, tau² between sites", "small", "variance beyond chance", **given),
+        Value(f"{metric}_sites_i2", f"{name}, I² between sites", "percent", "share of variance beyond chance", **given),
+    )
+
+
 def _d_calibration(metric: str, of: str, excess: str, text: int = 0, **given: Any) -> tuple[Value, Value, Value]:
     """Return D-calibration by one treatment of censored rows, its floor and its excess."""
     return (
@@ -190,6 +207,10 @@ VALUES: Mapping[str, Value] = {
             perfect=0, better=-1, scale=POSITIVE, main=True, text=9, column="integrated_brier"),
         Value("nll", "Negative log-likelihood", "fraction", "lower is better, for models of the same rows",
             better=-1, main=True, text=10),
+        *_across_sites("auc", "AUC", "fraction"),
+        *_across_sites("oe", "O/E", "ratio"),
+        *_across_sites("slope", "Calibration slope", "ratio"),
+        *_across_sites("ici_excess", "ICI without noise", "fraction"),
         Value("cox_slope", "Slope by a Cox model", "ratio", _BY_COX, perfect=1),
         Value("cox_intercept", "Intercept by a Cox model", "ratio", _BY_COX, perfect=0),
         *(

@@ -90,6 +90,7 @@ def audit(
     interpolation: Interpolation | None = None,
     horizons: Any = None,
     groups: Any = None,
+    sites: Any = None,
     covariates: Any = None,
     clusters: Any = None,
     weights: Any = None,
@@ -134,6 +135,10 @@ def audit(
     groups : optional
         Names of columns of X, a mapping of names to labels, a data frame, or one array of labels. A row without a label
         belongs to the group "missing".
+    sites : optional
+        Name of a column of X, or one label per row: hospitals, regions, studies. They are judged as groups, with AUC
+        and Brier score too; values are averaged over sites by random effects, with how much the sites differ and the
+        interval in which a new site is expected. Sites with fewer than 10 events are put together.
     covariates : optional
         What the rows are asked about in "for whom?", calibration given the covariates
         (`xcal.conditional_calibration`): a table, a mapping of names to values, or names of columns of X. By default
@@ -200,7 +205,14 @@ def audit(
     """
     X, y = _unpacked(X, y)
     beside = checks.of_rows(
-        model=model, survival=survival, cdf=cdf, risk=risk, groups=groups, covariates=covariates, clusters=clusters
+        model=model,
+        survival=survival,
+        cdf=cdf,
+        risk=risk,
+        groups=groups,
+        sites=sites,
+        covariates=covariates,
+        clusters=clusters,
     )
     outcome = checks.read_outcome(y, X=X, beside=beside)
     checks.check_text("time_unit", time_unit)
@@ -223,13 +235,14 @@ def audit(
     known = train_y if alike else None
     risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
     columns, left_out, no_covariates = read_covariates(covariates, X, outcome, risk_of_rows)
+    site, small_sites, of_sites = checks.read_sites(sites, X, outcome)
     sample = Sample(
         outcome.time,
         outcome.event,
         found,
         at,
         checks.read_thresholds(thresholds),
-        checks.read_groups(groups, X, outcome.n),
+        checks.read_groups(groups, X, outcome.n) | of_sites,
         None if known is None else known.time,
         None if known is None else known.event,
         columns,
@@ -241,6 +254,8 @@ def audit(
         as_choice("censoring", censoring, get_args(Censoring)),
         as_min_cell(min_cell),
         () if given is None else tuple(float(t) for t in given if t not in at),
+        site,
+        small_sites,
     )
     with shown_progress(progress) as told:
         measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
@@ -277,6 +292,7 @@ def finish(
         seed=seed,
         resampled_rows=resampled_rows,
         min_cell=sample.min_cell,
+        sites=tuple(name for name in judged if sample.site and name.startswith(f"{sample.site} = ")),
     )
 
 

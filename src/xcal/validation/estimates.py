@@ -148,16 +148,19 @@ class Estimates:
         self.skipped.append(Skipped(what, why, horizon, interval=interval))
 
 
-def estimate(rows: Rows, *, level: float, seed: int, calibration_only: bool = False) -> Estimates:
-    """Everything that the predictions allow; for subgroups the calibration metrics alone."""
+def estimate(
+    rows: Rows, *, level: float, seed: int, calibration_only: bool = False, with_accuracy: bool = True
+) -> Estimates:
+    """Everything that the predictions allow; for subgroups the calibration metrics alone, for sites with accuracy."""
     found = Estimates()
     if not calibration_only:
         _discrimination(rows, found)
         _overall(rows, found)
     for horizon in rows.risk:
         _calibration_at(rows, horizon, level, found, in_group=calibration_only)
-        if not calibration_only:
+        if with_accuracy:
             accuracy(rows, horizon, found)
+        if not calibration_only:
             _one_calibration(rows, horizon, found)
     if not calibration_only:
         _by_cox_models(rows, level, found)

@@ -13,17 +13,18 @@ from xcal.calibration.bins import sum_of_squares
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import holm
 from xcal.calibration.subgroups import Column
+from xcal.metrics.across_sites import error_of_interval, random_effects
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
-from xcal.metrics.spec import VALUES
+from xcal.metrics.spec import ACROSS_SITES, VALUES
 from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate, over_time
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
 from xcal.validation.result import AuditValue, Measurements, PartFound, Skipped
-from xcal.validation.rows import Rows, read_rows, rows_of_groups, subgroups
+from xcal.validation.rows import Rows, Subgroup, read_rows, rows_of_groups, subgroups
 from xcal.validation.sample import Sample
 
 Progress = Callable[[int, int], None]
@@ -33,6 +34,8 @@ Progress = Callable[[int, int], None]
 PART_LEVEL = 0.2
 # Rows of a group that are resampled at least: the deviations of fewer are not those of a large sample.
 _FEWEST_ROWS = 2000
+# Sites that make a mean over sites.
+FEWEST_SITES = 3
 # Order of the table. Metrics of one horizon come for each horizon in turn.
 _ORDER = {metric: place for place, metric in enumerate(VALUES)}
 
@@ -85,10 +88,15 @@ def measure(
     steps = _Steps(progress, n_bootstrap * sum(one.of(n) for one, n in zip(drawn, sizes, strict=True)))
     whole = _measure_rows(rows, None, level, drawn[0], sample.thresholds, steps)
     parts = [
-        _measure_rows(group.rows, group.name, level, resamples, None, steps)
+        _measure_rows(
+            group.rows, group.name, level, resamples, None, steps, with_accuracy=group.variable == sample.site
+        )
         for group, resamples in zip(judged, drawn[1:], strict=True)
     ]
     groups = {name: own for _, name, own in rows_of_groups(sample, rows)}
+    _put_across_sites(
+        [part for part, group in zip(parts, judged, strict=True) if _is_site(group, sample)], whole, level
+    )
     found_parts, families = _put_tests(rows, columns, groups, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
@@ -212,9 +220,13 @@ def _measure_rows(
     resamples: _Resamples,
     thresholds: Vector | None,
     steps: Callable[[int], None],
+    *,
+    with_accuracy: bool = True,
 ) -> _Measured:
     """Values, resamples and curves of one set of rows; a decision curve where there are thresholds."""
-    found = estimate(rows, level=level, seed=resamples.seed[0], calibration_only=group is not None)
+    found = estimate(
+        rows, level=level, seed=resamples.seed[0], calibration_only=group is not None, with_accuracy=with_accuracy
+    )
     draws = bootstrap(
         rows,
         found,
@@ -277,6 +289,41 @@ def _pp(rows: Rows, level: float, found: Estimates) -> PPCurve | None:
         found.skip("P-P curve", "its band counts every row once, and these rows have weights")
         return None
     return pp_curve(rows.cdf, event=rows.cdf_event, level=level)
+
+
+def _is_site(group: Subgroup, sample: Sample) -> bool:
+    """Return whether a group is one site, not small ones together."""
+    return group.variable == sample.site and group.name != f"{sample.site} = {sample.small_sites}"
+
+
+def _put_across_sites(sites: list[_Measured], whole: _Measured, level: float) -> None:
+    """Add what the values of the sites have in common: their mean, how much they differ, and those of a new site."""
+    if len(sites) < FEWEST_SITES:
+        return
+    tables = [{(one.metric, one.horizon): one for one in site.table(level)} for site in sites]
+    for metric, horizon in tables[0]:
+        if metric not in ACROSS_SITES:
+            continue
+        scale, found = ACROSS_SITES[metric], [table[metric, horizon] for table in tables if (metric, horizon) in table]
+        with np.errstate(divide="ignore"):
+            errors = [error_of_interval(one.lower, one.upper, level, scale) for one in found]
+            usable = [
+                bool(np.isfinite([e, scale[0](one.value)]).all() and e > 0)
+                for e, one in zip(errors, found, strict=True)
+            ]
+        if sum(usable) < FEWEST_SITES:
+            whole.estimates.skip(
+                f"{metric}_sites", f"fewer than {FEWEST_SITES} sites have it with an interval", horizon
+            )
+            continue
+        values = [one.value for one, use in zip(found, usable, strict=True) if use]
+        across = random_effects(
+            values, [e for e, use in zip(errors, usable, strict=True) if use], level=level, scale=scale
+        )
+        whole.estimates.put(f"{metric}_sites", horizon, across.mean, (across.lower, across.upper))
+        whole.estimates.put(f"{metric}_new_site", horizon, across.mean, (across.new_lower, across.new_upper))
+        whole.estimates.put(f"{metric}_sites_tau2", horizon, across.tau2)
+        whole.estimates.put(f"{metric}_sites_i2", horizon, across.i2)
 
 
 def _put_tests(

@@ -12,7 +12,7 @@ from xcal.show.charts import time_in_words
 from xcal.show.page import Checklist, ChecklistItem
 from xcal.validation.at_horizon import MANY_EVENTS
 from xcal.validation.result import AuditResult, DataSummary, Measurements
-from xcal.validation.sample import Sample
+from xcal.validation.sample import MIN_EVENTS, Sample
 from xcal.validation.words import listed, range_in_words, times_in_words
 
 # --- A paragraph about the methods that can be pasted into a paper, about what was computed and nothing else.
@@ -25,6 +25,8 @@ REFERENCES = {
     "Stat Med 2005;24:3927-3944.",
     "austin": "Austin PC, Harrell FE, van Klaveren D. Graphical calibration curves and the integrated calibration "
     "index (ICI) for survival models. Stat Med 2020;39:2714-2742.",
+    "debray": "Debray TPA, Damen JAAG, Snell KIE, et al. A guide to systematic review and meta-analysis of prediction "
+    "model performance. BMJ 2017;356:i6460.",
     "geloven": "van Geloven N, Giardiello D, Bonneville EF, et al. Validation of prediction models in the presence of "
     "competing risks: a guide through modern methods. BMJ 2022;377:e069249.",
     "goldstein": "Goldstein M, Han X, Puli A, Perotte AJ, Ranganath R. X-CAL: explicit calibration for survival "
@@ -244,6 +246,16 @@ def _groups(sample: Sample, names: set[str], cite: _Cited) -> Iterator[str]:
         f", with p-values corrected by Holm's method{cite('holm')}" if "d_calibration_p_corrected" in names else ""
     )
     yield f"Calibration was assessed within groups by {listed(list(sample.groups))}{corrected}."
+    if "oe_sites" in names:
+        yield (
+            f"Values by {sample.site} were summarised by random effects{cite('debray')}: restricted maximum "
+            "likelihood, intervals of Hartung, Knapp, Sidik and Jonkman, and a prediction interval for a new one. "
+            + (
+                f"Those with fewer than {MIN_EVENTS} events were put together, and not averaged."
+                if sample.small_sites
+                else ""
+            )
+        ).strip()
 
 
 def _intervals(
@@ -351,8 +363,10 @@ def _results(result: AuditResult) -> tuple[ChecklistItem, ...]:
         _item(
             "23b",
             "Whether performance differs between sites or other clusters",
-            None if groups else False,
-            "Groups, if one of them is the site." if groups else "Give the site as a group (groups=, --by).",
+            True if result.sites else None if groups else False,
+            "Sites: each of them, how much they differ, what a new one may show."
+            if result.sites
+            else "Name the site (sites=, --site)." + (" Groups: calibration within each." if groups else ""),
         ),
     )
 

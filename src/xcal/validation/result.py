@@ -259,6 +259,8 @@ class AuditResult:
         Times of the values of one time.
     groups : tuple of str
         Names of the groups, "variable = label", that were judged.
+    sites : tuple of str
+        Those of them that are sites.
     measured : Measurements
         Values and the curves of the pictures.
     data : DataSummary
@@ -292,6 +294,7 @@ class AuditResult:
     seed: int
     resampled_rows: int | None = None
     min_cell: int = MIN_CELL
+    sites: tuple[str, ...] = ()
 
     @property
     def values(self) -> tuple[AuditValue, ...]:

@@ -16,7 +16,7 @@ from xcal.metrics.inputs import Vector, is_small, told
 from xcal.metrics.predictions import restricted_mean
 from xcal.metrics.pseudo_values import CensoringModel
 from xcal.validation.result import Skipped
-from xcal.validation.sample import Sample
+from xcal.validation.sample import MIN_EVENTS, Sample
 
 Indices = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.float64]
@@ -236,10 +236,7 @@ def _parts_seen(sample: Sample) -> tuple[float, ...]:
 # --- The groups of an audit: which rows, and which are large enough to judge.
 
 
-# A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
-MIN_EVENTS = 10
-
-# Nor do fewer clusters, of which whole ones are drawn.
+# Fewer clusters say next to nothing, of which whole ones are drawn.
 MIN_CLUSTERS = 10
 
 

@@ -71,6 +71,9 @@ class Sample:
         How coarse times and censoring that depends on covariates are treated; see `xcal.audit`.
     min_cell : int
         Rows of a cell that is shown (`xcal.metrics.inputs`).
+    site, small_sites : str
+        Which of the groups are sites, over which values are averaged, and the label of those that are not, as they have
+        too few events to be judged alone; "" if there are none.
     not_judged : tuple of float
         Times for which risks were predicted, and that too few rows have reached to be horizons unless asked for.
     """
@@ -92,6 +95,8 @@ class Sample:
     censoring: Censoring = "auto"
     min_cell: int = MIN_CELL
     not_judged: tuple[float, ...] = ()
+    site: str = ""
+    small_sites: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -103,7 +108,10 @@ class Sample:
 
 
 # Groups of a variable: more values than these are no groups.
-MOST_NUMERIC_GROUPS, MOST_GROUPS = 10, 30
+MOST_NUMERIC_GROUPS, MOST_GROUPS, MOST_SITES = 10, 30, 1000
+
+# A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
+MIN_EVENTS = 10
 
 # Rows times resamples that take about a minute, the number of resamples where that allows it, and the fewest.
 RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
@@ -201,6 +209,27 @@ def read_groups(groups: Any, X: Any, n: int) -> dict[str, Labels]:
     return {str(name): _labels(str(name), values, n) for name, values in found.items()}
 
 
+def read_sites(sites: Any, X: Any, outcome: Outcome) -> tuple[str, str, dict[str, Labels]]:
+    """Return the name of the variable of sites, the label of small sites together, and the labels of the rows.
+
+    Sites with too few events to judge are put together under one label; "" if there are none.
+    """
+    if sites is None:
+        return "", "", {}
+    single = isinstance(sites, str)
+    values = column_of(X, sites, "sites") if single else sites
+    name = sites if single else str(getattr(sites, "name", None) or "site")
+    labels = _labels(name, values, outcome.n, where="sites", most=MOST_SITES)
+    if np.unique(labels).size < 2:
+        fail("sites", "two sites or more", f"{labels[0]} in every row")
+    found, of_row = np.unique(labels, return_inverse=True)
+    small = np.bincount(of_row, weights=outcome.event, minlength=found.size) < MIN_EVENTS
+    if np.count_nonzero(small) < 2:
+        return name, "", {name: labels}
+    together = f"{np.count_nonzero(small)} small sites together"
+    return name, together, {name: np.where(small[of_row], together, labels)}
+
+
 def read_clusters(clusters: Any, X: Any, n: int) -> Clusters | None:
     """Read the cluster of each row, from a column of X or labels; None where every row is a cluster of its own."""
     if clusters is None:
@@ -239,11 +268,14 @@ def column_of(X: Any, name: str, argument: str) -> Any:
     return X[name]
 
 
-def _labels(name: str, values: Any, n: int) -> Labels:
-    """Labels as text; a missing one becomes the label "missing", which the result shows as a group."""
+def _labels(name: str, values: Any, n: int, where: str = "", most: int | None = None) -> Labels:
+    """Labels as text; a missing one becomes the label "missing", which the result shows as a group.
+
+    Groups are at most 30, and numbers at most 10, unless there may be `most`.
+    """
     import pandas as pd
 
-    where = f"groups[{name!r}]"
+    where = where or f"groups[{name!r}]"
     listed = as_numpy(where, values) if hasattr(values, "detach") else values
     try:
         array = np.asarray(listed) if not hasattr(listed, "to_numpy") else listed.to_numpy()
@@ -256,11 +288,11 @@ def _labels(name: str, values: Any, n: int) -> Labels:
         fail(where, f"{n} labels, one per row", f"{series.size}")
     kinds = series.dropna().unique()
     numeric = series.dtype.kind in "iuf"
-    if numeric and len(kinds) > MOST_NUMERIC_GROUPS:
+    if most is None and numeric and len(kinds) > MOST_NUMERIC_GROUPS:
         advice = f"cut it first: pandas.cut(X[{name!r}], 4), or a column of groups in the file"
         fail(where, f"at most {MOST_NUMERIC_GROUPS} values ({advice})", f"{len(kinds)} different numbers")
-    if len(kinds) > MOST_GROUPS:
-        fail(where, f"at most {MOST_GROUPS} groups", f"{len(kinds)} different labels")
+    if len(kinds) > (most or MOST_GROUPS):
+        fail(where, f"at most {most or MOST_GROUPS} groups", f"{len(kinds)} different labels")
     return np.asarray([_text(value) for value in series], dtype=np.str_)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xcal.metrics.inputs import rounded_time, said
+from xcal.metrics.spec import ACROSS_SITES
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.show.page import (
     Block,
@@ -468,7 +469,7 @@ def by_outcome(results: Results, horizons: Sequence[float]) -> Section:
 
 def groups(results: Results, horizons: Sequence[float]) -> Section:
     """Show calibration within groups."""
-    shared = [group for group in results[0].groups if all(group in result.groups for result in results)]
+    shared = [group for group in _shared(results) if group not in results[0].sites]
     heading, short = "Is it right in every group?", "Groups"
     if not shared:
         text = "No groups were given. With groups= (in commands --by) the report shows calibration within each of them."
@@ -482,13 +483,65 @@ def groups(results: Results, horizons: Sequence[float]) -> Section:
     return Section(heading, (*blocks, *_not_judged(results)), short)
 
 
-# Axis, reference, title and how to read it, of the two values that are drawn by group.
+def _shared(results: Results) -> list[str]:
+    """Return the groups that were judged for every model."""
+    return [group for group in results[0].groups if all(group in result.groups for result in results)]
+
+
+def sites(results: Results, horizons: Sequence[float]) -> Section | None:
+    """Show whether it is right at every site, and what to expect at a new one; None where there are no sites."""
+    shared = [group for group in _shared(results) if group in results[0].sites]
+    if not shared:
+        return None
+    heading, short = "Is it right at every site?", "Sites"
+    if not horizons:
+        return Section(heading, tuple(nothing(results, "horizon", "oe")), short)
+    pictures = [_forest(results, horizons, shared, metric, across=True) for metric in ("oe", "slope", "auc")]
+    wanted = [(f"{metric}_{part}", horizon) for metric in ACROSS_SITES for part in _ACROSS for horizon in horizons]
+    rows = [
+        (
+            f"{label(metric).name}, by {time_in_words(horizon, results[0].time_unit)}",
+            *(cell(find(result, metric, horizon)) for result in results),
+        )
+        for metric, horizon in wanted
+    ]
+    kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
+    blocks: list[Block] = [Row(tuple(pictures[:2])), pictures[2]]
+    if kept:
+        caption = (
+            "Over sites, by random effects. The interval of a new site is where the value of one that took no part is "
+            "expected; I² is the share of the differences that is not chance"
+        )
+        blocks.append(Table(caption, ("", *names(results)), kept, tuple(range(1, len(results) + 1))))
+    lines = [f"{label(one.what).name}: {one.why}" for result in results for one in result.measured.skipped
+             if one.what.endswith("_sites")]  # fmt: skip
+    if lines:
+        blocks.append(Notes(tuple(dict.fromkeys(lines)), "Not averaged over sites"))
+    return Section(heading, tuple(blocks), short)
+
+
+_ACROSS = ("sites", "new_site", "sites_tau2", "sites_i2")
+
+
+# Axis, reference, title and how to read it, of the values that are drawn by group.
 _FORESTS = {
     "oe": (
         "O/E",
         1.0,
         "Observed per expected events",
         "1 is right. Left of it the model expects too many events in the group, right of it too few.",
+    ),
+    "slope": (
+        "Calibration slope",
+        1.0,
+        "Calibration slope",
+        "1 is right. Left of it risks are too extreme, right of it not spread widely enough.",
+    ),
+    "auc": (
+        "AUC",
+        0.5,
+        "Who has the event by then (AUC)",
+        "1 separates them, 0.5 is chance. A site with a narrow mix of patients has a lower AUC with the same model.",
     ),
     "ici": (
         "ICI",
@@ -499,12 +552,16 @@ _FORESTS = {
 }
 
 
-def _forest(results: Results, horizons: Sequence[float], shared: Sequence[str], metric: str) -> Chart:
-    """Draw O/E or ICI of all rows and of each group."""
+def _forest(
+    results: Results, horizons: Sequence[float], shared: Sequence[str], metric: str, *, across: bool = False
+) -> Chart:
+    """Draw a value of all rows and of each group; across sites with their mean and what a new one may have."""
     axis, reference, title, reading = _FORESTS[metric]
 
     def picture(t: float) -> charts.Drawn:
         wanted = [("All rows", metric, t, None), *((group, metric, t, group) for group in shared)]
+        if across:
+            wanted += [("Mean of sites", f"{metric}_sites", t, None), ("A new site", f"{metric}_new_site", t, None)]
         return charts.values_with_intervals(results, wanted, title=axis, reference=reference)
 
     return by_horizon(horizons, picture, keys=_point_keys(results), title=title, reading=reading)

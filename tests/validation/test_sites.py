@@ -1,0 +1,107 @@
+"""Values by site, their mean over sites and what a new site may show."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import xcal
+from xcal.metrics.across_sites import error_of_interval, random_effects
+from xcal.metrics.intervals import POSITIVE, SHARE
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(1)
+    n = 1200
+    site = rng.integers(0, 5, n)
+    site[:40] = rng.integers(5, 9, 40)
+    x = rng.normal(size=n)
+    # Hazards differ between sites in a way that the model does not know.
+    rate = np.exp(0.7 * x + rng.normal(0, 0.4, 9)[site])
+    dies, leaves = rng.exponential(1 / rate), rng.exponential(2, n)
+    times = np.linspace(0, 6, 60)
+    return {
+        "survival": np.exp(-times * np.exp(0.7 * x)[:, None]),
+        "times": times,
+        "y": xcal.Surv(time=np.minimum(dies, leaves), event=dies <= leaves),
+        "X": pd.DataFrame({"x": x, "hospital": [f"H{k}" for k in site]}),
+        "horizons": [0.5],
+        "progress": False,
+        "n_bootstrap": 100,
+    }
+
+
+@pytest.fixture(scope="module")
+def found(rows):
+    return xcal.audit(**rows, sites="hospital")
+
+
+def test_each_site_has_its_values_and_small_ones_stand_together(rows, found):
+    judged = [f"hospital = H{k}" for k in range(5)]
+    assert set(found.sites) == {"hospital = 4 small sites together", *judged}
+    for name in judged:
+        auc = found.value("auc", horizon=0.5, group=name)
+        assert 0.5 < auc.lower < auc.value < auc.upper < 1
+        own = rows["X"]["hospital"] == name.removeprefix("hospital = ")
+        given = {**rows, "X": None, "survival": rows["survival"][own], "y": rows["y"][own.to_numpy()]}
+        alone = xcal.audit(**{**given, "n_bootstrap": 0})
+        for metric in ("oe", "slope", "auc"):
+            one = alone.value(metric, horizon=0.5).value
+            assert found.value(metric, horizon=0.5, group=name).value == pytest.approx(one, rel=1e-9)
+
+
+@pytest.mark.parametrize(("metric", "scale"), [("oe", POSITIVE), ("auc", SHARE)])
+def test_mean_and_new_site_follow_from_the_sites(found, metric, scale):
+    alone = [one for one in found.sites if "together" not in one]
+    values = [found.value(metric, horizon=0.5, group=name) for name in alone]
+    errors = [error_of_interval(one.lower, one.upper, 0.95, scale) for one in values]
+    across = random_effects([one.value for one in values], errors, scale=scale)
+    mean = found.value(f"{metric}_sites", horizon=0.5)
+    assert (mean.value, mean.lower, mean.upper) == pytest.approx((across.mean, across.lower, across.upper))
+    new = found.value(f"{metric}_new_site", horizon=0.5)
+    assert (new.lower, new.upper) == pytest.approx((across.new_lower, across.new_upper))
+    assert found.value(f"{metric}_sites_i2", horizon=0.5).value == pytest.approx(across.i2)
+
+
+def test_hazards_that_differ_between_sites_show_and_equal_ones_do_not(found):
+    assert found.value("oe_sites_i2", horizon=0.5).value > 0.8
+    new, mean = found.value("oe_new_site", horizon=0.5), found.value("oe_sites", horizon=0.5)
+    assert new.upper / new.lower > 1.5 * mean.upper / mean.lower
+
+
+def test_page_and_words(found, tmp_path):
+    page = found.report(tmp_path / "a.html").read_text()
+    assert "Is it right at every site?" in page
+    assert "A new site" in page
+    assert "4 small sites together" in page
+    assert "random effects" in found.methods
+    groups = page.split("Is it right in every group?")[1].split("Is it right at every site?")[0]
+    assert "No groups were given" in groups
+
+
+def test_two_sites_have_no_mean(rows):
+    two = np.where(rows["X"]["x"] > 0, "a", "b")
+    result = xcal.audit(**rows, sites=two)
+    assert result.sites == ("site = a", "site = b")
+    with pytest.raises(KeyError):
+        result.value("oe_sites", horizon=0.5)
+    assert "Is it right at every site?" in str([s.heading for s in _sections(result)])
+
+
+def _sections(result):
+    from xcal.validation.page import report_page
+
+    return report_page(result).sections
+
+
+@pytest.mark.parametrize(
+    ("sites", "words"),
+    [
+        ("ward", "sites: expected names of columns of X .x, hospital., got 'ward'"),
+        (np.full(1200, "a"), "sites: expected two sites or more, got a in every row"),
+        (["a", "b"], "sites: expected 1200"),
+    ],
+)
+def test_refused(rows, sites, words):
+    with pytest.raises(ValueError, match=words):
+        xcal.audit(**rows, sites=sites)
