@@ -2,7 +2,7 @@
 
 from xcal.distributions._bins import as_edges, quantile_edges
 from xcal.distributions.base import Family, SurvivalDistribution
-from xcal.distributions.composed import Mixture, RecalibratedDistribution, mixture
+from xcal.distributions.composed import Mixture, RecalibratedDistribution, SurvivorDistribution, mixture
 from xcal.distributions.discrete import MTLR, Categorical, DiscreteDistribution, LogisticHazard
 from xcal.distributions.families import FAMILIES, family
 from xcal.distributions.parametric import LogLogistic, LogNormal, Weibull
@@ -19,6 +19,7 @@ __all__ = [
     "Mixture",
     "RecalibratedDistribution",
     "SurvivalDistribution",
+    "SurvivorDistribution",
     "Weibull",
     "as_edges",
     "family",

@@ -79,6 +79,10 @@ class Bins:
         """First bin by whose end at least a share `p` has had the event."""
         return (self.cdf_at_end()[..., :-1] < p.unsqueeze(-1)).sum(dim=-1)
 
+    def index_of_left(self, left: Tensor) -> Tensor:
+        """First bin by whose end at most a share `left` is without the event."""
+        return (self.survival_at_end()[..., :-1] > left.unsqueeze(-1)).sum(dim=-1)
+
     def take(self, values: Tensor, index: Tensor) -> Tensor:
         """Pick one bin's entry of `values` ``(..., n, K)`` for each row."""
         # Not torch.broadcast_shapes, which imports sympy at its first call.
@@ -268,6 +272,10 @@ class StepReading:
         """End of the first bin with F >= p."""
         return bins.edges[1:][bins.index_of_level(p)]
 
+    def quantile_left(self, bins: Bins, left: Tensor) -> Tensor:
+        """End of the first bin with S <= left."""
+        return bins.edges[1:][bins.index_of_left(left)]
+
     def mean(self, bins: Bins) -> Tensor:
         """Sum of mass times the end of the bin."""
         return (bins.mass * bins.edges[1:]).sum(dim=-1)
@@ -345,6 +353,13 @@ class LinearReading:
         mass = bins.take(bins.mass, index)
         share = (p - bins.take(bins.cdf_at_start(), index)) / torch.where(mass > 0, mass, 1.0)
         return bins.edges[:-1][index] + bins.width[index] * torch.clamp(share, 0.0, 1.0)
+
+    def quantile_left(self, bins: Bins, left: Tensor) -> Tensor:
+        """Inverse of the straight line of S, from its end."""
+        index = bins.index_of_left(left)
+        mass = bins.take(bins.mass, index)
+        share = (left - bins.take(bins.survival_at_end(), index)) / torch.where(mass > 0, mass, 1.0)
+        return bins.edges[1:][index] - bins.width[index] * torch.clamp(share, 0.0, 1.0)
 
     def mean(self, bins: Bins) -> Tensor:
         """Sum of mass times the middle of the bin."""

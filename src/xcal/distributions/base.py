@@ -20,14 +20,21 @@ _roots, _weights = np.polynomial.legendre.leggauss(16)
 _NODES, _WEIGHTS = (_roots + 1.0) / 2.0, _weights / 2.0
 
 
-def integral(function: Callable[[Tensor], Tensor], start: Tensor, stop: Tensor, points: Tensor) -> Tensor:
+# Levels between whose quantiles F is smooth and not steep.
+TAILS = tuple(10.0**k for k in range(-12, 0))
+LEVELS = (*TAILS, 0.25, 0.5, 0.75, *(1 - share for share in TAILS[::-1]))
+
+
+def integral(
+    function: Callable[[Tensor], Tensor], start: Tensor, stop: Tensor, points: Tensor, *, straight: bool = False
+) -> Tensor:
     """Integrate a function of times ``(..., n)`` from `start` to `stop`, zero where they are in the other order.
 
     `points` ``(k, ..., n)`` ascend along the first dimension. Between neighbours the function is smooth, and sixteen
-    nodes each are enough; outside of `start` and `stop` they do not count.
+    nodes each are enough, or one where it is a `straight` line; outside of `start` and `stop` they do not count.
     """
-    nodes = torch.as_tensor(_NODES, dtype=points.dtype, device=points.device)
-    weights = torch.as_tensor(_WEIGHTS, dtype=points.dtype, device=points.device)
+    nodes = torch.as_tensor([0.5] if straight else _NODES, dtype=points.dtype, device=points.device)
+    weights = torch.as_tensor([1.0] if straight else _WEIGHTS, dtype=points.dtype, device=points.device)
     upper = torch.maximum(start, stop)
     shape = torch.broadcast_tensors(upper, points.new_empty(points.shape[1:]))[0].shape
     inner = torch.minimum(torch.maximum(points.expand(-1, *shape), start), upper)
@@ -206,6 +213,21 @@ class SurvivalDistribution(ABC):
     def survival(self, time: Tensor) -> Tensor:
         """``S(time)``, the probability of no event by `time`."""
         return torch.exp(self.log_survival(time))
+
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """Time at which ``log S`` has fallen to `log_left`: a quantile with all digits where S is small, too."""
+        return self.quantile(-torch.expm1(log_left))
+
+    def breaks(self) -> Tensor:
+        """Return times ``(k, ..., n)``, ascending, between which S is smooth, or a straight line if there are bins."""
+        with torch.no_grad():
+            found = torch.stack(torch.broadcast_tensors(*(self.quantile(level) for level in LEVELS)))
+            return torch.nan_to_num(found, posinf=torch.finfo(found.dtype).max)
+
+    def restricted_mean(self, time: Tensor) -> Tensor:
+        """Mean of the time until the event or until `time`, whichever is first: the integral of S from 0 to `time`."""
+        end = torch.clamp(time, min=0)
+        return integral(self.survival, torch.zeros_like(end), end, self.breaks(), straight=self.bins is not None)
 
     @property
     @final

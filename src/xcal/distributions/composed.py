@@ -1,4 +1,4 @@
-"""Distributions that are made of others: equal mixtures, and F behind an increasing map."""
+"""Distributions that are made of others: equal mixtures, F behind an increasing map, and the law of survivors."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,14 +10,11 @@ from torch import Tensor
 
 from xcal._checks import as_numpy, fail
 from xcal.distributions._bins import Bins
-from xcal.distributions.base import SurvivalDistribution, as_level, integral
+from xcal.distributions.base import LEVELS, TAILS, SurvivalDistribution, as_level, integral
 from xcal.distributions.discrete import Categorical, DiscreteDistribution
 
 # Halvings of the interval in which a quantile lies; a step of Newton's method finishes the work.
 _HALVINGS = 48
-# Levels between whose quantiles F of each component is smooth and not steep.
-_TAILS = tuple(10.0**k for k in range(-12, 0))
-_LEVELS = (*_TAILS, 0.25, 0.5, 0.75, *(1 - share for share in _TAILS))
 
 
 def mixture(components: Sequence[SurvivalDistribution]) -> SurvivalDistribution:
@@ -130,6 +127,20 @@ class Mixture(SurvivalDistribution):
         step = (self.cdf(torch.where(usable, high, 1.0)) - level) / torch.where(usable, density, 1.0)
         return torch.where(usable, high - step, high)
 
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """Time at which log S is this, between those of the components."""
+        ends = self._each(lambda c: c.quantile_left(log_left))
+        with torch.no_grad():
+            low, high = ends.amin(0), ends.amax(0)
+            for _ in range(_HALVINGS):
+                middle = low + (high - low) / 2
+                above = self.log_survival(middle) > log_left
+                low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        hazard = self.hazard(high)
+        usable = (hazard > 0) & torch.isfinite(hazard) & torch.isfinite(high)
+        step = (self.log_survival(torch.where(usable, high, 1.0)) - log_left) / torch.where(usable, hazard, 1.0)
+        return torch.where(usable, high + step, high)
+
     @property
     def mean(self) -> Tensor:
         """Mean of the means."""
@@ -145,18 +156,18 @@ class Mixture(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature."""
         end = torch.clamp(time, min=0)
-        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self._points())
+        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` on, by quadrature as far as any component has a chance of 1e-12 to reach."""
-        points = self._points()
+        points = self.breaks()
         start = torch.clamp(time, min=0)
         return integral(lambda z: self.survival(z).square(), start, points[-1].expand(start.shape), points)
 
-    def _points(self) -> Tensor:
+    def breaks(self) -> Tensor:
         """Quantiles of all components, in order."""
         with torch.no_grad():
-            found = [component.quantile(p) for component in self.components for p in _LEVELS]
+            found = [component.quantile(p) for component in self.components for p in LEVELS]
             return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
 
 
@@ -272,11 +283,17 @@ class RecalibratedDistribution(SurvivalDistribution):
         u = self.knots[piece] + (level - self.levels[piece]) / self._slopes[piece]
         return self.base.quantile(torch.clamp(u, 0.0, 1.0))
 
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """On the last straight line 1 - G is a multiple of S, and S has all its digits."""
+        inside = log_left > torch.log(1 - self.levels[-2])
+        own = self.base.quantile_left(torch.where(inside, 0.0, log_left - torch.log(self._slopes[-1])))
+        return torch.where(inside, self.quantile(-torch.expm1(log_left)), own)
+
     @property
     def mean(self) -> Tensor:
         """Integral of S: by quadrature to the last knot, from there on in proportion to that of the base."""
         base = self.base.mean
-        points, last = self._points(), self._last_time()
+        points, last = self.breaks(), self._last_time()
         zero = torch.zeros_like(last)
         here = integral(self.survival, zero, last, points)
         before = integral(self.base.survival, zero, last, points)
@@ -292,12 +309,12 @@ class RecalibratedDistribution(SurvivalDistribution):
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature between quantiles of the base."""
         end = torch.clamp(time, min=0)
-        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self._points())
+        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` on: by quadrature to the last knot, then in proportion to that of the base."""
         start, last = torch.clamp(time, min=0), self._last_time()
-        here = integral(lambda z: self.survival(z).square(), start, last, self._points())
+        here = integral(lambda z: self.survival(z).square(), start, last, self.breaks())
         tail = self.base.squared_survival_above(torch.maximum(start, last), needed)
         return here + self._slopes[-1].square() * tail
 
@@ -323,12 +340,171 @@ class RecalibratedDistribution(SurvivalDistribution):
         """Time from which on S is a multiple of that of the base."""
         return self.base.quantile(self.knots[-2]) if self._last > 0 else torch.zeros_like(self.base.median)
 
-    def _points(self) -> Tensor:
+    def breaks(self) -> Tensor:
         """Find times between which F is smooth: quantiles of the base at the knots and in its tails, and its edges."""
         with torch.no_grad():
-            tails = torch.tensor([10.0**k for k in range(-12, 0)], dtype=self.knots.dtype, device=self.knots.device)
+            tails = torch.tensor(TAILS, dtype=self.knots.dtype, device=self.knots.device)
             shares = torch.cat([tails, self.knots[1:-1], 1 - tails])
             found = [self.base.quantile(share) for share in shares]
             if self.base.bins is not None:
                 found += [edge.expand(found[0].shape) for edge in self.base.bins.edges]
             return torch.stack(torch.broadcast_tensors(*found)).sort(dim=0).values
+
+
+# What is left without the event at the ends of the pieces by which the mean of a heavy tail is integrated.
+_FAR = (*TAILS[::-1], 1e-16, 1e-23, 1e-35, 1e-60, 1e-110, 1e-200, 1e-300)
+
+
+@final
+class SurvivorDistribution(SurvivalDistribution):
+    """The law of rows that have come as far as `after` without the event: ``S(t) / S(after)`` later, 1 until then.
+
+    Times are counted from the start, as those of the base: the median of somebody who has survived two years is more
+    than two years. For predictions: means and the integrals of the survival CRPS are found by quadrature.
+
+    Parameters
+    ----------
+    base
+        The distribution from the start, of shape ``(..., n)``.
+    after
+        Time that was reached, zero or larger; broadcasts to ``(..., n)``. Where the base has S = 0 there, everything
+        is NaN.
+
+    Examples
+    --------
+    >>> from xcal.distributions import Weibull
+    >>> base = Weibull(torch.tensor([1.0]), torch.tensor([1.0]))  # an exponential law does not age
+    >>> survivor = SurvivorDistribution(base, torch.tensor(2.0))
+    >>> survivor.survival(torch.tensor([3.0])), survivor.median - 2
+    (tensor([0.3679]), tensor([0.6931]))
+    """
+
+    def __init__(self, base: SurvivalDistribution, after: Any) -> None:
+        if not isinstance(base, SurvivalDistribution):
+            fail("base", "a SurvivalDistribution", type(base).__name__)
+        like = base.example
+        self.base = base
+        self.after = torch.as_tensor(after, dtype=like.dtype, device=like.device).expand(base.batch_shape)
+        reached = base.log_survival(self.after)
+        # Nobody is there, and nothing can be said of nobody.
+        self._reached = torch.where(torch.isneginf(reached), torch.nan, reached)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the distribution from the start."""
+        return self.base.batch_shape
+
+    @property
+    def example(self) -> Tensor:
+        """The times that were reached, which were made so."""
+        return self.after
+
+    def log_survival(self, time: Tensor) -> Tensor:
+        """``log S(time) - log S(after)``, 0 until `after`."""
+        return torch.clamp(self.base.log_survival(torch.maximum(time, self.after)) - self._reached, max=0.0)
+
+    def cdf(self, time: Tensor) -> Tensor:
+        """Probability of an event after `after` and by `time`."""
+        return 0.0 - torch.expm1(self.log_survival(time))
+
+    def log_prob(self, time: Tensor) -> Tensor:
+        """Log-density, or for bins the log of what the bin that holds `time` has after `after`."""
+        bins = self.bins
+        if bins is None:
+            return self.log_density(time)
+        return torch.where(torch.isnan(time), torch.nan, bins.take(bins.log_mass, bins.index(time)))
+
+    def log_density(self, time: Tensor) -> Tensor:
+        """Log-density of the base less ``log S(after)``; -inf until `after`."""
+        return torch.where(self._none_at(time), -math.inf, self.base.log_density(time) - self._reached)
+
+    def log_censored(self, time: Tensor) -> Tensor:
+        """As the base says, less ``log S(after)``."""
+        return torch.clamp(self.base.log_censored(torch.maximum(time, self.after)) - self._reached, max=0.0)
+
+    def hazard(self, time: Tensor) -> Tensor:
+        """Hazard of the base; 0 until `after`."""
+        return torch.where(self._none_at(time), 0.0, self.base.hazard(time))
+
+    def _none_at(self, time: Tensor) -> Tensor:
+        """Whether nothing can happen at a time: until `after`, and in steps to the end of its bin."""
+        none = time <= self.after
+        return none | (self.cdf(time) == 0) if self.read_in_steps else none
+
+    def quantile(self, p: float | Tensor) -> Tensor:
+        """Time by which a share `p` of those who have come this far has had the event."""
+        return self.quantile_left(torch.log1p(-as_level(p, self.after)))
+
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """Time at which the base has fallen to ``log S(after)`` plus this."""
+        found = torch.maximum(self.base.quantile_left(self._reached + log_left), self.after)
+        return torch.where(torch.isnan(self._reached), torch.nan, found)
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean time of the event, `after` included."""
+        bins = self.bins
+        if bins is not None and self.read_in_steps:
+            return (bins.mass * bins.edges[1:]).sum(-1)
+        if bins is not None:
+            return self.restricted_mean(bins.edges[-1].expand(self.batch_shape))
+        with torch.no_grad():
+            levels = self.after.new_tensor([*(math.log1p(-share) for share in (*TAILS, 0.5)), *map(math.log, _FAR)])
+            points = torch.stack([self.quantile_left(level.expand(self.batch_shape)) for level in levels])
+            limits = torch.finfo(points.dtype)
+            points = torch.clamp(points, limits.tiny, limits.max / 4)
+            inner = torch.minimum(torch.maximum(self.breaks(), points[0]), points[-1])
+            points = torch.cat([points, inner]).sort(dim=0).values
+        # Until the first point S is 1; from there on in log-time, in which no tail is long.
+        ends = torch.log(points)
+        bent = integral(lambda v: self.survival(torch.exp(v)) * torch.exp(v), ends[0], ends[-1], ends)
+        # Beyond the last point as a power of time, which any other tail outruns by far.
+        power = points[-1] * self.hazard(points[-1]) - 1
+        tail = torch.where(power > 0, points[-1] * self.survival(points[-1]) / torch.where(power > 0, power, 1.0), 0.0)
+        return torch.where(torch.isinf(self.base.mean), math.inf, points[0] + bent + tail)
+
+    @torch.no_grad()
+    def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
+        """Draw by inversion, shape ``shape + batch_shape``."""
+        size = torch.Size(shape) + self.batch_shape
+        uniform = torch.rand(size, generator=generator, dtype=self.after.dtype, device=self.after.device)
+        return self.quantile_left(torch.log1p(-uniform))
+
+    def squared_cdf_below(self, time: Tensor) -> Tensor:
+        """Integral of F^2 from 0 to `time`, by quadrature."""
+        end = torch.clamp(time, min=0)
+        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
+
+    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
+        """Integral of S^2 from `time` on, by quadrature as far as there is a chance of 1e-12 to reach."""
+        points, start = self.breaks(), torch.clamp(time, min=0)
+        return integral(lambda z: self.survival(z).square(), start, points[-1].expand(start.shape), points)
+
+    @property
+    def bins(self) -> Bins | None:
+        """Bins of the base with what each has after `after`; None for a continuous one."""
+        bins = self.base.bins
+        if bins is None:
+            return None
+        # The first bin also holds what lies before its edge, and the last what lies after.
+        inner = bins.edges[1:-1].view(-1, *[1] * len(self.batch_shape)).expand(-1, *self.batch_shape)
+        ones = torch.ones_like(self._reached).unsqueeze(0)
+        left = torch.cat([ones, self.survival(inner), 0 * ones])
+        return Bins(torch.log(torch.clamp(-left.diff(dim=0), min=0).movedim(0, -1)), bins.grid)
+
+    @property
+    def read_in_steps(self) -> bool:
+        """As the base says."""
+        return self.base.read_in_steps
+
+    def exhausted(self, time: Tensor) -> Tensor:
+        """As the base says."""
+        return self.base.exhausted(time)
+
+    def breaks(self) -> Tensor:
+        """Return times of the base, from `after` on, and own quantiles where S is smooth."""
+        with torch.no_grad():
+            found = [torch.maximum(self.base.breaks(), self.after), self.after.unsqueeze(0)]
+            if self.base.bins is None:
+                found += [self.quantile(level).unsqueeze(0) for level in LEVELS]
+            return torch.nan_to_num(torch.cat(found), posinf=torch.finfo(self.after.dtype).max).sort(dim=0).values

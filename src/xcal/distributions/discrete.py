@@ -129,6 +129,15 @@ class DiscreteDistribution(SurvivalDistribution):
         """Step: end of the first bin with F >= p. Linear: the time at which F is p."""
         return self._reading.quantile(self.bins, as_level(p, self.log_mass))
 
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """Step: end of the first bin with S at most this. Linear: the time at which S is this."""
+        return self._reading.quantile_left(self.bins, torch.exp(log_left))
+
+    def breaks(self) -> Tensor:
+        """Return the edges."""
+        edges = self.edges.view(-1, *[1] * len(self.batch_shape))
+        return edges.expand(-1, *self.batch_shape)
+
     @property
     def mean(self) -> Tensor:
         """Mean of the times that `sample` draws; no mass lies after the last edge."""

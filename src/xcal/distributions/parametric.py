@@ -252,6 +252,15 @@ class LogNormal(SurvivalDistribution):
         """``exp(loc + scale Phi^-1(p))``."""
         return torch.exp(self.loc + self.scale * torch.special.ndtri(as_level(p, self.loc)))
 
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """``exp(loc + scale Phi^-1)``, from the smaller of the two tails."""
+        z = torch.where(
+            log_left > -math.log(2.0),
+            torch.special.ndtri(-torch.expm1(log_left)),
+            -torch.special.ndtri(torch.exp(log_left)),
+        )
+        return torch.exp(self.loc + self.scale * z)
+
     @property
     def mean(self) -> Tensor:
         """``exp(loc + scale^2 / 2)``, the whole mean."""
@@ -384,6 +393,10 @@ class LogLogistic(_ScaleAndConcentration):
         """``scale (p / (1 - p))^(1 / concentration)``."""
         return self.scale * torch.exp(torch.logit(as_level(p, self.scale)) / self.concentration)
 
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """``scale (1 / S - 1)^(1 / concentration)``."""
+        return self.scale * torch.exp((torch.log(-torch.expm1(log_left)) - log_left) / self.concentration)
+
     @property
     def mean(self) -> Tensor:
         """``scale (pi / k) / sin(pi / k)`` for a concentration k above 1, else infinite."""
@@ -513,6 +526,10 @@ class Weibull(_ScaleAndConcentration):
         """``scale (-log(1 - p))^(1 / concentration)``."""
         exponential = -torch.log1p(-as_level(p, self.scale))
         return self.scale * exponential ** (1.0 / self.concentration)
+
+    def quantile_left(self, log_left: Tensor) -> Tensor:
+        """``scale (-log S)^(1 / concentration)``."""
+        return self.scale * (-log_left) ** (1.0 / self.concentration)
 
     @property
     def mean(self) -> Tensor:

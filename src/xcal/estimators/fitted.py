@@ -16,10 +16,19 @@ from xcal._checks import fail
 from xcal._devices import Workers
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
-from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
+from xcal.distributions import (
+    Family,
+    RecalibratedDistribution,
+    SurvivalDistribution,
+    SurvivorDistribution,
+    family,
+    mixture,
+    quantile_edges,
+)
 from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.metrics import kaplan_meier
+from xcal.metrics.curves import MeanTime
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training.result import History
 
@@ -196,6 +205,8 @@ def time_edges(table: SurvivalData, n_bins: int) -> Floats:
 
 # Values computed at a time, rows times points of a curve: they stay in a core's cache.
 _CHUNK = 1 << 16
+# Points of a curve that its mean takes, about.
+_MEAN_POINTS = 500
 # Features of rows that are standardised at a time: of wide rows, which may come from a file, fewer than that.
 _FEATURES = 1 << 22
 
@@ -240,21 +251,26 @@ class PredictingModel(ABC):
     def read(self, raw: Tensor) -> SurvivalDistribution:
         """Turn raw outputs into the distribution of each row, in the user's unit of time."""
 
-    def distribution(self, x: Floats) -> SurvivalDistribution:
-        """Distribution of each row, in the user's unit of time."""
-        return self.read(self.raw(x))
+    def distribution(self, x: Floats, after: Floats | None = None) -> SurvivalDistribution:
+        """Distribution of each row, in the user's unit of time; with `after`, of those that come as far as that."""
+        found = self.read(self.raw(x))
+        return found if after is None else SurvivorDistribution(found, torch.from_numpy(after))
 
-    def survival(self, x: Floats, times: Floats) -> Floats:
+    def _of(self, x: Floats, after: Floats | None) -> Callable[[slice], SurvivalDistribution]:
+        """Return a function that gives the distribution of some of the rows."""
+        return lambda part: self.distribution(x[part], None if after is None else after[part])
+
+    def survival(self, x: Floats, times: Floats, after: Floats | None = None) -> Floats:
         """S of each row at each time, ``(n, m)``."""
-        return self._curves(len(x), times, lambda part: self.distribution(x[part]), "survival")
+        return self._curves(len(x), times, self._of(x, after), "survival")
 
     def survival_of(self, raw: Tensor, times: Floats) -> Floats:
         """S at each time, ``(n, m)``, of rows whose raw outputs are known already."""
         return self._curves(raw.shape[-2], times, lambda part: self.read(raw[..., part, :]), "survival")
 
-    def cdf(self, x: Floats, times: Floats) -> Floats:
+    def cdf(self, x: Floats, times: Floats, after: Floats | None = None) -> Floats:
         """F of each row at each time, ``(n, m)``."""
-        return self._curves(len(x), times, lambda part: self.distribution(x[part]), "cdf")
+        return self._curves(len(x), times, self._of(x, after), "cdf")
 
     def cdf_at_own(self, x: Floats, time: Floats) -> Floats:
         """F of each row at its observed time, ``(n,)``."""
@@ -262,10 +278,34 @@ class PredictingModel(ABC):
             len(x), 1, lambda part: self.distribution(x[part]).cdf(torch.from_numpy(time[part])).numpy()
         )
 
-    def quantile(self, x: Floats, levels: Floats) -> Floats:
+    def quantile(self, x: Floats, levels: Floats, after: Floats | None = None) -> Floats:
         """Quantiles of each row, ``(n, levels)``."""
-        level = torch.from_numpy(levels).unsqueeze(1)
-        return self._by_parts(len(x), levels.size, lambda part: self.distribution(x[part]).quantile(level).T.numpy())
+        of, n = self._of(x, after), len(x)
+
+        def found(part: slice) -> Floats:
+            law = of(part)
+            level = torch.from_numpy(levels).unsqueeze(1).expand(-1, law.batch_shape[-1])
+            return law.quantile(level).T.numpy()
+
+        return self._by_parts(n, levels.size, found)
+
+    def mean_time(self, x: Floats, after: Floats | None, horizon: float | None) -> MeanTime:
+        """Mean time of each row, or of the time until the event or a horizon; and those of the networks behind it."""
+
+        def means(model: PredictingModel) -> Floats:
+            of = model._of(x, after)
+
+            def found(part: slice) -> Floats:
+                law = of(part)
+                if horizon is None:
+                    return law.mean.numpy()
+                return law.restricted_mean(torch.full(law.batch_shape, horizon, dtype=torch.float64)).numpy()
+
+            return model._by_parts(len(x), _MEAN_POINTS, found)
+
+        one = len(self.members) == 1
+        networks = [] if one else [means(combined([member], self.recalibration)) for member in self.members]
+        return MeanTime.of_networks(means(self), np.array(networks))
 
     def risk(self, x: Floats) -> Floats:
         """Risk of each row, ``(n,)``; see `Outputs.risk`."""

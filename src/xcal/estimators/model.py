@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_row, fail, first_row
+from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_number, as_row, fail, first_row
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import ties_caution, unit_starts
@@ -28,7 +28,7 @@ from xcal.estimators.inputs import Floats, read_judged_weights, read_outcome, re
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
 from xcal.metrics import concordance_index
-from xcal.metrics.curves import unseen_as_inf, unseen_as_nan
+from xcal.metrics.curves import MeanTime, means_known, read_after, read_before, unseen_as_inf, unseen_as_nan
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training.result import History, Progress
 
@@ -126,14 +126,19 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         return model.risk(x)
 
-    def predict_survival_function(self, X: Any, times: Any = None, *, extrapolate: bool = False) -> npt.NDArray[Any]:
+    def predict_survival_function(
+        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False
+    ) -> npt.NDArray[Any]:
         """Probability of no event until each of `times`.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n, d), or SurvivalData
         times : array-like of shape (m,), optional
-            Zero or larger.
+            Zero or larger, counted from the start, also with `after`.
+        after : float or array-like of shape (n,), optional
+            Given that the patient has come this far without the event: ``S(t) / S(after)``, and 1 until `after`. One
+            time for all rows, or one per row. Five more years after two are ``times=[7], after=2``.
         extrapolate : bool
             What to say of times after the last one seen in training: by default NaN, with a warning; if True, what the
             distribution says there, of which no row told anything.
@@ -147,7 +152,9 @@ class SurvivalPredictor(BaseEstimator):
         if times is not None:
             asked = read_times(times)
             model, x = self._read(X)
-            return self._seen(model.survival(x, asked), asked, extrapolate)
+            return self._seen(model.survival(x, asked, read_after(after, len(x))), asked, extrapolate)
+        if after is not None:
+            fail("times", "times at which to predict, beside after", "None")
         model, x = self._read(X)
         grid, raw = model.outputs.grid, model.raw(x)
         curves = np.empty(len(x), dtype=object)
@@ -155,16 +162,16 @@ class SurvivalPredictor(BaseEstimator):
             curves[row] = SurvivalCurve(grid, values, raw[..., row, :], model)
         return curves
 
-    def predict_cdf(self, X: Any, times: Any, *, extrapolate: bool = False) -> Floats:
+    def predict_cdf(self, X: Any, times: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
         """Probability of an event by each of `times`, ``(n, m)``; NaN after the last time seen in training.
 
-        `extrapolate` as in `predict_survival_function`.
+        `after` and `extrapolate` as in `predict_survival_function`.
         """
         asked = read_times(times)
         model, x = self._read(X)
-        return self._seen(model.cdf(x, asked), asked, extrapolate)
+        return self._seen(model.cdf(x, asked, read_after(after, len(x))), asked, extrapolate)
 
-    def predict_quantile(self, X: Any, p: Any, *, extrapolate: bool = False) -> Floats:
+    def predict_quantile(self, X: Any, p: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
         """Time by which a share `p` of rows like these has had the event.
 
         Parameters
@@ -172,6 +179,8 @@ class SurvivalPredictor(BaseEstimator):
         X : array-like or data frame of shape (n, d), or SurvivalData
         p : float or array-like of shape (m,)
             Between 0 and 1.
+        after : float or array-like of shape (n,), optional
+            Of rows that have come this far without the event; the time is counted from the start, `after` included.
         extrapolate : bool
             What to say of a time after the last one seen in training: by default infinity, "later than anybody was
             seen", with a warning; if True, what the distribution says.
@@ -185,16 +194,72 @@ class SurvivalPredictor(BaseEstimator):
         if bad.any():
             fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
         model, x = self._read(X)
-        values = model.quantile(x, levels)
+        values = model.quantile(x, levels, read_after(after, len(x)))
         if not as_flag("extrapolate", extrapolate):
             values = unseen_as_inf(values, self.last_time_, stacklevel=3)
         return values[:, 0] if np.ndim(p) == 0 else values
 
-    def predict_median(self, X: Any, *, extrapolate: bool = False) -> Floats:
-        """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen."""
+    def predict_median(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
+        """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen.
+
+        `after` as in `predict_quantile`.
+        """
         model, x = self._read(X)
-        values = model.quantile(x, np.array([0.5]))[:, 0]
+        values = model.quantile(x, np.array([0.5]), read_after(after, len(x)))[:, 0]
         return values if as_flag("extrapolate", extrapolate) else unseen_as_inf(values, self.last_time_, stacklevel=3)
+
+    def predict_expectation(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
+        """Mean time of the event of rows like these.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        after : float or array-like of shape (n,), optional
+            Of rows that have come this far without the event. The time is counted from the start: what remains is the
+            mean less `after`.
+        extrapolate : bool
+            A mean asks for the whole curve. By default it is NaN, with a warning, where more than 1 % of such rows
+            outlive the last time seen in training; if True, it is the mean of the model's law, which may be infinite.
+
+        Returns
+        -------
+        MeanTime
+            `value` and `error`, ``(n,)`` each.
+        """
+        model, x = self._read(X)
+        reached = read_after(after, len(x))
+        found = model.mean_time(x, reached, None)
+        if as_flag("extrapolate", extrapolate):
+            return found
+        last = self.last_time_
+        return found.where(means_known(_left(model, x, last, reached), last, stacklevel=3))
+
+    def predict_rmst(self, X: Any, horizon: float, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
+        """Restricted mean survival time: the mean of the time until the event or `horizon`, whichever is first.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        horizon : float
+            Above zero. After the last time seen in training the mean is NaN, with a warning, unless it is to
+            `extrapolate`.
+        after : float or array-like of shape (n,), optional
+            Of rows that have come this far without the event, before the horizon; `after` is part of the time.
+        extrapolate : bool
+
+        Returns
+        -------
+        MeanTime
+            `value` and `error`, ``(n,)`` each.
+        """
+        end = as_number("horizon", horizon, above=0)
+        model, x = self._read(X)
+        reached = read_before(after, len(x), end)
+        found = model.mean_time(x, reached, end)
+        if as_flag("extrapolate", extrapolate):
+            return found
+        seen = unseen_as_nan(np.zeros(1), np.array([end]), self.last_time_, stacklevel=3)
+        return found.where(np.isfinite(seen))
 
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
         """Return the distribution of each row's time in the unit of the training times, in torch's float64.
@@ -259,6 +324,12 @@ class SurvivalPredictor(BaseEstimator):
     def _read(self, X: Any) -> tuple[PredictingModel, Any]:
         check_is_fitted(self)
         return self._predicting_model(), read_rows(self, X, reset=False)
+
+
+def _left(model: PredictingModel, x: Any, last: float, after: Floats | None) -> Floats:
+    """S at the last time seen; of rows that are said to have come further, all are left."""
+    left = model.survival(x, np.array([last]), after)[:, 0]
+    return left if after is None else np.where(after < last, left, 1.0)
 
 
 def d_calibration_of(
@@ -526,8 +597,8 @@ class SurvivalPipeline(Pipeline):
     """scikit-learn's `Pipeline` with the predictions of a survival estimator as its last step.
 
     A plain `Pipeline` has `predict` and `score` only. This one also has `predict_survival_function`, `predict_cdf`,
-    `predict_quantile`, `predict_median`, `predict_distribution` and `d_calibration`, each on rows as `fit` takes them,
-    and sends the features of ``validation_data`` through the steps before the last.
+    `predict_quantile`, `predict_median`, `predict_expectation`, `predict_rmst`, `predict_distribution` and
+    `d_calibration`, each on rows as `fit` takes them, and sends the features of ``validation_data`` through the steps before the last.
 
     Examples
     --------
@@ -580,6 +651,16 @@ class SurvivalPipeline(Pipeline):
     def predict_median(self, X: Any, **options: Any) -> Any:
         """As `SurvivalModel.predict_median`."""
         return self._predict_with("predict_median", X, **options)
+
+    @available_if(_last_has("predict_expectation"))
+    def predict_expectation(self, X: Any, **options: Any) -> Any:
+        """As `SurvivalModel.predict_expectation`."""
+        return self._predict_with("predict_expectation", X, **options)
+
+    @available_if(_last_has("predict_rmst"))
+    def predict_rmst(self, X: Any, horizon: float, **options: Any) -> Any:
+        """As `SurvivalModel.predict_rmst`."""
+        return self._predict_with("predict_rmst", X, horizon, **options)
 
     @available_if(_last_has("predict_distribution"))
     def predict_distribution(self, X: Any) -> Any:
