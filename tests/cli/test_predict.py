@@ -54,6 +54,21 @@ class TestPredict:
         own = [model.predict_cdf(X[k : k + 1], [t], extrapolate=True)[0, 0] for k, t in enumerate(new["months"])]
         np.testing.assert_allclose(found["cdf"], own, rtol=1e-9)
 
+    def test_of_patients_who_have_come_this_far(self, finished, model, tmp_path):
+        new = patients(20, seed=5).assign(reached=np.linspace(0, 3, 20))
+        X = features(new)
+        for given, after in (("2", 2.0), ("reached", new["reached"])):
+            words = ["--after", given, "--times", "5", "--quantiles", "0.1", "--extrapolate", "--overwrite"]
+            done = call("predict", finished, written(tmp_path, new), "--out", tmp_path / "p.csv", *words)
+            assert done.exit_code == 0, done.exception
+            found = pd.read_csv(tmp_path / "p.csv")
+            assert list(found) == ["months", "died", "after", "risk", "median", "s_5", "q_0.1"]
+            np.testing.assert_allclose(found["after"], after)
+            expected = model.predict_survival_function(X, [5], after=after)[:, 0]
+            np.testing.assert_allclose(found["s_5"], expected, rtol=1e-12)
+        told = error(call("predict", finished, written(tmp_path, new), "--out", tmp_path / "q.csv", "--after", "-1"))
+        assert "--after: expected a finite number of 0 or more" in told
+
     def test_texts_that_a_spreadsheet_would_run_are_quoted(self, finished, tmp_path):
         names = ["=1+2", "+A1", "-B2", "@C3", "P-4", "-7", "'=8", "9"]
         path = written(tmp_path, patients(8).assign(patient=names))

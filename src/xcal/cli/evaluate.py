@@ -21,6 +21,10 @@ Times = Annotated[
     typer.Option(help="Times of the survival probabilities, with commas: 12,24,60. By default those of the report."),
 ]
 Quantiles = Annotated[str | None, typer.Option(help="Shares of the quantiles, with commas: 0.25,0.75.")]
+After = Annotated[
+    str | None,
+    typer.Option(help="Time that the patients have come to without the event, or the column with the time of each."),
+]
 Copy = Annotated[list[str] | None, typer.Option(help="Column to copy to the new table, an id for instance.")]
 Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Also say something about times after the last one of the training rows.")
@@ -34,6 +38,7 @@ def predict(
     out: TableOut,
     times: Times = None,
     quantiles: Quantiles = None,
+    after: After = None,
     copy: Copy = None,
     extrapolate: Extrapolate = False,
     overwrite: Overwrite = False,
@@ -47,10 +52,14 @@ def predict(
     event until time 12), q_0.25 and so on (the time by which a quarter has
     had the event). If the file has the time column,
     time, event and cdf, the probability of an event by that time, come too:
-    xcal audit can read the table.
+    xcal audit can read the table. With --after all times still count from
+    the start; cdf is then left out.
 
     For example:
       xcal predict run new.csv --out p.csv --times 12,24,60
+
+    For patients who have come to month 24, the months that follow:
+      xcal predict run new.csv --out p.csv --after 24 --times 36,84
 
     With quartiles, and the patient's number beside them:
       xcal predict run new.csv --out p.csv --quantiles 0.25,0.75 --copy patient
@@ -78,6 +87,7 @@ def predict(
             settings,
             times=read_summary(run)["horizons"] if asked is None else asked,
             quantiles=shares or [],
+            after=after,
             copied=copy or [],
             extrapolate=extrapolate,
         )

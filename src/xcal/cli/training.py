@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import fail
+from xcal._checks import as_number, fail
 from xcal._files import new_file
 from xcal.cli.run_folder import FitSettings
 from xcal.cli.table_file import PARQUET, Outcome, TableFile, is_number, is_parquet, read_table_file
@@ -429,6 +429,7 @@ def predicted(
     *,
     times: Sequence[float],
     quantiles: Sequence[float],
+    after: str | None,
     copied: Sequence[str],
     extrapolate: bool,
 ) -> Any:
@@ -440,17 +441,30 @@ def predicted(
     for name in (settings.time, settings.event):
         if name in table.names:
             found.setdefault(name, table.frame[name].to_numpy())
-    ranked = model.predict(X), model.predict_median(X, extrapolate=extrapolate)
+    how: dict[str, Any] = {"after": _reached(table, after), "extrapolate": extrapolate}
+    if after is not None:
+        found["after"] = how["after"]
+    ranked = model.predict(X), model.predict_median(X, **how)
     found |= dict(zip(RANKED, ranked, strict=True))
     if times:
-        survival = model.predict_survival_function(X, np.array(times), extrapolate=extrapolate)
+        survival = model.predict_survival_function(X, np.array(times), **how)
         found |= {f"{SURVIVAL}{time:g}": survival[:, k] for k, time in enumerate(times)}
     if quantiles:
-        at = model.predict_quantile(X, np.array(quantiles), extrapolate=extrapolate)
+        at = model.predict_quantile(X, np.array(quantiles), **how)
         found |= {f"{QUANTILE}{share:g}": at[:, k] for k, share in enumerate(quantiles)}
-    if settings.time in table.names:
+    # Beside curves of those who have come this far an F from the start would be misread.
+    if settings.time in table.names and after is None:
         found[OWN_CDF] = _own_cdf(model, X, table, settings.time)
     return pd.DataFrame(found)
+
+
+def _reached(table: TableFile, after: str | None) -> Any:
+    """Time that rows have come to: a number for all, or a column."""
+    if after is None:
+        return None
+    if after not in table.names and is_number(after):
+        return as_number("--after", float(after), at_least=0)
+    return table.times(after, "--after")
 
 
 def _own_cdf(model: SurvivalModel, X: Any, table: TableFile, column: str) -> Any:

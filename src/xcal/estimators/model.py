@@ -270,6 +270,11 @@ class SurvivalPredictor(BaseEstimator):
         model, x = self._read(X)
         return model.distribution(x)
 
+    def predict_members(self, X: Any) -> tuple[SurvivalDistribution, ...]:
+        """Return what `predict_distribution` averages: the distribution of each row by each network."""
+        model, x = self._read(X)
+        return tuple(combined([member], model.recalibration).distribution(x) for member in model.members)
+
     def score(self, X: Any, y: Any = None) -> float:
         """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order.
 
@@ -598,7 +603,8 @@ class SurvivalPipeline(Pipeline):
 
     A plain `Pipeline` has `predict` and `score` only. This one also has `predict_survival_function`, `predict_cdf`,
     `predict_quantile`, `predict_median`, `predict_expectation`, `predict_rmst`, `predict_distribution` and
-    `d_calibration`, each on rows as `fit` takes them, and sends the features of ``validation_data`` through the steps before the last.
+    `d_calibration`, each on rows as `fit` takes them, and sends the features of ``validation_data`` through the steps
+    before the last.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """What a survival model of any library says about rows: the one form that everything here reads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -374,6 +374,15 @@ class WholeLaw(Protocol):
 
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
         """Return the distribution of each row's time."""
+        ...
+
+
+@runtime_checkable
+class SeveralLaws(Protocol):
+    """What a model that averages several networks has: the distribution of each row by each of them."""
+
+    def predict_members(self, X: Any) -> Sequence[SurvivalDistribution]:
+        """Return the distributions, one for each network."""
         ...
 
 

@@ -94,7 +94,7 @@ def read_after(after: Any, n: int) -> Vector | None:
         fail("after", "finite times, zero or larger", values[first_row(bad)], first_row(bad))
     if values.size not in (1, n):
         fail("after", f"one time, or one for each of the {n} rows", f"{values.size}")
-    return np.ascontiguousarray(np.broadcast_to(values, n))
+    return np.array(np.broadcast_to(values, n))
 
 
 def read_before(after: Any, n: int, horizon: float) -> Vector | None:

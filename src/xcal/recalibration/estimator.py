@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
@@ -19,6 +20,7 @@ from xcal._checks import (
     as_count,
     as_flag,
     as_floats,
+    as_number,
     as_row,
     as_time,
     check_same_length,
@@ -27,10 +29,12 @@ from xcal._checks import (
 )
 from xcal.calibration import DCalibrationResult, d_calibration
 from xcal.calibration.significance import Method as DMethod
+from xcal.distributions import RecalibratedDistribution, SurvivalDistribution, SurvivorDistribution
 from xcal.interop import ModelPredictions, Rows, read_model
+from xcal.interop.predictions import SeveralLaws, WholeLaw
 from xcal.metrics import concordance_index
-from xcal.metrics.curves import unseen_as_inf, unseen_as_nan
-from xcal.recalibration.maps import Floats, KaplanMeierRecalibration, squared_distance
+from xcal.metrics.curves import MeanTime, means_known, read_after, read_before, unseen_as_inf, unseen_as_nan
+from xcal.recalibration.maps import Floats, KaplanMeierRecalibration, PiecewiseRecalibration, squared_distance
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
     RowNumbers,
@@ -38,13 +42,16 @@ from xcal.recalibration.reading import (
     chosen_rows,
     folds,
     last_time,
+    n_rows,
     read_outcome,
     read_own,
     refit,
 )
 from xcal.recalibration.registry import (
+    AT_ONCE,
     Column,
     HeldOut,
+    MapOfF,
     Method,
     as_method,
     labels_of,
@@ -337,14 +344,19 @@ class Recalibrated(BaseEstimator):
         times = np.append(0.0, self._fitted().times_)
         return np.asarray(np.trapezoid(self._cdf(X, times, extrapolate=True), times, axis=1) / times[-1])
 
-    def predict_survival_function(self, X: Any, times: Any = None, *, extrapolate: bool = False) -> npt.NDArray[Any]:
+    def predict_survival_function(
+        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False
+    ) -> npt.NDArray[Any]:
         """Probability of no event until each of `times`, ``(n, m)``; without `times` an array of n curves to call.
 
-        After the end, the last of `times_`, it is NaN, with a warning. With `extrapolate` it is what the model says
-        there, recalibrated; a curve that ends, as that of a Cox model, keeps its last value.
+        With `after`, one time or one per row: given that the row has come this far without the event. After the end,
+        the last of `times_`, it is NaN, with a warning. With `extrapolate` it is what the model says there,
+        recalibrated; a curve that ends, as that of a Cox model, keeps its last value.
         """
         if times is not None:
-            return 1 - self._cdf(X, times, extrapolate)
+            return 1 - self._cdf(X, times, extrapolate, after)
+        if after is not None:
+            fail("times", "times at which to predict, beside after", "None")
         grid = np.append(0.0, self._fitted().times_)
         survival = 1 - self._cdf(X, grid, extrapolate=True)
         curves = np.empty(len(survival), dtype=object)
@@ -352,12 +364,12 @@ class Recalibrated(BaseEstimator):
             curves[row] = RecalibratedCurve(grid, values, self, chosen_rows(X, np.array([row])))
         return curves
 
-    def predict_cdf(self, X: Any, times: Any, *, extrapolate: bool = False) -> Floats:
+    def predict_cdf(self, X: Any, times: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
         """Probability of an event by each of `times`, ``(n, m)``; NaN after the end.
 
-        `extrapolate` as in `predict_survival_function`.
+        `after` and `extrapolate` as in `predict_survival_function`.
         """
-        return self._cdf(X, times, extrapolate)
+        return self._cdf(X, times, extrapolate, after)
 
     def predict_own_cdf(self, X: Any, time: Any = None) -> Floats:
         """F' of each row at its observed time, ``(n,)``: what D-calibration and a PIT histogram take.
@@ -373,35 +385,121 @@ class Recalibrated(BaseEstimator):
         own, _ = fitted.adjustment_.own(fitted.model_, as_table(X), seen, np.zeros(seen.size, dtype=bool))
         return own
 
-    def predict_quantile(self, X: Any, p: Any, *, extrapolate: bool = False) -> Floats:
+    def predict_quantile(self, X: Any, p: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
         """Time by which a share `p` of rows like these has had the event, ``(n,)``, or ``(n, m)`` for an array `p`.
 
-        Infinity where it lies after the end, the last of `times_`, with a warning. With `extrapolate` it is what the
-        model says, recalibrated: still infinity where the curve of a model ends before it gets there.
+        With `after`, of rows that have come this far; the time is counted from the start. Infinity where it lies after
+        the end, the last of `times_`, with a warning. With `extrapolate` it is what the model says, recalibrated: still
+        infinity where the curve of a model ends before it gets there.
         """
-        values = self._quantiles(X, p, extrapolate)
+        values = self._quantiles(X, p, extrapolate, after)
         return values[:, 0] if np.ndim(p) == 0 else values
 
-    def predict_median(self, X: Any, *, extrapolate: bool = False) -> Floats:
+    def predict_median(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
         """Time by which half of rows like these have had the event, ``(n,)``; see `predict_quantile`."""
-        return self._quantiles(X, 0.5, extrapolate)[:, 0]
+        return self._quantiles(X, 0.5, extrapolate, after)[:, 0]
 
-    def _cdf(self, X: Any, times: Any, extrapolate: bool) -> Floats:
+    def predict_expectation(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
+        """Mean time of the event of rows like these, counted from the start; see `SurvivalModel.predict_expectation`.
+
+        NaN, with a warning, where more than 1 % of such rows outlive the end, the last of `times_`. With `extrapolate`
+        it is the mean of the model's law, recalibrated, for a model that has one: that of other models stays NaN.
+        """
+        fitted = self._fitted()
+        end = float(fitted.times_[-1])
+        reached = read_after(after, n_rows(X))
+        found = self._mean_time(X, reached, None)
+        if as_flag("extrapolate", extrapolate) and self._map_of_law() is not None:
+            return found
+        left = 1 - self._cdf(X, [end], True, after)[:, 0]
+        left = left if reached is None else np.where(reached < end, left, 1.0)
+        return found.where(means_known(left, end, stacklevel=3, seen=SEEN))
+
+    def predict_rmst(self, X: Any, horizon: float, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
+        """Mean of the time until the event or `horizon`, whichever is first; see `SurvivalModel.predict_rmst`.
+
+        Of a model without a law of its own the curve is taken along straight lines between `times_`.
+        """
+        stop = as_number("horizon", horizon, above=0)
+        found = self._mean_time(X, read_before(after, n_rows(X), stop), stop)
+        if as_flag("extrapolate", extrapolate):
+            return found
+        end = np.array([stop])
+        seen = unseen_as_nan(np.zeros(1), end, float(self._fitted().times_[-1]), stacklevel=3, seen=SEEN)
+        return found.where(np.isfinite(seen))
+
+    def _map_of_law(self) -> PiecewiseRecalibration | None:
+        """Return the map, where the recalibrated model is a distribution: a law behind one map of straight lines."""
+        fitted = self._fitted()
+        own = fitted.adjustment_.map if isinstance(fitted.adjustment_, MapOfF) else None
+        return own if isinstance(own, PiecewiseRecalibration) and isinstance(fitted.model_, WholeLaw) else None
+
+    def _mean_time(self, X: Any, after: Floats | None, horizon: float | None) -> MeanTime:
+        """Mean of the time until the event or the horizon, and those of the networks of a model that has several."""
+        table, own = as_table(X), self._map_of_law()
+        if own is None:
+            value = self._mean_of_curves(table, after, horizon)
+            return MeanTime.of_networks(value, value[None])
+        fitted = self._fitted()
+
+        def mean(law: SurvivalDistribution, reached: Floats | None) -> Floats:
+            law = RecalibratedDistribution(law, own.knots, own.levels)
+            law = law if reached is None else SurvivorDistribution(law, torch.from_numpy(reached))
+            if horizon is None:
+                return np.asarray(law.mean.numpy())
+            return np.asarray(law.restricted_mean(torch.full(law.batch_shape, horizon, dtype=torch.float64)).numpy())
+
+        whole, networks = [], []
+        for start in range(0, n_rows(table), AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, n_rows(table)))
+            some, reached = chosen_rows(table, rows), None if after is None else after[rows]
+            whole.append(mean(fitted.model_.predict_distribution(some), reached))
+            members = fitted.model_.predict_members(some) if isinstance(fitted.model_, SeveralLaws) else ()
+            networks.append(np.array([mean(member, reached) for member in members]).reshape(len(members), rows.size))
+        return MeanTime.of_networks(np.concatenate(whole), np.concatenate(networks, axis=1))
+
+    def _mean_of_curves(self, X: Any, after: Floats | None, horizon: float | None) -> Floats:
+        """Area under each curve along straight lines between `times_`, up to the horizon or the end."""
+        grid = np.append(0.0, self._fitted().times_)
+        stop = float(grid[-1]) if horizon is None else horizon
+        grid = np.append(grid[grid < stop], stop)
+        survival = 1 - self._cdf(X, grid, True, after)
+        if after is None:
+            return np.asarray(np.trapezoid(survival, grid, axis=1))
+        # S is 1 until `after`, and falls from there on.
+        return np.asarray(after + np.trapezoid(survival, np.maximum(grid, after[:, None]), axis=1))
+
+    def _cdf(self, X: Any, times: Any, extrapolate: bool, after: Any = None) -> Floats:
         asked = as_time(as_row("times", times), name="times").astype(np.float64)
         fitted = self._fitted()
         values = fitted.adjustment_.cdf(fitted.model_, as_table(X), asked)
+        reached = read_after(after, len(values))
+        if reached is not None:
+            left = 1 - self._reached(X, reached)[:, None]
+            survived = np.divide(1 - values, left, out=np.full(values.shape, np.nan), where=left > 0)
+            values = np.where(asked > reached[:, None], 1 - survived, 0.0 * left)
         if as_flag("extrapolate", extrapolate):
             return values
         return unseen_as_nan(values, asked, float(fitted.times_[-1]), stacklevel=4, seen=SEEN)
 
-    def _quantiles(self, X: Any, p: Any, extrapolate: bool) -> Floats:
+    def _reached(self, X: Any, after: Floats) -> Floats:
+        """F' of each row at the time that it has come to."""
+        fitted = self._fitted()
+        return fitted.adjustment_.own(fitted.model_, as_table(X), after, np.zeros(after.size, dtype=bool))[0]
+
+    def _quantiles(self, X: Any, p: Any, extrapolate: bool, after: Any = None) -> Floats:
         levels = as_floats("p", as_row("p", p)).astype(np.float64)
         bad = ~((levels > 0) & (levels < 1))
         if bad.any():
             fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
         fitted = self._fitted()
         end = float(fitted.times_[-1])
+        reached = read_after(after, n_rows(X))
+        if reached is not None:
+            gone = self._reached(X, reached)[:, None]
+            levels = gone + levels * (1 - gone)
         values = fitted.adjustment_.quantile(fitted.model_, as_table(X), levels, end)
+        values = values if reached is None else np.maximum(values, reached[:, None])
         return values if as_flag("extrapolate", extrapolate) else unseen_as_inf(values, end, stacklevel=4, seen=SEEN)
 
     def nll(self, X: Any, y: Any = None) -> Floats:

@@ -36,7 +36,7 @@ from xcal.recalibration.reading import chosen_rows, n_rows, own_values, quantile
 Column = str | int
 
 # Rows that a model is asked about at once, where each is asked at many times.
-_AT_ONCE = 10_000
+AT_ONCE = 10_000
 
 # F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
 _ROUNDING = 1e-14
@@ -55,7 +55,10 @@ class Adjustment(ABC):
 
     @abstractmethod
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
-        """Find the times at which F' of each row reaches each of `p`; infinity past the end of the model's curves."""
+        """Find the times at which F' of each row reaches each of `p`, ``(m,)`` or ``(n, m)``.
+
+        Infinity past the end of the model's curves.
+        """
 
     @abstractmethod
     def predictions(self, model: Any, found: ModelPredictions, X: Any, rows: Rows) -> ModelPredictions:
@@ -100,7 +103,7 @@ class MapOfF(Adjustment):
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
         """Find the times at which F' of each row reaches each of `p`."""
         own = self._of(X)
-        levels = own.quantile(np.broadcast_to(p, (n_rows(X), p.size)))
+        levels = own.quantile(np.broadcast_to(p, (n_rows(X), p.shape[-1])))
         return quantile_at(model, X, levels, last)
 
     def predictions(self, model: Any, found: ModelPredictions, X: Any, rows: Rows) -> ModelPredictions:
@@ -167,15 +170,16 @@ class ShiftedQuantiles(Adjustment):
         """Find the times at which F' of each row reaches each of `p`."""
         own, new = self._quantiles(model, X, last)
         levels, ends = self._lines(new)
-        result = np.stack([np.interp(p, levels, row) for row in ends])
-        beyond = p > levels[-1]
+        wanted = np.broadcast_to(p, (len(new), p.shape[-1]))
+        result = np.stack([np.interp(asked, levels, row) for asked, row in zip(wanted, ends, strict=True)])
+        beyond = (wanted > levels[-1]).any(axis=0)
         if beyond.any():
-            asked = np.broadcast_to(p[beyond], (len(new), int(beyond.sum())))
+            asked = wanted[:, beyond]
             tail, shift = quantile_at(model, X, np.ascontiguousarray(asked), last), new[:, -1:] - own[:, -1:]
             moved = tail + shift
             # Rounding must not put a quantile before the step of the model's curve that it belongs to.
             moved = np.where(moved - shift < tail, np.nextafter(moved, np.inf), moved)
-            result[:, beyond] = np.maximum(moved, new[:, -1:])
+            result[:, beyond] = np.where(asked > levels[-1], np.maximum(moved, new[:, -1:]), result[:, beyond])
         return result
 
     def predictions(self, model: Any, found: ModelPredictions, X: Any, rows: Rows) -> ModelPredictions:
@@ -208,8 +212,8 @@ class ShiftedQuantiles(Adjustment):
         rows, columns = np.nonzero(times > new[:, -1:])
         moved = np.maximum(times - (new[:, -1:] - own[:, -1:]), 0.0)[rows, columns]
         # The tails of many rows at once, but no more than a library can take.
-        for start in range(0, rows.size, _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
+        for start in range(0, rows.size, AT_ONCE):
+            part = slice(start, start + AT_ONCE)
             nobody = np.zeros(rows[part].size, dtype=bool)
             tail = read_own(model, chosen_rows(X, rows[part]), moved[part], nobody).cdf
             result[rows[part], columns[part]] = np.maximum(levels[-1], tail)
