@@ -144,11 +144,13 @@ def test_lifelines_says_the_same():
 
 
 def test_a_cox_model_whose_curve_ends():
-    cox = CoxPHFitter().fit(lifelines_rows(), "time", "event")
-    new = pd.DataFrame(NEW, columns=["a", "b", "c"])
-    model = Recalibrated(cox).fit(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
-    whole = model.predict_survival_function(new, [0.5, 1.5])
-    found = model.predict_survival_function(new, [1.5], after=0.5)
+    seen = survival_rows(300, censoring="late")  # about half outlive the study
+    table = pd.DataFrame(seen.x, columns=["a", "b", "c"])
+    cox = CoxPHFitter().fit(table.assign(time=seen.y["time"], event=seen.y["event"]), "time", "event")
+    model = Recalibrated(cox).fit(table, seen.y)
+    new = table[:5]
+    whole = model.predict_survival_function(new, [0.4, 0.9])
+    found = model.predict_survival_function(new, [0.9], after=0.4)
     np.testing.assert_allclose(found[:, 0], whole[:, 1] / whole[:, 0], rtol=1e-9, atol=1e-14)
     with pytest.warns(UserWarning, match="means are NaN"):
         mean = model.predict_expectation(new, extrapolate=True)

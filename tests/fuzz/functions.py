@@ -252,6 +252,11 @@ def _distributions(r: dict[str, Any]) -> _Rows:
             asked(distributions.RecalibratedDistribution),
             {"base": law, "knots": np.linspace(0, 1, 4), "levels": np.linspace(0, 1, 4)},
         ),
+        (
+            "distributions.SurvivorDistribution",
+            asked(distributions.SurvivorDistribution),
+            {"base": law, "after": 0.5},
+        ),
         ("objectives.nll", objectives.nll, {"dist": law, "density": False, "as_published": False} | own),
         ("objectives.nll (discrete)", objectives.nll, {"dist": discrete, "density": True} | own),
         ("objectives.survival_crps", objectives.survival_crps, {"dist": discrete, "as_published": False} | own),
