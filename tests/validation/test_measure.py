@@ -29,8 +29,8 @@ OF_ALL_ROWS = {
     *("conditional_calibration_floor", "conditional_calibration_noise", "conditional_calibration_p", "subgroup_p"),
     *("one_calibration_p", "cox_slope", "cox_intercept", "ici_cox", "e50_cox", "e90_cox", "emax_cox"),
 }
-# Values of an audit in their order; those over quantiles of F are of `evaluate` alone, and these rows have no sites.
-ORDER = [name for name in VALUES if not name.startswith("quantile") and "_site" not in name]
+# Values of an audit in their order; quantiles of F are of `evaluate` alone, and these rows have no sites or entries.
+ORDER = [name for name in VALUES if not name.startswith(("quantile", "event_ratio")) and "_site" not in name]
 # Known from resamples alone.
 RESAMPLED = {
     *("d_calibration_km_excess", "d_calibration_ipcw_excess", "km_calibration_floor", "km_calibration_excess"),

@@ -276,7 +276,7 @@ def d_calibration(
         u = within_interval(u, as_probability("cdf_before", cdf_before), happened, seed)
     elif t is not None and p_value is not None and (caution := ties_caution(t, happened, edge)):
         warnings.warn(caution, stacklevel=2)
-    starts = {name: None if one is None else _at_most(name, one, u) for name, one in in_part.items()}
+    starts = {name: None if one is None else as_at_most(name, one, u) for name, one in in_part.items()}
     rows = Rows(u, happened, t, g, chosen, w, starts["cdf_entry"], starts["cdf_lower"])
     measure = partial(measured, edges=edge, method=method, p_value=p_value, n_simulations=n_simulations, seed=seed)
     whole = measure(rows)
@@ -307,7 +307,7 @@ def _by_group(
     return results
 
 
-def _at_most(name: str, values: Any, u: Array) -> Array:
+def as_at_most(name: str, values: Any, u: Array) -> Array:
     """Check F at an earlier time of each row: at most F at its observed time."""
     early = as_probability(name, values)
     check_same_length(name, early, "cdf", u.size)

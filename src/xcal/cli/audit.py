@@ -21,6 +21,10 @@ Curves = Annotated[
 Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event by --horizon, from 0 to 1.")]
 Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
 Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probability of an event by the row's time.")]
+Entry = Annotated[
+    str | None,
+    typer.Option(help="Column of the time from which a row was under observation (delayed entry), below --time."),
+]
 Clusters = Annotated[
     str | None,
     typer.Option(
@@ -77,6 +81,7 @@ def audit(
     time: Time,
     event: Event,
     event_value: EventValue = None,
+    entry: Entry = None,
     curves: Curves = None,
     risk: Risk = None,
     horizon: Horizon = None,
@@ -124,6 +129,9 @@ def audit(
     Several rows per patient, which depend on each other:
       xcal audit predictions.csv --time t --event e --curves "s_*" --clusters patient
 
+    Patients who came under observation some time after the start:
+      xcal audit predictions.csv --time t --event e --entry t0 --curves "s_*"
+
     Rows with sampling weights, as in a case-cohort study:
       xcal audit predictions.csv --time t --event e --curves "s_*" --weights w
 
@@ -155,17 +163,17 @@ def audit(
     for note in table.notes:
         typer.echo(f"note: {note}", err=True)
     given: dict[str, Any] = {
-        "y": Surv(**table.outcome(time, event, event_value)._asdict()),
+        "y": Surv(**table.outcome(time, event, event_value, entry)._asdict()),
         "groups": {column: table.column(column, "--by") for column in by or []} or None,
         "sites": None if site is None else table.column(site, "--site"),
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
         "weights": None if weights is None else table.weights(weights, "--weights"),
         "horizons": horizon if risk is not None else asked,
         **_predictions(table, curves, risk, cdf, steps),
-        **_covariates(table, covariates, (time, event, risk, cdf, clusters, weights, site), curves),
+        **_covariates(table, covariates, (time, event, entry, risk, cdf, clusters, weights, site), curves),
     }
     if training is not None:
-        trained_on = read_table_file(training, **written).outcome(time, event, event_value)
+        trained_on = read_table_file(training, **written).outcome(time, event, event_value, entry)
         given["training"] = Surv(**trained_on._asdict())
     result = xcal.audit(
         **given,

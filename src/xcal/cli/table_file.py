@@ -43,6 +43,7 @@ class Outcome(NamedTuple):
 
     time: FloatArray
     event: BoolArray
+    entry: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,9 +161,14 @@ class TableFile:
             self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_common(column)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
 
-    def outcome(self, time: str, event: str, event_value: str | None) -> Outcome:
-        """Read times and events; at least two rows, and one event."""
+    def outcome(self, time: str, event: str, event_value: str | None, entry: str | None = None) -> Outcome:
+        """Read times, events and times of entry, if there are some; at least two rows, and one event."""
         found = Outcome(self.times(time, "--time"), self.events(event, "--event", event_value))
+        if entry is not None:
+            start = self.times(entry, "--entry")
+            before = f"a time before that of column {time!r}"
+            self._check(entry, before, start >= found.time, lambda _: "one that is not before it")
+            found = found._replace(entry=start)
         if self.n < 2:
             fail(str(self.path), "at least 2 rows", self.n)
         if not found.event.any():

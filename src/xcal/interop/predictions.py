@@ -157,6 +157,8 @@ class ModelPredictions:
         Of a model that knows one cause of several, that of this one, and `survival` is None.
     causes : tuple of str
         Names of the causes of `incidence`, in its order, as the model has them: "1", "2", ... where it has none.
+    cdf_entry : array of shape (n,), or None
+        F at the time from which each row was under observation, where rows have such times.
     end : float, or None
         Last time that the model knows of: the last one of its training rows, or of its own curves. None for a model
         that gives a law for all times and does not say how long its training rows were followed.
@@ -177,6 +179,7 @@ class ModelPredictions:
     end: float | None = None
     incidence: FloatArray | None = None
     causes: tuple[str, ...] = ()
+    cdf_entry: Vector | None = None
 
 
 def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:

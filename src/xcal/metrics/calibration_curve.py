@@ -121,16 +121,18 @@ def drawn_curve(
     level: float = 0.95,
     weights: Vector | None = None,
     min_cell: int = 0,
+    values: Vector | None = None,
 ) -> CalibrationCurve:
     """Return the picture of a smooth curve: with its band, points and histogram; NaN where there is no curve.
 
     `weights` are those of the rows behind the smooth curve. The histogram counts rows in any case. Risk groups and bins
-    of the histogram with fewer rows than `min_cell` are merged with their neighbours.
+    of the histogram with fewer rows than `min_cell` are merged with their neighbours. With pseudo-values of the rows
+    the points are their means.
     """
     edges = np.linspace(0, 1, n_bins + 1)
     counts = np.histogram(p, edges)[0].astype(np.int64)
     cells = merged(counts, min_cell)
-    points = _points(p, outcome, at, n_risk_groups, level, weights, min_cell)
+    points = _points(p, outcome, at, n_risk_groups, level, weights, min_cell, values)
     low, high = np.quantile(p, [0.01, 0.99])
     places = np.linspace(float(low), float(high), _POINTS)
     curve = error = np.full(_POINTS, np.nan)
@@ -163,6 +165,7 @@ def _points(
     level: float,
     weights: Vector | None,
     min_cell: int,
+    values: Vector | None,
 ) -> tuple[Vector, Vector, Vector, Vector, Integers]:
     """Mean risk, observed risk, its interval and the rows of each risk group."""
     label = group_labels(p, n_risk_groups)
@@ -175,6 +178,13 @@ def _points(
     for k in range(rows.size):
         if at <= outcome.last:
             here = label == k
+            if values is not None:
+                mean, spread = float(values[here].mean()), float(values[here].std())
+                reach = float(ndtri((1 + level) / 2)) * spread / rows[k] ** 0.5
+                seen[:, k] = (
+                    np.clip([mean, mean - reach, mean + reach], 0.0, 1.0) if spread > 0 else [mean, np.nan, np.nan]
+                )
+                continue
             group = outcome.take(here)
             own = fit_kaplan_meier(group.time, group.event, weights=None if weights is None else weights[here])
             low, high = own.interval(at, level)

@@ -77,6 +77,7 @@ def concordance_index(
     left_limit: bool = True,
     outside: Literal["drop", "raise", "clip"] = "drop",
     weights: Any = None,
+    entry: Any = None,
 ) -> Concordance:
     r"""Concordance index of Harrell, of Uno or, for whole curves, of Antolini.
 
@@ -116,6 +117,10 @@ def concordance_index(
     weights : array-like, shape (n,), optional
         Sampling weights, one positive number per row. A pair counts the product of two, and Uno's G is that of weighted
         rows. Equal weights change nothing. "antolini" takes O(n) for each event then.
+    entry : array-like, shape (n,), optional
+        Time from which each row was under observation. An event is then compared with the rows at risk at its time:
+        those that had entered before it and outlast it. For "harrell", without weights. Rows of one person whose
+        covariates change, each from its start to its end, are such rows.
 
     Returns
     -------
@@ -141,13 +146,23 @@ def concordance_index(
     0.75
     """
     beside = {"predicted_time": predicted_time, "risk": risk, "survival": survival, "cdf": cdf, "weights": weights}
-    outcome = as_outcome(time, event, beside=beside)
+    outcome = as_outcome(time, event, beside={**beside, "entry": entry}).entered(entry)
     limit = np.inf if tau is None else as_time_point("tau", tau)
     default: Method = "antolini" if survival is not None or cdf is not None else "harrell"
     method = as_choice("method", default if method is None else method, ("harrell", "uno", "antolini"))
     n_dropped = 0
     rows = as_row_weights(weights, outcome.n)
-    if method == "antolini":
+    if outcome.entry is not None:
+        for name, given, expected in (
+            ("method", method != "harrell", "'harrell'"),
+            ("weights", rows is not None, "None"),
+        ):
+            if given:
+                fail(name, f"{expected} beside times of entry", "another" if name == "method" else "weights")
+        score = _one_score(predicted_time, risk, outcome.n)
+        opens = None if limit == np.inf else (outcome.time < limit).astype(np.float64)
+        pairs = weighted_pairs(outcome, score, np.ones(outcome.n), opens)
+    elif method == "antolini":
         pairs = _antolini(outcome, survival, cdf, times, interpolation, limit, rows)
     else:
         score = _one_score(predicted_time, risk, outcome.n)

@@ -222,10 +222,13 @@ class CountedBenefit:
 
 
 class CountedValues:
-    """Accuracy at one time from predictions and pseudo-values."""
+    """Accuracy at one time from predictions and pseudo-values.
 
-    def __init__(self, risk: Vector, values: Vector) -> None:
-        self._risk, self._values = risk, values
+    `null` are the risks of rows by a model without covariates, where these differ: with the time of their entry.
+    """
+
+    def __init__(self, risk: Vector, values: Vector, null: Vector | None = None) -> None:
+        self._risk, self._values, self._null = risk, values, null
         self._order = np.argsort(risk, kind="stable")
         ordered = risk[self._order]
         self._below = np.searchsorted(ordered, ordered, side="left")
@@ -233,12 +236,17 @@ class CountedValues:
 
     def accuracy(self, counts: Matrix) -> dict[str, Vector]:
         """Return AUC, Brier score and IPA of every resample; NaN where a resample does not determine one."""
-        total, p, o = counts.sum(axis=1), self._risk, self._values
-        brier = counts @ (o * (1 - p) ** 2 + (1 - o) * p**2) / total
+        total, o = counts.sum(axis=1), self._values
+        brier = self._error(self._risk, counts)
         mean = counts @ o / total
-        null = mean * (1 - mean)
+        null = mean * (1 - mean) if self._null is None else self._error(self._null, counts)
         ratio = np.divide(brier, null, out=np.full(null.size, np.nan), where=null > 0)
         return {"auc": self._auc(counts), "brier": np.asarray(brier), "ipa": 1 - ratio}
+
+    def _error(self, p: Vector, counts: Matrix) -> Vector:
+        """Mean squared error of risks."""
+        o = self._values
+        return np.asarray(counts @ (o * (1 - p) ** 2 + (1 - o) * p**2) / counts.sum(axis=1))
 
     def _auc(self, counts: Matrix) -> Vector:
         drawn = counts.take(self._order, axis=1)

@@ -4,11 +4,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import chdtrc, ndtri
 
-from xcal._checks import BoolArray, FloatArray, as_choice, as_number, fail
+from xcal._checks import (
+    BoolArray,
+    FloatArray,
+    as_choice,
+    as_event,
+    as_number,
+    as_probability,
+    check_rows,
+    fail,
+)
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal.calibration.bins import Clusters, sum_of_squares
+from xcal.calibration.bins import Clusters, as_clusters, sum_of_squares
+from xcal.calibration.dcalibration import as_at_most
+from xcal.calibration.histogram import cumulative_hazard
 from xcal.data.surv import as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
 from xcal.metrics.cox import log_hazard
@@ -126,6 +137,94 @@ def observed_expected(
     else:
         error = error_of_mean(jackknife(outcome, rows.at, weights=w), observed, p, weights=w)
     return ratio(observed, mean_of(p, w), error, rows.at, rows.n_events, level)
+
+
+@dataclass(frozen=True)
+class EventRatio:
+    """Events that happened, and those that the model expects of rows while they were under observation.
+
+    Attributes
+    ----------
+    value, lower, upper : float
+        Observed / expected and its interval; 1 for a model that is right on average. NaN without an event.
+    observed, expected : float
+        The two numbers.
+    p_value : float
+        Test that the model is right on average.
+    n : int
+        Rows, or clusters of rows.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    observed: float
+    expected: float
+    p_value: float
+    n: int
+
+
+def event_ratio(
+    cdf: Any, event: Any, *, cdf_entry: Any = None, clusters: Any = None, level: float = 0.95
+) -> EventRatio:
+    r"""Return the number of events for each that the model expects over the time under observation.
+
+    .. math:: \frac{O}{E} = \frac{\sum_i N_i}{\sum_i H_i(T_i) - H_i(\text{entry}_i)}, \qquad H = -\log(1 - F)
+
+    A row that was observed for longer is expected to have more events, so that nothing is assumed about censoring and
+    entry but that they depend on nothing that the model does not know. As O - E is a martingale at the end of the
+    follow-up, its variance is E; of clusters, it is the sum of squares.
+
+    Parameters
+    ----------
+    cdf : array-like of shape (n,)
+        The model's F at each row's last time.
+    event : array-like of shape (n,)
+        True where the event happened.
+    cdf_entry : array-like of shape (n,), optional
+        F at the time from which each row was under observation; 0 by default. Several rows of one person whose
+        covariates change go on from each other: the F at the entry of one is that at the end of the one before.
+    clusters : array-like of shape (n,), optional
+        One label per row: rows with the same label, such as those of one person, may depend on each other.
+    level : float
+        Coverage of the interval.
+
+    Returns
+    -------
+    EventRatio
+
+    References
+    ----------
+    Berry (1983), Biometrics 39(1):173-184.
+
+    Examples
+    --------
+    >>> found = event_ratio([0.5, 0.75, 0.5], [1, 0, 1], cdf_entry=[0, 0.5, 0])
+    >>> found.observed, round(found.expected, 3), round(found.value, 3)
+    (2.0, 2.079, 0.962)
+    """
+    check_rows({"cdf": cdf, "event": event, "cdf_entry": cdf_entry, "clusters": clusters})
+    u = as_probability("cdf", cdf)
+    happened = as_event(event, u.size)
+    level = as_number("level", level, above=0, below=1)
+    together = None if clusters is None else as_clusters(clusters, u.size)
+    hazard = cumulative_hazard(u)
+    if cdf_entry is not None:
+        hazard = hazard - cumulative_hazard(as_at_most("cdf_entry", cdf_entry, u))
+    return events_of(happened, hazard, together, level)
+
+
+def events_of(event: BoolArray, hazard: Vector, clusters: Clusters | None, level: float) -> EventRatio:
+    """Return O/E of rows with these hazards over their time under observation."""
+    seen, expected = float(np.count_nonzero(event)), float(hazard.sum())
+    n = event.size if clusters is None else clusters.count
+    value = seen / expected if expected > 0 else float("nan")
+    error, variance = seen, expected
+    if clusters is not None:
+        error, variance = (sum_of_squares(event - share * hazard, clusters) for share in (value, 1.0))
+    reach = float(np.exp(ndtri((1 + level) / 2) * error**0.5 / seen)) if seen > 0 and expected > 0 else float("nan")
+    p_value = float(chdtrc(1, (seen - expected) ** 2 / variance)) if variance > 0 else float(seen == 0)
+    return EventRatio(value, value / reach, value * reach, seen, expected, p_value, n)
 
 
 def error_of_mean(

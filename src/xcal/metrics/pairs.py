@@ -256,6 +256,9 @@ class _Comparison:
 class CountedPairs:
     """Pairs of rows in time order, by the order of their scores, where rows count several times or have weights.
 
+    A row with a time of entry is at risk of the events after it only. The pairs with the events before are taken away
+    again: those of a second row with the same score, censored at its entry, that counts as much below zero.
+
     Ranks of the scores are read bit by bit, the leading bit first. At each bit the rows stand in buckets by the bits
     before it, in time order within a bucket; a pair is counted at the bit where its two ranks first differ, when the
     later row has a one there and the earlier a zero. Which rows these are does not depend on the counts. So each bit
@@ -264,6 +267,12 @@ class CountedPairs:
     """
 
     def __init__(self, outcome: Outcome, score: Vector) -> None:
+        self._double: Integers | None = None
+        if outcome.entry is not None:
+            time = np.append(outcome.time, outcome.entry)
+            both = Outcome(time, np.append(outcome.event, np.zeros(outcome.n, dtype=np.bool_)))
+            self._double = both.order()
+            outcome, score = both.take(self._double), np.append(score, score)[self._double]
         event, keys = outcome.event, sortable_time(outcome.time, outcome.event)
         self._tie = np.cumsum(starts_run(keys)) - 1
         _, rank = np.unique(score, return_inverse=True)
@@ -298,6 +307,9 @@ class CountedPairs:
 
         `counts` say how often each row counts, shape (b, n); a pair counts the product of two.
         """
+        if self._double is not None:
+            weights = [np.append(one, one, axis=1)[:, self._double] for one in weights]
+            counts = np.append(counts, -counts, axis=1)[:, self._double]
         opening = [counts * weight for weight in weights]
         concordant = [np.zeros(len(counts)) for _ in weights]
         for level in self._concordant:

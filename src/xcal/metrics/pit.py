@@ -22,7 +22,15 @@ from xcal._checks import (
 )
 from xcal._kaplan_meier import fit_kaplan_meier, greenwood_terms
 from xcal.calibration.bins import Clusters, bin_edges, sum_of_squares
-from xcal.calibration.histogram import edges_like, heaviest, locate, redistribution, rest, share_of_bin
+from xcal.calibration.histogram import (
+    edges_like,
+    heaviest,
+    locate,
+    parts_of_bins,
+    redistribution,
+    rest,
+    share_of_bin,
+)
 from xcal.data.surv import Outcome
 from xcal.metrics.curves import Interpolation, event_points, fraction, left_column
 from xcal.metrics.inputs import Integers, Matrix, Vector, merged, merged_edges, starts_of
@@ -56,11 +64,16 @@ class BinShares:
         return np.diff(self.edges)
 
 
-def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS, min_cell: int = 0) -> BinShares:
+def bin_shares(
+    cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS, min_cell: int = 0, entry: FloatArray | None = None
+) -> BinShares:
     """Shares of the rows in equal bins; their mean is the histogram of the "uniform" estimator.
 
     Bins with fewer events than `min_cell` are merged with their neighbours; what censored rows leave in a bin is none
     of theirs alone.
+
+    Of rows with F at their `entry`, what a row that has come so far expects in a bin is taken off, and the width put
+    there in its place: the mean of a perfect model is the width then, too.
     """
     edges = bin_edges(n_bins)
     edge = edges_like(edges, cdf)
@@ -69,6 +82,8 @@ def bin_shares(cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS, min_cell
     shares = np.empty((u.size, n_bins))
     for j in range(n_bins):
         shares[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
+    if entry is not None:
+        shares += np.diff(edges) - parts_of_bins(entry.astype(np.float64), np.ones(u.size), edges)
     cells = merged(np.bincount(bins[event], minlength=n_bins), min_cell)
     return BinShares(merged_edges(edges, cells), np.add.reduceat(shares, starts_of(cells), axis=1))
 

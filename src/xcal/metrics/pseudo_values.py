@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import share_left
+from xcal._kaplan_meier import fit_kaplan_meier, share_left
 from xcal.data.surv import Outcome
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
@@ -103,25 +103,37 @@ class CensoringModel:
         Times of the censorings, ascending, and the cumulative baseline hazard after each.
     factor : array, shape (n,)
         Factor of each row on that hazard.
+    lived : array, shape (n,), or None
+        Cumulative baseline hazard at the entry of each row, from which on it could be censored; None for 0.
     """
 
     times: Vector
     hazard: Vector
     factor: Vector
+    lived: Vector | None = None
 
     def before(self, t: FloatArray) -> Vector:
         """Return the probability of each row to be observed until its own entry of `t`, shape (n,), or longer."""
-        passed = np.searchsorted(self.times, t, side="left")
-        return np.asarray(np.exp(-self.factor * np.append(0.0, self.hazard)[passed]))
+        passed = np.append(0.0, self.hazard)[np.searchsorted(self.times, t, side="left")]
+        return np.asarray(np.exp(-self.factor * (passed if self.lived is None else passed - self.lived)))
 
     def take(self, rows: npt.NDArray[Any]) -> "CensoringModel":
         """Return the model for some of the rows."""
-        return CensoringModel(self.times, self.hazard, self.factor[rows])
+        lived = None if self.lived is None else self.lived[rows]
+        return CensoringModel(self.times, self.hazard, self.factor[rows], lived)
 
     def of_rows(self, rows: slice, t: Vector) -> Vector:
         """Return that of some rows at every time of a grid, shape (rows, times)."""
-        passed = np.searchsorted(self.times, t, side="left")
-        return np.asarray(np.exp(-self.factor[rows, None] * np.append(0.0, self.hazard)[passed]))
+        passed = np.append(0.0, self.hazard)[np.searchsorted(self.times, t, side="left")]
+        since = passed if self.lived is None else passed - self.lived[rows, None]
+        return np.asarray(np.exp(-self.factor[rows, None] * since))
+
+    def entered(self, entry: FloatArray | None) -> "CensoringModel":
+        """Return the model for rows that could be censored from their entry on."""
+        if entry is None:
+            return self
+        lived = np.append(0.0, self.hazard)[np.searchsorted(self.times, entry, side="right")]
+        return CensoringModel(self.times, self.hazard, self.factor, lived)
 
 
 def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
@@ -130,21 +142,38 @@ def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
     At one time the events come first: rows with an event at t are no longer at risk of being censored there.
     """
     time, event = outcome.time, outcome.event
-    # A censoring comes just after the events of its time.
-    late = Outcome(np.where(event, time, np.nextafter(time, np.inf)), ~event)
-    order = late.order()
-    sets = RiskSets(late.take(order))
-    ordered, censored = late.time[order], late.event[order]
     spread = x.std(axis=0)
     scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    fit = sets.fit(np.ascontiguousarray(scaled[order].T), np.ones(time.size), float(ordered[-1]), np.zeros(x.shape[1]))
+    # A censoring comes just after the events of its time.
+    late, all_x, counts = np.where(event, time, np.nextafter(time, np.inf)), scaled, np.ones(time.size)
+    leaves = ~event
+    if outcome.entry is not None:
+        # Rows are taken out of the sets of those at risk that lie before their entry, by counts below zero.
+        late = np.append(late, np.nextafter(outcome.entry, np.inf))
+        leaves, counts = np.append(leaves, np.zeros(time.size, dtype=np.bool_)), np.append(counts, -counts)
+        all_x = np.append(scaled, scaled, axis=0)
+    both = Outcome(late, leaves)
+    order = both.order()
+    sets, counts = RiskSets(both.take(order)), counts[order]
+    ordered, censored = late[order], leaves[order]
+    start = np.zeros(x.shape[1])
+    fit = sets.fit(np.ascontiguousarray(all_x[order].T), counts, float(ordered[-1]), start)
     if not fit.converged:
         return None
-    factor = np.exp(scaled @ fit.coefficients)
+    factor = np.exp(all_x @ fit.coefficients)
     # Breslow's steps: one over the sum of the factors at risk.
-    at_risk = np.cumsum(factor[order][::-1])[::-1]
+    at_risk = np.cumsum((counts * factor[order])[::-1])[::-1]
     first = np.searchsorted(ordered, ordered[censored], side="left")
-    return CensoringModel(time[order][censored].astype(np.float64), np.cumsum(1 / at_risk[first]), factor)
+    times = time[order[censored]].astype(np.float64)
+    return CensoringModel(times, np.cumsum(1 / at_risk[first]), factor[: time.size]).entered(outcome.entry)
+
+
+def same_for_all(outcome: Outcome) -> CensoringModel:
+    """Return the model of censoring that is the same for all rows at risk."""
+    curve = fit_kaplan_meier(outcome.time, outcome.event, "censoring", entry=outcome.entry)
+    some = curve.counts > 0
+    hazard = np.cumsum(curve.counts[some] / curve.at_risk[some])
+    return CensoringModel(curve.times[some], hazard, np.ones(outcome.n)).entered(outcome.entry)
 
 
 def doubly_robust(
@@ -155,6 +184,7 @@ def doubly_robust(
     outcome: Outcome,
     at: float,
     censoring: CensoringModel,
+    at_entry: Vector | None = None,
 ) -> Vector:
     r"""Return pseudo-values by the model's own curves and a model of the censoring.
 
@@ -175,6 +205,9 @@ def doubly_robust(
         What happened to the rows, and the time.
     censoring : CensoringModel
         Of the same rows.
+    at_entry : array, shape (n,), optional
+        S at the time of entry of each row, which all lie before `at`. The pseudo-values are then of the event by `at`
+        of a row that has come to its entry: its law from there on is S(t) / S(entry), and integrals begin there.
     """
     time, event = outcome.time, outcome.event
     knots = np.append(0.0, times[(times > 0) & (times < at)])
@@ -190,17 +223,37 @@ def doubly_robust(
         compensator = np.cumsum(np.diff(ratio, axis=1) / uncensored, axis=1)
         compensator = np.concatenate([np.zeros((len(ratio), 1)), compensator], axis=1)
         late = time[rows] > at
-        cell = np.searchsorted(knots, np.minimum(time[rows], at), side="right") - 1
-        cell = np.minimum(cell, knots.size - 2 if interpolation == "linear" else knots.size - 1)
-        line = np.arange(len(ratio))
+        integral = _Integral(knots, ratio, uncensored, compensator, interpolation)
         reached = np.where(late, 1.0, _ratio(curves[:, -1], own[rows]))
-        lived = compensator[line, cell]
-        if interpolation == "linear":
-            lived = lived + (reached - ratio[line, cell]) / uncensored[line, cell]
+        lived, left = integral.until(np.minimum(time[rows], at), reached), curves[:, -1]
+        if at_entry is not None and outcome.entry is not None:
+            left = _ratio(curves[:, -1], at_entry[rows])
+            lived = lived - integral.until(outcome.entry[rows], left)
         happened = event[rows] & ~late
         seen = np.maximum(censoring.before(time)[rows], LEAST_UNCENSORED)
-        values[rows] = 1 - curves[:, -1] + np.where(happened, reached / seen, 0.0) - lived
+        values[rows] = 1 - left + np.where(happened, reached / seen, 0.0) - lived
     return values
+
+
+@dataclass(frozen=True, eq=False)
+class _Integral:
+    """The integral over the hazard in `doubly_robust`, of every row from 0 to any time."""
+
+    knots: Vector
+    ratio: Vector
+    uncensored: Vector
+    compensator: Vector
+    interpolation: Interpolation
+
+    def until(self, t: FloatArray, reached: Vector) -> Vector:
+        """Return the integral until t, at which the ratio is `reached`: one time for each row."""
+        line, straight = np.arange(t.size), self.interpolation == "linear"
+        cell = np.searchsorted(self.knots, t, side="right") - 1
+        cell = np.minimum(cell, self.knots.size - (2 if straight else 1))
+        whole = self.compensator[line, cell]
+        if straight:
+            whole = whole + (reached - self.ratio[line, cell]) / self.uncensored[line, cell]
+        return np.asarray(whole)
 
 
 def _at_knots(survival: FloatArray, times: Vector, knots: Vector, interpolation: Interpolation) -> Vector:

@@ -134,7 +134,7 @@ class FollowUp:
     curve: KaplanMeier = field(repr=False)
 
 
-def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
+def follow_up(*, time: Any, event: Any, weights: Any = None, entry: Any = None) -> FollowUp:
     r"""Follow-up by reverse Kaplan-Meier: the censoring is the event, and an event ends the observation of it.
 
     The plain median of the times is too short where events end the follow-up of many rows.
@@ -149,6 +149,8 @@ def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
         Observed times; True where the event happened.
     weights : array-like, shape (n,), optional
         Sampling weights, one positive number per row.
+    entry : array-like, shape (n,), optional
+        Time from which each row was under observation, as in `kaplan_meier`.
 
     Returns
     -------
@@ -163,13 +165,12 @@ def follow_up(*, time: Any, event: Any, weights: Any = None) -> FollowUp:
     >>> follow_up(time=[1, 2, 3, 4, 5], event=[1, 0, 0, 0, 0]).median
     3.0
     """
-    outcome = as_outcome(time, event, beside={"weights": weights})
-    curve = fit_kaplan_meier(outcome.time, outcome.event, "censoring", as_row_weights(weights, outcome.n))
+    curve = kaplan_meier(time=time, event=event, of="censoring", weights=weights, entry=entry)
     return FollowUp(
         median=_first_at_or_below(curve, 0.5),
         lower_quartile=_first_at_or_below(curve, 0.75),
         upper_quartile=_first_at_or_below(curve, 0.25),
-        longest=outcome.last,
+        longest=float(curve.times[-1]),
         curve=curve,
     )
 
@@ -190,14 +191,20 @@ SUPPORTED_EVENTS = 20
 _READABLE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 
 
-def supported_until(time: FloatArray, event: BoolArray) -> float:
+def supported_until(time: FloatArray, event: BoolArray, entry: FloatArray | None = None) -> float:
     """Return the last time at which enough rows are still under observation; half of the rows where there are few."""
-    enough = min(max(SUPPORTED_ROWS, SUPPORTED_SHARE * time.size), time.size / 2)
-    curve = fit_kaplan_meier(time, event)
+    curve = fit_kaplan_meier(time, event, entry=entry)
+    enough = min(max(SUPPORTED_ROWS, SUPPORTED_SHARE * time.size), float(curve.at_risk.max()) / 2)
     return float(curve.times[curve.at_risk >= enough][-1])
 
 
-def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, points: Vector | None = None) -> Vector:
+def default_horizons(
+    time: FloatArray,
+    event: BoolArray,
+    end: float = np.inf,
+    points: Vector | None = None,
+    entry: FloatArray | None = None,
+) -> Vector:
     """Quartiles of the event times within the follow-up that enough rows support, as readable numbers.
 
     Of few events not all three: those by which 20 events have happened, or the last.
@@ -211,9 +218,9 @@ def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, po
     >>> default_horizons(time, np.full(1000, True))
     array([250., 500., 700.])
     """
-    limit = min(supported_until(time, event), end)
-    if points is not None and (points <= limit).any():
-        return np.asarray(points[points <= limit])
+    limit, start = min(supported_until(time, event, entry), end), 0.0 if entry is None else float(entry.min())
+    if points is not None and ((points > start) & (points <= limit)).any():
+        return np.asarray(points[(points > start) & (points <= limit)])
     seen = time[event & (time <= limit)]
     if seen.size == 0:
         seen = np.array([limit])
@@ -224,7 +231,7 @@ def default_horizons(time: FloatArray, event: BoolArray, end: float = np.inf, po
         if recorded.size:
             return np.unique([recorded[np.argmin(np.abs(recorded - t))] for t in quartiles]).astype(np.float64)
     found = np.unique([rounded(float(t), at_most=limit) for t in quartiles])
-    return found[found > 0] if (found > 0).any() else np.array([limit])
+    return found[found > start] if (found > start).any() else np.array([limit])
 
 
 def rounded(t: float, *, at_most: float) -> float:
@@ -259,6 +266,12 @@ def check_covered(horizons: Vector, end: float) -> None:
     """Refuse a horizon past the end of the curves: the model says nothing about it."""
     if horizons.size and horizons[-1] > end:
         fail("horizons", f"times that the model's curves cover, which end at {end:g}", f"{horizons[-1]:g}")
+
+
+def check_entered(horizons: Vector, entry: FloatArray) -> None:
+    """Refuse a horizon before which nobody was under observation."""
+    if horizons.size and not (entry < horizons[0]).any():
+        fail("horizons", f"times after the first entry, {entry.min():g}", f"{horizons[0]:g}")
 
 
 # --- Kaplan-Meier curves of events and of censorings over chunks, processes or files.
@@ -461,6 +474,10 @@ class Block:
         self.line, self.drawn, self._weights = line, drawn, weights
         self.counts = drawn if weights is None else drawn * weights
         self.least = 1.0 if weights is None else float(weights.min())
+
+    def of_rows(self, chosen: Integers) -> "Block":
+        """Return the counts of some rows, for sums over them; curves and weights for censoring stay those of all."""
+        return Block(self.line, self.drawn[:, chosen], None if self._weights is None else self._weights[chosen])
 
     @cached_property
     def total(self) -> Vector:

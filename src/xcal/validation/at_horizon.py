@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.special import chdtrc, gammaincc
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import curve_of_counts, product_limit
+from xcal._kaplan_meier import curve_of_counts, later_entries, product_limit
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.metrics.curves import fraction, left_column
 from xcal.metrics.ici import LocalLines, SmoothCalibration, smooth_calibration
@@ -56,7 +56,11 @@ class CalibrationAt:
 
 
 def calibration_at(rows: Rows, horizon: float, level: float, *, fewest: int) -> CalibrationAt:
-    """Measure calibration at a horizon within the follow-up, by level of risk if there are so many events by then."""
+    """Measure calibration at a horizon within the follow-up, by level of risk if there are so many events by then.
+
+    Of rows that came under observation before it.
+    """
+    rows = rows.entered_by(horizon)
     found = [_of_part(rows, horizon, part, level, fewest) for part in rows.seen]
     first = found[0]
     if len(found) == 1:
@@ -113,6 +117,7 @@ def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
     """Return the pseudo-values of the event by a horizon, corrected for censoring where there is a model of it."""
     if rows.censoring_model is None:
         return jackknife(rows.outcome, horizon, seen=part, weights=rows.weights)
+    at_entry = None if rows.cdf_entry is None else 1 - rows.cdf_entry.astype(np.float64)
     if rows.survival is not None and rows.times is not None and rows.cdfs:
         cdf = dict(zip(rows.seen, rows.cdfs, strict=False)).get(part, rows.cdfs[0])
         times, interpolation = rows.times, rows.interpolation
@@ -124,7 +129,8 @@ def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
         passed = np.searchsorted(times, rows.time, side="right")
         own = np.append(np.ones((rows.n, 1)), survival, axis=1)[np.arange(rows.n), passed].astype(np.float64)
         interpolation = "previous"
-    return doubly_robust(survival, times, interpolation, own, rows.outcome, horizon, rows.censoring_model)
+    given = (survival, times, interpolation, own, rows.outcome, horizon, rows.censoring_model)
+    return doubly_robust(*given, at_entry=at_entry)
 
 
 def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
@@ -149,10 +155,11 @@ def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
 # both by the model. A row with its event by h has 1 - p, one seen beyond h has -p, and a row censored at c before h
 # has the chance that is left to it, 1 - S(h) / S(c), less p. If the model is right the mean of D is zero under any
 # censoring that is independent given the covariates, and no model of the censoring is needed: D is the martingale
-# integral of S(h) / S(u) until the row's last time. So are sums of D with weights that the predictions determine: over
-# all rows (right on average?), over neighbours in risk (right for each level of risk?), over the rows of a group, or
-# over a part of a covariate, such as the oldest quarter. For such parts there is the same without a horizon, too:
-# events less the cumulative hazard until the last time, which uses every event.
+# integral of S(h) / S(u) until the row's last time. Of a row that came under observation at a time of entry both
+# chances are given that it has come so far, and the integral begins there. So are sums of D with weights that the
+# predictions determine: over all rows (right on average?), over neighbours in risk (right for each level of risk?),
+# over the rows of a group, or over a part of a covariate, such as the oldest quarter. For such parts there is the same
+# without a horizon, too: events less the cumulative hazard until the last time, which uses every event.
 #
 # Their law comes from the model's own world: times are drawn from the model's curves, censoring times are kept, and
 # those of rows with an event, which nobody knows, are drawn beyond it from the censoring of all rows. The same draws
@@ -239,7 +246,7 @@ def horizon_tests(
     horizons = [h for h in rows.risk if h <= rows.time[-1] and _events(rows, h).any()]
     if not horizons:
         return {}
-    found = [_tested(rows, horizons, groups, parts, cdf, seed) for cdf in (rows.cdfs or (None,))]
+    found = [_tested(rows, horizons, groups, parts, cdf, seed) for cdf in (rows.cdfs_since_entry or (None,))]
     return {
         key: Tested(max(one[key].p_value for one in found), max(one[key].corrected for one in found))
         for key in found[0]
@@ -320,6 +327,8 @@ class _Deviations:
         None for the whole follow-up.
     risk, survival : arrays, shape (n,)
         1 - S(h) and S(h); not used for the whole follow-up.
+    known : bool array, shape (n,)
+        Rows that came under observation before the horizon.
     lived : array, shape (n,), or None
         Cumulative hazard until the row's last time or, if that is later, until h.
     deviation : array, shape (n,)
@@ -332,6 +341,10 @@ class _Deviations:
     def __init__(self, rows: Rows, horizon: float | None, cdf: FloatArray | None) -> None:
         self.rows, self.horizon = rows, horizon
         self.lived: Vector | None = None
+        # Rows that come under observation after the horizon say nothing about it: their risk, D and variance are 0.
+        self.known = np.full(rows.n, True)
+        if rows.entry is not None and horizon is not None:
+            self.known = np.asarray(rows.entry < horizon)
         if horizon is None:
             assert cdf is not None
             lived = self.lived = cumulative_hazard(cdf)
@@ -365,11 +378,11 @@ class _Deviations:
     def statistics(self, groups: Mapping[str, BoolArray], parts: Mapping[str, BoolArray]) -> Iterator[_Statistic]:
         """Return every test that has the events it needs; over the whole follow-up of parts alone."""
         if self.horizon is not None:
-            yield from self._of_rows(None, np.arange(self.risk.size), FEWEST_FOR_LEVELS)
+            yield from self._of_rows(None, np.flatnonzero(self.known), FEWEST_FOR_LEVELS)
             for name, mask in groups.items():
-                yield from self._of_rows(name, np.flatnonzero(mask), FEWEST_FOR_LEVELS_IN_GROUP)
+                yield from self._of_rows(name, np.flatnonzero(mask & self.known), FEWEST_FOR_LEVELS_IN_GROUP)
         for name, mask in parts.items():
-            yield from self._of_rows(name, np.flatnonzero(mask), None)
+            yield from self._of_rows(name, np.flatnonzero(mask & self.known), None)
 
     def _of_rows(self, group: str | None, members: npt.NDArray[np.int64], fewest: int | None) -> Iterator[_Statistic]:
         own = None if self.rows.weights is None else self.rows.weights[members]
@@ -467,7 +480,9 @@ class _World:
             self._factor = rows.censoring_model.factor[self._with_event]
         else:
             # At one time the events come first: they are no longer at risk of being censored there.
-            at_risk = np.arange(rows.n, 0, -1)[censored]
+            at_risk = np.arange(rows.n, 0, -1)[censored].astype(np.float64)
+            if rows.entry is not None:
+                at_risk = at_risk - later_entries(rows.time[censored].astype(np.float64), rows.entry)
             self._times, hazard = rows.time[censored].astype(np.float64), np.cumsum(1 / at_risk)
             self._factor = np.ones(self._with_event.size)
         self._hazard = hazard
@@ -508,4 +523,6 @@ class _World:
         if rows.interpolation == "linear":
             share = fraction(rows.times, t, column)
             value = (1 - share) * value + share * whole[line, np.minimum(column + 2, rows.times.size)]
+        if rows.cdf_entry is not None:  # given that the row has come to its entry
+            value = np.minimum(value / np.maximum(1 - rows.cdf_entry[self._with_event], _LEAST), 1.0)
         return np.maximum(value, _LEAST)

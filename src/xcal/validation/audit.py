@@ -9,21 +9,22 @@ from typing import Any, get_args
 import numpy as np
 
 from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, as_row, fail
+from xcal.calibration.histogram import cumulative_hazard
 from xcal.data.features import loaded_features
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.predictions import check_predictions
-from xcal.interop.reading import read_cdf, read_curves, read_risk
+from xcal.interop.reading import is_plain, read_cdf, read_curves, read_risk
 from xcal.metrics import times as horizon_times
-from xcal.metrics.curves import Interpolation
+from xcal.metrics.curves import Interpolation, at_own_time
 from xcal.metrics.inputs import Vector, as_min_cell
 from xcal.training.result import shape_of_bar
 from xcal.validation import sample as checks
 from xcal.validation.measure import measure
 from xcal.validation.methods import write_methods
 from xcal.validation.result import AuditResult, Measurements
-from xcal.validation.rows import FEWEST_POINTS
+from xcal.validation.rows import FEWEST_POINTS, few_points
 from xcal.validation.sample import Censoring, LastSeen, Sample, read_covariates
 from xcal.validation.summary import Training, same_censoring, summarise_data
 from xcal.validation.verdict import judge
@@ -227,10 +228,14 @@ def audit(
         found = replace(found, model=name)
     train_x, train_y = checks.read_training(training)
     own_weights = checks.read_weights(weights, X, y, outcome.n)
+    if own_weights is not None and outcome.entry is not None:
+        fail("weights", "None beside times of entry", "weights")
     if own_weights is not None and censoring == "covariates":
         fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
     # Patients of another place or time are followed in another way: weights by the training rows would bias the values.
     # Whether weighted rows are, the test does not tell.
+    if outcome.entry is not None or (train_y is not None and train_y.entry is not None):
+        train_y = None  # what is compared counts rows as observed from the start
     alike = train_y is not None and own_weights is None and same_censoring(train_y, outcome)
     known = train_y if alike else None
     risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
@@ -256,6 +261,7 @@ def audit(
         () if given is None else tuple(float(t) for t in given if t not in at),
         site,
         small_sites,
+        outcome.entry,
     )
     with shown_progress(progress) as told:
         measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
@@ -321,6 +327,9 @@ def _predictions(
     """Read what is predicted about the rows, and choose or check the horizons."""
     time, event = outcome.time, outcome.event
     survival, cdf, risk = plain
+    if outcome.entry is not None and survival is None and model is None:
+        name = "cdf" if risk is None else "risk"
+        fail(name, "a model or survival curves, which tell F at the times of entry", f"{name} alone, beside entry")
     given = [value for value in (model, survival, risk) if value is not None]
     if not given and cdf is not None:
         given = [cdf]
@@ -339,7 +348,7 @@ def _predictions(
         if asked is None or asked.size != 1:
             fail("horizons", "the one time at which risk= was predicted", horizons)
         return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
-    at = horizon_times.default_horizons(time, event) if asked is None else asked
+    at = horizon_times.default_horizons(time, event, entry=outcome.entry) if asked is None else asked
     if survival is not None:
         rows = Rows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
         found = read_curves(survival, rows, times=times, interpolation=interpolation)
@@ -356,9 +365,37 @@ def _predictions(
     if asked is None:
         # A few points of a curve are where somebody wanted to know the risk.
         points = None if survival is None else _few_times(found)
-        at = horizon_times.default_horizons(time, event, end, points)
+        at = horizon_times.default_horizons(time, event, end, points, outcome.entry)
     horizon_times.check_covered(at, end)
-    return found, at
+    if outcome.entry is None:
+        return found, at
+    horizon_times.check_entered(at, outcome.entry)
+    asked_of = np.concatenate([outcome.entry[outcome.entry > 0], *([] if found.cdf is not None else [time])])
+    if found.library == "none" and found.times is not None and few_points(found.times, asked_of):
+        few = f"curves at {FEWEST_POINTS} times or more, or at all times of entry and outcomes"
+        fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
+    entry = outcome.entry.astype(np.float64)
+    asks = found.cdf is not None and survival is None and not is_plain(model)
+    return given_entry(found, entry, _cdf_at(model, X, entry) if asks else None), at
+
+
+def _cdf_at(model: Any, X: Any, t: Vector) -> Vector | None:
+    """Ask a model for F of each row at a time of its own, and for no more of its curves than one column."""
+    return read_model(model, X, time=t, event=np.zeros(t.size), times=[float(t.max())]).cdf
+
+
+def given_entry(found: ModelPredictions, entry: Vector, at_entry: Vector | None) -> ModelPredictions:
+    """Add F at the times of entry, read off the curves where it is not known better, and the likelihood given entry."""
+    if at_entry is None:
+        assert found.survival is not None
+        assert found.times is not None
+        at_entry = 1 - at_own_time(found.survival, found.times, entry, found.interpolation)
+    at_entry = np.where(entry > 0, np.clip(at_entry, 0.0, 1.0), 0.0)
+    if found.cdf is not None:
+        at_entry = np.minimum(at_entry, found.cdf)  # equal but for rounding, where time and entry are close
+    loss = None if found.nll is None else found.nll - cumulative_hazard(at_entry)
+    given = "Rows count from their time of entry on: what is predicted for them is divided by S at their entry."
+    return replace(found, cdf_entry=at_entry, nll=loss, reading=(*found.reading, given))
 
 
 def _few_times(found: ModelPredictions) -> Vector | None:

@@ -19,7 +19,8 @@ from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
 from xcal.metrics.spec import VALUES
 from xcal.metrics.times import Block, Timeline
-from xcal.validation.estimates import Estimates, Interval, Key, n_pairs
+from xcal.validation.at_horizon import observed_values
+from xcal.validation.estimates import Estimates, Interval, Key, n_pairs, null_risk
 from xcal.validation.result import Skipped
 from xcal.validation.rows import Matrix, Rows
 
@@ -58,14 +59,21 @@ class ResampledMetrics:
         if self._wanted("harrell") and rows.score is not None:
             self._pairs = CountedPairs(rows.outcome, rows.score)
         self._corrected = {}
+        # Rows that come under observation after a horizon say nothing about it.
+        self._at_horizon = {h: rows.entered_by(h) for h in at}
+        self._known = {h: None if rows.entry is None else np.flatnonzero(rows.entry < h) for h in at}
         if rows.censoring_model is not None:
-            self._corrected = {h: CountedValues(rows.risk[h], values) for h, (values, _) in at.items()}
+            self._corrected = {
+                h: CountedValues(own.risk[h], at[h][0], null_risk(own, h)) for h, own in self._at_horizon.items()
+            }
         self._auc = {
             h: CountedAUC(line, rows.risk[h], h) for h in at if self._wanted("auc", h) and h not in self._corrected
         }
         # To first order a resample moves a regression by the influence of the rows that were drawn more or less often.
         self._slope = {
-            h: slope_and_intercept(rows.risk[h], v, rows.weights) for h, (v, smooth) in at.items() if smooth is not None
+            h: slope_and_intercept(self._at_horizon[h].risk[h], v, rows.weights)
+            for h, (v, smooth) in at.items()
+            if smooth is not None
         }
         self._thresholds = None if thresholds is None or not thresholds.size else thresholds
         self._benefit = {}
@@ -84,9 +92,10 @@ class ResampledMetrics:
         rows = self._rows
         self._bins = self._km = self._ipcw = self._curve = None
         if rows.cdf is not None:
-            self._bins = bin_shares(rows.cdf, rows.cdf_event)
-            self._km = CountedRedistribution(self._bins, rows.cdf_event, rows.cdf)
-            self._ipcw = CountedRedistribution(self._bins, rows.cdf_event, rows.time)
+            self._bins = bin_shares(rows.cdf, rows.cdf_event, entry=rows.cdf_entry)
+            if rows.entry is None:
+                self._km = CountedRedistribution(self._bins, rows.cdf_event, rows.cdf)
+                self._ipcw = CountedRedistribution(self._bins, rows.cdf_event, rows.time)
         if rows.survival is not None and rows.times is not None and self._wanted("km_calibration"):
             self._curve = CountedCurve(self._line, rows.survival, rows.times, rows.interpolation)
 
@@ -95,21 +104,26 @@ class ResampledMetrics:
         drawn: Drawn = {}
         self._draw_pairs(block, drawn)
         for horizon, (values, smooth) in self._at.items():
-            self._draw_calibration(block, horizon, values, smooth, drawn)
-            self._draw_accuracy(block, horizon, drawn)
+            known = self._known[horizon]
+            own = block if known is None else block.of_rows(known)
+            self._draw_calibration(own, horizon, values, smooth, drawn)
+            self._draw_accuracy(own, horizon, drawn)
         self._draw_overall(block, drawn)
         self._draw_masses(block, drawn)
         return drawn
 
     def _draw_pairs(self, block: Block, drawn: Drawn) -> None:
         if self._pairs is not None:
-            harrell, uno = self._pairs.indices(block.counts, [np.ones((1, self._rows.n)), uno_weights(block)])
-            drawn["value", ("harrell", None)], drawn["value", ("uno", None)] = harrell, uno
+            weights = [np.ones((1, self._rows.n)), *([uno_weights(block)] if self._wanted("uno") else [])]
+            names = [("harrell", None), ("uno", None)]
+            drawn |= {
+                ("value", name): v for name, v in zip(names, self._pairs.indices(block.counts, weights), strict=False)
+            }
 
     def _draw_calibration(
         self, block: Block, horizon: float, values: Vector, smooth: SmoothCalibration | None, drawn: Drawn
     ) -> None:
-        risk = self._rows.risk[horizon]
+        risk = self._at_horizon[horizon].risk[horizon]
         expected, observed = (block.counts @ one / block.total for one in (risk, values))
         drawn["value", ("mean_risk", horizon)], drawn["value", ("observed_risk", horizon)] = expected, observed
         ratio = np.divide(observed, expected, out=np.full(expected.size, np.nan), where=expected > 0)
@@ -155,13 +169,11 @@ class ResampledMetrics:
             drawn["value", ("ibs", None)] = integrated(scores, rows.times)
 
     def _masses(self, block: Block) -> dict[str, Matrix]:
-        if self._bins is None or self._km is None or self._ipcw is None:
+        if self._bins is None:
             return {}
-        return {
-            "d_calibration": uniform_masses(block, self._bins),
-            "d_calibration_km": self._km.masses(block),
-            "d_calibration_ipcw": self._ipcw.masses(block),
-        }
+        masses = {"d_calibration": uniform_masses(block, self._bins)}
+        others = {"d_calibration_km": self._km, "d_calibration_ipcw": self._ipcw}
+        return masses | {name: one.masses(block) for name, one in others.items() if one is not None}
 
     def _draw_masses(self, block: Block, drawn: Drawn) -> None:
         for name, masses in self._masses(block).items():
@@ -271,8 +283,9 @@ def bootstrap(
         return _resampled(rows, found, n_bootstrap, seed, thresholds, progress)
     chosen = _part(rows, most_rows, seed)
     part = rows.take(chosen)
-    draws = _resampled(part, found, n_bootstrap, seed, thresholds, progress, chosen)
-    own = _resampled(part, found, 1, None, thresholds, lambda rows_done: None, chosen)
+    known = {h: chosen if rows.entry is None else chosen[rows.entry < h] for h in found.at}
+    draws = _resampled(part, found, n_bootstrap, seed, thresholds, progress, known)
+    own = _resampled(part, found, 1, None, thresholds, lambda rows_done: None, known)
     benefit = {} if thresholds is None else {h: net_benefits(rows, h, thresholds) for h in draws.benefit}
     return _scaled(draws, own, found, benefit, math.sqrt(part.n / rows.n))
 
@@ -284,14 +297,21 @@ def _resampled(
     seed: Seed | None,
     thresholds: Vector | None,
     progress: Callable[[int], None],
-    chosen: BoolArray | None = None,
+    chosen: Mapping[float, BoolArray] | None = None,
 ) -> Draws:
-    """Draw and compute; without a seed every row is drawn once. `chosen` are these rows among those of `found`."""
+    """Draw and compute; without a seed every row is drawn once.
+
+    `chosen` are these rows among those of `found`, for each horizon among those that had entered.
+    """
     line = Timeline(rows.time, rows.event, rows.censoring)
     at = {h: (one.values, one.smooth) for h, one in found.at.items()}
     if chosen is not None:
+        own = {h: rows.entered_by(h) for h in at}
         at = {
-            h: (v[chosen], smooth and smooth_calibration(rows.risk[h], v[chosen], rows.clusters, rows.weights))
+            h: (
+                v[chosen[h]],
+                smooth and smooth_calibration(own[h].risk[h], v[chosen[h]], own[h].clusters, own[h].weights),
+            )
             for h, (v, smooth) in at.items()
         }
     metrics = ResampledMetrics(line, rows, found, at, thresholds)
@@ -334,6 +354,10 @@ def _part(rows: Rows, size: int, seed: Seed) -> BoolArray:
 
 def net_benefits(rows: Rows, horizon: float, thresholds: Vector) -> Vector:
     """Return the net benefit of all rows at every threshold."""
+    if rows.entry is not None:
+        own = rows.entered_by(horizon)
+        values = CountedValues(own.risk[horizon], observed_values(own, horizon, rows.seen[0]))
+        return np.asarray(values.benefit(np.ones((1, own.n)), thresholds)[0])
     if rows.weights is None:
         return decision_curve(rows.risk[horizon], thresholds, at=horizon, time=rows.time, event=rows.event).model
     line = Timeline(rows.time, rows.event, rows.censoring)

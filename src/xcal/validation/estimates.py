@@ -9,6 +9,7 @@ from scipy.special import ndtri
 from xcal._checks import FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration import d_calibration
+from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import Method
 from xcal.metrics.auc import cumulative_dynamic_auc
 from xcal.metrics.brier import brier_score, integrated_brier_score, scaled_brier_score
@@ -18,6 +19,7 @@ from xcal.metrics.curves import at_point, km_calibration
 from xcal.metrics.inputs import Vector, mean_of, reached, told
 from xcal.metrics.intervals import even_square
 from xcal.metrics.net_benefit import CountedValues
+from xcal.metrics.observed_expected import events_of
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.pit import N_BINS
 from xcal.metrics.predictions import mean_nll
@@ -37,6 +39,8 @@ def over_time(rows: Rows, level: float) -> OverTime:
     One column of predictions at a time.
     """
     times = np.linspace(0.0, reached(rows.time, rows.min_cell), _POINTS)
+    if rows.entry is not None:
+        return _from_entry(rows, rows.entry, times, level)
     curve = fit_kaplan_meier(rows.time, rows.event, weights=rows.weights)
     survived = curve.at(times)
     low, high = curve.interval(times, level)
@@ -61,6 +65,40 @@ def over_time(rows: Rows, level: float) -> OverTime:
         uncensored=censoring.at(times) if rows.censoring is None else _own_censoring(rows, times),
         brier=brier,
         brier_null=_null_brier(rows, times, survived),
+    )
+
+
+def _from_entry(rows: Rows, entry: FloatArray, times: Vector, level: float) -> OverTime:
+    """Kaplan-Meier of rows that are at risk from their entry on, and what the model expects of it.
+
+    From one time to the next, the expected curve falls by the mean risk of those at risk at the first: whoever these
+    are, the two curves of a true model agree but for chance.
+    """
+    curve = fit_kaplan_meier(rows.time, rows.event, entry=entry)
+    low, high = curve.interval(times, level)
+    expected, unknown = np.ones(times.size), np.full(times.size, np.nan)
+    at_risk = np.array([np.count_nonzero((entry < t) & (rows.time >= t)) for t in times])
+    if rows.survival is None or rows.times is None:
+        expected = unknown
+    else:
+        before = np.ones(rows.n)
+        for k in range(1, times.size):
+            own = at_point(rows.survival, rows.times, float(times[k]), rows.interpolation).astype(np.float64)
+            here = (entry <= times[k - 1]) & (rows.time > times[k - 1]) & (before > 0)
+            kept = own[here] / before[here]
+            expected[k] = expected[k - 1] * float(np.clip(kept, 0.0, 1.0).mean() if here.any() else 1.0)
+            before = own
+        expected[times > rows.times[-1]] = np.nan
+    return OverTime(
+        times=times,
+        observed=1 - curve.at(times),
+        observed_lower=1 - high,
+        observed_upper=1 - low,
+        predicted=1 - expected,
+        at_risk=at_risk.astype(np.int64),
+        uncensored=fit_kaplan_meier(rows.time, rows.event, "censoring", entry=entry).at(times),
+        brier=unknown,
+        brier_null=unknown,
     )
 
 
@@ -113,6 +151,7 @@ _ROWS_PER_BIN = 50
 _FEW_AND_MANY_DRAWS, _FAR_FROM_LIMITS = (99, 999), 0.2
 DEPENDENT = "it counts every row as one observation, and the rows of a cluster are not"
 WEIGHTED = "it counts every row once, and these rows have weights"
+ENTERED = "it takes rows as observed from the start, and these have times of entry"
 
 # Comparing curves that are read along lines takes one step for each pair of an event and a later row.
 MOST_PAIRS = 5_000_000_000
@@ -174,7 +213,12 @@ def _discrimination(rows: Rows, found: Estimates) -> None:
         for name in ("harrell", "uno", "antolini"):
             found.skip(name, "F at the observed times alone puts no rows in order")
         return
-    found.put("harrell", None, concordance_index(**given, predicted_time=rows.score).value)
+    harrell = concordance_index(**given, predicted_time=rows.score, entry=rows.entry)
+    found.put("harrell", None, harrell.value)
+    if rows.entry is not None:
+        for name in ("uno", "antolini"):
+            found.skip(name, f"{ENTERED}; Harrell's C is that of the rows at risk at each event")
+        return
     uno = concordance_index(**given, predicted_time=rows.score, method="uno", censoring=rows.censoring)
     found.put("uno", None, uno.value)
     if rows.survival is None:
@@ -199,6 +243,9 @@ def _overall(rows: Rows, found: Estimates) -> None:
     if rows.survival is None or rows.times is None or rows.times.size < 2:
         found.skip("ibs", "it needs survival curves at two times or more")
         return
+    if rows.entry is not None:
+        found.skip("ibs", f"{ENTERED}; Brier scores at horizons allow for them")
+        return
     given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights}
     score = integrated_brier_score(rows.survival, rows.times, censoring=rows.censoring, **given)
     found.put("ibs", None, score.value)
@@ -208,9 +255,10 @@ def _overall(rows: Rows, found: Estimates) -> None:
 
 def accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
     """Put AUC, Brier score and IPA at one horizon, corrected for censoring where there is a model of it."""
+    rows = rows.entered_by(horizon)
     risk = rows.risk[horizon]
     if rows.censoring_model is not None and horizon in found.at:
-        corrected = CountedValues(risk, found.at[horizon].values)
+        corrected = CountedValues(risk, found.at[horizon].values, null_risk(rows, horizon))
         values = corrected.accuracy(np.ones((1, rows.n)))
         for name, value in values.items():
             found.put(name, horizon, float(value[0]))
@@ -223,8 +271,18 @@ def accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
     found.put("ipa", horizon, float(scaled.values[0]))
 
 
+def null_risk(rows: Rows, horizon: float) -> Vector | None:
+    """Return the risk of each row from its entry on by one curve for everybody; None where that is the same for all."""
+    if rows.entry is None:
+        return None
+    curve = fit_kaplan_meier(rows.time, rows.event, entry=rows.entry)
+    come = np.asarray(curve.at(rows.entry))
+    return np.asarray(1 - np.divide(float(curve.at(horizon)), come, out=np.zeros(rows.n), where=come > 0))
+
+
 def _calibration_at(rows: Rows, horizon: float, level: float, found: Estimates, *, in_group: bool) -> None:
     """Calibration at one horizon: on average, by slope, and for each level of risk."""
+    rows = rows.entered_by(horizon)
     risk, events = rows.risk[horizon], int(np.count_nonzero(rows.event & (rows.time <= horizon)))
     found.put("mean_risk", horizon, mean_of(risk, rows.weights))
     if horizon > rows.time[-1]:
@@ -270,8 +328,9 @@ def _risk_interval(rows: Rows, horizon: float, at: CalibrationAt, level: float) 
 
 
 def _one_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
-    if rows.clusters is not None or rows.weights is not None:
-        found.skip("one_calibration_p", WEIGHTED if rows.clusters is None else DEPENDENT)
+    if rows.clusters is not None or rows.weights is not None or rows.entry is not None:
+        why = DEPENDENT if rows.clusters is not None else WEIGHTED if rows.weights is not None else ENTERED
+        found.skip("one_calibration_p", why)
         return
     test = one_calibration(rows.risk[horizon], at=horizon, time=rows.time, event=rows.event, cdf=rows.cdf)
     found.put("one_calibration_p", horizon, test.p_value)
@@ -282,9 +341,9 @@ def _by_cox_models(rows: Rows, level: float, found: Estimates) -> None:
     at = max((horizon for horizon in rows.risk if horizon <= rows.time[-1]), default=None)
     if at is None:
         return
-    if rows.weights is not None:
+    if rows.weights is not None or rows.entry is not None:
         for name in ("cox_slope", "ici_cox"):
-            found.skip(name, WEIGHTED)
+            found.skip(name, ENTERED if rows.weights is None else WEIGHTED)
         return
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     for horizon in found.at:
@@ -303,9 +362,12 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
         for _, name in METHODS:
             found.skip(name, rows.no_cdf)
     else:
-        given: dict[str, Any] = {"n_bins": N_BINS, "time": rows.time, "clusters": _cluster_labels(rows)}
-        given["weights"] = rows.weights
+        given: dict[str, Any] = {"n_bins": N_BINS, "clusters": _cluster_labels(rows), "weights": rows.weights}
+        given |= {"time": rows.time} if rows.entry is None else {"cdf_entry": rows.cdf_entry}
         for method, name in METHODS:
+            if method != "uniform" and rows.entry is not None:
+                found.skip(name, ENTERED)
+                continue
             result = d_calibration(rows.cdf, rows.cdf_event, method=method, p_value=None, **given)
             found.put(name, None, result.value)
             found.put(f"{name}_floor", None, result.floor)
@@ -314,11 +376,25 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
                 found.intervals[name, None] = (distance.lower, distance.upper)
                 found.put(f"{name}_excess", None, distance.excess, (distance.lower, distance.upper))
         found.put("d_calibration_p", None, _d_calibration_p(rows, seed))
+        _event_ratio(rows, level, found)
     if rows.survival is None:
         found.skip("km_calibration", "it needs survival curves")
         return
+    if rows.entry is not None:
+        found.skip("km_calibration", ENTERED)
+        return
     given = {"time": rows.time, "event": rows.event, "weights": rows.weights, "interpolation": rows.interpolation}
     found.put("km_calibration", None, km_calibration(rows.survival, rows.times, **given).value)
+
+
+def _event_ratio(rows: Rows, level: float, found: Estimates) -> None:
+    """Put the events for each that is expected over the time under observation, of rows with times of entry."""
+    if rows.cdf_entry is None:
+        return
+    one = [events_of(rows.cdf_event, cumulative_hazard(cdf), rows.clusters, level) for cdf in rows.cdfs_since_entry]
+    interval = min(ratio.lower for ratio in one), max(ratio.upper for ratio in one)
+    found.put("event_ratio", None, one[0].value, interval)
+    found.put("event_ratio_p", None, max(ratio.p_value for ratio in one))
 
 
 def _d_calibration_p(rows: Rows, seed: int) -> float:
@@ -328,10 +404,10 @@ def _d_calibration_p(rows: Rows, seed: int) -> float:
     weights the same with its design-based law. Where it is not known how long censored rows were seen, the largest
     p-value of all possibilities.
     """
-    simple = rows.clusters is None and rows.weights is None
+    simple = rows.clusters is None and rows.weights is None and rows.entry is None
     many = not simple or rows.n >= _ROWS_PER_BIN * N_BINS
     given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "clusters": _cluster_labels(rows)}
-    given["weights"] = rows.weights
+    given |= {"weights": rows.weights, "cdf_entry": rows.cdf_entry}
 
     def tested(cdf: FloatArray) -> float:
         if many:

@@ -9,6 +9,7 @@ from scipy.special import chdtrc, ndtri
 from scipy.stats import rankdata, spearmanr
 
 from xcal._checks import BoolArray, FloatArray
+from xcal._kaplan_meier import later_entries
 from xcal.calibration import conditional_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.histogram import edges_like, locate, residuals
@@ -64,7 +65,7 @@ def dependent_censoring(
     if np.count_nonzero(censored) < _FEWEST_OF_EACH:
         return None, None
     terms = [
-        _Term(name, values, _score_test(values, time, censored, last, rows.weights), is_risk)
+        _Term(name, values, _score_test(values, time, censored, last, rows.weights, rows.entry), is_risk)
         for name, values, is_risk in _variables(rows, covariates, horizons)
     ]
     if not terms:
@@ -86,6 +87,8 @@ def _variables(rows: Rows, covariates: tuple[Column, ...], horizons: list[float]
     for horizon in horizons:
         if np.ptp(rows.risk[horizon]) > 0:
             yield "the predicted risk", _scores(rows.risk[horizon]), True
+    if rows.entry is not None:
+        yield "the time of entry", _scores(rows.entry), False
     for column in covariates:
         if column.labels is None:
             yield column.name, _scores(column.values), False
@@ -101,7 +104,14 @@ def _scores(values: FloatArray) -> Vector:
     return np.asarray(ndtri((rankdata(values) - 0.5) / values.size))
 
 
-def _score_test(z: Vector, time: FloatArray, censored: BoolArray, last: float, weights: Vector | None) -> float:
+def _score_test(
+    z: Vector,
+    time: FloatArray,
+    censored: BoolArray,
+    last: float,
+    weights: Vector | None,
+    entry: FloatArray | None = None,
+) -> float:
     """P-value of the score test of a Cox model of the censorings on one variable, rows in time order.
 
     Of weighted rows with the variance of Lin and Wei, the sum of squares of what each row adds to the score: its
@@ -111,7 +121,13 @@ def _score_test(z: Vector, time: FloatArray, censored: BoolArray, last: float, w
     one = np.ones(z.size) if weights is None else weights
     backwards = (one[:, None] * np.column_stack([np.ones(z.size), z, z * z]))[::-1].cumsum(axis=0)[::-1]
     first = np.searchsorted(followed, followed[censored], side="left")
-    n, total, square = backwards[first].T
+    sums = backwards[first]
+    if entry is not None:  # rows that have not entered are not at risk
+        order = np.argsort(entry)[::-1]
+        later = np.cumsum(np.column_stack([np.ones(z.size), z, z * z])[order], axis=0)
+        number = later_entries(followed[censored].astype(np.float64), entry).astype(np.int64)
+        sums = sums - np.concatenate([np.zeros((1, 3)), later])[number]
+    n, total, square = sums.T
     mean = total / n
     if weights is None:
         score, variance = float((z[censored] - mean).sum()), float((square / n - mean**2).sum())
@@ -178,13 +194,15 @@ def measure_for_whom(
         found.skip(METRIC, "all covariates follow from F at the observed time")
         return None
     # Where it is not known how long censored rows were seen, an error counts if it shows whichever it was.
+    # F is that of a row that has come to its entry.
+    cdfs = rows.cdfs_since_entry
     given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "weights": rows.weights}
-    found_all = [conditional_calibration(cdf, rows.cdf_event, columns, **given) for cdf in rows.cdfs]
+    found_all = [conditional_calibration(cdf, rows.cdf_event, columns, **given) for cdf in cdfs]
     result = found_all[0]
     p_value = max(float("nan") if one.p_value is None else one.p_value for one in found_all)
-    subgroups = [(one.where, cdf) for one, cdf in zip(found_all, rows.cdfs, strict=True) if one.where is not None]
+    subgroups = [(one.where, cdf) for one, cdf in zip(found_all, cdfs, strict=True) if one.where is not None]
     everywhere = len(subgroups) == len(found_all)
-    where, own = max(subgroups, key=lambda one: one[0].p_value) if everywhere else (None, rows.cdf)
+    where, own = max(subgroups, key=lambda one: one[0].p_value) if everywhere else (None, cdfs[0])
     for name, value in (("", result.value), ("_floor", result.floor), ("_noise", result.noise), ("_p", p_value)):
         found.put(f"{METRIC}{name}", None, value)
     if where is not None:
@@ -199,7 +217,7 @@ def measure_for_whom(
         p_value=p_value,
         columns=tuple(column.name for column in columns),
         left_out=left_out,
-        parts=tuple(_parts(columns, rows.cdf.astype(np.float64), rows.cdf_event, level, rows.weights, fewest)),
+        parts=tuple(_parts(columns, cdfs[0].astype(np.float64), rows.cdf_event, level, rows.weights, fewest)),
         subgroup=None if where is None else _worst(where, own[where.tested], rows),
     )
 

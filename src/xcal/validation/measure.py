@@ -18,8 +18,9 @@ from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, d
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
+from xcal.metrics.pseudo_values import same_for_all
 from xcal.metrics.spec import ACROSS_SITES, VALUES
-from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests
+from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests, observed_values
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate, over_time
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
@@ -80,6 +81,8 @@ def measure(
     rows, unreached = read_rows(sample)
     columns, left_out = usable_columns(sample, rows)
     censoring, model = dependent_censoring(rows, columns, sample.censoring)
+    if model is None and rows.entry is not None:  # what happened by a horizon is then known by such a model alone
+        model = same_for_all(rows.outcome)
     rows = replace(rows, censoring_model=model)
     judged, too_small = subgroups(sample, rows)
     drawn = [_Resamples(n_bootstrap, (seed,), most_rows)]
@@ -130,8 +133,10 @@ def measure(
 def _risks(rows: Rows) -> tuple[tuple[RiskDistribution, ...], list[Skipped]]:
     """Return the risks by outcome, but where an outcome is that of a few rows."""
     found, hidden, few = [], [], rows.min_cell
-    for horizon, risk in rows.risk.items():
-        one = risk_distribution(risk, at=horizon, time=rows.time, event=rows.event, weights=rows.weights, min_cell=few)
+    for horizon in rows.risk:
+        own = rows.entered_by(horizon)
+        given: dict[str, Any] = {"time": own.time, "event": own.event, "weights": own.weights}
+        one = risk_distribution(own.risk[horizon], at=horizon, **given, min_cell=few)
         if any(is_small(count, few) for count in (one.n_with_event, one.n_without_event, one.n_censored)):
             why = f"one of the outcomes is that of fewer than {few} rows"
             hidden.append(Skipped("risks", why, horizon=horizon))
@@ -144,8 +149,14 @@ def _uncorrected(rows: Rows, found: Estimates) -> tuple[AuditValue, ...]:
     """Return values at horizons as they are if censoring is taken to be independent of everything."""
     plain, values = Estimates(), []
     for horizon, at in found.at.items():
-        accuracy(replace(rows, censoring_model=None), horizon, plain)
-        observed = 1 - float(fit_kaplan_meier(rows.time, rows.event).at(horizon))
+        if rows.entry is None:
+            accuracy(replace(rows, censoring_model=None), horizon, plain)
+            observed = 1 - float(fit_kaplan_meier(rows.time, rows.event).at(horizon))
+        else:
+            same = replace(rows, censoring_model=same_for_all(rows.outcome))
+            plain.at[horizon] = replace(at, values=observed_values(same.entered_by(horizon), horizon, rows.seen[0]))
+            accuracy(same, horizon, plain)
+            observed = float(plain.at[horizon].values.mean())
         plain.put("oe", horizon, observed / at.ratio.expected if at.ratio.expected > 0 else np.nan)
         values += [(name, horizon) for name in ("oe", "auc", "brier", "ipa") if (name, horizon) in plain.values]
     return tuple(AuditValue(*key, None, plain.values[key], *UNKNOWN) for key in values)
@@ -238,10 +249,11 @@ def _measure_rows(
     )
     calibration, decision = [], []
     shown: dict[str, Any] = {"group": group, "level": level, "min_cell": rows.min_cell, "weights": rows.weights}
-    for horizon, risk in rows.risk.items():
-        at = found.at.get(horizon)
-        smooth = None if at is None else at.smooth
-        calibration.append(drawn_curve(risk, rows.outcome, horizon, smooth, **shown))
+    for horizon in rows.risk:
+        at, own = found.at.get(horizon), rows.entered_by(horizon)
+        risk, smooth = own.risk[horizon], None if at is None else at.smooth
+        values = None if at is None or rows.entry is None else at.values
+        calibration.append(drawn_curve(risk, own.outcome, horizon, smooth, values=values, **shown))
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:
@@ -252,6 +264,7 @@ def _measure_rows(
 
 
 def _decision(rows: Rows, horizon: float, at: CalibrationAt, thresholds: Vector) -> DecisionCurve:
+    rows = rows.entered_by(horizon)
     risk = rows.risk[horizon]
     curve = decision_curve(risk, thresholds, at=horizon, time=rows.time, event=rows.event)
     if rows.censoring_model is None and rows.weights is None:
@@ -274,8 +287,8 @@ def _of_enough_rows(curve: DecisionCurve, risk: Vector, min_cell: int) -> Decisi
 def _pit(rows: Rows, group: str | None) -> tuple[PitHistogram, ...]:
     if rows.cdf is None:
         return ()
-    bins = bin_shares(rows.cdf, rows.cdf_event, min_cell=rows.min_cell)
-    scales = {"uniform": None, "km": rows.cdf, "ipcw": rows.time}
+    bins = bin_shares(rows.cdf, rows.cdf_event, min_cell=rows.min_cell, entry=rows.cdf_entry)
+    scales = {"uniform": None, "km": rows.cdf, "ipcw": rows.time} if rows.entry is None else {"uniform": None}
     return tuple(
         pit_histogram(method, group, bins, rows.cdf_event, scale, rows.clusters, rows.weights)
         for method, scale in scales.items()
@@ -288,7 +301,7 @@ def _pp(rows: Rows, level: float, found: Estimates) -> PPCurve | None:
     if rows.weights is not None:
         found.skip("P-P curve", "its band counts every row once, and these rows have weights")
         return None
-    return pp_curve(rows.cdf, event=rows.cdf_event, level=level)
+    return pp_curve(rows.cdfs_since_entry[0], event=rows.cdf_event, level=level)
 
 
 def _is_site(group: Subgroup, sample: Sample) -> bool:
@@ -352,14 +365,15 @@ def _put_tests(
         elif name in of_group and (metric.removesuffix("_p"), horizon) in of_group[name].values:
             of_group[name].put(metric, horizon, tested.p_value)
             of_group[name].put(f"{metric}_corrected", horizon, tested.corrected)
-    key = ("d_calibration_p", None)
-    with_p = {name: part for name, part in of_group.items() if name is not None and key in part.values}
-    corrected = holm(dict.fromkeys(groups, 1.0) | {name: part.values[key] for name, part in with_p.items()})
-    for name, part in with_p.items():
-        part.put("d_calibration_p_corrected", None, corrected[name])
-    families = {None if name is None else name in parts for _, _, name in tests}
-    of_d_calibration = (key in of_group[None].values) + bool(with_p)
-    return tuple(sorted(found, key=lambda one: one.p_value)), len(families) + of_d_calibration
+    families = len({None if name is None else name in parts for _, _, name in tests})
+    for metric in ("d_calibration_p", "event_ratio_p"):
+        key = (metric, None)
+        with_p = {name: part for name, part in of_group.items() if name is not None and key in part.values}
+        corrected = holm(dict.fromkeys(groups, 1.0) | {name: part.values[key] for name, part in with_p.items()})
+        for name, part in with_p.items():
+            part.put(f"{metric}_corrected", None, corrected[name])
+        families += (key in of_group[None].values) + bool(with_p)
+    return tuple(sorted(found, key=lambda one: one.p_value)), families
 
 
 def _part(rows: Rows, name: str, horizon: float | None, level: float, p_value: float) -> PartFound:
@@ -371,11 +385,11 @@ def _part(rows: Rows, name: str, horizon: float | None, level: float, p_value: f
     events = int(np.count_nonzero(rows.cdf_event))
     one = np.ones(rows.n) if rows.weights is None else rows.weights
     seen = float(one @ rows.cdf_event)
-    ratios = [seen / float(one @ cumulative_hazard(cdf)) for cdf in rows.cdfs]
+    ratios = [seen / float(one @ cumulative_hazard(cdf)) for cdf in rows.cdfs_since_entry]
     # Counts of events are about Poisson given the hazards lived through; sums of weights are not.
     error = 1 / max(events, 1) ** 0.5
     if rows.weights is not None:
-        left = rows.cdf_event - ratios[0] * cumulative_hazard(rows.cdfs[0])
+        left = rows.cdf_event - ratios[0] * cumulative_hazard(rows.cdfs_since_entry[0])
         error = float(np.sqrt(sum_of_squares(one * left, rows.clusters))) / seen
     reach = float(np.exp(ndtri((1 + level) / 2) * error))
     shown = told(events, rows.n, rows.min_cell)

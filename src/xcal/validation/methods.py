@@ -129,7 +129,18 @@ def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
 
 def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: _Cited) -> Iterator[str]:
     corrected = measured.censoring is not None and measured.censoring.corrected
-    if corrected:
+    late = sample.entry is not None
+    if late:
+        yield (
+            "Rows came under observation at times of entry (left truncation): everything is given that a row has come "
+            "so far, and risk sets hold the rows that had entered."
+        )
+    if late and not corrected and "oe" in names:
+        yield (
+            "The outcome by a horizon, of rows that had entered before it, was replaced by doubly robust pseudo-values "
+            f"from the predicted curves and the censoring of the rows at risk{cite('robins')}."
+        )
+    elif corrected:
         yield (
             "As censoring depended on covariates, the outcome by a horizon was replaced by doubly robust "
             f"pseudo-values, from the predicted curves and a Cox model of the censoring{cite('robins')}."
@@ -137,7 +148,7 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
     elif "oe" in names:
         yield f"Jackknife pseudo-values stand for the outcome by a horizon, observed or not{cite('andersen')}."
     if "oe" in names:
-        how = "the mean of the pseudo-values" if corrected else "Kaplan-Meier"
+        how = "the mean of the pseudo-values" if corrected or late else "Kaplan-Meier"
         yield f"Mean calibration is the ratio of the observed ({how}) to the mean predicted risk (O/E)."
     if "slope" in names:
         yield (

@@ -68,6 +68,9 @@ class Rows:
         Sampling weights in effective units; None if all are equal.
     min_cell : int
         Rows of a cell that is shown.
+    entry, cdf_entry : arrays of shape (n,), or None
+        Time from which each row was under observation, and F there; None if all were from 0 on. `risk` is then that of
+        a row that has come to its entry, 0 for one that enters later, and so is `nll`. `cdf` is as it was predicted.
     """
 
     order: Indices
@@ -89,6 +92,8 @@ class Rows:
     censoring_model: CensoringModel | None = None
     no_cdf: str = "it needs F at the observed times"
     min_cell: int = MIN_CELL
+    entry: FloatArray | None = None
+    cdf_entry: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -97,8 +102,22 @@ class Rows:
 
     @property
     def outcome(self) -> Outcome:
-        """Times and events."""
-        return Outcome(self.time, self.event)
+        """Times, events and times of entry."""
+        return Outcome(self.time, self.event, entry=self.entry)
+
+    @property
+    def cdfs_since_entry(self) -> tuple[FloatArray, ...]:
+        """`cdfs` of rows that have come to their entry: the probability of an event between it and the last time."""
+        if self.cdf_entry is None:
+            return self.cdfs
+        return tuple(since(cdf, self.cdf_entry) for cdf in self.cdfs)
+
+    def entered_by(self, horizon: float) -> "Rows":
+        """Return the rows that came under observation before a horizon: the others say nothing about it."""
+        if self.entry is None:
+            return self
+        before = self.entry < horizon
+        return self if before.all() else self.take(before)
 
     def take(self, chosen: BoolArray) -> "Rows":
         """Keep some of the rows, in the same order; `order` then counts within them."""
@@ -119,6 +138,8 @@ class Rows:
             cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
             clusters=None if self.clusters is None else self.clusters.of_rows(chosen),
             weights=None if self.weights is None else effective_units(self.weights[chosen]),
+            entry=None if self.entry is None else self.entry[chosen],
+            cdf_entry=None if self.cdf_entry is None else self.cdf_entry[chosen],
             censoring_model=None if self.censoring_model is None else self.censoring_model.take(chosen),
         )
 
@@ -129,8 +150,12 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
     _, order = stable_sort(sortable_time(sample.time, sample.event))
     time, event = sample.time[order], sample.event[order]
     survival = None if p.survival is None else p.survival[order]
-    risk, skipped = _risks(sample, survival, order)
+    entry = None if sample.entry is None else sample.entry[order]
+    at_entry = None if p.cdf_entry is None else p.cdf_entry[order]
+    risk, skipped = _risks(sample, survival, order, entry, at_entry)
     seen, cdfs, cdf_event = _observed_cdf(sample, survival, order, time, event)
+    if at_entry is not None:  # later on F is no smaller, but for rounding
+        at_entry = np.minimum.reduce([at_entry, *cdfs])
     score: Vector | None = None
     if p.risk_score is not None:
         score = -p.risk_score[order].astype(np.float64, copy=False)
@@ -159,6 +184,8 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
         seen=seen,
         cdfs=cdfs,
         min_cell=sample.min_cell,
+        entry=entry,
+        cdf_entry=at_entry,
     )
     if not cdfs and p.times is not None:
         why = f"{rows.no_cdf}, which curves at {p.times.size} times do not tell; give it by cdf="
@@ -166,8 +193,18 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
     return rows, skipped
 
 
+def since(later: FloatArray, earlier: FloatArray) -> Vector:
+    """Return the probability of an event between two times, given none by the earlier, from F at both."""
+    left = np.maximum(1 - earlier.astype(np.float64), np.finfo(np.float64).tiny)
+    return np.clip(1 - (1 - later.astype(np.float64)) / left, 0.0, 1.0)
+
+
 def _risks(
-    sample: Sample, survival: FloatArray | None, order: Indices
+    sample: Sample,
+    survival: FloatArray | None,
+    order: Indices,
+    entry: FloatArray | None,
+    at_entry: FloatArray | None,
 ) -> tuple[dict[float, Vector], tuple[Skipped, ...]]:
     p, risk, skipped = sample.predictions, {}, []
     for horizon in map(float, sample.horizons):
@@ -177,6 +214,8 @@ def _risks(
                 continue
             # A survival curve given in float32 may leave [0, 1] by a rounding when it is interpolated.
             risk[horizon] = np.clip(1 - at_point(survival, p.times, horizon, p.interpolation), 0.0, 1.0)
+            if entry is not None and at_entry is not None:
+                risk[horizon] = np.where(entry < horizon, since(risk[horizon], at_entry), 0.0)
         elif p.risk is not None and p.risk_horizon == horizon:
             risk[horizon] = p.risk[order].astype(np.float64, copy=False)
         else:
@@ -196,7 +235,7 @@ def _observed_cdf(
     p, seen = sample.predictions, _parts_seen(sample)
     if p.cdf is None and survival is None:
         return seen, (), event
-    if p.cdf is None and p.library == "none" and p.times is not None and _few_points(p.times, time):
+    if p.cdf is None and p.library == "none" and p.times is not None and few_points(p.times, time):
         return seen, (), event
     past = np.full(time.size, False) if p.times is None else time > p.times[-1]
 
@@ -211,6 +250,8 @@ def _observed_cdf(
         return seen, (cdf,), happened
     # F at the start of the interval, which a curve read between its times must not put above that at its end.
     start = np.minimum(at(unit_starts(sample.time)[order]), cdf)
+    if p.cdf_entry is not None:
+        start = np.maximum(start, np.minimum(p.cdf_entry[order], cdf))
     drawn = within_interval(cdf, start, happened, seed=0)
     middle = -np.expm1((np.log1p(-np.minimum(start, _BELOW_ONE)) + np.log1p(-np.minimum(cdf, _BELOW_ONE))) / 2)
     middle = np.clip(middle, start, cdf)
@@ -218,7 +259,7 @@ def _observed_cdf(
     return seen, tuple(versions[part] for part in seen), happened
 
 
-def _few_points(times: Vector, time: FloatArray) -> bool:
+def few_points(times: Vector, time: FloatArray) -> bool:
     """Return whether plain curves have so few points that F between them is anybody's guess.
 
     Not where every observed time is one of theirs, or past the last of them. A model says itself what lies between.

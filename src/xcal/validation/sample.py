@@ -26,8 +26,9 @@ from xcal._checks import (
 )
 from xcal.calibration.bins import Clusters, as_clusters
 from xcal.calibration.subgroups import Column, is_category
+from xcal.data import surv
 from xcal.data.features import follows_time, tells_event
-from xcal.data.surv import Outcome, time_and_event
+from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics.inputs import Vector
@@ -76,6 +77,8 @@ class Sample:
         too few events to be judged alone; "" if there are none.
     not_judged : tuple of float
         Times for which risks were predicted, and that too few rows have reached to be horizons unless asked for.
+    entry : array of shape (n,), optional
+        Time from which each row was under observation; None if all were from 0 on.
     """
 
     time: FloatArray
@@ -97,11 +100,12 @@ class Sample:
     not_judged: tuple[float, ...] = ()
     site: str = ""
     small_sites: str = ""
+    entry: FloatArray | None = None
 
     @property
     def outcome(self) -> Outcome:
-        """Times and events."""
-        return Outcome(self.time, self.event)
+        """Times, events and times of entry."""
+        return Outcome(self.time, self.event, entry=self.entry)
 
 
 # --- What `audit` takes, checked once: outcomes, groups, thresholds, training rows.
@@ -121,7 +125,7 @@ PART_OF_ROWS = 10_000
 
 
 def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
-    """Read times and events from `Surv`, a structured array, a data frame, or a pair (time, event).
+    """Read times, events and times of entry from `Surv`, a structured array, a data frame, or a pair (time, event).
 
     `X` and `beside` are what else is known of the same rows, as in `time_and_event`.
     """
@@ -129,14 +133,14 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):
         check_rows({"X": X, **(beside or {})})
-        time, event = np.asarray(y.time), np.asarray(y.event)
+        found = y.outcome
     else:
-        time, event = time_and_event(y, name=name, X=X, beside=beside)
-    if time.size < 2:
-        fail(name, "at least 2 rows", f"{time.size}")
-    if not event.any():
-        fail(name, "at least one event", f"{time.size} censored rows")
-    return Outcome(np.array(time, dtype=np.float64), np.array(event))
+        found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True)
+    if found.n < 2:
+        fail(name, "at least 2 rows", f"{found.n}")
+    if not found.event.any():
+        fail(name, "at least one event", f"{found.n} censored rows")
+    return Outcome(np.array(found.time, dtype=np.float64), np.array(found.event), entry=found.entry)
 
 
 def of_rows(**given: Any) -> dict[str, Any]:

@@ -53,10 +53,11 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
     end = np.inf if sample.predictions.times is None else float(sample.predictions.times[-1])
     beyond = int(np.count_nonzero(time > end))
     tied = int(counts[counts > 1].sum())
-    followed = follow_up(time=time, event=event, weights=sample.weights).median
+    followed = follow_up(time=time, event=event, weights=sample.weights, entry=sample.entry).median
     concerns = [
         *_of_events(time, event, sample.min_cell),
         *_of_clusters(sample),
+        *_of_entry(sample),
         *_of_weights(sample, training),
         *_of_repeated_rows(sample, training.X),
         *_of_coarse_times(sample, measured),
@@ -115,6 +116,30 @@ def _of_clusters(sample: Sample) -> Iterator[Concern]:
     if few:
         effect += f" With fewer than {ENOUGH_CLUSTERS} clusters the intervals are somewhat too narrow, too."
     yield Concern(f"Rows that depend on each other: {sample.time.size:,} rows in {count:,} clusters", effect, few)
+
+
+def _of_entry(sample: Sample) -> Iterator[Concern]:
+    if sample.entry is None:
+        return
+    late = int(np.count_nonzero(sample.entry > 0))
+    effect = (
+        "Rows count from their entry on: risks are those of a row that has come so far, and observed values are those "
+        "of the rows at risk. What has no meaning for such rows is left out, with the reason. Entry must not depend on "
+        "what the model does not know."
+    )
+    many = in_words(late, sample.min_cell)
+    yield Concern(
+        f"Delayed entry: {many} of {sample.time.size:,} rows came under observation after time 0", effect, False
+    )
+    curve = fit_kaplan_meier(sample.time, sample.event, entry=sample.entry)
+    emptied = (curve.counts == curve.at_risk) & (curve.counts > 0) & (curve.times < curve.times[-1])
+    if emptied.any():
+        t = rounded_time(float(curve.times[emptied][0]))
+        effect = (
+            "Kaplan-Meier is 0 from there on: the observed curve over time and the IPA are of no use. Give landmarks="
+            " (--landmarks) a later time, from which on enough rows are at risk."
+        )
+        yield Concern(f"All rows that had entered by time {t:g} had the event then", effect, True)
 
 
 def _of_weights(sample: Sample, training: Training) -> Iterator[Concern]:
@@ -250,7 +275,8 @@ def _of_curves(beyond: int, end: float, n: int, min_cell: int) -> Iterator[Conce
 
 def _of_horizons(sample: Sample) -> Iterator[Concern]:
     for horizon in sample.horizons:
-        left = int(np.count_nonzero(sample.time >= horizon))
+        under = sample.time >= horizon
+        left = int(np.count_nonzero(under if sample.entry is None else under & (sample.entry < horizon)))
         if left < FEW_AT_RISK:
             effect = "Observed risk, and with it O/E, ICI, Brier score and net benefit there, rest on these few rows."
             rows = in_words(left, sample.min_cell)

@@ -125,7 +125,13 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
     families = measured.n_families
     for value in values.values():
         when = "" if value.horizon is None else f" by {time_in_words(value.horizon, time_unit)}"
-        judges = {"oe": _of_ratio, "slope": _of_slope, "ici": _of_error, "d_calibration": _of_d_calibration}
+        judges = {
+            "oe": _of_ratio,
+            "event_ratio": _of_events,
+            "slope": _of_slope,
+            "ici": _of_error,
+            "d_calibration": _of_d_calibration,
+        }
         if value.metric in judges:
             finding = judges[value.metric](value, values, families, when, level)
             if finding is not None:
@@ -180,6 +186,14 @@ def _of_ratio(value: AuditValue, values: _Values, families: int, when: str, leve
         both = f"{percent(predicted.value)} predicted, {percent(observed.value)} observed"
         words = f"{brief}, {both} ({ratio})"
     state = state_of(value, 1.0, GOOD_RATIO, _corrected(values, "oe", value, families))
+    return Finding(value, state, brief, words, lacks=_lacking(value))
+
+
+def _of_events(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
+    """Judge the events for each that is expected over the time under observation, where rows have times of entry."""
+    brief = f"events were {'more' if value.value > 1 else 'fewer'} than the model expects"
+    words = f"{brief} ({value.value:.2f} for each{interval_in_words(value, level)})"
+    state = state_of(value, 1.0, GOOD_RATIO, _corrected(values, "event_ratio", value, families))
     return Finding(value, state, brief, words, lacks=_lacking(value))
 
 
@@ -417,7 +431,7 @@ def _worst(findings: Iterable[Finding], state: str) -> list[Finding]:
 def _distance(finding: Finding) -> float:
     """How far a value is off, to compare values of one metric."""
     value = finding.value
-    if value.metric == "oe":
+    if value.metric in ("oe", "event_ratio"):
         return abs(math.log(value.value)) if value.value > 0 else math.inf
     return abs(value.value - 1) if value.metric == "slope" else value.value
 
@@ -446,6 +460,7 @@ def _few(words: list[str], most: int, what: str) -> list[str]:
 # Name, factor and digits of a value in a short phrase.
 _SHORT = {
     "oe": ("O/E", 1, 2),
+    "event_ratio": ("events per expected event", 1, 2),
     "slope": ("calibration slope", 1, 2),
     "ici": ("average error in points", 100, 1),
 }
