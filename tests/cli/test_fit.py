@@ -1035,9 +1035,9 @@ class TestConfig:
         ("line", "expected"),
         [
             ("colour = 1", "colour: expected one of the keys data"),
-            ("seeds = 'two'", "seeds: expected an integer"),
+            ("seeds = 'two'", "seeds: expected a whole number"),
             ("drop = 'age'", "drop: expected a list"),
-            ("time = 3", "time: expected a text"),
+            ("time = 3", "time: expected text"),
             ("time = ", "expected a TOML file"),
         ],
     )

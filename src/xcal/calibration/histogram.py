@@ -10,6 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from xcal._checks import BoolArray, as_floats, check_same_length, fail, first_row
+from xcal._kaplan_meier import product_limit
 from xcal.calibration.bins import Clusters, Edges, Floats, sum_of_squares
 
 # --- The censored share: what a row censored at F leaves in each bin, as its event is uniform on [F, 1].
@@ -414,14 +415,12 @@ def redistribution(
     happened, scale = event[order], scale[order]
     units, total = None, float(n)
     at_risk = n - np.arange(n, dtype=np.float64)
-    lost: Any = 1 / at_risk
     if weights is not None:
         units, total = weights[order], float(weights.sum())
         at_risk = units[::-1].cumsum()[::-1]
-        lost = units / at_risk
-    # Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(scale, event, "censoring")`, its twin; held together
-    # by tests/contracts/test_kaplan_meier.py.
-    uncensored = np.append(1.0, np.cumprod(np.where(happened, 1.0, 1 - lost))[:-1])
+    # The curve of the censoring, row by row.
+    leaving = ~happened if units is None else np.where(happened, 0.0, units)
+    uncensored = np.append(1.0, product_limit(leaving, at_risk)[:-1])
     # Tied rows see the G from before their common time; it may be zero only past the last event.
     carried = 1 / (total * uncensored[np.searchsorted(scale, scale, side="left")])
     stop = horizon(happened, carried, total)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from xcal._checks import MIN_CELL, BoolArray, effective_units
+from xcal._kaplan_meier import product_limit
 from xcal.calibration.bins import Clusters, Edges, Floats
 from xcal.calibration.histogram import (
     Array,
@@ -395,15 +396,11 @@ def simulated(
 
 
 def _censoring_curve(cdf: Array, event: BoolArray) -> tuple[Floats, Floats]:
-    """F values of the censored rows in order, and the Kaplan-Meier probability of censoring up to each.
-
-    Row by row the curve of `xcal._kaplan_meier.fit_kaplan_meier(cdf, event, "censoring")`, its twin; held together by
-    tests/contracts/test_kaplan_meier.py.
-    """
+    """F values of the censored rows in order, and the Kaplan-Meier probability of censoring up to each, row by row."""
     order = np.lexsort((~event, cdf))
     censored = ~event[order]
     at_risk = cdf.size - np.arange(cdf.size, dtype=np.float64)
-    uncensored = np.cumprod(np.where(censored, 1 - 1 / at_risk, 1.0), dtype=np.float64)
+    uncensored = product_limit(censored, at_risk)
     return cdf[order][censored].astype(np.float64), 1 - uncensored[censored]
 
 

@@ -22,6 +22,7 @@ from xcal._checks import (
     check_rows,
     fail,
 )
+from xcal._kaplan_meier import product_limit
 from xcal.calibration.bins import Edges, Floats, bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import (
@@ -370,12 +371,8 @@ def _at_risk(cells: Cells) -> Floats:
 
 
 def _uncensored(at_risk: Floats, censored: Floats) -> Floats:
-    """Kaplan-Meier probability of being uncensored before each cell, and after the last.
-
-    The product of `xcal._kaplan_meier.fit_kaplan_meier`, its twin, over counts instead of rows; held together by
-    tests/contracts/test_kaplan_meier.py.
-    """
-    return np.append(1.0, np.cumprod(1 - censored / np.maximum(at_risk, 1.0)))
+    """Kaplan-Meier probability of being uncensored before each cell, and after the last."""
+    return np.append(1.0, product_limit(censored, at_risk))
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from xcal._checks import MANY, BoolArray, as_count, as_number, as_numpy, fail, first_row, is_missing
 from xcal.calibration.bins import Edges, Floats
 from xcal.calibration.histogram import edges_like, locate, rest
+from xcal.data.features import column_kind
 
 # Each is a column of indicators: so many of some ten thousand rows fit into the memory.
 MOST_LABELS = 5_000
@@ -81,28 +80,21 @@ def as_columns(X: Any, n: int | None = None) -> tuple[Column, ...]:
     return columns
 
 
-def is_category(values: Any) -> bool:
-    """Return whether a column of pandas is a category, whose labels may be numbers."""
-    return getattr(getattr(values, "dtype", None), "name", None) == "category"
-
-
 def _as_column(name: str, values: Any) -> Column:
-    array, category = np.asarray(values), is_category(values)
-    # An object column may hold numbers alone, and no yes or no.
-    objects = array.size and array.dtype == object and not category
-    if objects and all(isinstance(v, Real | Decimal) and not isinstance(v, bool | np.bool_) for v in array.flat):
-        array = array.astype(np.float64)
-    if array.dtype.kind in "iuf" and not category:
+    kind, array = column_kind(values), np.asarray(values)
+    if kind == "date":
+        fail("X", f"numbers or categories in column {name!r}", "dates: give the days since some day")
+    if kind == "duration" or array.dtype.kind == "c":
+        fail("X", f"numbers or categories in column {name!r}", f"type {array.dtype}")
+    if kind == "number":
+        if array.dtype == object:
+            array = np.array([np.nan if is_missing(value) else value for value in array.tolist()])
         numbers = array.astype(np.float64)
         bad = ~np.isfinite(numbers)
         if bad.any():
             row = first_row(bad)
             fail("X", f"finite numbers in column {name!r} (fill missing values first)", numbers[row], row)
         return Column(name, numbers)
-    if array.dtype.kind == "M":
-        fail("X", f"numbers or categories in column {name!r}", "dates: give the days since some day")
-    if array.dtype.kind in "cm":
-        fail("X", f"numbers or categories in column {name!r}", f"type {array.dtype}")
     listed = array.tolist()
     missing = np.array([is_missing(label) for label in listed], dtype=np.bool_)
     if missing.any():

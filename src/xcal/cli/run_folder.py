@@ -7,16 +7,16 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from xcal import __version__
-from xcal._checks import MIN_CELL, as_choice, as_count, as_flag, as_number, fail
+from xcal._checks import MIN_CELL, as_choice, as_count, as_number, fail
 from xcal._files import check_writable, sole_user
+from xcal._typed import checked, parse_json
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
@@ -87,6 +87,8 @@ class FitSettings:
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)
         as_count("--min-cell", self.min_cell, at_least=0)
+        if self.resamples is not None:
+            as_count("--resamples", self.resamples, at_least=0)
         given = [f"--{name}" for name in ("test", "split") if getattr(self, name) is not None]
         if len(given) > 1:
             fail("--test, --split", "one of them", "both")
@@ -133,7 +135,9 @@ def read_config(path: Path) -> dict[str, Any]:
     for key in content:
         if key not in SETTINGS and key not in _FACTS:
             fail(f"{path}, {key}", f"one of the keys {', '.join(SETTINGS)}", "it")
-    return {key: _checked(path, key, value) for key, value in content.items()}
+    # The type hints of the settings are the rules of the file; the facts beside them are texts.
+    hints = get_type_hints(FitSettings)
+    return {key: checked(f"{path}, {key}", value, hints.get(key, str)) for key, value in content.items()}
 
 
 def write_config(settings: FitSettings) -> str:
@@ -162,34 +166,6 @@ def _check_bytes(path: Path, known: str, config: Path | None) -> None:
     if checksum(path) != known:
         expected = f"the bytes of which {config} was written (to take this file as it is now, name it on the command)"
         fail(str(path), expected, "others")
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        fail(name, "a text", repr(value))
-    return value
-
-
-_count = partial(as_count, at_least=0)
-# How a value of the file is checked, and each item of a list; a key that is not here is a text.
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "test_fraction": as_number,
-    "drop_duplicates": as_flag,
-    **dict.fromkeys(("seeds", "epochs", "resamples", "min_cell", "seed"), _count),
-}
-_CHECKS_OF_ITEMS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("lambdas", "horizons"), as_number),
-    **dict.fromkeys(("drop", "keep", "by", "covariates"), _text),
-}
-
-
-def _checked(path: Path, key: str, value: Any) -> Any:
-    name = f"{path}, {key}"
-    if key not in _CHECKS_OF_ITEMS:
-        return _CHECKS.get(key, _text)(name, value)
-    if not isinstance(value, list):
-        fail(name, "a list", repr(value))
-    return tuple(_CHECKS_OF_ITEMS[key](name, item) for item in value)
 
 
 def _toml(value: Any) -> str:
@@ -289,10 +265,6 @@ def read_run(folder: Path) -> tuple[SurvivalModel, FitSettings]:
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Read the summary of a run."""
-    try:
-        content = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        fail(str(folder / SUMMARY), "the summary of a run, JSON", f"a file that cannot be read ({error})")
-    if not isinstance(content, dict):
-        fail(str(folder / SUMMARY), "the summary of a run", type(content).__name__)
+    name = str(folder / SUMMARY)
+    content: dict[str, Any] = checked(name, parse_json(name, (folder / SUMMARY).read_bytes()), dict[str, Any])
     return content

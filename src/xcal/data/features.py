@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import BoolArray, FloatArray, as_numpy, fail
+from xcal._checks import BoolArray, FloatArray, as_numpy, fail, is_missing
 from xcal._devices import as_device
 
 # --- What a column of a table holds, and whether it tells the outcome: one rule each, for models, files and audits.
@@ -30,7 +30,7 @@ _OF_TYPE: dict[str, ColumnKind] = {
 
 
 def column_kind(values: Any) -> ColumnKind:
-    """Return what a column of pandas holds, by its type, and where that says nothing by its cells.
+    """Return what a column of a data frame or an array holds, by its type, and where that says nothing by its cells.
 
     A column of pandas' type "category" is one, whatever its labels are. What a flag or a duration is used as, the
     caller says: True is 1 for a model, and a label where subgroups are asked about.
@@ -40,15 +40,21 @@ def column_kind(values: Any) -> ColumnKind:
     >>> import pandas as pd
     >>> column_kind(pd.Series([1, None, 2.5], dtype=object)), column_kind(pd.Series(["a", "b"]))
     ('number', 'category')
+    >>> column_kind(np.array([True, False])), column_kind(np.array([True, None]))
+    ('flag', 'flag')
     """
-    if values.dtype.name == "category":
+    if getattr(values.dtype, "name", "") == "category":
         return "category"
-    if values.dtype.kind in _OF_TYPE:
-        return _OF_TYPE[values.dtype.kind]
-    cells = values.dropna()
-    if all(isinstance(cell, Real | Decimal | np.number | np.bool_) for cell in cells):
-        return "number"
-    return "date" if all(isinstance(cell, datetime.date) for cell in cells) else "category"
+    if (kind := getattr(values.dtype, "kind", np.asarray(values).dtype.kind)) in _OF_TYPE:
+        return _OF_TYPE[kind]
+    cells = np.asarray(values).tolist()
+
+    def are(*kinds: type) -> bool:
+        return all(isinstance(cell, kinds) for cell in cells if not is_missing(cell))
+
+    if are(Real, Decimal, np.number, np.bool_):
+        return "flag" if are(bool, np.bool_) else "number"
+    return "date" if are(datetime.date) else "category"
 
 
 def tells_event(values: npt.NDArray[Any], event: BoolArray, *, most: int) -> bool:

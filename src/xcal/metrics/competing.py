@@ -24,7 +24,7 @@ from xcal._checks import (
     check_rows,
     fail,
 )
-from xcal._kaplan_meier import KaplanMeier
+from xcal._kaplan_meier import KaplanMeier, product_limit
 from xcal.metrics.inputs import Vector, as_row_weights
 
 Matrix = npt.NDArray[np.float64]
@@ -141,7 +141,7 @@ def fit_aalen_johansen(time: FloatArray, cause: Causes, n_causes: int, weights: 
     one = np.ones(time.size) if weights is None else weights
     counts = np.array([np.bincount(place, one * (cause == k), times.size) for k in range(1, n_causes + 1)])
     at_risk = _at_risk(place, one, times.size)
-    survival = np.cumprod(1 - counts.sum(axis=0) / at_risk)
+    survival = product_limit(counts.sum(axis=0), at_risk)
     before = np.append(1.0, survival[:-1])
     incidence = np.cumsum(before * counts / at_risk, axis=1)
     error = np.array(

@@ -25,9 +25,9 @@ from xcal._checks import (
     is_missing,
 )
 from xcal.calibration.bins import Clusters, as_clusters
-from xcal.calibration.subgroups import Column, is_category
+from xcal.calibration.subgroups import Column
 from xcal.data import surv
-from xcal.data.features import follows_time, tells_event
+from xcal.data.features import column_kind, follows_time, tells_event
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop.predictions import ModelPredictions
@@ -462,10 +462,9 @@ def _read(name: str, values: Any) -> Column | str:
     series = pd.Series(values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values))
     if series.nunique(dropna=False) < 2:
         return "all its values are the same"
-    if series.dtype.kind == "O":
-        series = series.infer_objects()
-    if series.dtype.kind in "iuf" and not is_category(values):
-        numbers = series.to_numpy(dtype=np.float64)
+    kind = column_kind(values if hasattr(values, "dtype") else series)
+    if kind == "number":
+        numbers = series.to_numpy(dtype=np.float64, na_value=np.nan)
         missing = ~np.isfinite(numbers)
         if missing.mean() > MOST_MISSING:
             return f"{np.count_nonzero(missing):,} of its values are missing"
@@ -473,7 +472,7 @@ def _read(name: str, values: Any) -> Column | str:
         if series.is_unique and bool((numbers == np.round(numbers)).all()):
             return "its whole numbers are all different, as those of an id"
         return Column(name, numbers)
-    if series.dtype.kind in "mM":
+    if kind in ("date", "duration"):
         return "it holds dates"
     text = np.where(series.isna().to_numpy(), "missing", series.astype(str).to_numpy().astype(np.str_))
     labels, codes = np.unique(text, return_inverse=True)

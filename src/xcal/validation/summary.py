@@ -10,6 +10,7 @@ import numpy as np
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.dcalibration import are_coarse
+from xcal.data.features import column_kind
 from xcal.data.surv import Outcome
 from xcal.metrics.inputs import in_words, is_small, reached, rounded_time
 from xcal.metrics.times import follow_up
@@ -352,8 +353,8 @@ def _p_of_column(before: Any, now: Any) -> float:
     from scipy.stats import chi2_contingency, ks_2samp
 
     first, second = pd.Series(before.to_numpy()), pd.Series(now.to_numpy())
-    if first.dtype.kind in "iuf" and second.dtype.kind in "iuf":
-        first, second = first.dropna(), second.dropna()
+    if column_kind(before) == column_kind(now) == "number":
+        first, second = (one.dropna().astype(np.float64) for one in (first, second))
         # "asymp": exact p-values take minutes for tables of many rows.
         return 1.0 if first.empty or second.empty else float(ks_2samp(first, second, method="asymp").pvalue)
     table = pd.crosstab(

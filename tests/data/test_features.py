@@ -1,10 +1,16 @@
-"""Features in a file that are changed when they are read."""
+"""Features in a file that are changed when they are read, and what a column holds."""
+
+import datetime
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
+import pytest
 import torch
 
 from xcal.data import SurvivalData
-from xcal.data.features import MappedFeatures, pieces, with_masks
+from xcal.data.features import MappedFeatures, column_kind, pieces, with_masks
+from xcal.validation.sample import _read
 
 
 def mapped(tmp_path, n=40):
@@ -43,3 +49,30 @@ def test_survival_data_takes_them(tmp_path):
     data = SurvivalData(x, time=np.arange(40.0), event=np.ones(40))
     assert data[3:5].x.shape == (2, 6)
     assert "features in a file" in repr(data)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (pd.array([1, None, 3], dtype="Int64"), "number"),
+        (np.array([Decimal("1.5"), None, 2], dtype=object), "number"),
+        (pd.array([True, None], dtype="boolean"), "flag"),
+        (np.array([True, None], dtype=object), "flag"),
+        (pd.Categorical([1, 2]), "category"),
+        (np.array(["1", 2], dtype=object), "category"),
+        (np.array([datetime.date(2024, 1, 2), None], dtype=object), "date"),
+        (np.array([5], dtype="timedelta64[D]"), "duration"),
+    ],
+)
+def test_one_rule_says_what_a_column_holds(column, kind):
+    """The readers of features, of subgroups and of the covariates of an audit ask it, so that they agree."""
+    assert column_kind(pd.Series(column)) == kind
+    assert column_kind(column) == kind
+
+
+def test_whole_numbers_with_gaps_are_numbers_to_an_audit_too():
+    """pandas' own type of them is an array of objects outside pandas."""
+    values = pd.Series(np.arange(200) % 50, dtype="Int64")
+    values[3] = pd.NA
+    read = _read("age", values)
+    assert (read.labels, read.values[3]) == (None, np.median(np.delete(np.arange(200) % 50, 3)))
