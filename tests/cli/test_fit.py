@@ -16,9 +16,9 @@ from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 import xcal
+from xcal.cli import as_settings
 from xcal.cli.app import app
 from xcal.cli.fit_run import fit_run, now_and_then
-from xcal.cli.options import as_settings
 from xcal.cli.run_folder import FILES, FitSettings, merged
 from xcal.cli.table_file import read_table_file
 from xcal.cli.training import Trained, judge, read_parts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import listed
+from xcal.cli import listed
 from xcal_paper.mimic3.command import mimic
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal._files import new_file, write_whole
-from xcal.show.frontier import VERTICAL, finish_frontier, horizontal_label, vertical_label
+from xcal.show.charts import VERTICAL, horizontal_label, vertical_label
+from xcal.show.render import set_log_ticks
 from xcal_paper.comparison import (
     LARGEST_LOGNORMAL_LAMBDA,
     METRIC_NAMES,
@@ -419,7 +420,16 @@ def _draw_panel(panel: Any, found: list[Comparison], model: str, of: str) -> Non
         if series.hollow_start:
             mark, colour = series.style["marker"], series.style["color"]
             panel.plot(series.dcal[:1], series.value[:1], marker=mark, color=colour, mfc="white", ms=7)
-    finish_frontier(panel, of=of, floor=_floor(found, model))
+    floor = _floor(found, model)
+    if floor is not None:
+        look = {"color": "#888888", "linestyle": "--", "linewidth": 1.0, "zorder": 0}
+        panel.axvline(floor, label="a perfect model (mean)", **look)
+    panel.set_xscale("log")
+    set_log_ticks(panel.xaxis)
+    if of == "dcal_within":
+        panel.set_yscale("log")
+        set_log_ticks(panel.yaxis)
+    panel.spines[["top", "right"]].set_visible(False)
     panel.grid(alpha=0.25)
 
 

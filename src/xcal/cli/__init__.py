@@ -1,1 +1,61 @@
-"""The command line: one module per command, each importing what it runs only when it runs."""
+"""The command line: one module per command, each importing what it runs only when it runs.
+
+Here stand the arguments and options that several commands share, and how a list is written on the command line.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+
+def is_helper() -> bool:
+    """Return whether torchrun started this process beside a first one, which does the talking."""
+    return os.environ.get("RANK", "0").strip() not in {"", "0"} and bool(os.environ.get("MASTER_ADDR"))
+
+
+_Item = TypeVar("_Item")
+Separator = Annotated[
+    str | None,
+    typer.Option(help="What stands between the columns of a CSV file; by default the first lines tell."),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help='Mark within the numbers of a CSV file: "." (the default) or ",", as in 1,9.')
+]
+By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
+Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
+EventValue = Annotated[str | None, typer.Option(help='What the event column says if it happened, such as "dead".')]
+Covariates = Annotated[
+    str | None,
+    typer.Option(
+        help='Columns that the report asks "for whom?" about, with commas: age,sex. By default those of the model.'
+    ),
+]
+MinCell = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Rows below which nothing is told of a group or a bin, as so few could be one person; 5 by default, 0 "
+        "shows everything.",
+    ),
+]
+
+
+def listed(name: str, text: str | None, make: Callable[[str], _Item], kind: str) -> list[_Item] | None:
+    """Read a list that is written with commas; None where the option was not given."""
+    if text is None:
+        return None
+    items = []
+    for word in filter(None, map(str.strip, text.split(","))):
+        try:
+            items.append(make(word))
+        except ValueError:
+            raise ValueError(f"{name}: expected {kind} with commas between them, got {word!r}") from None
+    return items
+
+
+def as_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, lists as settings hold them: as tuples."""
+    given = {name: value for name, value in options.items() if value not in (None, [])}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

@@ -9,11 +9,11 @@ import typer
 
 from xcal import __version__
 from xcal._imports import COMMANDS, extensions
+from xcal.cli import is_helper
 from xcal.cli.audit import audit
 from xcal.cli.demo import demo
 from xcal.cli.evaluate import evaluate, predict, report
 from xcal.cli.fit import fit
-from xcal.cli.options import is_helper
 
 app = typer.Typer(
     name="xcal",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import By, Decimal, EventValue, Horizons, MinCell, Separator, listed
+from xcal.cli import By, Decimal, EventValue, Horizons, MinCell, Separator, listed
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli.options import By, Covariates, Decimal, Horizons, MinCell, Separator, as_settings, listed
+from xcal.cli import By, Covariates, Decimal, Horizons, MinCell, Separator, as_settings, listed
 
 if TYPE_CHECKING:
     from xcal.cli.run_folder import FitSettings

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli.options import Covariates, Decimal, EventValue, MinCell, Separator, as_settings, is_helper, listed
+from xcal.cli import Covariates, Decimal, EventValue, MinCell, Separator, as_settings, is_helper, listed
 
 File = Annotated[
     Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")

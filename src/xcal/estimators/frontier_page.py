@@ -20,6 +20,7 @@ from xcal.show.charts import (
     PERCENT,
     Axis,
     Drawing,
+    FrontierPoint,
     Line,
     Mark,
     Picture,
@@ -27,6 +28,8 @@ from xcal.show.charts import (
     Rule,
     Segments,
     calibration_curves,
+    frontier,
+    horizontal_label,
     p_in_words,
     pit_histograms,
     pit_limit,
@@ -35,9 +38,9 @@ from xcal.show.charts import (
     risk_limit,
     time_in_words,
     time_title,
+    vertical_label,
     written,
 )
-from xcal.show.frontier import FrontierPoint, frontier, horizontal_label, vertical_label
 from xcal.show.page import (
     Block,
     Callout,

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from xcal.calibration import DCalibration, DCalibrationResult, d_calibration
+from xcal.calibration.dcalibration import d_calibration
+from xcal.calibration.significance import DCalibrationResult
+from xcal.calibration.streaming import DCalibration
 from xcal.metrics.auc import cumulative_dynamic_auc
 from xcal.metrics.brier import StreamingBrier, brier_score, integrated_brier_score, scaled_brier_score
 from xcal.metrics.concordance import StreamingConcordance, concordance_index
