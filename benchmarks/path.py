@@ -5,9 +5,9 @@ not and every weight is trained (weibull); 180,000 rows and 30 columns take minu
 (``--sizes 180000x30 --device cuda``). All are measured on rows that no model has seen: Harrell's C, the Brier score
 integrated to the 90 % quantile of the times, D-calibration in 10 bins with its floor.
 
-The peer is XGBoost's AFT model of 200 trees, where xgboost is installed. Times are log-Student with effects that are no
-straight lines; half of the rows are censored. Seconds of the processor are beside those of the clock; memory is the peak
-of the process, which each fit has to itself.
+The peer is XGBoost's AFT model of 200 trees, where xgboost is installed. Times are log-Student with effects that are
+no straight lines; half of the rows are censored. Seconds of the processor are beside those of the clock; memory is the
+peak of the process, which each fit has to itself.
 """
 
 import argparse
