@@ -24,9 +24,11 @@ def check_rows(dist: SurvivalDistribution, time: Tensor, event: Tensor) -> None:
         fail("dist", "a SurvivalDistribution", type(dist).__name__)
     if not isinstance(time, Tensor) or not time.is_floating_point():
         fail("time", "a floating-point tensor", time.dtype if isinstance(time, Tensor) else type(time).__name__)
-    if not isinstance(event, Tensor) or event.dtype != torch.bool:
+    kinds = (torch.bool, torch.int64) if dist.n_causes > 1 else (torch.bool,)
+    if not isinstance(event, Tensor) or event.dtype not in kinds:
         got = event.dtype if isinstance(event, Tensor) else type(event).__name__
-        fail("event", "a boolean tensor, True meaning that the event happened", got)
+        by_cause = f", or causes of type int64, from 0 (censored) to {dist.n_causes}" if len(kinds) > 1 else ""
+        fail("event", f"a boolean tensor, True meaning that the event happened{by_cause}", got)
     if time.device != event.device:
         fail("event", f"the device of time, {time.device}", event.device)
     wanted = tuple(dist.batch_shape)
@@ -200,7 +202,8 @@ def nll(
     time
         Shape ``(n,)`` or ``(..., n)``.
     event
-        Boolean, True where the event happened, same shape as `time`.
+        Boolean, True where the event happened, same shape as `time`. Of a distribution with causes the cause, int64: 1,
+        2, ... or 0 for a censored row.
     density
         Divide the mass of a discrete distribution's bin by its width, which makes its likelihood comparable with that
         of a continuous distribution. No effect on a continuous one.
@@ -228,8 +231,7 @@ def nll(
             fail("density", "False with as_published: the published likelihood is by bin mass", True)
         log_likelihood: Tensor = published("log-likelihood")(dist, time, event)
         return -log_likelihood
-    observed = dist.log_density(time) if density else dist.log_prob(time)
-    return -torch.where(event, observed, dist.log_censored(time))
+    return -torch.where(event > 0, dist.log_event(time, event, density=density), dist.log_censored(time))
 
 
 def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as_published: bool = False) -> Tensor:
@@ -247,7 +249,9 @@ def survival_crps(dist: SurvivalDistribution, time: Tensor, event: Tensor, *, as
     time
         Shape ``(n,)`` or ``(..., n)``; finite. Values are not checked; a NaN time gives NaN.
     event
-        Boolean, True where the event happened, same shape as `time`.
+        Boolean, True where the event happened, same shape as `time`. Of a distribution with causes the cause, int64;
+        the integrals are then those of ``sum_k (1{event of cause k by z} - F_k(z))^2``, up to the last time edge or the
+        `end` of the family.
     as_published
         The published code's 32-point trapezoid with its wrong right tail, for the log-normal only. To reproduce the
         paper's tables only.

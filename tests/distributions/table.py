@@ -5,16 +5,20 @@ A newcomer gets a line here and must pass everything in ``tests/contracts/test_d
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import special, stats
+from scipy import integrate, optimize, special, stats
 from torch import Tensor
 
 from xcal.distributions import (
     MTLR,
     Categorical,
+    CauseBins,
+    CauseHazards,
     LogisticHazard,
     LogLogistic,
     LogNormal,
@@ -53,6 +57,35 @@ class StepTwin:
         return float(self.law.expect(lambda k: self.edges[1 + k.astype(int)]))
 
 
+class FirstOf:
+    """The earliest of independent times: S is the product of theirs."""
+
+    def __init__(self, *laws: Any) -> None:
+        self.laws = laws
+
+    def logsf(self, time: npt.ArrayLike) -> npt.ArrayLike:
+        return sum(law.logsf(time) for law in self.laws)
+
+    def sf(self, time: npt.ArrayLike) -> npt.ArrayLike:
+        return np.exp(self.logsf(time))
+
+    def cdf(self, time: npt.ArrayLike) -> npt.ArrayLike:
+        return -np.expm1(self.logsf(time))
+
+    def pdf(self, time: npt.ArrayLike) -> npt.ArrayLike:
+        return sum(np.exp(law.logpdf(time) - law.logsf(time)) for law in self.laws) * self.sf(time)
+
+    def logpdf(self, time: npt.ArrayLike) -> npt.ArrayLike:
+        return np.log(self.pdf(time))
+
+    def ppf(self, p: npt.ArrayLike) -> npt.ArrayLike:
+        return np.array([optimize.brentq(lambda t, q=q: self.cdf(t) - q, 1e-9, 1e3, xtol=1e-14, rtol=1e-13) for q in p])
+
+    def mean(self) -> float:
+        ends = [0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0, 100.0, np.inf]
+        return sum(integrate.quad(self.sf, *pair, epsabs=1e-14, epsrel=1e-12)[0] for pair in pairwise(ends))
+
+
 @dataclass(frozen=True)
 class Case:
     """One distribution under test."""
@@ -86,6 +119,7 @@ def _rows(*values: float) -> Tensor:
 
 _GENERATOR = torch.Generator().manual_seed(7)
 _LOGITS = torch.randn(3, N_BINS, generator=_GENERATOR, dtype=torch.float64)
+_CELLS = torch.randn(3, 2, N_BINS, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
 _SCORES = torch.randn(3, N_BINS - 1, generator=_GENERATOR, dtype=torch.float64)
 
 
@@ -118,6 +152,7 @@ _SHARP_SCALE = (_rows(1e-20, 1e-3, 1e20), _rows(5.0, 40.0, 1e5))
 _SHARP_LOGITS = 1e4 * torch.eye(N_BINS, dtype=torch.float64)[[0, N_BINS - 1, 2]]
 _SHARP_SCORES = 1e4 * torch.tensor([[1.0] * (N_BINS - 1), [-1.0] * (N_BINS - 1), [-1.0, -1.0, 1.0, 1.0]]).double()
 _CATEGORICAL_MASS = special.softmax(_LOGITS.numpy(), axis=-1)
+_CELL_MASS = special.softmax(_CELLS.numpy().reshape(3, -1), axis=-1).reshape(3, 2, N_BINS).sum(1)
 _MTLR_MASS = mtlr_mass(_SCORES.numpy())
 _HAZARD_MASS = hazard_mass(_SCORES.numpy())
 
@@ -191,6 +226,34 @@ CASES = (
         _steps(_CATEGORICAL_MASS),
         smooth=False,
         sharp=(_SHARP_LOGITS,),
+    ),
+    # Laws of several causes, as those of the time of any event; by cause they are tested in test_causes.
+    Case(
+        "causes-linear",
+        lambda logits: CauseBins(logits, EDGES, "linear"),
+        (_CELLS,),
+        _histograms(_CELL_MASS),
+        sharp=(torch.stack([_SHARP_LOGITS, -_SHARP_LOGITS], dim=1),),
+    ),
+    Case(
+        "causes-step",
+        lambda logits: CauseBins(logits, EDGES, "step"),
+        (_CELLS,),
+        _steps(_CELL_MASS),
+        smooth=False,
+        sharp=(torch.stack([_SHARP_LOGITS, -_SHARP_LOGITS], dim=1),),
+    ),
+    Case(
+        "causes-weibull",
+        lambda *parts: CauseHazards([Weibull(*parts[:2]), Weibull(*parts[2:])], end=6.0),
+        (_rows(1.0, 2.5, 0.7), _rows(1.0, 1.7, 0.6), _rows(2.0, 1.5, 3.0), _rows(0.7, 1.2, 2.0)),
+        tuple(
+            FirstOf(stats.weibull_min(c=k, scale=s), stats.weibull_min(c=other, scale=scale))
+            for s, k, scale, other in zip(
+                (1.0, 2.5, 0.7), (1.0, 1.7, 0.6), (2.0, 1.5, 3.0), (0.7, 1.2, 2.0), strict=True
+            )
+        ),
+        sharp=(*_SHARP_SCALE, *_SHARP_SCALE),
     ),
     Case(
         "mtlr-step",

@@ -2,6 +2,7 @@
 
 from xcal.distributions._bins import as_edges, quantile_edges
 from xcal.distributions.base import Family, SurvivalDistribution
+from xcal.distributions.causes import CauseBins, CauseHazards
 from xcal.distributions.composed import Mixture, RecalibratedDistribution, SurvivorDistribution, mixture
 from xcal.distributions.discrete import MTLR, Categorical, DiscreteDistribution, LogisticHazard
 from xcal.distributions.families import FAMILIES, family
@@ -11,6 +12,8 @@ __all__ = [
     "FAMILIES",
     "MTLR",
     "Categorical",
+    "CauseBins",
+    "CauseHazards",
     "DiscreteDistribution",
     "Family",
     "LogLogistic",

@@ -174,6 +174,10 @@ class SurvivalDistribution(ABC):
         infinite number that nobody asked for would be NaN.
         """
 
+    def log_hazard(self, time: Tensor) -> Tensor:
+        """Log of ``hazard`` of a continuous distribution."""
+        return self.log_prob(time) - self.log_survival(time)
+
     def log_density(self, time: Tensor) -> Tensor:
         """Log-density at `time`: ``log_prob`` for a continuous distribution, log(mass / width) for a discrete one."""
         return self.log_prob(time)
@@ -190,11 +194,42 @@ class SurvivalDistribution(ABC):
         Times are finite here, and constants to the gradient.
         """
         censored = torch.log(self.survival(time) + floor) if floor else self.log_censored(time)
-        return torch.where(event, self.log_prob(time), censored), self.cdf(time)
+        return torch.where(event > 0, self.log_event(time, event), censored), self.cdf(time)
 
     def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula | None:
         """`log_likelihood_and_cdf` with their gradient by formula, for a caller without autograd; None if unknown."""
         return None
+
+    # --- By cause. Where an event has one of several causes, `event` may be the cause, a whole number: 1, 2, ..., or 0
+    # for a censored row. A boolean one asks for an event of any cause.
+
+    @property
+    def n_causes(self) -> int:
+        """How many causes an event may have; 1 where they are not told apart."""
+        return 1
+
+    def cumulative_incidence(self, time: Tensor) -> Tensor:
+        """Probability of an event of each cause by `time`, ``(..., n, causes)``; together they are ``cdf``."""
+        return self.cdf(time).unsqueeze(-1)
+
+    def log_share(self, time: Tensor, cause: Tensor) -> Tensor:
+        """Log of the share of a cause, 1, 2, ..., in the events at `time`; of cause 0 any finite number."""
+        return torch.zeros_like(self.log_prob(time))
+
+    def incidence_steps(self) -> Tensor:
+        """Return what each cause adds to F from point to point of time, up to its end, ``(..., n, causes, points)``.
+
+        Between two points all causes rise in proportion to F. All steps of a row add up to 1. For laws that are
+        trained, not for those made of several.
+        """
+        if self.n_causes > 1:
+            fail("dist", "a law of causes that a family makes", repr(self))
+        return torch.ones_like(self.example).expand(self.batch_shape)[..., None, None]
+
+    def log_event(self, time: Tensor, cause: Tensor, *, density: bool = False) -> Tensor:
+        """``log_prob``, or the log-`density`, of an event of a cause; of any cause, if `cause` is boolean."""
+        value = self.log_density(time) if density else self.log_prob(time)
+        return value if cause.dtype == torch.bool else value + self.log_share(time, cause)
 
     @property
     def bins(self) -> Bins | None:
@@ -240,7 +275,6 @@ class SurvivalDistribution(ABC):
         """A tensor of the type, and on the device, of all that the distribution returns."""
         return self.median
 
-    @final
     def survival_crps(self, time: Tensor, event: Tensor) -> Tensor:
         """Survival CRPS, one value per row: ``int_0^y F^2 + event * int_y^inf S^2`` (x-cal, appendix on survival CRPS).
 
@@ -314,10 +348,15 @@ class Family(ABC):
 
     @abstractmethod
     def initial(self, time: Any, event: Any) -> Tensor:
-        """Raw outputs to start from, ``(n_outputs,)`` in float64, given training times and events.
+        """Raw outputs to start from, ``(n_outputs,)`` in float64, given training times and events, or their causes.
 
         As the bias of a network's last layer they start training from the distribution of the times as a whole.
         """
+
+    @property
+    def n_causes(self) -> int:
+        """How many causes an event may have; 1 where they are not told apart."""
+        return 1
 
     def to(self, device: torch.device | str) -> "Family":
         """Return the family with its tensors on a device; by default it has none.

@@ -11,6 +11,7 @@ from torch import Tensor
 from xcal._checks import as_numpy, fail
 from xcal.distributions._bins import Bins
 from xcal.distributions.base import LEVELS, TAILS, SurvivalDistribution, as_level, integral
+from xcal.distributions.causes import CauseBins
 from xcal.distributions.discrete import Categorical, DiscreteDistribution
 
 # Halvings of the interval in which a quantile lies; a step of Newton's method finishes the work.
@@ -41,7 +42,7 @@ def mixture(components: Sequence[SurvivalDistribution]) -> SurvivalDistribution:
     return Mixture(components)
 
 
-def _mixed_bins(components: Sequence[SurvivalDistribution]) -> Categorical:
+def _mixed_bins(components: Sequence[SurvivalDistribution]) -> DiscreteDistribution:
     first = components[0]
     assert isinstance(first, DiscreteDistribution)
     masses = []
@@ -49,9 +50,12 @@ def _mixed_bins(components: Sequence[SurvivalDistribution]) -> Categorical:
         same = isinstance(other, DiscreteDistribution) and other.interpolation == first.interpolation
         if not isinstance(other, DiscreteDistribution) or not (same and torch.equal(other.edges, first.edges)):
             fail(f"components[{place}]", "the time bins of the first, read in the same way", repr(other))
-        masses.append(other.log_mass)
+        if isinstance(other, CauseBins) != isinstance(first, CauseBins) or other.n_causes != first.n_causes:
+            fail(f"components[{place}]", f"the {first.n_causes} causes of the first", repr(other))
+        masses.append(other.cause_log_mass if isinstance(other, CauseBins) else other.log_mass)
     together = torch.logsumexp(torch.stack(torch.broadcast_tensors(*masses)), dim=0) - math.log(len(masses))
-    return Categorical(together, first.edges, first.interpolation)
+    kind = CauseBins if isinstance(first, CauseBins) else Categorical
+    return kind(together, first.edges, first.interpolation)
 
 
 @final
@@ -66,6 +70,8 @@ class Mixture(SurvivalDistribution):
         for place, component in enumerate(components):
             if component.bins is not None:
                 fail(f"components[{place}]", "a continuous distribution (mixture() mixes bins)", repr(component))
+            if component.n_causes != components[0].n_causes:
+                fail(f"components[{place}]", f"the {components[0].n_causes} causes of the first", repr(component))
         self.components = tuple(components)
 
     @property
@@ -98,6 +104,19 @@ class Mixture(SurvivalDistribution):
     def cdf(self, time: Tensor) -> Tensor:
         """Mean of F."""
         return self._each(lambda c: c.cdf(time)).mean(0)
+
+    @property
+    def n_causes(self) -> int:
+        """That of the components."""
+        return self.components[0].n_causes
+
+    def cumulative_incidence(self, time: Tensor) -> Tensor:
+        """Mean of the incidences."""
+        return self._each(lambda c: c.cumulative_incidence(time)).mean(0)
+
+    def log_share(self, time: Tensor, cause: Tensor) -> Tensor:
+        """Log of the mean density of a cause over that of all."""
+        return self._log_mean(self._each(lambda c: c.log_prob(time) + c.log_share(time, cause))) - self.log_prob(time)
 
     def survival(self, time: Tensor) -> Tensor:
         """Mean of S."""
@@ -183,6 +202,11 @@ class RecalibratedDistribution(SurvivalDistribution):
         The distribution before.
     knots, levels
         F and G(F) at the ends of the straight lines, both increasing from 0 to 1.
+    splits : array-like, shape (stretches, causes), optional
+        Of a base with causes: what is added to the log of each cause's share of the events, by stretches of F. The
+        shares are then made to add up to 1 again. Without it each cause keeps its share of what F rises by.
+    split_knots : array-like, shape (stretches + 1,), optional
+        Ends of the stretches, from 0 to 1.
 
     Examples
     --------
@@ -192,7 +216,9 @@ class RecalibratedDistribution(SurvivalDistribution):
     tensor([0.2000])
     """
 
-    def __init__(self, base: SurvivalDistribution, knots: Any, levels: Any) -> None:
+    def __init__(
+        self, base: SurvivalDistribution, knots: Any, levels: Any, splits: Any = None, split_knots: Any = None
+    ) -> None:
         if not isinstance(base, SurvivalDistribution):
             fail("base", "a SurvivalDistribution", type(base).__name__)
         given = {"knots": knots, "levels": levels}
@@ -207,6 +233,11 @@ class RecalibratedDistribution(SurvivalDistribution):
         self.base = base
         like = base.example
         self.knots, self.levels = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in found.values())
+        ends = [0.0, 1.0] if split_knots is None else as_numpy("split_knots", split_knots).tolist()
+        added = np.zeros((1, base.n_causes)) if splits is None else as_numpy("splits", splits)
+        if added.shape != (len(ends) - 1, base.n_causes):
+            fail("splits", f"shape ({len(ends) - 1}, {base.n_causes}): stretches and causes", f"shape {added.shape}")
+        self._split_ends, self._splits = like.new_tensor(ends), like.new_tensor(added.tolist())
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -217,6 +248,42 @@ class RecalibratedDistribution(SurvivalDistribution):
     def example(self) -> Tensor:
         """The knots, which were made so."""
         return self.knots
+
+    # --- By cause.
+
+    @property
+    def n_causes(self) -> int:
+        """As the base says."""
+        return self.base.n_causes
+
+    def _split(self, u: Tensor, log_shares: Tensor) -> Tensor:
+        """Change the log-shares of the causes, ``(..., n, causes)``, of events at these F."""
+        stretch = torch.bucketize(u.detach().contiguous(), self._split_ends[1:-1], right=True)
+        return torch.log_softmax(log_shares + self._splits[stretch], dim=-1)
+
+    def log_share(self, time: Tensor, cause: Tensor) -> Tensor:
+        """Log-share of the base after the change of its stretch."""
+        known = [self.base.log_share(time, torch.full_like(cause, k + 1)) for k in range(self.n_causes)]
+        shares = self._split(self.base.cdf(time), torch.stack(known, dim=-1))
+        index = (cause.clamp(min=1) - 1).expand(shares.shape[:-1])
+        return shares.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+
+    def cumulative_incidence(self, time: Tensor) -> Tensor:
+        """Divide what the map of F rises by, piece by piece, by the shares of the base after their change."""
+        end = torch.clamp(time, min=0)
+        points = self.breaks()
+        shape = torch.broadcast_shapes(end.shape, points.shape[1:])
+        points = points.view(-1, *[1] * (len(shape) - points.ndim + 1), *points.shape[1:])
+        ends = torch.cat([torch.minimum(points.expand(-1, *shape), end), end.expand(1, *shape)])
+        u = self.base.cdf(ends)
+        first = torch.zeros_like(u[:1])
+        rise = torch.diff(self._map(u), dim=0, prepend=first)
+        known = self.base.cumulative_incidence(ends)
+        steps = torch.clamp(torch.diff(known, dim=0, prepend=torch.zeros_like(known[:1])), min=0)
+        middle = (u + torch.cat([first, u[:-1]])) / 2
+        smallest = torch.finfo(steps.dtype).tiny
+        shares = torch.exp(self._split(middle, torch.log(torch.clamp(steps, min=smallest))))
+        return (rise.unsqueeze(-1) * shares).sum(0)
 
     def _piece(self, u: Tensor) -> Tensor:
         """Straight line that holds each F; on a knot the one to its right, at 1 the last."""
@@ -344,7 +411,7 @@ class RecalibratedDistribution(SurvivalDistribution):
         """Find times between which F is smooth: quantiles of the base at the knots and in its tails, and its edges."""
         with torch.no_grad():
             tails = torch.tensor(TAILS, dtype=self.knots.dtype, device=self.knots.device)
-            shares = torch.cat([tails, self.knots[1:-1], 1 - tails])
+            shares = torch.cat([tails, self.knots[1:-1], self._split_ends[1:-1], 1 - tails])
             found = [self.base.quantile(share) for share in shares]
             if self.base.bins is not None:
                 found += [edge.expand(found[0].shape) for edge in self.base.bins.edges]
@@ -398,6 +465,21 @@ class SurvivorDistribution(SurvivalDistribution):
     def example(self) -> Tensor:
         """The times that were reached, which were made so."""
         return self.after
+
+    @property
+    def n_causes(self) -> int:
+        """As the base says."""
+        return self.base.n_causes
+
+    def log_share(self, time: Tensor, cause: Tensor) -> Tensor:
+        """As the base says: who came this far does not change the hazards."""
+        return self.base.log_share(time, cause)
+
+    def cumulative_incidence(self, time: Tensor) -> Tensor:
+        """Incidence of each cause after `after` and by `time`."""
+        since = self.base.cumulative_incidence(torch.maximum(time, self.after))
+        rise = torch.clamp(since - self.base.cumulative_incidence(self.after), min=0.0)
+        return rise * torch.exp(-self._reached).unsqueeze(-1)
 
     def log_survival(self, time: Tensor) -> Tensor:
         """``log S(time) - log S(after)``, 0 until `after`."""

@@ -16,9 +16,10 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from xcal._checks import as_choice, fail
+from xcal._checks import as_choice, as_count, fail
 from xcal._imports import published
 from xcal.distributions.base import Family, SurvivalDistribution, location_and_scale
+from xcal.distributions.causes import CauseFamily
 from xcal.distributions.discrete import MTLR, Categorical, DiscreteFamily, LogisticHazard
 from xcal.distributions.parametric import LogLogistic, LogNormal, Weibull
 
@@ -159,7 +160,13 @@ FAMILIES: dict[str, Callable[..., Family]] = {
 }
 
 
-def family(name: str, *, edges: Any = None, interpolation: str | None = None) -> Family:
+# Those that can tell causes apart.
+WITH_CAUSES = ("categorical", "mtlr", "lognormal", "weibull", "loglogistic")
+
+
+def family(
+    name: str, *, edges: Any = None, interpolation: str | None = None, causes: int = 1, end: float | None = None
+) -> Family:
     """Make a family by name.
 
     Parameters
@@ -170,6 +177,11 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
         Time edges, for the discrete families and only for them.
     interpolation
         ``"step"`` or ``"linear"`` (the default), for the discrete families and only for them.
+    causes
+        How many causes an event may have: bins times causes for "categorical" (the head of DeepHit) and "mtlr", a
+        hazard for each cause for the continuous ones. With 1 the family is the one that knows no causes.
+    end
+        With causes and a continuous family, the last time of the survival CRPS, which needs one.
 
     Examples
     --------
@@ -177,8 +189,13 @@ def family(name: str, *, edges: Any = None, interpolation: str | None = None) ->
     2
     >>> family("mtlr", edges=[0.0, 1.0, 2.0, 4.0]).n_outputs
     2
+    >>> family("mtlr", edges=[0.0, 1.0, 2.0, 4.0], causes=2).n_outputs
+    5
     """
     as_choice("name", name, FAMILIES)
+    if as_count("causes", causes, at_least=1) > 1:
+        as_choice("name", name, WITH_CAUSES)
+        return CauseFamily(family(name, edges=edges, interpolation=interpolation), causes, end)
     kind = FAMILIES[name]
     if isinstance(kind, type) and issubclass(kind, DiscreteFamily):
         if edges is None:

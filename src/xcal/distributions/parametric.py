@@ -248,6 +248,11 @@ class LogNormal(SurvivalDistribution):
         # One exponential of the sum: each factor alone may underflow or overflow.
         return torch.where(at_zero, 0.0, torch.exp(log_hazard(z) - self.log_scale - log_time))
 
+    def log_hazard(self, time: Tensor) -> Tensor:
+        """``log(phi(z) / (1 - Phi(z))) - log_scale - log t``."""
+        log_time, z, at_zero = self._standardise(time)
+        return torch.where(at_zero, -math.inf, log_hazard(z) - self.log_scale - log_time)
+
     def quantile(self, p: float | Tensor) -> Tensor:
         """``exp(loc + scale Phi^-1(p))``."""
         return torch.exp(self.loc + self.scale * torch.special.ndtri(as_level(p, self.loc)))
@@ -317,7 +322,8 @@ class _ScaleAndConcentration(SurvivalDistribution):
         log_time = torch.log(safe)
         return log_time, self.concentration * (log_time - self._log_scale), at_zero
 
-    def _log_hazard(self, time: Tensor) -> Tensor:
+    def log_hazard(self, time: Tensor) -> Tensor:
+        """Log-hazard of the standard law, on the scale of `time`."""
         log_time, u, at_zero = self._standardise(time)
         k = self.concentration
         limit = torch.where(k > 1, -math.inf, torch.where(k < 1, math.inf, -self._log_scale))
@@ -325,11 +331,11 @@ class _ScaleAndConcentration(SurvivalDistribution):
 
     def log_prob(self, time: Tensor) -> Tensor:
         """Log-hazard plus log-survival."""
-        return self._log_hazard(time) + self.log_survival(time)
+        return self.log_hazard(time) + self.log_survival(time)
 
     def hazard(self, time: Tensor) -> Tensor:
         """Exponential of the log-hazard: ``concentration / t`` times the hazard of the standard law."""
-        return torch.exp(self._log_hazard(time))
+        return torch.exp(self.log_hazard(time))
 
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of F^2 from 0 to `time`, by quadrature."""
