@@ -15,6 +15,7 @@ from xcal.distributions import (
     LogLogistic,
     LogNormal,
     RecalibratedDistribution,
+    SurvivorDistribution,
     Weibull,
     family,
     mixture,
@@ -307,3 +308,15 @@ def test_bad_input_is_named():
         nll(Categorical(torch.zeros(N, 5).double(), EDGES), TIME, CAUSE)
     with pytest.raises(ValueError, match=r"^cause: expected at least one event of each cause, got none of cause 2"):
         family("weibull", causes=2).initial([1.0, 2.0], [1, 1])
+
+
+@pytest.mark.parametrize("base", ["bins", "hazards"])
+def test_those_who_have_come_this_far_have_what_is_left_of_each_cause(base):
+    dist = cells(causes=2) if base == "bins" else family("weibull", causes=2).distribution(torch.zeros(N, 4).double())
+    after, time = torch.full((N,), 0.4).double(), torch.maximum(TIME, rows(0.6))
+    found = SurvivorDistribution(dist, after)
+    expected = (dist.cumulative_incidence(time) - dist.cumulative_incidence(after)) / dist.survival(after).unsqueeze(-1)
+    torch.testing.assert_close(found.cumulative_incidence(time), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.cumulative_incidence(time).sum(-1), found.cdf(time), rtol=0, atol=1e-9)
+    told = nll(dist, time, CAUSE) + dist.log_survival(after)
+    torch.testing.assert_close(nll(found, time, CAUSE), told)
