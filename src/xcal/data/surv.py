@@ -115,6 +115,9 @@ class Outcome:
     lower : array, shape (n,), or None
         Of interval-censored rows: an event lies in (lower, time], or at `time` where the two are equal. None where all
         times of events are known.
+    competing : bool array, shape (n,), or None
+        Where `event` is that of one cause of several: True where an event of another cause came first, after which this
+        one cannot come. None where nothing competes.
     """
 
     time: FloatArray
@@ -123,11 +126,17 @@ class Outcome:
     causes: tuple[str, ...] = ()
     entry: FloatArray | None = None
     lower: FloatArray | None = None
+    competing: BoolArray | None = None
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return self.time.size
+
+    @property
+    def ended(self) -> BoolArray:
+        """Rows that an event ended, this one or a competing one; the others are censored."""
+        return self.event if self.competing is None else self.event | self.competing
 
     @property
     def last(self) -> float:
@@ -136,8 +145,9 @@ class Outcome:
 
     def take(self, rows: Any) -> "Outcome":
         """Keep the chosen rows, by a mask, a slice or their places."""
-        cause, entry, lower = (None if one is None else one[rows] for one in (self.cause, self.entry, self.lower))
-        return Outcome(self.time[rows], self.event[rows], cause, self.causes, entry, lower)
+        beside = (self.cause, self.entry, self.lower, self.competing)
+        cause, entry, lower, competing = (None if one is None else one[rows] for one in beside)
+        return Outcome(self.time[rows], self.event[rows], cause, self.causes, entry, lower, competing)
 
     def entered(self, entry: Any, name: str = "entry", of_time: str = "time") -> "Outcome":
         """Add checked times of entry; 0 in every row says nothing, as does None."""
@@ -155,6 +165,12 @@ class Outcome:
         """Keep the events of one cause as events, as the others were censored when theirs came."""
         assert self.cause is not None
         return replace(self, event=self.cause == k, cause=None, causes=())
+
+    def among(self, k: int) -> "Outcome":
+        """Keep the events of one cause as events, with those of the others as competing ones."""
+        assert self.cause is not None
+        of, others = self.cause == k, (self.cause > 0) & (self.cause != k)
+        return replace(self, event=of, cause=None, causes=(), competing=others if len(self.causes) > 1 else None)
 
     def target(self) -> SurvivalTarget:
         """Return the outcome as `Surv` makes it."""
@@ -175,12 +191,17 @@ class Outcome:
 
     def order(self) -> npt.NDArray[np.int64]:
         """Return the order of the rows in time, events before censored rows of the same time."""
-        _, order = stable_sort(sortable_time(self.time, self.event))
+        _, order = stable_sort(sortable_time(self.time, self.ended))
         return np.asarray(order)
 
 
 def as_outcome(
-    time: Any, event: Any, *, names: tuple[str, str] = ("time", "event"), beside: Mapping[str, Any] | None = None
+    time: Any,
+    event: Any,
+    *,
+    names: tuple[str, str] = ("time", "event"),
+    beside: Mapping[str, Any] | None = None,
+    competing: Any = None,
 ) -> Outcome:
     """Check observed times and event indicators of the same rows, which are those of what is `beside` them, too.
 
@@ -192,10 +213,19 @@ def as_outcome(
     beside : mapping, optional
         What else is known of the rows, by the names of the arguments. Rows are taken by position; where any of these
         are pandas objects whose indexes say otherwise, that is an error.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first.
     """
-    check_rows({names[0]: time, names[1]: event, **(beside or {})})
+    check_rows({names[0]: time, names[1]: event, "competing": competing, **(beside or {})})
     times = as_time(time, name=names[0])
-    return Outcome(times, as_event(event, times.size, reference=names[0], name=names[1]))
+    found = Outcome(times, as_event(event, times.size, reference=names[0], name=names[1]))
+    if competing is None:
+        return found
+    others = as_event(competing, times.size, reference=names[0], name="competing")
+    both = others & found.event
+    if both.any():
+        fail("competing", f"False where {names[1]} is True", "True", first_row(both))
+    return replace(found, competing=others)
 
 
 def outcome_by_cause(

@@ -39,6 +39,7 @@ def cumulative_dynamic_auc(
     *,
     time: Any,
     event: Any,
+    competing: Any = None,
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise"] = "nan",
@@ -64,6 +65,9 @@ def cumulative_dynamic_auc(
         Strictly increasing.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: it is a control
+        from then on, weighted by 1 / G at its own time.
     censoring : KaplanMeier, optional
         ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows; by default G is estimated from
         the rows at hand.
@@ -89,7 +93,7 @@ def cumulative_dynamic_auc(
     >>> result.values
     array([1.])
     """
-    outcome = as_outcome(time, event, beside={"risk": risk, "weights": weights})
+    outcome = as_outcome(time, event, beside={"risk": risk, "weights": weights}, competing=competing)
     grid = as_time_grid("times", times)
     scores = _as_scores(risk, outcome.n, grid.size)
     as_choice("outside", outside, ("nan", "raise"))
@@ -101,11 +105,18 @@ def cumulative_dynamic_auc(
     values, estimable = np.full(grid.size, np.nan), np.zeros(grid.size, dtype=np.bool_)
     for k, t in enumerate(grid):
         case, control = outcome.happened_by(t), outcome.time > t
+        of_control, enough = None if w is None else w[control], bool(known[case].all())
+        if outcome.competing is not None:
+            over = outcome.competing & ~control
+            now, seen = censoring_survival(curve, np.array([t]), left_limit=False)
+            control = control | over
+            of_control = np.where(over, inverse, (1.0 if w is None else w) / now)[control]
+            enough = enough and bool(seen[0] and known[over].all())
         cases[k], controls[k] = np.count_nonzero(case), np.count_nonzero(control)
-        estimable[k] = cases[k] > 0 and controls[k] > 0 and bool(known[case].all())
+        estimable[k] = cases[k] > 0 and controls[k] > 0 and enough
         if estimable[k]:
             score = scores[:, k if scores.shape[1] > 1 else 0]
-            values[k] = _area(score[case], score[control], inverse[case], None if w is None else w[control])
+            values[k] = _area(score[case], score[control], inverse[case], of_control)
     if outside == "raise" and not estimable.all():
         row = first_row(~estimable)
         fail("times", "times with events before, rows under observation after, and known weights", grid[row], row)
@@ -146,14 +157,15 @@ _BLOCK = 1 << 18  # predictions worked on at a time
 def brier_scores(block: Block, survival: FloatArray, times: Vector) -> Matrix:
     """Brier score at each time, shape (b, m); NaN where it cannot be estimated. A block of rows at a time."""
     g, _ = block.row_weights
-    event_weight = block.counts * block.line.event / g
+    event_weight, others = block.counts * block.line.ended / g, block.line.competing
     n, m = survival.shape
     dead, alive = np.zeros((block.total.size, m)), np.zeros((block.total.size, m))
     step = max(1, _BLOCK // m)
     for start in range(0, n, step):
         rows = slice(start, start + step)
         outlasts = block.line.time[rows, None] > times
-        error = np.square(survival[rows] - outlasts, dtype=np.float64)
+        without = outlasts if others is None else outlasts | others[rows, None]
+        error = np.square(survival[rows] - without, dtype=np.float64)
         dead += product(event_weight[:, rows], np.where(outlasts, 0.0, error))
         alive += product(block.counts[:, rows], np.where(outlasts, error, 0.0))
     scores = np.empty_like(dead)
@@ -164,12 +176,14 @@ def brier_scores(block: Block, survival: FloatArray, times: Vector) -> Matrix:
 
 
 def null_brier_scores(block: Block, at: float) -> Vector:
-    """Brier score at one time of the resample's own Kaplan-Meier curve."""
+    """Brier score at one time of the resample's own Kaplan-Meier curve, or Aalen-Johansen estimate."""
     g, _ = block.row_weights
     g_time, estimable = block.time_weight(at)
     passed, survival = block.line.passed(at), block.survival_at(at)
     dead = (block.counts * block.line.event / g)[:, :passed].sum(axis=1)
     alive = block.counts[:, passed:].sum(axis=1) / g_time
+    if block.line.competing is not None:
+        alive = alive + (block.counts * block.line.competing / g)[:, :passed].sum(axis=1)
     score = (dead * survival**2 + alive * (1 - survival) ** 2) / block.total
     return np.where(estimable, score, np.nan)
 
@@ -188,20 +202,30 @@ class CountedAUC:
     """Cumulative/dynamic AUC at one time: cases against controls in the order of their risks."""
 
     def __init__(self, line: Timeline, risk: Vector, at: float) -> None:
-        passed = line.passed(at)
+        passed, self._at = line.passed(at), at
         self._cases = np.flatnonzero(line.event[:passed])
         controls = np.arange(passed, risk.size)
+        if line.competing is not None:
+            controls = np.append(np.flatnonzero(line.competing[:passed]), controls)
         self._controls = controls[np.argsort(risk[controls], kind="stable")]
         ordered = risk[self._controls]
         self._below = np.searchsorted(ordered, risk[self._cases], side="left")
         self._up_to = np.searchsorted(ordered, risk[self._cases], side="right")
+        # Of rows under observation the weight is the same and cancels, unless there are others beside them.
+        self._over = None if line.competing is None else self._controls < passed
 
     def values(self, block: Block) -> Vector:
         """AUC of every resample; NaN without a case, without a control, or with a case of unknown weight."""
         g, known = block.row_weights
         drawn = block.counts.take(self._cases, axis=1)
         weight = drawn / g.take(self._cases, axis=1)
-        running = running_sums(block.counts.take(self._controls, axis=1))
+        controls = block.counts.take(self._controls, axis=1)
+        if self._over is not None:
+            now, _ = block.time_weight(self._at)
+            controls = controls / np.where(
+                self._over, np.broadcast_to(g, block.counts.shape).take(self._controls, axis=1), now[:, None]
+            )
+        running = running_sums(controls)
         below, up_to = running.take(self._below, axis=1), running.take(self._up_to, axis=1)
         agreed = np.einsum("bi,bi->b", weight, below + up_to) / 2
         pairs = weight.sum(axis=1) * running[:, -1]

@@ -7,9 +7,10 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, as_choice, fail
-from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
+from xcal._kaplan_meier import KaplanMeier
 from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
+from xcal.metrics.competing import observed_risk
 from xcal.metrics.inputs import Vector, as_curves, as_row_weights, as_time_grid
 from xcal.metrics.times import BoundedCurve, as_censoring, censoring_survival
 
@@ -62,6 +63,7 @@ def brier_score(
     *,
     time: Any,
     event: Any,
+    competing: Any = None,
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise", "clip"] = "nan",
@@ -84,6 +86,9 @@ def brier_score(
         Strictly increasing.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: the row should have
+        had S = 1, one less the incidence of its cause, and counts by its time as a row with the event does.
     censoring : KaplanMeier, optional
         ``kaplan_meier(time=..., event=..., of="censoring")`` of the training rows; by default G is estimated from
         the rows at hand.
@@ -111,7 +116,7 @@ def brier_score(
     >>> score.values.round(4)
     array([0.02, 0.15])
     """
-    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights})
+    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights}, competing=competing)
     curves, grid = as_curves("survival", survival, times, outcome.n)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     w = as_row_weights(weights, outcome.n)
@@ -124,6 +129,7 @@ def integrated_brier_score(
     *,
     time: Any,
     event: Any,
+    competing: Any = None,
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["drop", "raise", "clip"] = "drop",
@@ -135,7 +141,7 @@ def integrated_brier_score(
 
     Parameters
     ----------
-    survival, times, time, event, censoring, left_limit, weights
+    survival, times, time, event, competing, censoring, left_limit, weights
         As for :func:`brier_score`; at least two times.
     outside : {"drop", "raise", "clip"}
         Times at which the score cannot be estimated are left out, so that the interval ends before them; or they are
@@ -156,7 +162,7 @@ def integrated_brier_score(
     >>> round(integrated_brier_score(survival, [1, 2], time=[1.5, 2.5, 3], event=[1, 0, 1]).value, 4)
     0.085
     """
-    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights})
+    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights}, competing=competing)
     curves, grid = as_curves("survival", survival, times, outcome.n)
     if grid.size < 2:
         fail("times", "at least two times to integrate over", grid.size)
@@ -190,7 +196,7 @@ def _brier(
         row = int(np.argmin(estimable))
         fail("times", f"times below {outcome.last} at which the censoring curve is known", times[row], row)
     g_row, _ = censoring_survival(censoring, outcome.time, left_limit=left_limit)
-    values = _mean_errors(survival, times, outcome.time, outcome.event / g_row, 1.0 / g_time, weights)
+    values = _mean_errors(survival, times, outcome, outcome.ended / g_row, 1.0 / g_time, weights)
     if outside != "clip":
         values[~estimable] = np.nan
     return BrierScore(times, values, estimable, outcome.n)
@@ -199,7 +205,7 @@ def _brier(
 def _mean_errors(
     survival: FloatArray,
     times: Vector,
-    time: FloatArray,
+    outcome: Outcome,
     event_weight: Vector,
     alive_weight: Vector,
     weights: Vector | None,
@@ -212,16 +218,19 @@ def _mean_errors(
     step = max(1, _BLOCK // m)
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        outlasting, passed = squared_errors(survival[rows], times, time[rows])
+        others = None if outcome.competing is None else outcome.competing[rows]
+        outlasting, passed = squared_errors(survival[rows], times, outcome.time[rows], others)
         alive += outlasting.sum(axis=0) if weights is None else weights[rows] @ outlasting
         dead += event_weight[rows] @ passed
     return np.asarray((dead + alive * alive_weight) / (n if weights is None else weights.sum()))
 
 
-def squared_errors(survival: FloatArray, times: Vector, time: FloatArray) -> tuple[Vector, Vector]:
+def squared_errors(
+    survival: FloatArray, times: Vector, time: FloatArray, competing: BoolArray | None = None
+) -> tuple[Vector, Vector]:
     """Squared errors of rows under observation at each time, and of rows whose time has passed; zero elsewhere."""
     outlasts = (time[:, None] > times).astype(np.float64)
-    error = np.square(survival - outlasts)
+    error = np.square(survival - (outlasts if competing is None else np.maximum(outlasts, competing[:, None])))
     outlasts *= error
     error -= outlasts
     return outlasts, error
@@ -258,6 +267,7 @@ def scaled_brier_score(
     *,
     time: Any,
     event: Any,
+    competing: Any = None,
     censoring: KaplanMeier | None = None,
     left_limit: bool = True,
     outside: Literal["nan", "raise", "clip"] = "nan",
@@ -267,11 +277,12 @@ def scaled_brier_score(
 
     .. math:: IPA(t) = 1 - BS(t) / BS_{KM}(t)
 
-    The null model gives everybody the Kaplan-Meier curve of the rows at hand.
+    The null model gives everybody the Kaplan-Meier curve of the rows at hand, or the Aalen-Johansen estimate where
+    other events compete.
 
     Parameters
     ----------
-    survival, times, time, event, censoring, left_limit, outside, weights
+    survival, times, time, event, competing, censoring, left_limit, outside, weights
         As for :func:`brier_score`.
 
     Returns
@@ -291,15 +302,16 @@ def scaled_brier_score(
     given: dict[str, Any] = {
         "time": time,
         "event": event,
+        "competing": competing,
         "censoring": censoring,
         "left_limit": left_limit,
         "outside": outside,
         "weights": weights,
     }
     score = brier_score(survival, times, **given)
-    outcome, grid = as_outcome(time, event), score.times
-    curve = fit_kaplan_meier(outcome.time, outcome.event, weights=as_row_weights(weights, outcome.n))
-    null = brier_score(np.broadcast_to(curve.at(grid), (outcome.n, grid.size)), grid, **given)
+    outcome, grid = as_outcome(time, event, competing=competing), score.times
+    curve = observed_risk(outcome, as_row_weights(weights, outcome.n)).without(grid)
+    null = brier_score(np.broadcast_to(curve, (outcome.n, grid.size)), grid, **given)
     ratio = np.divide(score.values, null.values, out=np.full(grid.size, np.nan), where=null.values > 0)
     return ScaledBrierScore(grid, 1 - ratio, score.values, null.values, score.estimable)
 

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from xcal._checks import MANY, as_count, as_number
-from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.surv import Outcome
+from xcal.metrics.competing import observed_risk
 from xcal.metrics.ici import SmoothCalibration, smooth_calibration
 from xcal.metrics.inputs import (
     Integers,
@@ -53,6 +53,7 @@ def calibration_curve(
     at: float,
     time: Any,
     event: Any,
+    competing: Any = None,
     n_risk_groups: int = N_RISK_GROUPS,
     n_bins: int = N_BINS,
     level: float = 0.95,
@@ -72,6 +73,9 @@ def calibration_curve(
         The time, within the follow-up.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: what was observed is then the
+        Aalen-Johansen estimate in place of one minus Kaplan-Meier.
     n_risk_groups : int
         Points asked for; fewer where predictions are equal.
     n_bins : int
@@ -98,7 +102,8 @@ def calibration_curve(
     >>> bool(abs(curve.observed - curve.predicted).max() < 0.1), curve.point_rows.sum()
     (True, np.int64(2000))
     """
-    rows, level = read_at(probability, at, time=time, event=event), as_number("level", level, above=0, below=1)
+    rows = read_at(probability, at, time=time, event=event, competing=competing)
+    level = as_number("level", level, above=0, below=1)
     as_count("n_risk_groups", n_risk_groups, at_least=1, at_most=MANY)
     as_count("n_bins", n_bins, at_least=1, at_most=MANY)
     smooth = None
@@ -186,9 +191,9 @@ def _points(
                 )
                 continue
             group = outcome.take(here)
-            own = fit_kaplan_meier(group.time, group.event, weights=None if weights is None else weights[here])
+            own = observed_risk(group, None if weights is None else weights[here])
             low, high = own.interval(at, level)
-            seen[:, k] = 1 - float(own.at(at)), 1 - float(high), 1 - float(low)
+            seen[:, k] = float(own.at(at)), float(low), float(high)
     return predicted, seen[0], seen[1], seen[2], rows.astype(np.int64)
 
 
@@ -215,6 +220,7 @@ def risk_distribution(
     at: float,
     time: Any,
     event: Any,
+    competing: Any = None,
     n_bins: int = 20,
     weights: Any = None,
     min_cell: int = 0,
@@ -229,6 +235,9 @@ def risk_distribution(
         The time; an event exactly then has happened, and a row censored exactly then was event-free.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: what was observed is then the
+        Aalen-Johansen estimate in place of one minus Kaplan-Meier.
     n_bins : int
         Bins of equal width over [0, 1].
     weights : array-like, shape (n,), optional
@@ -247,11 +256,11 @@ def risk_distribution(
     >>> result.with_event, result.without_event, result.censored
     (array([0., 1.]), array([1., 0.]), array([0., 1.]))
     """
-    found = read_at(probability, at, time=time, event=event, weights=weights)
+    found = read_at(probability, at, time=time, event=event, competing=competing, weights=weights)
     p, moment, outcome, w = found.risk, found.at, found.outcome, found.weights
     edges = np.linspace(0, 1, as_count("n_bins", n_bins, at_least=1, at_most=MANY) + 1)
     case = outcome.happened_by(moment)
-    lost = ~outcome.event & (outcome.time < moment)
+    lost = ~outcome.ended & (outcome.time < moment)
     free = ~case & ~lost
     few, shares, totals = as_min_cell(min_cell), [], []
     for rows in (case, free, lost):

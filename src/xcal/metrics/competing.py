@@ -24,7 +24,8 @@ from xcal._checks import (
     check_rows,
     fail,
 )
-from xcal._kaplan_meier import KaplanMeier, product_limit
+from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier, product_limit
+from xcal.data.surv import Outcome
 from xcal.metrics.inputs import Vector, as_row_weights
 
 Matrix = npt.NDArray[np.float64]
@@ -184,35 +185,67 @@ def _error(
     )
 
 
-def incidence_pseudo_values(
-    time: FloatArray, cause: Causes, at: float, *, of: int, n_causes: int, weights: Vector | None = None
-) -> Vector:
-    """Return n F - (n - 1) F without the row, with F the incidence of one cause at one time.
+# --- What was observed of one event by a time: one minus Kaplan-Meier, or Aalen-Johansen where others compete.
 
-    With one cause these are the values of `pseudo_values.jackknife`. Of weighted rows F + W dF/dw, the infinitesimal
-    jackknife.
 
-    Parameters
-    ----------
-    time, cause : arrays, shape (n,)
-        At least two rows.
-    at : float
-        The time; an event exactly then has happened.
-    of, n_causes : int
-        The cause, and how many there are.
-    weights : array, shape (n,), optional
-        Of the rows, all above zero.
+@dataclass(frozen=True, eq=False)
+class ObservedRisk:
+    """Observed probability of an event by each time, from a curve of one event or of one of several causes."""
+
+    curve: KaplanMeier | AalenJohansen
+
+    def at(self, t: FloatArray | float) -> Vector:
+        """Return the probability by t."""
+        return self.curve.at(t, of=1) if isinstance(self.curve, AalenJohansen) else 1 - self.curve.at(t)
+
+    def without(self, t: FloatArray | float) -> Vector:
+        """Return the probability of none by t."""
+        return 1 - self.curve.at(t, of=1) if isinstance(self.curve, AalenJohansen) else self.curve.at(t)
+
+    def error(self, t: FloatArray | float) -> Vector:
+        """Return its standard error."""
+        if isinstance(self.curve, AalenJohansen):
+            return self.curve.error_at(t, of=1)
+        return np.asarray(self.curve.variance(t) ** 0.5)
+
+    def interval(self, t: FloatArray | float, level: float) -> tuple[Vector, Vector]:
+        """Return its interval, on the log(-log) scale."""
+        if isinstance(self.curve, AalenJohansen):
+            return self.curve.interval(t, of=1, level=level)
+        low, high = self.curve.interval(t, level)
+        return 1 - high, 1 - low
+
+
+def observed_risk(outcome: Outcome, weights: Vector | None = None) -> ObservedRisk:
+    """Return the observed risk of checked data."""
+    if outcome.competing is None:
+        return ObservedRisk(fit_kaplan_meier(outcome.time, outcome.event, weights=weights))
+    return ObservedRisk(fit_aalen_johansen(outcome.time, _two_causes(outcome), 2, weights))
+
+
+def _two_causes(outcome: Outcome) -> Causes:
+    """Return 1 for the event, 2 for a competing one."""
+    assert outcome.competing is not None
+    return outcome.event + 2 * outcome.competing.astype(np.int64)
+
+
+def incidence_pseudo_values(outcome: Outcome, at: float, *, seen: float = 1.0, weights: Vector | None = None) -> Vector:
+    """Return n F - (n - 1) F without the row, with F the incidence of an event, others competing, by one time.
+
+    Where nothing competes these are the values of `pseudo_values.jackknife`, whose parameters these are. Of weighted
+    rows F + W dF/dw, the infinitesimal jackknife.
     """
-    n = time.size
-    moments, place = np.unique(time, return_inverse=True)
+    cause, n = _two_causes(outcome), outcome.n
+    moments, place = np.unique(outcome.time, return_inverse=True)
     one = np.ones(n) if weights is None else weights
-    counts = np.array([np.bincount(place, one * (cause == k), moments.size) for k in range(1, n_causes + 1)])
+    counts = np.array([np.bincount(place, one * (cause == k), moments.size) for k in (1, 2)])
     by_then = int(np.searchsorted(moments, at, side="right"))
-    r = _at_risk(place, one, moments.size)[:by_then]
-    d, own = counts.sum(axis=0)[:by_then], counts[of - 1, :by_then]
+    left = np.bincount(place, one * (cause == 0), moments.size)
+    r = (_at_risk(place, one, moments.size) - (1 - seen) * left)[:by_then]
+    d, own = counts.sum(axis=0)[:by_then], counts[0, :by_then]
     passed, at_own = place < by_then, np.minimum(place, by_then)
     if weights is not None:
-        return _infinitesimal(d, own, r, passed, at_own, cause, of, float(weights.sum()))
+        return _infinitesimal(d, own, r, passed, at_own, cause, seen, float(weights.sum()))
     kept, comes = 1 - _part(d, r), _part(own, r)
     # What is still to come from each moment on, for one who has reached it: backwards, to its end.
     ahead = np.zeros(by_then + 1)
@@ -221,9 +254,9 @@ def incidence_pseudo_values(
     # Without a row that outlasts them: survival before each moment, and the incidence before it.
     before = np.append(1.0, np.cumprod(1.0 - _part(d, r - 1)))
     passed_by = np.append(0.0, np.cumsum(before[:-1] * _part(own, r - 1)))
-    # Without the row at its own moment.
-    others = np.append(r - 1, 0.0)[at_own]
-    comes_own = _part(np.append(own, 0.0)[at_own] - ((cause == of) & passed), others)
+    # Without the row at its own moment, of which a censored one was seen a part.
+    others = np.append(r, 0.0)[at_own] - np.where(cause > 0, 1.0, seen)
+    comes_own = _part(np.append(own, 0.0)[at_own] - ((cause == 1) & passed), others)
     kept_own = 1 - _part(np.append(d, 0.0)[at_own] - ((cause > 0) & passed), others)
     after = comes_own + kept_own * ahead[np.minimum(at_own + 1, by_then)]
     left_out = passed_by[at_own] + before[at_own] * np.where(passed, after, 0.0)
@@ -237,23 +270,27 @@ def _infinitesimal(
     passed: npt.NDArray[np.bool_],
     place: Causes,
     cause: Causes,
-    of: int,
+    seen: float,
     total: float,
 ) -> Vector:
     """Pseudo-values from the weights of events and of those at risk up to one time; see `_error` for the influence."""
+    if not d.size:
+        return np.zeros(cause.size)
     left = r - d
     step = np.divide(1.0, left, out=np.zeros_like(left), where=left > 0)
     before = np.append(1.0, np.cumprod(1 - _part(d, r))[:-1])
     comes = before * _part(own, r)
     incidence = np.cumsum(comes)
-    log_survival = np.cumsum(d * step / r)
-    waiting = np.cumsum(comes * (np.append(0.0, log_survival[:-1]) - 1 / r))
-    last = float(incidence[-1]) if incidence.size else 0.0
-    at = np.minimum(place, max(d.size - 1, 0))
-    if not d.size:
-        return np.zeros(cause.size)
-    slope = log_survival[at] - np.where(cause > 0, step[at], 0.0)
-    level = waiting[at] + np.where(cause == of, before[at] / r[at], 0.0) + slope * (last - incidence[at])
+    grows = d * step / r
+    log_survival = np.append(0.0, np.cumsum(grows))
+    waiting = np.append(0.0, np.cumsum(comes * (log_survival[:-1] - 1 / r)))
+    last = float(incidence[-1])
+    at = np.minimum(place, d.size - 1)
+    # A row is at risk of all events of its own time; a censored one of those of the part of it that it was seen.
+    part = np.where(cause > 0, 1.0, seen)
+    slope = log_survival[at] + part * grows[at] - np.where(cause > 0, step[at], 0.0)
+    level = waiting[at] + comes[at] * (log_survival[at] - part / r[at])
+    level = level + np.where(cause == 1, before[at] / r[at], 0.0) + slope * (last - incidence[at])
     return np.asarray(last + total * np.where(passed, level, waiting[-1]))
 
 
@@ -265,35 +302,3 @@ def _at_risk(place: npt.NDArray[Any], weight: Vector, n_times: int) -> Vector:
 def _part(amount: Vector, whole: Vector) -> Vector:
     """Return amount / whole; 0 where there is nothing of the whole."""
     return np.divide(amount, whole, out=np.zeros(np.shape(whole)), where=whole > 0)
-
-
-def horizon_weights(
-    time: FloatArray, cause: Causes, at: float, *, of: int, censoring: KaplanMeier
-) -> tuple[Vector, npt.NDArray[np.bool_]]:
-    """Return the weight of each row in averages at one time, and whether its event of the cause came by then.
-
-    A row with an event of any cause by then is known, weighted by 1 / G(T-); one still under observation by 1 / G(t). A
-    row censored before says nothing itself, and weighs 0. One whose other event came first has no event of this cause.
-    """
-    early = time <= at
-    weight = np.where(early, (cause > 0) / censoring.before(time), 1 / censoring.at(at))
-    return np.asarray(weight), early & (cause == of)
-
-
-def brier_of_cause(p: Vector, weight: Vector, happened: npt.NDArray[np.bool_]) -> float:
-    """Return the weighted mean squared error of incidences at one time; see `horizon_weights`."""
-    return float((weight * np.square(happened - p)).mean())
-
-
-def auc_of_cause(p: Vector, weight: Vector, happened: npt.NDArray[np.bool_]) -> float:
-    """Return the AUC at one time: cases with an event of the cause, against everybody known to have none of it by then.
-
-    NaN without a case or a control.
-    """
-    case, control = happened & (weight > 0), ~happened & (weight > 0)
-    if not case.any() or not control.any():
-        return float("nan")
-    order = np.argsort(p[control], kind="stable")
-    ordered, running = p[control][order], np.append(0.0, np.cumsum(weight[control][order]))
-    below, up_to = (running[np.searchsorted(ordered, p[case], side=side)] for side in ("left", "right"))
-    return float(weight[case] @ (below + up_to) / 2 / (weight[case].sum() * running[-1]))

@@ -21,7 +21,14 @@ from xcal.metrics.inputs import (
     as_time_point,
     running_sums,
 )
-from xcal.metrics.pairs import PairWeights, antolini_weights, first_outlasting, pair_weights, weighted_pairs
+from xcal.metrics.pairs import (
+    CountedPairs,
+    PairWeights,
+    antolini_weights,
+    first_outlasting,
+    pair_weights,
+    weighted_pairs,
+)
 from xcal.metrics.times import Block, as_censoring, censoring_survival, product
 
 Method = Literal["harrell", "uno", "antolini"]
@@ -429,6 +436,63 @@ def uno_weights(block: Block) -> Matrix:
     """Squared inverse of G at each event; zero where it is not known."""
     g, known = block.row_weights
     return np.where(known, 1 / np.square(g), 0.0)
+
+
+# --- Concordance until a horizon, where other events may compete.
+
+
+class CountedConcordance:
+    r"""Concordance of events by one time, of rows in time order, with weights for censoring and several resamples.
+
+    A row with the event at t is compared with every row that outlasts t, weighted by :math:`1 / G(t-)^2`, and, where
+    others compete, with every row whose competing event came before, at s: it never has this event. That pair has the
+    weight :math:`1 / (G(t-) G(s-))`.
+    """
+
+    def __init__(self, outcome: Outcome, risk: Vector, at: float) -> None:
+        case = outcome.happened_by(at)
+        self._later = self._of(outcome.time, case, risk, np.arange(outcome.n))
+        self._earlier: list[tuple[Integers, CountedPairs]] = []
+        self._case = case
+        if outcome.competing is not None:
+            # Backwards in time a competing event outlasts the events after it; those of its own moment are counted.
+            back = outcome.time.max() - outcome.time.astype(np.float64)
+            back = np.where(case, np.nextafter(back, np.inf), back)
+            both = (np.flatnonzero(case | outcome.competing), np.flatnonzero(case))
+            self._earlier = [self._of(back, case, risk, rows) for rows in both if case.any()]
+
+    @staticmethod
+    def _of(time: FloatArray, case: BoolArray, risk: Vector, rows: Integers) -> tuple[Integers, CountedPairs]:
+        chosen = Outcome(time[rows], case[rows])
+        order = chosen.order()
+        return rows[order], CountedPairs(chosen.take(order), -risk[rows[order]])
+
+    def values(self, counts: Matrix, g: Matrix, known: BoolArray) -> Vector:
+        """Return the index of each line of counts, shape (b, n), with G just before each row's time; NaN without."""
+        inverse = np.broadcast_to(np.where(known, 1 / g, 0.0), counts.shape)
+        order, pairs = self._later
+        sums = np.array(pairs.weights(counts[:, order], [np.square(inverse[:, order])])[0])
+        others = np.where(self._case, counts, counts * inverse)
+        for sign, (order, pairs) in zip((1.0, -1.0), self._earlier, strict=False):
+            sums = sums + sign * np.array(pairs.weights(others[:, order], [inverse[:, order]])[0])
+        agreed, tied, comparable = sums
+        return np.asarray(
+            np.divide(agreed + tied / 2, comparable, out=np.full(comparable.size, np.nan), where=comparable > 0)
+        )
+
+
+def concordance_at(
+    risk: Vector, at: float, outcome: Outcome, censoring: KaplanMeier | None = None, weights: Vector | None = None
+) -> float:
+    """Return the concordance of checked risks by one time with the events by then; see `CountedConcordance`.
+
+    References
+    ----------
+    Wolbers, Blanche, Koller, Witteman, Gerds (2014), Biostatistics 15(3):526-539.
+    """
+    g, known = censoring_survival(as_censoring(censoring, outcome, weights), outcome.time, left_limit=True)
+    counts = np.ones((1, outcome.n)) if weights is None else weights[None, :]
+    return float(CountedConcordance(outcome, risk, at).values(counts, g[None, :], known[None, :])[0])
 
 
 def antolini_indices(

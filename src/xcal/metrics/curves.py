@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import FloatArray, as_choice, as_floats, as_row, fail, first_row
-from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.surv import Outcome, as_outcome
+from xcal.metrics.competing import observed_risk
 from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for.
@@ -199,6 +199,7 @@ def km_calibration(
     *,
     time: Any,
     event: Any,
+    competing: Any = None,
     interpolation: Interpolation = "linear",
     weights: Any = None,
 ) -> KMCalibration:
@@ -217,6 +218,9 @@ def km_calibration(
         Strictly increasing.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: the curves are
+        one less the incidence of this cause, and the Aalen-Johansen estimate stands in place of Kaplan-Meier.
     interpolation : {"linear", "previous"}
         How to read the average curve between grid points; see `evaluate`.
     weights : array-like, shape (n,), optional
@@ -238,7 +242,7 @@ def km_calibration(
     >>> km_calibration(curves, [1, 2, 3, 4], time=[1, 2, 3, 4], event=[1, 1, 1, 1]).value
     0.0
     """
-    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights})
+    outcome = as_outcome(time, event, beside={"survival": survival, "weights": weights}, competing=competing)
     curves, grid = as_curves("survival", survival, times, outcome.n)
     as_choice("interpolation", interpolation, INTERPOLATIONS)
     points = event_points(outcome, grid)
@@ -265,8 +269,8 @@ def both_curves(
     interpolation: Interpolation,
     weights: Vector | None = None,
 ) -> tuple[Vector, Vector]:
-    """Average predicted curve and Kaplan-Meier curve of these rows, at the points."""
+    """Average predicted curve and observed one of these rows, at the points."""
     mean = curves.mean(axis=0, dtype=np.float64) if weights is None else weights @ curves / weights.sum()
     average = np.broadcast_to(mean, (points.size, grid.size))
-    observed = fit_kaplan_meier(outcome.time, outcome.event, weights=weights).at(points)
+    observed = observed_risk(outcome, weights).without(points)
     return at_own_time(average, grid, points, interpolation), observed

@@ -297,6 +297,7 @@ def integrated_calibration_index(
     at: float,
     time: Any,
     event: Any,
+    competing: Any = None,
     level: float = 0.95,
     outside: Literal["nan", "raise", "clip"] = "nan",
     weights: Any = None,
@@ -322,6 +323,9 @@ def integrated_calibration_index(
         The time; an event exactly then has happened.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: what was observed is then the
+        Aalen-Johansen estimate in place of one minus Kaplan-Meier.
     level : float
         Coverage of the interval.
     outside : {"nan", "raise", "clip"}
@@ -351,7 +355,7 @@ def integrated_calibration_index(
     >>> right.distances["emax"].lower == 0 < 0.05 < wrong.distances["emax"].excess
     True
     """
-    rows = read_at(probability, at, time=time, event=event, weights=weights, outside=outside)
+    rows = read_at(probability, at, time=time, event=event, competing=competing, weights=weights, outside=outside)
     level = as_number("level", level, above=0, below=1)
     observed = jackknife(rows.outcome, rows.at, weights=rows.weights)
     if not rows.known:

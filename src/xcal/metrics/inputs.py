@@ -61,9 +61,18 @@ class RowsAt:
         return int(np.count_nonzero(self.outcome.happened_by(self.at)))
 
 
-def read_at(probability: Any, at: Any, *, time: Any, event: Any, weights: Any = None, outside: str = "clip") -> RowsAt:
+def read_at(
+    probability: Any,
+    at: Any,
+    *,
+    time: Any,
+    event: Any,
+    competing: Any = None,
+    weights: Any = None,
+    outside: str = "clip",
+) -> RowsAt:
     """Check what a metric of one time takes."""
-    outcome = as_outcome(time, event, beside={"probability": probability, "weights": weights})
+    outcome = as_outcome(time, event, beside={"probability": probability, "weights": weights}, competing=competing)
     risk, moment = as_row_probability("probability", probability, outcome.n), as_time_point("at", at)
     as_choice("outside", outside, ("nan", "raise", "clip"))
     return RowsAt(risk, moment, outcome, as_row_weights(weights, outcome.n), is_followed(moment, outcome, outside))

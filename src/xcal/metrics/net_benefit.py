@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from xcal._checks import BoolArray, as_number, as_probability, as_row, fail, first_row
-from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.surv import Outcome
+from xcal.metrics.competing import observed_risk
 from xcal.metrics.inputs import Matrix, RowsAt, Vector, read_at, running_sums
 from xcal.metrics.intervals import check_bootstrap, resampled_rows
 from xcal.metrics.times import Block, Timeline
@@ -52,7 +52,9 @@ class DecisionCurve:
     treat_all: Vector
 
 
-def net_benefit(probability: Any, threshold: float, *, at: float, time: Any, event: Any) -> NetBenefit:
+def net_benefit(
+    probability: Any, threshold: float, *, at: float, time: Any, event: Any, competing: Any = None
+) -> NetBenefit:
     r"""Net benefit of acting on everybody whose risk is at or above a threshold (Vickers and others).
 
     .. math:: NB(p_t) = \frac{n_+}{n} \Big[ (1 - S_+(t)) - S_+(t) \frac{p_t}{1 - p_t} \Big]
@@ -71,6 +73,9 @@ def net_benefit(probability: Any, threshold: float, *, at: float, time: Any, eve
     time, event : array-like, shape (n,)
         Observed times; True where the event happened. Where all rows at or above the threshold are censored before
         `at`, the last value of their curve stands for it.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: what was observed is then the
+        Aalen-Johansen estimate in place of one minus Kaplan-Meier.
 
     Returns
     -------
@@ -87,7 +92,8 @@ def net_benefit(probability: Any, threshold: float, *, at: float, time: Any, eve
     >>> result.value, result.treat_all
     (0.0, 0.0)
     """
-    rows, limit = read_at(probability, at, time=time, event=event), as_number("threshold", threshold, above=0, below=1)
+    rows = read_at(probability, at, time=time, event=event, competing=competing)
+    limit = as_number("threshold", threshold, above=0, below=1)
     positive = rows.risk >= limit
     observed = _observed(rows, positive)
     share = float(positive.mean())
@@ -103,6 +109,7 @@ def decision_curve(
     at: float,
     time: Any,
     event: Any,
+    competing: Any = None,
     n_bootstrap: int = 0,
     level: float = 0.95,
     generator: np.random.Generator | None = None,
@@ -114,7 +121,7 @@ def decision_curve(
 
     Parameters
     ----------
-    probability, at, time, event
+    probability, at, time, event, competing
         As for :func:`net_benefit`.
     thresholds : array-like, shape (k,)
         Strictly increasing, above 0 and below 1.
@@ -139,7 +146,8 @@ def decision_curve(
     >>> curve.model.round(3), curve.treat_all.round(3)
     (array([0.444, 0.   ]), array([0.444, 0.   ]))
     """
-    rows, limits = read_at(probability, at, time=time, event=event), as_thresholds(thresholds)
+    rows = read_at(probability, at, time=time, event=event, competing=competing)
+    limits = as_thresholds(thresholds)
     check_bootstrap(n_bootstrap, level, generator)
     everybody = _observed(rows, np.ones(rows.risk.size, dtype=np.bool_))
     lower, upper = np.full(limits.size, np.nan), np.full(limits.size, np.nan)
@@ -174,19 +182,26 @@ def benefit(share: Any, observed: Any, threshold: Any) -> Any:
 def _curve(p: Vector, limits: Vector, outcome: Outcome, at: float) -> Vector:
     order = outcome.order()
     p, by_then = p[order], outcome.happened_by(at)[order]
+    ended = by_then if outcome.competing is None else (outcome.ended & (outcome.time <= at))[order]
     values = np.empty(limits.size)
     for k, limit in enumerate(limits):
-        own = by_then[p >= limit]
+        chosen = p >= limit
+        own = ended[chosen]
         # Rows leave one after another, the events of a time first: the product of their factors is Kaplan-Meier's.
-        left = 1 - 1 / (own.size - np.flatnonzero(own))
-        values[k] = benefit(own.size / p.size, 1 - float(np.prod(left)), float(limit))
+        lost = 1 / (own.size - np.flatnonzero(own))
+        if outcome.competing is None:
+            observed = 1 - float(np.prod(1 - lost))
+        else:
+            before = np.append(1.0, np.cumprod(1 - lost)[:-1]) if lost.size else lost
+            observed = float((before * lost * by_then[chosen][own]).sum())
+        values[k] = benefit(own.size / p.size, observed, float(limit))
     return values
 
 
 def _observed(rows: RowsAt, chosen: BoolArray) -> float:
-    """One minus Kaplan-Meier of some rows; NaN where there are none."""
+    """Return the observed risk of some rows; NaN where there are none."""
     own = rows.outcome.take(chosen)
-    return 1 - float(fit_kaplan_meier(own.time, own.event).at(rows.at)) if own.n else float("nan")
+    return float(observed_risk(own).at(rows.at)) if own.n else float("nan")
 
 
 # --- Net benefit of resamples.
@@ -198,6 +213,7 @@ class CountedBenefit:
     def __init__(self, line: Timeline, risk: Vector, thresholds: Vector, at: float) -> None:
         self._risk, self._thresholds = risk, thresholds
         self._by_then = line.event & (line.time <= at)
+        self._ended = self._by_then if line.competing is None else line.ended & (line.time <= at)
 
     def values(self, block: Block) -> Matrix:
         """Net benefit of every resample at every threshold, shape (b, k)."""
@@ -207,11 +223,17 @@ class CountedBenefit:
             rows = np.flatnonzero(self._risk >= threshold)
             if not rows.size:
                 continue
-            counts, events = block.counts.take(rows, axis=1), np.flatnonzero(self._by_then[rows])
+            counts, events = block.counts.take(rows, axis=1), np.flatnonzero(self._ended[rows])
             before = running_sums(counts)
             # Where nobody is left nothing was drawn, and zero over anything is zero.
             at_risk = np.maximum(before[:, -1:] - before.take(events, axis=1), block.least)
-            observed = 1 - np.prod(1 - counts.take(events, axis=1) / at_risk, axis=1)
+            lost = counts.take(events, axis=1) / at_risk
+            if self._ended is self._by_then:
+                observed = 1 - np.prod(1 - lost, axis=1)
+            else:
+                left = np.cumprod(1 - lost, axis=1)[:, :-1]
+                before = np.concatenate([np.ones((len(lost), 1)), left], axis=1)[:, : lost.shape[1]]
+                observed = (before * lost) @ self._by_then[rows][events].astype(np.float64)
             values[:, k] = benefit(before[:, -1] / block.total, observed, threshold)
         return values
 

@@ -16,12 +16,12 @@ from xcal._checks import (
     check_rows,
     fail,
 )
-from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration.bins import Clusters, as_clusters, sum_of_squares
 from xcal.calibration.dcalibration import as_at_most
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.data.surv import as_outcome
 from xcal.metrics.cells import Accumulator, sums_as_floats, unit_sums
+from xcal.metrics.competing import observed_risk
 from xcal.metrics.cox import log_hazard
 from xcal.metrics.inputs import (
     Matrix,
@@ -72,6 +72,7 @@ def observed_expected(
     at: float,
     time: Any,
     event: Any,
+    competing: Any = None,
     level: float = 0.95,
     interval: Interval = "robust",
     outside: Literal["nan", "raise", "clip"] = "nan",
@@ -93,12 +94,16 @@ def observed_expected(
         The time; an event exactly then has happened.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: what was observed is then the
+        Aalen-Johansen estimate in place of one minus Kaplan-Meier.
     level : float
         Coverage of the interval.
     interval : {"robust", "greenwood", "poisson"}
         Where s comes from. "robust": the spread of pseudo-values less O/E times the predictions, which knows that rows
-        with a high risk were expected to have the event. "greenwood": Kaplan-Meier's variance, the expected value taken
-        as known. "poisson": s / O is one over the root of the number of events by t, as in the published guideline; it
+        with a high risk were expected to have the event. "greenwood": the variance of Kaplan-Meier or Aalen-Johansen,
+        the expected value taken as known; the published interval where other events compete.
+        "poisson": s / O is one over the root of the number of events by t, as in the published guideline; it
         is 1.1 to 2.4 times too wide, the more so the more of the rows have their event.
     outside : {"nan", "raise", "clip"}
         When `at` is after the largest of `time`: give NaN, refuse, or take the last value of the Kaplan-Meier curve.
@@ -122,18 +127,18 @@ def observed_expected(
     >>> result.value
     1.0
     """
-    rows = read_at(probability, at, time=time, event=event, weights=weights, outside=outside)
+    rows = read_at(probability, at, time=time, event=event, competing=competing, weights=weights, outside=outside)
     p, outcome, w = rows.risk, rows.outcome, rows.weights
     level = as_number("level", level, above=0, below=1)
     as_choice("interval", interval, get_args(Interval))
     if w is not None and interval == "poisson":
         fail("interval", "'robust' or 'greenwood' with weights, as 'poisson' counts events", repr(interval))
-    curve = fit_kaplan_meier(outcome.time, outcome.event, weights=w)
-    observed = 1 - float(curve.at(rows.at)) if rows.known else float("nan")
+    curve = observed_risk(outcome, w)
+    observed = float(curve.at(rows.at)) if rows.known else float("nan")
     if interval == "poisson":
         error = observed / max(rows.n_events, 1) ** 0.5
     elif interval == "greenwood":
-        error = float(curve.variance(rows.at)) ** 0.5
+        error = float(curve.error(rows.at))
     else:
         error = error_of_mean(jackknife(outcome, rows.at, weights=w), observed, p, weights=w)
     return ratio(observed, mean_of(p, w), error, rows.at, rows.n_events, level)
@@ -287,6 +292,7 @@ def calibration_slope(
     at: float,
     time: Any,
     event: Any,
+    competing: Any = None,
     level: float = 0.95,
     outside: Literal["nan", "raise", "clip"] = "nan",
     weights: Any = None,
@@ -312,6 +318,9 @@ def calibration_slope(
         The time; an event exactly then has happened.
     time, event : array-like, shape (n,)
         Observed times; True where the event happened.
+    competing : array-like, shape (n,), optional
+        True where an event of another cause came first, after which this one cannot come: what was observed is then the
+        Aalen-Johansen estimate in place of one minus Kaplan-Meier.
     level : float
         Coverage of the intervals.
     outside : {"nan", "raise", "clip"}
@@ -337,7 +346,7 @@ def calibration_slope(
     >>> round(calibration_slope(too_extreme, at=1.0, time=time, event=event).slope, 1)
     0.5
     """
-    rows = read_at(probability, at, time=time, event=event, weights=weights, outside=outside)
+    rows = read_at(probability, at, time=time, event=event, competing=competing, weights=weights, outside=outside)
     level = as_number("level", level, above=0, below=1)
     known = rows.n_events > 0 and rows.known
     observed = jackknife(rows.outcome, rows.at, weights=rows.weights) if known else None

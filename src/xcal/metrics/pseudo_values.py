@@ -26,6 +26,7 @@ import numpy.typing as npt
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier, share_left
 from xcal.data.surv import Outcome
+from xcal.metrics.competing import incidence_pseudo_values
 from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
 from xcal.metrics.inputs import Integers, Vector
@@ -37,7 +38,9 @@ _KNOTS, _BLOCK = 100, 1 << 14
 
 
 def jackknife(outcome: Outcome, at: float, *, seen: float = 1.0, weights: Vector | None = None) -> Vector:
-    """Return n F - (n - 1) F without the row, with F one minus Kaplan-Meier at one time.
+    """Return n F - (n - 1) F without the row, with F the observed risk by one time.
+
+    It is one minus Kaplan-Meier, or Aalen-Johansen where other events compete.
 
     Of weighted rows, F + W dF/dw: what F changes by, per weight of the row, if that is changed a little, with W the sum
     of all weights (the infinitesimal jackknife). Their weighted mean is F.
@@ -54,6 +57,8 @@ def jackknife(outcome: Outcome, at: float, *, seen: float = 1.0, weights: Vector
     weights : array, shape (n,), optional
         Of the rows, all above zero.
     """
+    if outcome.competing is not None:
+        return incidence_pseudo_values(outcome, at, seen=seen, weights=weights)
     n, event = outcome.n, outcome.event
     moments, place = np.unique(outcome.time, return_inverse=True)
     one = np.ones(n) if weights is None else weights
@@ -141,7 +146,7 @@ def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
 
     At one time the events come first: rows with an event at t are no longer at risk of being censored there.
     """
-    time, event = outcome.time, outcome.event
+    time, event = outcome.time, outcome.ended
     spread = x.std(axis=0)
     scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     # A censoring comes just after the events of its time.
@@ -170,7 +175,7 @@ def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
 
 def same_for_all(outcome: Outcome) -> CensoringModel:
     """Return the model of censoring that is the same for all rows at risk."""
-    curve = fit_kaplan_meier(outcome.time, outcome.event, "censoring", entry=outcome.entry)
+    curve = fit_kaplan_meier(outcome.time, outcome.ended, "censoring", entry=outcome.entry)
     some = curve.counts > 0
     hazard = np.cumsum(curve.counts[some] / curve.at_risk[some])
     return CensoringModel(curve.times[some], hazard, np.ones(outcome.n)).entered(outcome.entry)

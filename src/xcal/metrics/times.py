@@ -21,7 +21,7 @@ from xcal.metrics.inputs import Integers, Matrix, Vector, as_row_weights, as_sco
 def as_censoring(censoring: KaplanMeier | None, outcome: Outcome, weights: Vector | None = None) -> KaplanMeier:
     """Use the given censoring curve, or estimate one from the data at hand."""
     if censoring is None:
-        return fit_kaplan_meier(outcome.time, outcome.event, "censoring", weights)
+        return fit_kaplan_meier(outcome.time, outcome.ended, "censoring", weights)
     if not isinstance(censoring, KaplanMeier) or censoring.of != "censoring":
         got = f"a curve of {censoring.of!r}" if isinstance(censoring, KaplanMeier) else type(censoring).__name__
         fail("censoring", 'None or kaplan_meier(time=..., event=..., of="censoring")', got)
@@ -443,6 +443,12 @@ class Timeline:
     time: FloatArray
     event: BoolArray
     censoring: KaplanMeier | None
+    competing: BoolArray | None = None
+
+    @property
+    def ended(self) -> BoolArray:
+        """Rows with the event or a competing one."""
+        return self.event if self.competing is None else self.event | self.competing
 
     @cached_property
     def first_of_tie(self) -> Integers:
@@ -504,17 +510,22 @@ class Block:
 
     @cached_property
     def survival(self) -> Matrix:
-        """Kaplan-Meier curve of the events after each row, and 1 in front: shape (b, n + 1)."""
-        return kaplan_meier_product(np.where(self.line.event, self._lost, 0.0))
+        """Kaplan-Meier curve of all events after each row, and 1 in front: shape (b, n + 1)."""
+        return kaplan_meier_product(np.where(self.line.ended, self._lost, 0.0))
 
     @cached_property
     def uncensored(self) -> Matrix:
         """Kaplan-Meier curve of the censoring after each row, and 1 in front: shape (b, n + 1)."""
-        return kaplan_meier_product(np.where(self.line.event, 0.0, self._lost))
+        return kaplan_meier_product(np.where(self.line.ended, 0.0, self._lost))
 
     def survival_at(self, t: float) -> Vector:
-        """Kaplan-Meier curve of the events at t."""
-        return np.asarray(self.survival[:, self.line.passed(t)])
+        """Kaplan-Meier curve of the event at t; where others compete, one less its incidence by Aalen-Johansen."""
+        passed = self.line.passed(t)
+        if self.line.competing is None:
+            return np.asarray(self.survival[:, passed])
+        # Each event of a tie takes its part of those before the tie: sums go row by row, too.
+        events = np.flatnonzero(self.line.event[:passed])
+        return np.asarray(1 - (self.survival[:, events] * self._lost[:, events]).sum(axis=1))
 
     @cached_property
     def row_weights(self) -> tuple[Matrix, BoolArray]:
