@@ -8,17 +8,21 @@ from scipy import optimize, stats
 from sklearn.isotonic import IsotonicRegression
 
 from xcal import d_calibration
+from xcal.data.survival import folds_by_event
 from xcal.recalibration import (
+    AveragedRecalibration,
     BetaRecalibration,
     CiPOTRecalibration,
     ConformalQuantiles,
     GroupedRecalibration,
     IsotonicRecalibration,
     KaplanMeierRecalibration,
+    KSPRecalibration,
 )
-from xcal.recalibration.published import _Likelihood
+from xcal.recalibration.published import CensoredLikelihood, ks_distance
 
-MAPS = [KaplanMeierRecalibration, IsotonicRecalibration, BetaRecalibration, CiPOTRecalibration]
+SMOOTH = [BetaRecalibration, KSPRecalibration]
+MAPS = [KaplanMeierRecalibration, IsotonicRecalibration, CiPOTRecalibration, AveragedRecalibration, *SMOOTH]
 
 
 def simulate(n, seed, *, faster=1.7, censored=True):
@@ -43,6 +47,10 @@ ROWS = {
 }
 
 
+def u_is_one(rows):
+    return bool((np.asarray(rows[0]) > 1 - 1e-9).all())
+
+
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("kind", MAPS)
 def test_every_map_increases_from_0_to_1_and_has_an_inverse(kind, rows):
@@ -51,24 +59,29 @@ def test_every_map_increases_from_0_to_1_and_has_an_inverse(kind, rows):
     g = own.cdf(u)
     assert g[0] == 0
     assert g[-1] == 1
-    assert (np.diff(g) > 0).all() or (kind is BetaRecalibration and (np.diff(g) >= 0).all())  # beyond float64
+    assert (np.diff(g) > 0).all() or (
+        kind in (*SMOOTH, AveragedRecalibration) and (np.diff(g) >= 0).all()
+    )  # beyond float64
     inside = (g > 1e-9) & (g < 1 - 1e-9)
     np.testing.assert_allclose(own.quantile(g[inside]), u[inside], atol=1e-6)
     np.testing.assert_allclose(own.quantile([0, 1]), [0, 1])
-    # The rounding of F, and of the model's quantiles, does not show.
-    p = np.linspace(0.05, 0.95, 19)
-    # The beta map has no knots: near 1 it may rise without bound, and F = 1 - 1e-13 has three digits left.
-    atol = 1e-4 if kind is BetaRecalibration else 1e-6
-    for nearby in (-4e-16, 4e-16):
-        np.testing.assert_allclose(own.cdf(np.clip(own.quantile(p) + nearby, 0, 1)), p, atol=atol)
     assert np.isfinite(own.log_density(u[1:-1])).all()
     np.testing.assert_allclose(np.exp(own.log_survival(u)), 1 - g, atol=1e-12)
+    # The rounding of F, and of the model's quantiles, does not show.
+    p = np.linspace(0.05, 0.95, 19)
+    # Smooth maps have no knots: near 1 they may rise without bound, and F = 1 - 1e-13 has three digits left.
+    atol = 1e-4 if kind in SMOOTH else 1e-6
+    if kind is KSPRecalibration and u_is_one(rows):
+        return  # no prior holds the parameters: G rises between 1 - 1e-16 and 1
+    for nearby in (-4e-16, 4e-16):
+        np.testing.assert_allclose(own.cdf(np.clip(own.quantile(p) + nearby, 0, 1)), p, atol=atol)
 
 
 @pytest.mark.parametrize("kind", MAPS)
 def test_the_density_integrates_to_the_map(kind):
     own = kind.fit(*ROWS["censored"])
-    corners = [] if kind is BetaRecalibration else own.knots[(own.knots > 0.01) & (own.knots < 0.99)]
+    knots = np.concatenate([part.knots for part in (own, *vars(own).values()) if hasattr(part, "knots")] or [[]])
+    corners = knots[(knots > 0.01) & (knots < 0.99)]
     edges = np.union1d(np.linspace(0.01, 0.99, 10_001), corners)
     middle = (edges[1:] + edges[:-1]) / 2
     mass = (np.exp(own.log_density(middle)) * np.diff(edges)).sum()
@@ -81,9 +94,16 @@ def test_the_far_tail_is_exact_with_the_models_own_log_survival(kind):
     log_survival = np.array([-20.0, -50.0, -800.0])  # F rounds to 1 from the second on
     found = own.log_survival(-np.expm1(log_survival), log_survival)
     assert np.isfinite(found).all()
-    # Near 1, log(1 - G) is a constant plus a power of 1 - F: 1 for straight lines, b for the beta map.
-    power = own.b if kind is BetaRecalibration else 1.0
-    np.testing.assert_allclose(np.diff(found), power * np.diff(log_survival), rtol=1e-6)
+    # Near 1, log(1 - G) is a constant plus a power of 1 - F: 1 for straight lines, b for the beta map, a for KSP, and
+    # of an average the smallest.
+    powers = {BetaRecalibration: "b", KSPRecalibration: "a"}
+    power = getattr(own, powers[kind]) if kind in powers else 1.0
+    if kind is AveragedRecalibration:
+        assert own.weights[1] > 0
+        power = min(own.beta.b, 1.0)
+    # Of an average the other terms are still seen at the first.
+    rtol = 1e-3 if kind is AveragedRecalibration else 1e-6
+    np.testing.assert_allclose(np.diff(found), power * np.diff(log_survival), rtol=rtol)
 
 
 @pytest.mark.parametrize("kind", MAPS)
@@ -174,7 +194,7 @@ def test_beta_maximises_a_likelihood_written_another_way(name):
 @pytest.mark.parametrize("name", ["censored", "ends"])
 def test_the_gradient_of_beta(name):
     u, event = ROWS[name]
-    rows = _Likelihood.of(np.asarray(u), np.asarray(event).astype(bool))
+    rows = CensoredLikelihood.of(np.asarray(u), np.asarray(event).astype(bool))
     at = np.array([0.3, -0.2, 0.5])
     numeric = optimize.approx_fprime(at, lambda p: rows.loss_and_gradient(p)[0], 1e-7)
     np.testing.assert_allclose(rows.loss_and_gradient(at)[1], numeric, rtol=1e-3, atol=1e-3)
@@ -254,6 +274,65 @@ def test_quantiles_that_cross_or_fall_below_zero_are_put_in_order():
 def test_infinite_quantiles_are_refused():
     with pytest.raises(ValueError, match="quantiles: expected finite times, got inf at row 1"):
         ConformalQuantiles.fit([[1.0], [np.inf]], [1, 2], [1, 1])
+
+
+# ksp
+
+
+def slow_ks(u, event, points=20_001):
+    """The distance on a grid, each censored row as many events spread evenly from its F to 1."""
+    spread = u[:, None] + (1 - u)[:, None] * (np.arange(2000) + 0.5) / 2000
+    scores = np.where(event[:, None], u[:, None], spread)
+    at = np.linspace(0, 1, points)
+    return np.abs(np.searchsorted(np.sort(scores.ravel()), at, side="right") / scores.size - at).max()
+
+
+@pytest.mark.parametrize("name", ["censored", "no censoring", "ties", "five rows", "ends"])
+def test_the_distance_of_ksp_is_that_of_a_sample_spread_out(name):
+    u, event = np.asarray(ROWS[name][0]), np.asarray(ROWS[name][1]).astype(bool)
+    if event.all():
+        assert ks_distance(u, event) == pytest.approx(stats.kstest(u, "uniform").statistic)
+    else:
+        assert ks_distance(u, event) == pytest.approx(slow_ks(u, event), abs=1e-3)
+
+
+def test_ksp_comes_nearest_of_the_maps_of_its_form():
+    u, event = ROWS["censored"]
+    found = KSPRecalibration.fit(u, event)
+    least = ks_distance(found.cdf(u), event)
+    rng = np.random.default_rng(16)
+    for log_a, b, log_c in rng.normal([np.log(found.a), found.b, np.log(found.c)], 0.7, (400, 3)):
+        other = KSPRecalibration(float(np.exp(log_a)), float(b), float(np.exp(log_c)), 1, 1)
+        assert ks_distance(other.cdf(u), event) >= least - 1e-3
+
+
+# auto
+
+
+def test_the_weights_of_auto_are_those_of_the_stated_rule():
+    u, event = (values[:120] for values in ROWS["censored"])
+    event = event.astype(bool)
+    fold, gains = folds_by_event(event, 5, np.random.default_rng(0)), []
+    for kind in (BetaRecalibration, CiPOTRecalibration, KaplanMeierRecalibration):
+        gain = 0.0
+        for k in range(5):
+            own = kind.fit(u[fold != k], event[fold != k])
+            for v, happened in zip(u[fold == k], event[fold == k], strict=True):
+                slope = (own.cdf(v + 1e-7) - own.cdf(v - 1e-7)) / 2e-7
+                gain += np.log(slope) if happened else np.log((1 - own.cdf(v)) / (1 - v))
+        gains.append(gain)
+    weights = np.exp(np.array([1.0, *(0.5 * np.array(gains))]))
+    np.testing.assert_allclose(AveragedRecalibration.fit(u, event).weights, weights / weights.sum(), atol=2e-3)
+
+
+def test_auto_leaves_a_true_model_of_many_rows_alone_and_follows_a_clear_error():
+    rng = np.random.default_rng(17)
+    right = [AveragedRecalibration.fit(rng.uniform(size=400), np.ones(400)).weights[0] for _ in range(10)]
+    assert np.median(right) > 0.6
+    two_humps = stats.norm.cdf(np.where(rng.uniform(size=2000) < 0.5, -1.5, 1.5) + rng.normal(0, 0.5, 2000), 0, 1.58)
+    assert AveragedRecalibration.fit(two_humps, np.ones(2000)).weights[3] > 0.95
+    # Ties have no density: that of all rows at one F is no reason to act.
+    assert AveragedRecalibration.fit(*ROWS["all at one F"]).weights[0] > 0.5
 
 
 # groups

@@ -2,21 +2,28 @@
 
 from typing import TYPE_CHECKING, Any
 
+from xcal.recalibration.average import AveragedRecalibration
+from xcal.recalibration.by_row import IsotonicSurface, RiskRecalibration, TemperatureRecalibration
 from xcal.recalibration.maps import GroupedRecalibration, IsotonicRecalibration, KaplanMeierRecalibration, Recalibration
-from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles
+from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 
 if TYPE_CHECKING:
     from xcal.recalibration.estimator import Recalibrated
 
 __all__ = [
+    "AveragedRecalibration",
     "BetaRecalibration",
     "CiPOTRecalibration",
     "ConformalQuantiles",
     "GroupedRecalibration",
     "IsotonicRecalibration",
+    "IsotonicSurface",
+    "KSPRecalibration",
     "KaplanMeierRecalibration",
     "Recalibrated",
     "Recalibration",
+    "RiskRecalibration",
+    "TemperatureRecalibration",
 ]
 
 

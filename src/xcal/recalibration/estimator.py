@@ -46,6 +46,7 @@ from xcal.recalibration.reading import (
     read_outcome,
     read_own,
     refit,
+    survival_at,
 )
 from xcal.recalibration.registry import (
     AT_ONCE,
@@ -109,11 +110,12 @@ _MATTERS = 0.1
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a model about rows that it has not seen: a method, with its two settings."""
+    """What is asked of a model about rows that it has not seen: a method, its two settings, the times of its curves."""
 
     method: Method
     n_pieces: int | None
     group_column: Column | None
+    times: Floats | None = None
 
     def of(self, model: Any, table: Any, time: Floats, event: BoolArray) -> HeldOut:
         """Ask a model."""
@@ -129,7 +131,13 @@ class Asked:
         if self.method.asks_groups:
             groups = np.asarray(labels_of(table, self.group_column))
             check_same_length("groups", groups, "y", time.size)
-        return HeldOut(time, event, own.cdf, own.event, quantiles, groups)
+        curves = None if self.times is None else 1 - survival_at(model, table, self.times)
+        return HeldOut(time, event, own.cdf, own.event, quantiles, groups, curves, self.times)
+
+    def with_times(self, model: Any, table: Any, time: Floats, event: BoolArray) -> "Asked":
+        """Choose the times at which curves are asked for, if the method needs curves; `model` is the one to be used."""
+        choose = self.method.curve_times
+        return self if choose is None else replace(self, times=choose(model, table, time, event))
 
 
 def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random: bool) -> HeldOut:
@@ -150,8 +158,8 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
         values = [getattr(parts[k], name) for k in kept]
         return None if values[0] is None else np.concatenate(values)[back]
 
-    names = ("time", "happened", "cdf", "event", "quantiles", "groups")
-    return HeldOut(**{name: joined(name) for name in names})
+    names = ("time", "happened", "cdf", "event", "quantiles", "groups", "curves")
+    return HeldOut(**{name: joined(name) for name in names}, times=parts[0].times)
 
 
 def _folds_that_differ(parts: Sequence[HeldOut]) -> dict[int, float]:
@@ -219,7 +227,7 @@ class Recalibrated(BaseEstimator):
         A model that `xcal.audit` reads: of xcal, lifelines, scikit-survival, pycox, torchsurv, XGBoost (AFT) or
         hazardous, also at the end of a scikit-learn pipeline, or any object with `predict_survival_function`. Fitted,
         unless `cv` is given.
-    method : {"km", "isotonic", "beta", "cipot", "csd", "groups"}
+    method : {"km", "auto", "isotonic", "beta", "ksp", "cipot", "csd", "groups", "risk", "dr-isr", "temperature"}
         How: see the table on the page "Recalibration after training".
     cv : int or splitter of scikit-learn, optional
         None: `model` is fitted, and `fit` is given rows that it has **not** seen. Otherwise cross-fitting: a fresh copy
@@ -310,7 +318,8 @@ class Recalibrated(BaseEstimator):
         if self.cv is None:
             # scikit-learn's FrozenEstimator keeps a model fitted when it is cloned.
             model = self.model.estimator if type(self.model).__name__ == "FrozenEstimator" else self.model
-            held_out = asked.of(model, as_table(X), time, event)
+            table = as_table(X)
+            held_out = asked.with_times(model, table, time, event).of(model, table, time, event)
         else:
             model, held_out = self._cross_fitted(asked, X, time, event)
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
@@ -556,13 +565,17 @@ class Recalibrated(BaseEstimator):
 
     def _cross_fitted(self, asked: Asked, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
         """Every row's F from a model trained on other folds, and the model trained on all rows."""
-        parts, tested = [], []
-        for train, test in folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)):
-            fresh = refit(self.model, chosen_rows(X, train), time[train], event[train], self.fit_model)
-            parts.append(asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test]))
-            tested.append(test)
+        cut = list(folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)))
+        models = [refit(self.model, chosen_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
+        final = refit(self.model, X, time, event, self.fit_model)
+        asked = asked.with_times(final, as_table(X), time, event)
+        tested = [test for _, test in cut]
+        parts = [
+            asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test])
+            for fresh, test in zip(models, tested, strict=True)
+        ]
         held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
-        return refit(self.model, X, time, event, self.fit_model), held_out
+        return final, held_out
 
     def _fitted(self) -> Self:
         check_is_fitted(self)

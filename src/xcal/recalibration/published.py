@@ -1,4 +1,4 @@
-"""Remedies of the literature: beta calibration, CiPOT, CSD."""
+"""Remedies of the literature: beta calibration, KSP, CiPOT, CSD."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
@@ -24,8 +24,77 @@ from xcal.recalibration.maps import (
 )
 
 
+class BetaFormulas:
+    """What a beta map says; `a`, `b` and `c` are numbers, or arrays with one value per row."""
+
+    a: Any
+    b: Any
+    c: Any
+
+    def cdf(self, u: Any) -> Floats:
+        """Recalibrated F, G(u), for F values of any shape."""
+        values = probabilities(u)
+        return np.asarray(expit(self._logit(values, _log1m(values))))
+
+    def log_density(self, u: Any) -> Floats:
+        """Log of the slope of G; at 0 and 1 it may be infinite."""
+        values = probabilities(u)
+        score = self._logit(values, _log1m(values))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a, b, c = self._of(values)
+            inside = log_expit(score) + log_expit(-score) + np.log(a / values + b / (1 - values))
+        ends = np.where(values == 0, _end(a, c), _end(b, -c))
+        return np.asarray(np.where((values > 0) & (values < 1), inside, ends))
+
+    def log_survival(self, u: Any, log_survival: Any = None) -> Floats:
+        """``log(1 - G(u))``, -inf at u = 1.
+
+        Parameters
+        ----------
+        u : array-like
+            F values of any shape.
+        log_survival : array-like of the same shape, optional
+            The model's own ``log(1 - F)``: with it the result is finite and exact where F rounds to 1.
+        """
+        values = probabilities(u)
+        tail = _log1m(values) if log_survival is None else own_log_survival(log_survival, values)
+        return np.asarray(log_expit(-self._logit(values, tail)))
+
+    def quantile(self, p: Any) -> Floats:
+        """Level of F that G maps to `p`, by bisection on the scale of log-odds."""
+        levels = probabilities(p, "p")
+        with np.errstate(divide="ignore"):
+            target = logit(levels)
+        # G's log-odds at log-odds x: at least c + min(a, b) x for x > 0 and at most that for x < 0, less or more log 2.
+        finite = np.where(np.isfinite(target), target, 0.0)
+        a, b, c = self._of(levels)
+        reach = (np.abs(finite - c) + (a + b) * np.log(2)) / np.minimum(a, b) + 1
+        low, high = -reach, reach
+        for _ in range(100):
+            middle = (low + high) / 2
+            below = c + a * log_expit(middle) - b * log_expit(-middle) < finite
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        inside = expit((low + high) / 2)
+        return np.asarray(np.where(np.isfinite(target), inside, levels))
+
+    def _logit(self, u: Floats, log_survival: Floats) -> Floats:
+        a, b, c = self._of(u)
+        with np.errstate(divide="ignore"):
+            return np.asarray(c + a * np.log(u) - b * log_survival)
+
+    def _of(self, values: Floats) -> tuple[Any, Any, Any]:
+        """Parameters against values of shape ``(n,)`` or ``(n, m)``."""
+        own = (self.a, self.b, self.c)
+        return tuple(x[:, None] if np.ndim(x) == 1 and values.ndim == 2 else x for x in own)
+
+
+def _end(power: Any, constant: Any) -> Any:
+    """Log-slope at an end: G is like exp(constant) times the distance to the power there."""
+    return np.where(power == 1, constant, np.where(power > 1, -np.inf, np.inf))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class BetaRecalibration(Recalibration):
+class BetaRecalibration(BetaFormulas, Recalibration):
     r"""The map of beta calibration (Kull, Silva Filho and Flach, 2017), as a map of F.
 
     .. math:: \mathrm{logit}\, G(u) = c + a \log u - b \log(1 - u), \quad a, b > 0
@@ -75,65 +144,8 @@ class BetaRecalibration(Recalibration):
             True or 1 where the event happened.
         """
         u, happened = held_out_rows(cdf, event)
-        rows = _Likelihood.of(u, happened)
-        from scipy.optimize import minimize  # takes longer to import than a small map to fit
-
-        found = minimize(rows.loss_and_gradient, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-6})
-        a, b, c = np.exp(found.x[0]), np.exp(found.x[1]), found.x[2]
-        return cls(float(a), float(b), float(c), u.size, int(happened.sum()))
-
-    def cdf(self, u: Any) -> Floats:
-        """Recalibrated F, G(u), for F values of any shape."""
-        values = probabilities(u)
-        return np.asarray(expit(self._logit(values, _log1m(values))))
-
-    def log_density(self, u: Any) -> Floats:
-        """Log of the slope of G; at 0 and 1 it may be infinite."""
-        values = probabilities(u)
-        score = self._logit(values, _log1m(values))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inside = log_expit(score) + log_expit(-score) + np.log(self.a / values + self.b / (1 - values))
-        ends = np.where(values == 0, self._end(self.a, self.c), self._end(self.b, -self.c))
-        return np.asarray(np.where((values > 0) & (values < 1), inside, ends))
-
-    def log_survival(self, u: Any, log_survival: Any = None) -> Floats:
-        """``log(1 - G(u))``, -inf at u = 1.
-
-        Parameters
-        ----------
-        u : array-like
-            F values of any shape.
-        log_survival : array-like of the same shape, optional
-            The model's own ``log(1 - F)``: with it the result is finite and exact where F rounds to 1.
-        """
-        values = probabilities(u)
-        tail = _log1m(values) if log_survival is None else own_log_survival(log_survival, values)
-        return np.asarray(log_expit(-self._logit(values, tail)))
-
-    def quantile(self, p: Any) -> Floats:
-        """Level of F that G maps to `p`, by bisection on the scale of log-odds."""
-        levels = probabilities(p, "p")
-        with np.errstate(divide="ignore"):
-            target = logit(levels)
-        # G's log-odds at log-odds x: at least c + min(a, b) x for x > 0 and at most that for x < 0, less or more log 2.
-        finite = np.where(np.isfinite(target), target, 0.0)
-        reach = (np.abs(finite - self.c) + (self.a + self.b) * np.log(2)) / min(self.a, self.b) + 1
-        low, high = -reach, reach
-        for _ in range(100):
-            middle = (low + high) / 2
-            below = self.c + self.a * log_expit(middle) - self.b * log_expit(-middle) < finite
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        inside = expit((low + high) / 2)
-        return np.asarray(np.where(np.isfinite(target), inside, levels))
-
-    def _logit(self, u: Floats, log_survival: Floats) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.asarray(self.c + self.a * np.log(u) - self.b * log_survival)
-
-    @staticmethod
-    def _end(power: float, constant: float) -> float:
-        """Log-slope at an end: G is like exp(constant) times the distance to the power there."""
-        return constant if power == 1 else -np.inf if power > 1 else np.inf
+        log_a, log_b, c = CensoredLikelihood.of(u, happened).maximum()
+        return cls(float(np.exp(log_a)), float(np.exp(log_b)), float(c), u.size, int(happened.sum()))
 
     def __repr__(self) -> str:
         parameters = f"a={self.a:.3g}, b={self.b:.3g}, c={self.c:.3g}"
@@ -146,46 +158,196 @@ def _log1m(u: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Likelihood:
-    """Rows by what they tell: an event at u, an event above u or a censored row, an event below u."""
+class CensoredLikelihood:
+    """Rows by what they tell: an event at u, an event above u or a censored row, an event below u.
+
+    Log a, log b and c of a row are sums over the columns of a basis, by default a column of ones: one map for all.
+    """
 
     at: Floats
     above: Floats
     below: Floats
+    bases: tuple[Floats, Floats, Floats]
+    precision: Floats
 
     @classmethod
-    def of(cls, u: Floats, event: BoolArray) -> "_Likelihood":
+    def of(cls, u: Floats, event: BoolArray, basis: Floats | None = None, precision: Floats | None = None) -> Self:
+        """Sort the rows; `precision` is one over the variance of the prior of each column."""
         inner = u[(u > 0) & (u < 1)]
         # Without any F inside, the ends tell about the middle.
         least, most = (inner.min(), inner.max()) if inner.size else (0.5, 0.5)
         inside = (u > 0) & (u < 1)
-        outlived = ~event & (u > 0)
-        above = np.concatenate([u[outlived & (u < 1)], np.full(int((u == 1).sum()), most)])
-        return cls(u[event & inside], above, np.full(int((event & (u == 0)).sum()), least))
+        outlived = np.concatenate([np.flatnonzero(~event & inside), np.flatnonzero(u == 1)])
+        parts = (np.flatnonzero(event & inside), outlived, np.flatnonzero(event & (u == 0)))
+        columns = np.ones((u.size, 1)) if basis is None else basis
+        above = np.where(u[outlived] == 1, most, u[outlived])
+        below = np.full(parts[2].size, least)
+        bases = (columns[parts[0]], columns[parts[1]], columns[parts[2]])
+        return cls(u[parts[0]], above, below, bases, np.ones(1) if precision is None else precision)
+
+    def maximum(self) -> Floats:
+        """Return the parameters of largest posterior: log a of each column, then log b, then c."""
+        from scipy.optimize import minimize  # takes longer to import than a small map to fit
+
+        start = np.zeros(3 * self.precision.size)
+        found = minimize(self.loss_and_gradient, start, jac=True, method="BFGS", options={"gtol": 1e-6})
+        return np.asarray(found.x)
 
     def loss_and_gradient(self, parameters: Floats) -> tuple[float, Floats]:
-        """Negative log-posterior and its gradient in (log a, log b, c)."""
-        # A long step of the search may try anything; beyond 50 only the prior counts, which leads it back.
-        a, b = np.exp(np.clip(parameters[:2], -50, 50))
-        c = parameters[2]
-        loss, gradient = float(parameters @ parameters) / 2, parameters.copy()
-        for u, sign in ((self.above, 1.0), (self.below, -1.0)):
+        """Negative log-posterior and its gradient in the parameters."""
+        table = parameters.reshape(3, -1)
+        loss = float((self.precision * table**2).sum()) / 2
+        gradient = self.precision * table
+        for u, basis, sign in ((self.above, self.bases[1], 1.0), (self.below, self.bases[2], -1.0)):
+            a, b, c = _row_parameters(table, basis)
             log_u, log_v = np.log(u), np.log1p(-u)
             score = c + a * log_u - b * log_v
             loss -= float(log_expit(-sign * score).sum())
             slope = sign * expit(sign * score)
-            gradient += [a * (slope @ log_u), -b * (slope @ log_v), slope.sum()]
+            gradient += np.stack([slope * a * log_u, -slope * b * log_v, slope]) @ basis
+        a, b, c = _row_parameters(table, self.bases[0])
         log_u, log_v = np.log(self.at), np.log1p(-self.at)
         score = c + a * log_u - b * log_v
         rate = a / self.at + b / (1 - self.at)
         loss -= float((log_expit(score) + log_expit(-score) + np.log(rate)).sum())
         slope = 2 * expit(score) - 1
-        gradient += [
-            a * (slope @ log_u - (1 / (self.at * rate)).sum()),
-            b * (-(slope @ log_v) - (1 / ((1 - self.at) * rate)).sum()),
-            slope.sum(),
-        ]
-        return loss, gradient
+        by_a = a * (slope * log_u - 1 / (self.at * rate))
+        by_b = b * (-slope * log_v - 1 / ((1 - self.at) * rate))
+        gradient += np.stack([by_a, by_b, slope]) @ self.bases[0]
+        return loss, gradient.ravel()
+
+
+def _row_parameters(table: Floats, basis: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return a, b and c of each row."""
+    log_a, log_b, c = table @ basis.T
+    # A long step of the search may try anything; beyond 50 only the prior counts, which leads it back.
+    return np.exp(np.clip(log_a, -50, 50)), np.exp(np.clip(log_b, -50, 50)), c
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KSPRecalibration(Recalibration):
+    r"""A map with three parameters on the log-odds of F, by the Kolmogorov-Smirnov distance (KSP).
+
+    .. math:: G(u) = \sigma(a\, \mathrm{logit}\, u + b)^c, \quad a, c > 0
+
+    The parameters minimise the largest distance between u and the share of rows with G(F) at most u, over all u. A
+    censored row is spread evenly from its G(F) to 1, as `CiPOTRecalibration` spreads it: no bins, no Kaplan-Meier
+    curve, and under censoring a part of the error stays. The search starts from no change.
+
+    Attributes
+    ----------
+    a, b, c : float
+        The parameters; no change at a = c = 1, b = 0.
+    n, n_events : int
+        Rows and events that G was fitted to.
+
+    References
+    ----------
+    KSP: Kolmogorov-Smirnov metric-based Post-Hoc Calibration for Survival Analysis (2025), NeurIPS 38. Written from its
+    public description; how it counts a censored row is our reading.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> ksp = KSPRecalibration.fit(1 - np.exp(-2 * rng.exponential(size=4000)), np.ones(4000))
+    >>> bool(abs(ksp.cdf(0.75) - 0.5) < 0.02)  # where half of the events have happened
+    True
+    """
+
+    a: Annotated[float, Limits(above=0)]
+    b: float
+    c: Annotated[float, Limits(above=0)]
+    n: Count
+    n_events: Count
+
+    @classmethod
+    def fit(cls, cdf: Any, event: Any) -> Self:
+        """Fit G to F at the observed times of rows that did not train the model.
+
+        Parameters
+        ----------
+        cdf : array-like of shape (n,)
+            F at each row's observed time.
+        event : array-like of shape (n,)
+            True or 1 where the event happened.
+        """
+        u, happened = held_out_rows(cdf, event)
+        from scipy.optimize import minimize  # takes longer to import than a small map to fit
+
+        def distance(parameters: Floats) -> float:
+            log_a, b, log_c = np.clip(parameters, -_FAR, _FAR)
+            # The least further away, so that the search comes back.
+            outside = float(np.abs(parameters - [log_a, b, log_c]).sum())
+            return ks_distance(cls(np.exp(log_a), b, np.exp(log_c), 1, 1).cdf(u), happened) + outside
+
+        # The distance has corners: a search by values alone, and once more from where it ended.
+        start = np.zeros(3)
+        for size in (0.5, 0.1):
+            simplex = start + np.vstack([np.zeros(3), size * np.eye(3)])
+            options = {"initial_simplex": simplex, "xatol": 1e-5, "fatol": 1e-7, "maxiter": 400}
+            start = minimize(distance, start, method="Nelder-Mead", options=options).x
+        log_a, b, log_c = np.clip(start, -_FAR, _FAR)
+        return cls(float(np.exp(log_a)), float(b), float(np.exp(log_c)), u.size, int(happened.sum()))
+
+    def cdf(self, u: Any) -> Floats:
+        """Recalibrated F, G(u), for F values of any shape."""
+        values = probabilities(u)
+        return np.asarray(np.exp(self.c * log_expit(self._score(values, _log1m(values)))))
+
+    def log_density(self, u: Any) -> Floats:
+        """Log of the slope of G; at 0 and 1 it may be infinite."""
+        values = probabilities(u)
+        score = self._score(values, _log1m(values))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = np.log(self.a * self.c) - np.log(values) - np.log1p(-values)
+            inside = self.c * log_expit(score) + log_expit(-score) + rate
+        first = _end(self.a * self.c, self.b * self.c)
+        last = _end(self.a, np.log(self.c) - self.b)
+        return np.asarray(np.where((values > 0) & (values < 1), inside, np.where(values == 0, first, last)))
+
+    def log_survival(self, u: Any, log_survival: Any = None) -> Floats:
+        """``log(1 - G(u))``, -inf at u = 1; with the model's own ``log(1 - F)`` exact where F rounds to 1."""
+        values = probabilities(u)
+        tail = _log1m(values) if log_survival is None else own_log_survival(log_survival, values)
+        score = self._score(values, tail)
+        with np.errstate(divide="ignore", over="ignore"):
+            inside = np.log(-np.expm1(self.c * log_expit(score)))
+        # Far out 1 - G is c exp(-score), the first term of its series.
+        return np.asarray(np.where(score > 30, np.log(self.c) - score, inside))
+
+    def quantile(self, p: Any) -> Floats:
+        """Level of F that G maps to `p`."""
+        with np.errstate(divide="ignore"):
+            log_root = np.log(probabilities(p, "p")) / self.c
+            score = log_root - np.log(-np.expm1(log_root))
+        return np.asarray(expit((score - self.b) / self.a))
+
+    def _score(self, u: Floats, log_survival: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.asarray(self.a * (np.log(u) - log_survival) + self.b)
+
+    def __repr__(self) -> str:
+        parameters = f"a={self.a:.3g}, b={self.b:.3g}, c={self.c:.3g}"
+        return f"{type(self).__name__}({parameters}, from {self.n} rows with {self.n_events} events)"
+
+
+# The search stays where log a, b and log c are no larger: G is a step there.
+_FAR = 5.0
+
+
+def ks_distance(u: Floats, event: BoolArray) -> float:
+    """Largest distance of the distribution of F from a uniform one, a censored row spread evenly from its F to 1.
+
+    Examples
+    --------
+    >>> ks_distance(np.array([0.25, 0.75]), np.array([True, True]))
+    0.25
+    >>> ks_distance(np.array([0.0, 0.0]), np.array([False, False]))
+    0.0
+    """
+    values = np.unique(np.append(u, 1.0))
+    before, after, _ = _passed(u, event, values)
+    return float(np.maximum(np.abs(before / u.size - values), np.abs(after / u.size - values)).max())
 
 
 # The paper reports 9 levels, the deciles: ten pieces.
@@ -253,14 +415,7 @@ def _quantiles(u: Floats, event: BoolArray, shares: Floats) -> Floats:
     adds 1 / (1 - F).
     """
     values = np.unique(np.append(u, 1.0))
-    place = np.searchsorted(values, u)
-    steps = np.bincount(place, weights=event | (u == 1), minlength=values.size)
-    open_rows = ~event & (u < 1)
-    begun = np.bincount(place[open_rows], weights=1 / (1 - u[open_rows]), minlength=values.size)
-    slope = np.cumsum(begun)
-    rise = np.append(0.0, slope[:-1] * np.diff(values))
-    before = np.cumsum(rise) + np.cumsum(steps) - steps
-    after = before + steps
+    before, after, slope = _passed(u, event, values)
     asked = shares * u.size * (1 - ROUNDING)
     at = np.minimum(np.searchsorted(after, asked), values.size - 1)
     left = np.maximum(at - 1, 0)
@@ -268,6 +423,18 @@ def _quantiles(u: Floats, event: BoolArray, shares: Floats) -> Floats:
     along = values[left] + np.divide(lacking, slope[left], out=np.zeros_like(lacking), where=slope[left] > 0)
     within = (before[at] >= asked) & (at > 0)
     return np.asarray(np.where(within, np.minimum(along, values[at]), values[at]))
+
+
+def _passed(u: Floats, event: BoolArray, values: Floats) -> tuple[Floats, Floats, Floats]:
+    """Rows passed just before and at each of the distinct F and 1, and the rate at which they pass after it."""
+    place = np.searchsorted(values, u)
+    steps = np.bincount(place, weights=event | (u == 1), minlength=values.size).astype(np.float64)
+    open_rows = ~event & (u < 1)
+    begun = np.bincount(place[open_rows], weights=1 / (1 - u[open_rows]), minlength=values.size)
+    slope = np.cumsum(begun.astype(np.float64))
+    rise = np.append(0.0, slope[:-1] * np.diff(values))
+    before = np.cumsum(rise) + np.cumsum(steps) - steps
+    return before, before + steps, slope
 
 
 # Event times that stand for a censored row, at evenly spaced levels of what Kaplan-Meier says of its future.

@@ -174,6 +174,32 @@ def quantile_at(model: Any, X: Any, levels: Floats, last: float, *, extended: bo
     return _inverted(cdf, wanted, low, high).reshape(n, n_levels)
 
 
+# Quantiles of the event times at which a curve is asked for its level of risk.
+_GRID = 50
+
+
+def event_times(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
+    """Choose times that tell rows apart: quantiles of the event times, within what the model knows."""
+    seen = time[event & (time > 0)]
+    if seen.size == 0:
+        fail("time", "an event after time 0", "none")
+    return np.unique(np.quantile(seen, np.linspace(0, 1, _GRID + 1)[1:]))
+
+
+def bin_ends(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
+    """Find where the time bins of a model end: those of its distribution, or the times of its curves."""
+    if isinstance(model, WholeLaw):
+        with torch.no_grad():
+            bins = model.predict_distribution(chosen_rows(X, np.array([0]))).bins
+        edges = None if bins is None else bins.edges.numpy()
+    else:
+        found = read_model(model, chosen_rows(X, np.array([0])), time=time[:1], event=event[:1])
+        edges = None if _has_law(found) else found.times
+    if edges is None:
+        fail("model", "a model with time bins, for the method 'temperature'", f"{type(model).__name__}, which has none")
+    return np.asarray(edges[edges > 0], dtype=np.float64)
+
+
 def _of_curves(found: ModelPredictions, levels: Floats, extended: bool) -> Floats:
     """Read quantiles off curves on a grid, each along its lines or at its steps."""
     if found.survival is None or found.times is None:

@@ -20,16 +20,32 @@ from xcal._typed import OneOf, parse_json, read, shown
 from xcal.data.survival import SurvivalData
 from xcal.interop import ModelPredictions, Rows
 from xcal.interop.predictions import WholeLaw
+from xcal.recalibration.average import AveragedRecalibration
+from xcal.recalibration.by_row import (
+    IsotonicSurface,
+    MapByCurve,
+    MapsOfRows,
+    RiskRecalibration,
+    TemperatureRecalibration,
+)
 from xcal.recalibration.maps import (
     Floats,
     GroupedRecalibration,
     IsotonicRecalibration,
     KaplanMeierRecalibration,
     Recalibration,
-    RowMaps,
 )
-from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles
-from xcal.recalibration.reading import chosen_rows, n_rows, own_values, quantile_at, read_own, survival_at
+from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
+from xcal.recalibration.reading import (
+    bin_ends,
+    chosen_rows,
+    event_times,
+    n_rows,
+    own_values,
+    quantile_at,
+    read_own,
+    survival_at,
+)
 
 # --- What a recalibrated model predicts: the model's answers, changed by a map of F or by shifts of its quantiles.
 
@@ -76,23 +92,25 @@ class Adjustment(ABC):
 
 @dataclass(frozen=True, eq=False)
 class MapOfF(Adjustment):
-    """F' = G(F), with one map for all rows or one for each group."""
+    """F' = G(F), with one map for all rows, one for each group, or one for each row by its own curve."""
 
-    map: Recalibration | GroupedRecalibration
+    map: Recalibration | GroupedRecalibration | MapByCurve
     group_column: Column | None = None
 
     def cdf(self, model: Any, X: Any, times: Floats) -> Floats:
         """F' of each row at each time."""
-        return self._of(X).cdf(_inside(1 - survival_at(model, X, times)))
+        return self._of(model, X).cdf(_inside(1 - survival_at(model, X, times)))
 
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
         """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
         found = read_own(model, X, time, event)
-        return self.changed(X, found.cdf, found.nll, event)
+        return self.changed(self._of(model, X), found.cdf, found.nll, event)
 
-    def changed(self, X: Any, cdf: Floats, nll: Floats | None, event: BoolArray) -> tuple[Floats, Floats | None]:
+    @staticmethod
+    def changed(
+        own: Recalibration | MapsOfRows, cdf: Floats, nll: Floats | None, event: BoolArray
+    ) -> tuple[Floats, Floats | None]:
         """F' and the negative log-likelihood from those of the model, by the chain rule."""
-        own = self._of(X)
         if nll is None:
             return own.cdf(cdf), None
         # The model's log-survival is known of censored rows only; an event needs none.
@@ -102,19 +120,19 @@ class MapOfF(Adjustment):
 
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
         """Find the times at which F' of each row reaches each of `p`."""
-        own = self._of(X)
+        own = self._of(model, X)
         levels = own.quantile(np.broadcast_to(p, (n_rows(X), p.shape[-1])))
         return quantile_at(model, X, levels, last)
 
     def predictions(self, model: Any, found: ModelPredictions, X: Any, rows: Rows) -> ModelPredictions:
         """Change what was read of the model."""
-        own = self._of(X)
+        own = self._of(model, X)
         survival = (
             None if found.survival is None else 1 - own.cdf(_inside(np.asarray(1 - found.survival, dtype=np.float64)))
         )
         cdf = loss = None
         if found.cdf is not None:
-            cdf, loss = self.changed(X, found.cdf, found.nll, rows.event)
+            cdf, loss = self.changed(own, found.cdf, found.nll, rows.event)
         elif found.interpolation == "linear":
             # Lines between the points of the model's curves are bent by the map: read the model's, then map.
             cdf = own.cdf(own_values(found, rows.time.astype(np.float64), rows.event).cdf)
@@ -129,9 +147,11 @@ class MapOfF(Adjustment):
         """Return the serialisable state."""
         return self.map.content()
 
-    def _of(self, X: Any) -> Recalibration | RowMaps:
+    def _of(self, model: Any, X: Any) -> Recalibration | MapsOfRows:
         if isinstance(self.map, Recalibration):
             return self.map
+        if isinstance(self.map, MapByCurve):
+            return self.map.of_rows(_inside(1 - survival_at(model, X, self.map.times)))
         return self.map.of_rows(labels_of(X, self.group_column))
 
 
@@ -278,6 +298,8 @@ class HeldOut:
         The model's quantiles, for a method that asks for them.
     groups : array of shape (n,), or None
         For a method that has groups.
+    curves, times : arrays of shape (n, m) and (m,), or None
+        The model's F of each row at some times, for a method that asks for them.
     """
 
     time: Floats
@@ -286,6 +308,8 @@ class HeldOut:
     event: BoolArray
     quantiles: Floats | None = None
     groups: Any = None
+    curves: Floats | None = None
+    times: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -297,8 +321,11 @@ class Method:
     name, summary : str
     kind : class
         What is fitted, and read again from a file.
-    takes_pieces, asks_quantiles, asks_groups : bool
-        Whether `n_pieces` means something, and what has to be read beside F.
+    takes_pieces, asks_quantiles, asks_groups, asks_times : bool
+        Whether `n_pieces` means something, and what has to be read beside F: quantiles, groups, observed times.
+    curve_times : callable, optional
+        For a method that asks for F of each row on a grid of times: a function of model, X, times and events that
+        returns the grid.
     """
 
     name: str
@@ -307,14 +334,20 @@ class Method:
     takes_pieces: bool = False
     asks_quantiles: bool = False
     asks_groups: bool = False
+    asks_times: bool = False
+    curve_times: Callable[[Any, Any, Floats, BoolArray], Floats] | None = None
 
     def fit(self, rows: HeldOut, n_pieces: int | None, group_column: Column | None) -> Adjustment:
         """Fit to held-out rows."""
         if self.asks_quantiles:
             return ShiftedQuantiles(self.kind.fit(rows.quantiles, rows.time, rows.happened))
-        groups = (rows.groups,) if self.asks_groups else ()
-        pieces = {"n_pieces": n_pieces} if self.takes_pieces else {}
-        return MapOfF(self.kind.fit(rows.cdf, rows.event, *groups, **pieces), group_column)
+        beside: tuple[Any, ...] = (rows.groups,) if self.asks_groups else ()
+        if self.curve_times is not None:
+            beside = (rows.curves, rows.times)
+        more: dict[str, Any] = {"n_pieces": n_pieces} if self.takes_pieces else {}
+        if self.asks_times:
+            more |= {"time": rows.time, "happened": rows.happened}
+        return MapOfF(self.kind.fit(rows.cdf, rows.event, *beside, **more), group_column)
 
     def restore(self, content: Any, group_column: Column | None) -> Adjustment:
         """Make the adjustment of a file again."""
@@ -326,8 +359,10 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("km", "Kaplan-Meier curve of F, in a few straight lines", KaplanMeierRecalibration, takes_pieces=True),
+        Method("auto", "average of no change, 'beta', 'cipot' and 'km', by left-out rows", AveragedRecalibration),
         Method("isotonic", "Kaplan-Meier curve of F, through every event", IsotonicRecalibration),
         Method("beta", "smooth map with three parameters, by censored likelihood", BetaRecalibration),
+        Method("ksp", "map of the log-odds by the Kolmogorov-Smirnov distance (NeurIPS 2025)", KSPRecalibration),
         Method("cipot", "conformal percentiles of F (Qi et al., NeurIPS 2024)", CiPOTRecalibration, takes_pieces=True),
         Method(
             "csd",
@@ -342,6 +377,20 @@ METHODS: dict[str, Method] = {
             GroupedRecalibration,
             takes_pieces=True,
             asks_groups=True,
+        ),
+        Method("risk", "the map of 'beta', smoothly by the level of risk", RiskRecalibration, curve_times=event_times),
+        Method(
+            "dr-isr",
+            "isotonic in risk and in time, doubly robust (Jain et al., 2026)",
+            IsotonicSurface,
+            asks_times=True,
+            curve_times=event_times,
+        ),
+        Method(
+            "temperature",
+            "temperature scaling of a model with time bins",
+            TemperatureRecalibration,
+            curve_times=bin_ends,
         ),
     )
 }

@@ -1,0 +1,511 @@
+"""Maps of F that differ between rows by what the model says of each: its level of risk, the masses of its bins."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xcal._checks import BoolArray, as_event, as_numpy, as_probability, as_time, check_rows, fail
+from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._typed import Limits
+from xcal.data.survival import folds_by_event
+from xcal.recalibration.maps import (
+    DIGITS,
+    Count,
+    Floats,
+    Kept,
+    held_out_rows,
+)
+from xcal.recalibration.published import BetaFormulas, CensoredLikelihood
+
+
+class MapsOfRows(Protocol):
+    """The maps of some rows: what a map of all rows does, for arrays ``(n,)`` or ``(n, m)`` with one line per row."""
+
+    def cdf(self, u: Floats) -> Floats:
+        """Recalibrated F."""
+        ...
+
+    def quantile(self, p: Floats) -> Floats:
+        """Level of F for each of `p`."""
+        ...
+
+    def log_density(self, u: Floats) -> Floats:
+        """Log of the slope."""
+        ...
+
+    def log_survival(self, u: Floats, log_survival: Floats | None = None) -> Floats:
+        """``log(1 - F')``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MapByCurve(Kept, ABC):
+    """A map for each row, which depends on the row's own curve: F at `times`.
+
+    Attributes
+    ----------
+    times : ndarray
+        Times at which the model is asked for F, increasing.
+    n, n_events : int
+        Rows and events that it was fitted to.
+    """
+
+    times: Floats
+    n: Count
+    n_events: Count
+
+    def __post_init__(self) -> None:
+        times = np.asarray(self.times)
+        if times.ndim != 1 or times.size == 0 or times[0] <= 0 or (np.diff(times) <= 0).any():
+            fail("times", "increasing times above zero", f"an array of shape {times.shape} that is not")
+
+    @abstractmethod
+    def of_rows(self, curves: Any) -> MapsOfRows:
+        """Return the map of each row, from its F at `times`, ``(n, m)``."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._told()}, from {self.n} rows with {self.n_events} events)"
+
+    @abstractmethod
+    def _told(self) -> str:
+        """Return what was found, in a few words."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """Checked rows that a `MapByCurve` is fitted to."""
+
+    u: Floats
+    event: BoolArray
+    curves: Floats
+    times: Floats
+
+    @classmethod
+    def of(cls, cdf: Any, event: Any, curves: Any, times: Any) -> Self:
+        check_rows({"cdf": cdf, "event": event, "curves": curves})
+        u, happened = held_out_rows(cdf, event)
+        table, at = as_curves(curves), as_time(times, name="times").astype(np.float64)
+        if table.shape != (u.size, at.size):
+            fail("curves", f"shape ({u.size}, {at.size}), one column per time", f"shape {table.shape}")
+        return cls(u, happened, table, at)
+
+
+def as_curves(curves: Any) -> Floats:
+    """F of each row on a grid of times, never falling but for rounding."""
+    table = as_numpy("curves", curves).astype(np.float64)
+    if table.ndim != 2:
+        fail("curves", "an array of shape (rows, times)", f"shape {table.shape}")
+    as_probability("curves", table.ravel())
+    return np.asarray(np.maximum.accumulate(table, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class LineMaps:
+    """Maps of rows that each go through points of their own, straight in between and to (0, 0) and (1, 1).
+
+    Attributes
+    ----------
+    knots, levels : ndarray of shape (n, k)
+        F and G(F), neither of them falling along a row. Of points with one F the last counts.
+    """
+
+    knots: Floats
+    levels: Floats
+
+    def cdf(self, u: Floats) -> Floats:
+        """Recalibrated F."""
+        return self._each(lambda row, knots, levels: np.interp(u[row], knots, levels), u)
+
+    def quantile(self, p: Floats) -> Floats:
+        """Level of F for each of `p`."""
+        return self._each(lambda row, knots, levels: np.interp(p[row], levels, knots), p)
+
+    def log_density(self, u: Floats) -> Floats:
+        """Log of the slope to the right; at 1, to the left."""
+
+        def slope(row: int, knots: Floats, levels: Floats) -> Floats:
+            piece = np.searchsorted(knots[1:-1], u[row], side="right")
+            return np.asarray((np.log(np.diff(levels)) - np.log(np.diff(knots)))[piece])
+
+        return self._each(slope, u)
+
+    def log_survival(self, u: Floats, log_survival: Floats | None = None) -> Floats:
+        """``log(1 - F')``; with the model's own ``log(1 - F)`` exact in the far tail."""
+
+        def tail(row: int, knots: Floats, levels: Floats) -> Floats:
+            with np.errstate(divide="ignore"):
+                inside = np.log(np.interp(u[row], knots, 1 - levels))
+            if log_survival is None:
+                return np.asarray(inside)
+            ratio = np.log(1 - levels[-2]) - np.log(1 - knots[-2])
+            return np.where(u[row] >= knots[-2], ratio + log_survival[row], inside)
+
+        return self._each(tail, u)
+
+    def _each(self, function: Callable[[int, Floats, Floats], Floats], like: Floats) -> Floats:
+        result = np.empty(np.shape(like))
+        for row in range(len(self.knots)):
+            knots, levels = self.knots[row], self.levels[row]
+            # Of points at one F the last; none on an end, and none that does not rise.
+            last = np.append(knots[1:] > knots[:-1], True) & (knots > 0) & (knots < 1) & (levels > 0) & (levels < 1)
+            knots = np.concatenate([[0.0], knots[last], [1.0]])
+            levels = np.concatenate([[0.0], levels[last], [1.0]])
+            rises = np.append(True, np.diff(levels[:-1]) > 0)
+            result[row] = function(row, knots[np.append(rises, True)], levels[np.append(rises, True)])
+        return result
+
+
+# Levels of the held-out risks that tell where a row stands among them.
+_LEVELS = 21
+
+# Standard deviations of what the level of risk adds to the common map, of which the rows choose one.
+_SPREADS = (0.0, 0.1, 0.3, 1.0)
+_FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RiskRecalibration(MapByCurve):
+    r"""A smooth map of F that changes with the level of risk, shrunk to one map for all rows.
+
+    .. math:: \mathrm{logit}\, G(u \mid z) = c(z) + a(z) \log u - b(z) \log(1 - u)
+
+    is the map of `BetaRecalibration`, with log a, log b and c quadratic in z. The risk of a row is the mean of its F
+    over `times`, and z, from -1 to 1, the place of that risk among those of the held-out rows. The parameters maximise
+    the censored likelihood with normal priors: standard deviation 1 on the common part, and one of 0, 0.1, 0.3 and 1
+    on what z adds, whichever has the largest likelihood on rows that were left out, in five folds. At 0, and for rows
+    of one risk, the map is that of `BetaRecalibration`.
+
+    One map of F cannot move rows by their risk: where the model is over-confident, high risks are too high and low
+    risks too low. This one can.
+
+    Attributes
+    ----------
+    times : ndarray
+        Times whose mean F is the risk.
+    n, n_events : int
+        Rows and events that it was fitted to.
+    risks : ndarray
+        Evenly spaced quantiles of the risk of the held-out rows.
+    parameters : ndarray of shape (9,)
+        Of log a, log b and c: constant, slope and bend in z.
+    spread : float
+        The standard deviation that was chosen.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> hazard = np.exp(rng.normal(size=2000))  # the model has these, and the truth their roots
+    >>> time = rng.exponential(size=2000) / np.sqrt(hazard)
+    >>> times = np.array([0.5, 1.0, 2.0])
+    >>> own, curves = -np.expm1(-hazard * time), -np.expm1(-hazard[:, None] * times)
+    >>> risk = RiskRecalibration.fit(own, np.ones(2000), curves, times)
+    >>> after = risk.of_rows(-np.expm1(-np.array([[3.0], [1 / 3]]) * times)).cdf(np.array([0.5, 0.5]))
+    >>> bool(after[0] < 0.5 < after[1])  # high risks were too high, low ones too low
+    True
+    """
+
+    risks: Floats
+    parameters: Floats
+    spread: float
+
+    @classmethod
+    def fit(cls, cdf: Any, event: Any, curves: Any, times: Any) -> Self:
+        """Fit to rows that did not train the model.
+
+        Parameters
+        ----------
+        cdf, event : array-like of shape (n,)
+            F at each row's observed time, and whether the event happened.
+        curves : array-like of shape (n, m)
+            F of each row at `times`.
+        times : array-like of shape (m,)
+            Increasing, above zero.
+        """
+        rows = _Asked.of(cdf, event, curves, times)
+        risks = np.quantile(rows.curves.mean(axis=1), np.linspace(0, 1, _LEVELS))
+        basis = _basis(rows.curves, risks)
+        spread = 0.0 if risks[0] == risks[-1] else _best_spread(rows.u, rows.event, basis)
+        found = _fitted(rows.u, rows.event, basis, spread)
+        return cls(rows.times, rows.u.size, int(rows.event.sum()), risks, found, spread)
+
+    def of_rows(self, curves: Any) -> MapsOfRows:
+        """Return the map of each row, from its F at `times`."""
+        a, b, c = self.parameters.reshape(3, 3) @ _basis(as_curves(curves), self.risks).T
+        return BetaMaps(np.exp(a), np.exp(b), c)
+
+    def _told(self) -> str:
+        return f"spread {self.spread:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class BetaMaps(BetaFormulas):
+    """A beta map of each row: `a`, `b` and `c` of shape (n,)."""
+
+    a: Floats
+    b: Floats
+    c: Floats
+
+
+def _basis(curves: Floats, risks: Floats) -> Floats:
+    """Constant, z and its Legendre square for each row, by its place among the held-out risks."""
+    # Of equal quantiles of the risk the middle one counts.
+    values = np.unique(risks)
+    place = (np.searchsorted(risks, values) + np.searchsorted(risks, values, side="right") - 1) / 2
+    z = np.interp(curves.mean(axis=1), values, 2 * place / (risks.size - 1) - 1)
+    return np.stack([np.ones(z.size), z, (3 * z**2 - 1) / 2], axis=1)
+
+
+def _fitted(u: Floats, event: BoolArray, basis: Floats, spread: float) -> Floats:
+    """Parameters ``(9,)`` of largest posterior; what z adds is 0 where `spread` is."""
+    if spread == 0:
+        alone = CensoredLikelihood.of(u, event).maximum()
+        return np.stack([alone, np.zeros(3), np.zeros(3)], axis=1).ravel()
+    precision = np.array([1.0, spread**-2, spread**-2])
+    return CensoredLikelihood.of(u, event, basis, precision).maximum()
+
+
+def _best_spread(u: Floats, event: BoolArray, basis: Floats) -> float:
+    k = min(_FOLDS, int(event.sum()))
+    if k < 2:
+        return 0.0
+    fold, total = folds_by_event(event, k, np.random.default_rng(0)), dict.fromkeys(_SPREADS, 0.0)
+    for number in range(k):
+        train, test = fold != number, fold == number
+        for spread in _SPREADS:
+            found = _fitted(u[train], event[train], basis[train], spread)
+            left = CensoredLikelihood.of(u[test], event[test], basis[test], np.zeros(3))
+            total[spread] -= left.loss_and_gradient(found)[0]
+    return max(_SPREADS, key=lambda spread: total[spread])
+
+
+# Share of the model's own F in an isotonic surface, which has pieces without any mass: there a density would be 0.
+_OWN_SHARE = 1e-3
+
+# Groups of neighbouring risks, at most, and rounds of projections; the last rounds change the seventh digit.
+_MOST_GROUPS, _ROUNDS = 100, 100
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IsotonicSurface(MapByCurve):
+    """F by risk and time, rising in both: isotonic survival regression, doubly robust (DR-ISR).
+
+    Whether a row's event has happened by a time is not known of all rows. In its place stands a number that is right
+    on average if the model's F is right, or if censoring is independent of the covariates, whichever it is: F plus a
+    correction by the rows seen, weighted by one over the Kaplan-Meier curve of censoring. The surface is the nearest
+    one to these numbers, in squares, that rises in time and in risk, over groups of rows with neighbouring risks.
+
+    It was made for Cox models, whose rows keep one order at all times. The risk of a row is here the mean of its F over
+    `times`. Between two of them a row follows its own F, scaled; after the last, its own hazard.
+
+    Attributes
+    ----------
+    times : ndarray
+        Columns of the surface.
+    n, n_events : int
+        Rows and events that it was fitted to.
+    risks : ndarray
+        Its rows, increasing.
+    surface : ndarray of shape (risks * times,)
+        F, row by row.
+
+    References
+    ----------
+    Jain, Zhang, Bates (2026), Isotonic Survival Regression: Calibrated Survival Distributions from Deep Cox Models,
+    arXiv 2605.16571. Written from its description; grid, grouping and the share of the model's own F are ours.
+    """
+
+    risks: Floats
+    surface: Floats
+
+    @classmethod
+    def fit(cls, cdf: Any, event: Any, curves: Any, times: Any, *, time: Any, happened: Any = None) -> Self:
+        """Fit to rows that did not train the model.
+
+        Parameters
+        ----------
+        cdf, event : array-like of shape (n,)
+            F at each row's observed time, and whether the event happened.
+        curves : array-like of shape (n, m)
+            F of each row at `times`.
+        times : array-like of shape (m,)
+            Increasing, above zero.
+        time : array-like of shape (n,)
+            Observed times, which tell when rows are censored.
+        happened : array-like of shape (n,), optional
+            Events among them, where `event` holds fewer: those after the end of the model's curves.
+        """
+        rows = _Asked.of(cdf, event, curves, times)
+        seen = as_time(time, rows.u.size, reference="cdf").astype(np.float64)
+        known = rows.event if happened is None else as_event(happened, rows.u.size)
+        censoring = fit_kaplan_meier(seen, known, of="censoring")
+        values = doubly_robust(
+            rows.u, rows.event, rows.curves, censoring.before(seen), censoring.before(rows.times), seen, rows.times
+        )
+        risk = rows.curves.mean(axis=1)
+        levels, group = np.unique(risk, return_inverse=True)
+        if levels.size > _MOST_GROUPS:
+            # Groups of equally many rows; rows of one risk stay together.
+            first = np.searchsorted(np.sort(risk), risk)
+            group = np.unique((first * _MOST_GROUPS) // risk.size, return_inverse=True)[1]
+        counts = np.bincount(group).astype(np.float64)
+        risks = np.bincount(group, risk) / counts
+        means = np.stack([np.bincount(group, column) / counts for column in values.T], axis=1)
+        surface = _rising_in_both(means, counts)
+        return cls(rows.times, rows.u.size, int(rows.event.sum()), risks, surface.ravel())
+
+    def of_rows(self, curves: Any) -> MapsOfRows:
+        """Return the map of each row, from its F at `times`."""
+        own = as_curves(curves)
+        table = self.surface.reshape(self.risks.size, self.times.size)
+        risk = own.mean(axis=1)
+        levels = np.stack([np.interp(risk, self.risks, column) for column in table.T], axis=1)
+        return LineMaps(own, (1 - _OWN_SHARE) * levels + _OWN_SHARE * own)
+
+    def _told(self) -> str:
+        return f"{self.risks.size} risks, {self.times.size} times"
+
+
+def doubly_robust(
+    u: Floats, event: BoolArray, curves: Floats, g_own: Floats, g_at: Floats, time: Floats, times: Floats
+) -> Floats:
+    r"""Numbers ``(n, m)`` that stand for "the event has happened by t" where censoring hides it.
+
+    .. math:: F(t) + S(t) \Big( \frac{\delta\, 1(y \le t)}{S(y)\, G(y)}
+              - \int_0^{\min(t, y)} \frac{dF(v)}{S(v)^2\, G(v)} \Big)
+
+    of each row, with G the probability not to be censored before a time. Their mean given x is the true F(t | x) if F
+    or G is right. Within an interval between two of `times`, G counts as constant: the mean of its ends.
+
+    Parameters
+    ----------
+    u, event : arrays of shape (n,)
+        F at the observed time, and whether the event happened.
+    curves : array of shape (n, m)
+        F at `times`.
+    g_own, g_at : arrays of shape (n,), and (m,) or (n, m)
+        G just before each observed time, and just before each of `times`.
+    time, times : arrays of shape (n,) and (m,)
+    """
+    least = 10.0**-DIGITS
+    left = np.maximum(1 - curves, least)
+    own = np.maximum(1 - u, least)
+    g_at = np.broadcast_to(g_at, curves.shape)
+    before_g = np.hstack([np.ones((len(u), 1)), g_at[:, :-1]])
+    middle = 2 / (before_g + g_at)
+    inverse = np.hstack([np.ones((len(u), 1)), 1 / left])
+    # Each interval as far as the row was observed.
+    reached = np.minimum(inverse, (1 / own)[:, None])
+    passed = np.cumsum(np.maximum(np.diff(reached, axis=1), 0.0) * middle, axis=1)
+    gained = np.where(event[:, None] & (time[:, None] <= times), (1 / (own * g_own))[:, None], 0.0)
+    return np.asarray(1 - left + left * (gained - passed))
+
+
+def _rising_in_both(values: Floats, weights: Floats) -> Floats:
+    """Nearest table in weighted squares that rises along rows and columns, within [0, 1], by Dykstra's projections."""
+    from sklearn.isotonic import isotonic_regression
+
+    table = values
+    by_row, by_column = np.zeros_like(values), np.zeros_like(values)
+    for _ in range(_ROUNDS):
+        asked = table + by_row
+        along = np.stack([isotonic_regression(line, y_min=0.0, y_max=1.0) for line in asked])
+        by_row = asked - along
+        asked = along + by_column
+        columns = [isotonic_regression(line, sample_weight=weights, y_min=0.0, y_max=1.0) for line in asked.T]
+        new = np.stack(columns, axis=1)
+        by_column = asked - new
+        done = np.abs(new - table).max() < 1e-7
+        table = new
+        if done:
+            break
+    return np.maximum.accumulate(table, axis=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TemperatureRecalibration(MapByCurve):
+    """Temperature scaling of a model with time bins: each row's log-masses divided by one number.
+
+    ``p'_k = p_k^(1/T) / sum_j p_j^(1/T)`` for the mass of every bin between two of `times`; what lies after the last of
+    them is a bin too. Within a bin F' rises as F does. T maximises the censored likelihood, with a standard normal
+    prior on its logarithm. T above 1 makes over-confident rows flatter, each around its own bins: no map of F can.
+
+    Attributes
+    ----------
+    times : ndarray
+        Ends of the bins.
+    n, n_events : int
+        Rows and events that it was fitted to.
+    temperature : float
+        T.
+
+    References
+    ----------
+    Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks, ICML, PMLR 70.
+    """
+
+    temperature: Annotated[float, Limits(above=0)]
+
+    @classmethod
+    def fit(cls, cdf: Any, event: Any, curves: Any, times: Any) -> Self:
+        """Fit T to rows that did not train the model; arguments as of `RiskRecalibration.fit`."""
+        from scipy.optimize import minimize_scalar
+
+        rows = _Asked.of(cdf, event, curves, times)
+        bins = _Bins.of(rows)
+        found = minimize_scalar(bins.loss, bounds=(-4.0, 4.0), method="bounded", options={"xatol": 1e-7})
+        return cls(rows.times, rows.u.size, int(rows.event.sum()), float(np.exp(found.x)))
+
+    def of_rows(self, curves: Any) -> MapsOfRows:
+        """Return the map of each row, from its F at `times`."""
+        own = as_curves(curves)
+        return LineMaps(own, np.cumsum(_scaled(_masses(own), 1 / self.temperature), axis=1)[:, :-1])
+
+    def _told(self) -> str:
+        return f"T = {self.temperature:.3g}"
+
+
+def _masses(curves: Floats) -> Floats:
+    """Masses of the bins that end at each of the times, and of the one after the last."""
+    return np.diff(curves, axis=1, prepend=0.0, append=1.0)
+
+
+def _scaled(masses: Floats, power: float) -> Floats:
+    with np.errstate(divide="ignore"):
+        logs = power * np.log(masses)
+    raised = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Bins:
+    """Each row's bin, and the share of it that is left at the row's F."""
+
+    masses: Floats
+    event: BoolArray
+    place: npt.NDArray[np.int64]
+    left: Floats
+
+    @classmethod
+    def of(cls, rows: _Asked) -> Self:
+        masses = _masses(rows.curves)
+        # F on the edge of a bin belongs to the bin that it ends, as times do.
+        place = (rows.curves < rows.u[:, None] - 10.0**-DIGITS).sum(axis=1)
+        n = np.arange(rows.u.size)
+        end, mass = np.cumsum(masses, axis=1)[n, place], masses[n, place]
+        left = np.divide(end - rows.u, mass, out=np.zeros(rows.u.size), where=mass > 0)
+        return cls(masses, rows.event, place, np.clip(left, 0.0, 1.0))
+
+    def loss(self, log_temperature: float) -> float:
+        """Negative log-posterior."""
+        scaled = _scaled(self.masses, float(np.exp(-log_temperature)))
+        n = np.arange(self.place.size)
+        own, before = scaled[n, self.place], np.cumsum(scaled, axis=1)[n, self.place]
+        after = np.maximum(1 - before, 0.0) + self.left * own
+        told = np.where(self.event, own, after)
+        # A row of whose outcome the model says that it cannot be tells nothing of T.
+        told = np.where(told > 0, told, 1.0)
+        return float(log_temperature**2 / 2 - np.log(told).sum())
