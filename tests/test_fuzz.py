@@ -35,7 +35,7 @@ NOT_FUZZED = {
     "objectives": "gives_cdf",
     "data": "Fold map_parquet",
     "datasets": "Fold data_directory load_metabric load_support",
-    "recalibration": "ConformalQuantiles GroupedRecalibration",
+    "recalibration": "ConformalQuantiles GroupedRecalibration IsotonicSurface RiskRecalibration TemperatureRecalibration",
     "published": "Shifted counted_as_event",
     "tuning": "",
     "metrics": "",
@@ -43,7 +43,8 @@ NOT_FUZZED = {
 MADE_BY_USERS = {
     *("SoftBins", "KernelFeatures", "SurvivalData", "Range", "Fold", "SurvivalDataset", "ConditionalCalibration"),
     *("KaplanMeierRecalibration", "IsotonicRecalibration", "BetaRecalibration", "CiPOTRecalibration"),
-    *("ConformalQuantiles", "GroupedRecalibration"),
+    *("ConformalQuantiles", "GroupedRecalibration", "AveragedRecalibration", "KSPRecalibration"),
+    *("IsotonicSurface", "RiskRecalibration", "TemperatureRecalibration"),
 }
 TARGETS = list(function_targets())
 

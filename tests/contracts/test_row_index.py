@@ -10,7 +10,12 @@ import pytest
 import xcal
 from xcal import metrics
 from xcal.metrics import streaming
-from xcal.recalibration import ConformalQuantiles, GroupedRecalibration, KaplanMeierRecalibration
+from xcal.recalibration import (
+    ConformalQuantiles,
+    GroupedRecalibration,
+    KaplanMeierRecalibration,
+    RiskRecalibration,
+)
 from xcal.tuning import tune
 
 RNG = np.random.default_rng(0)
@@ -115,6 +120,7 @@ TAKERS = {
     "decision_curve": (metrics.decision_curve, {**OUTCOME, "probability": RISK}, {"at": 1.0, "thresholds": [0.5]}),
     "KaplanMeierRecalibration": (KaplanMeierRecalibration.fit, {"cdf": CDF, "event": EVENT}, {}),
     "GroupedRecalibration": (GroupedRecalibration.fit, {"cdf": CDF, "event": EVENT, "groups": LABELS}, {}),
+    "RiskRecalibration": (RiskRecalibration.fit, {"cdf": CDF, "event": EVENT, "curves": 1 - CURVES}, {"times": GRID}),
     "ConformalQuantiles": (ConformalQuantiles.fit, {"quantiles": CURVES, **OUTCOME}, {}),
     "SurvivalPath, clusters": (
         lambda x, clusters, **y: xcal.SurvivalPath((0,), 1, epochs=1, hidden=(2,), cross_fit=0).fit(

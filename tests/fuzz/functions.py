@@ -300,7 +300,8 @@ def _data(r: dict[str, Any]) -> _Rows:
 
 def _recalibration(r: dict[str, Any]) -> _Rows:
     own = {"cdf": r["cdf"], "event": r["event"]}
-    names = ("KaplanMeierRecalibration", "IsotonicRecalibration", "BetaRecalibration", "CiPOTRecalibration")
+    kinds = ("KaplanMeier", "Isotonic", "Beta", "KSP", "CiPOT", "Averaged")
+    names = [f"{kind}Recalibration" for kind in kinds]
 
     def fitted(name: str) -> Callable[..., Any]:
         return lambda **given: getattr(recalibration, name).fit(**given).cdf(r["cdf"])

@@ -129,7 +129,8 @@ class LineMaps:
 
         def slope(row: int, knots: Floats, levels: Floats) -> Floats:
             piece = np.searchsorted(knots[1:-1], u[row], side="right")
-            return np.asarray((np.log(np.diff(levels)) - np.log(np.diff(knots)))[piece])
+            log_slope: Floats = np.log(np.diff(levels)) - np.log(np.diff(knots))
+            return np.asarray(log_slope[piece])
 
         return self._each(slope, u)
 
@@ -142,7 +143,7 @@ class LineMaps:
             if log_survival is None:
                 return np.asarray(inside)
             ratio = np.log(1 - levels[-2]) - np.log(1 - knots[-2])
-            return np.where(u[row] >= knots[-2], ratio + log_survival[row], inside)
+            return np.asarray(np.where(u[row] >= knots[-2], ratio + log_survival[row], inside))
 
         return self._each(tail, u)
 
