@@ -35,7 +35,8 @@ NOT_FUZZED = {
     "objectives": "gives_cdf",
     "data": "Fold map_parquet",
     "datasets": "Fold data_directory load_metabric load_support",
-    "recalibration": "ConformalQuantiles GroupedRecalibration IsotonicSurface RiskRecalibration TemperatureRecalibration",
+    "recalibration": "ConformalQuantiles GroupedRecalibration IsotonicSurface RiskRecalibration "
+    "TemperatureRecalibration",
     "published": "Shifted counted_as_event",
     "tuning": "",
     "metrics": "",

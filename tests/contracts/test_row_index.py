@@ -120,7 +120,7 @@ TAKERS = {
     "decision_curve": (metrics.decision_curve, {**OUTCOME, "probability": RISK}, {"at": 1.0, "thresholds": [0.5]}),
     "KaplanMeierRecalibration": (KaplanMeierRecalibration.fit, {"cdf": CDF, "event": EVENT}, {}),
     "GroupedRecalibration": (GroupedRecalibration.fit, {"cdf": CDF, "event": EVENT, "groups": LABELS}, {}),
-    "RiskRecalibration": (RiskRecalibration.fit, {"cdf": CDF, "event": EVENT, "curves": 1 - CURVES}, {"times": GRID}),
+    "RiskRecalibration": (RiskRecalibration.fit, {"cdf": CDF, "event": EVENT, "curves": 1 - CURVES}, {"times": AT}),
     "ConformalQuantiles": (ConformalQuantiles.fit, {"quantiles": CURVES, **OUTCOME}, {}),
     "SurvivalPath, clusters": (
         lambda x, clusters, **y: xcal.SurvivalPath((0,), 1, epochs=1, hidden=(2,), cross_fit=0).fit(

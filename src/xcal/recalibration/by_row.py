@@ -286,8 +286,8 @@ def _best_spread(u: Floats, event: BoolArray, basis: Floats) -> float:
 # Share of the model's own F in an isotonic surface, which has pieces without any mass: there a density would be 0.
 _OWN_SHARE = 1e-3
 
-# Groups of neighbouring risks, at most, and rounds of projections; the last rounds change the seventh digit.
-_MOST_GROUPS, _ROUNDS = 100, 100
+# Groups of neighbouring risks, at most, and rounds of projections, until they change less than this.
+_MOST_GROUPS, _ROUNDS, _CLOSE = 50, 100, 1e-5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -419,7 +419,7 @@ def _rising_in_both(values: Floats, weights: Floats) -> Floats:
         columns = [isotonic_regression(line, sample_weight=weights, y_min=0.0, y_max=1.0) for line in asked.T]
         new = np.stack(columns, axis=1)
         by_column = asked - new
-        done = np.abs(new - table).max() < 1e-7
+        done = np.abs(new - table).max() < _CLOSE
         table = new
         if done:
             break

@@ -175,7 +175,7 @@ def quantile_at(model: Any, X: Any, levels: Floats, last: float, *, extended: bo
 
 
 # Quantiles of the event times at which a curve is asked for its level of risk.
-_GRID = 50
+_GRID = 30
 
 
 def event_times(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
