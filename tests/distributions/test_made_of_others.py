@@ -139,7 +139,7 @@ def test_integrals(make):
             def square(z, method, row=row):
                 return float(getattr(dist, method)(torch.full((n,), z).double())[row]) ** 2
 
-            knots = dist._points()[:, row].tolist() + EDGES.tolist()
+            knots = dist.breaks()[:, row].tolist() + EDGES.tolist()
             below = integrate.quad(
                 square, 0, at, args=("cdf",), points=[k for k in knots if k < at] or None, limit=500
             )[0]

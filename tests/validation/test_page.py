@@ -366,9 +366,10 @@ def test_advice_names_the_options_of_commands_beside_those_of_the_function():
         told += [item.where for item in sections[-1].blocks[0].items]
         told += [block.text for part in sections if part.short == "Groups" for block in part.blocks[:1]]
     advice = [text for text in told if re.search(r"\w=", text)]
-    assert {option for text in advice for option in re.findall(r"\w+=", text)} == {"groups=", "training="}
+    assert {option for text in advice for option in re.findall(r"\w+=", text)} == {"groups=", "sites=", "training="}
+    command = {"groups=": "--by", "sites=": "--site", "training=": "--training"}
     for text in advice:
-        assert ("--by" if "groups=" in text else "--training") in text
+        assert any(option in text and name in text for option, name in command.items())
 
 
 def blank(item):

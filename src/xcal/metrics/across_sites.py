@@ -84,7 +84,7 @@ def random_effects(values: Any, errors: Any, *, level: float = 0.95, scale: Scal
     --------
     >>> found = random_effects([1.1, 0.8, 1.4, 1.0], [0.1, 0.1, 0.15, 0.12])
     >>> f"{found.mean:.2f} ({found.lower:.2f} to {found.upper:.2f}), I2 {found.i2:.0%}"
-    '1.05 (0.68 to 1.43), I2 76%'
+    '1.06 (0.67 to 1.45), I2 77%'
     """
     to, back = scale
     level = as_number("level", level, above=0, below=1)
