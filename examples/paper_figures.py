@@ -26,7 +26,9 @@ import torch
 from torch import Tensor
 
 from xcal import XCALLoss, d_calibration, xcal_penalty
-from xcal.calibration import SoftBins, bin_edges, membership, soft_membership
+from xcal.calibration import SoftBins, membership
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.membership import soft_membership
 
 PAPER = {"membership": "product", "censored": "soft", "gamma": 1e4}
 COLOURS = ("#1b9e77", "#d95f02", "#5e4fa2", "#e7298a", "#666666")

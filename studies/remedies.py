@@ -38,14 +38,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from xcal import d_calibration
+from xcal import Recalibrated, d_calibration
 from xcal._files import write_whole
 from xcal.data import SurvivalData
 from xcal.datasets import data_directory, load_metabric, load_support
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.metrics import concordance_index, integrated_brier_score, kaplan_meier
 from xcal.objectives import nll
-from xcal.recalibration import Recalibrated
 from xcal.recalibration.registry import METHODS
 from xcal_paper import load_gamma
 

@@ -11,7 +11,8 @@ import torch
 
 import xcal
 from xcal._checks import as_choice, as_count, as_event, as_number
-from xcal.calibration import DCalibration, SoftBins, bin_edges, d_calibration, xcal_penalty
+from xcal.calibration import DCalibration, SoftBins, d_calibration, xcal_penalty
+from xcal.calibration.bins import bin_edges
 from xcal.distributions import quantile_edges
 from xcal.metrics import evaluate
 from xcal.networks import MLP

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from xcal import XCALLoss, d_calibration, xcal_penalty
-from xcal.calibration import SoftBins, bin_edges, soft_membership
-from xcal.calibration.membership import SATURATED, product, soft_censored
+from xcal.calibration import SoftBins
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.membership import SATURATED, product, soft_censored, soft_membership
 
 EVENTS = torch.ones(1, dtype=torch.bool)
 

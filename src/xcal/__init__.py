@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xcal.calibration import (
         Annealing,
-        ConditionalCalibrationResult,
         DCalibration,
-        DCalibrationResult,
-        GroupedDCalibration,
         XCALLoss,
         conditional_calibration,
         d_calibration,
         mean_across_processes,
         xcal_penalty,
     )
+    from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration
     from xcal.data import Surv, SurvivalData
-    from xcal.distributions import FAMILIES, family
+    from xcal.distributions import family
     from xcal.estimators import SurvivalModel, SurvivalPath, load
-    from xcal.metrics import Evaluation, concordance_index, evaluate
+    from xcal.metrics import concordance_index, evaluate
+    from xcal.metrics.evaluation import Evaluation
     from xcal.objectives import nll, survival_crps
-    from xcal.recalibration import Recalibrated
+    from xcal.recalibration.estimator import Recalibrated
     from xcal.training import TrainingConfig, fit_path
-    from xcal.tuning import TuningResult, tune
+    from xcal.tuning import tune
     from xcal.validation.audit import audit
     from xcal.validation.comparison import ModelComparison, compare_models
     from xcal.validation.result import AuditResult
@@ -34,21 +33,18 @@ __version__ = "0.1.0"
 # nobody pays for scikit-learn who does not use an estimator.
 _HOME = {
     "Annealing": "calibration",
-    "ConditionalCalibrationResult": "calibration",
-    "AuditResult": "validation",
+    "AuditResult": "validation.result",
     "DCalibration": "calibration",
-    "DCalibrationResult": "calibration",
-    "Evaluation": "metrics",
-    "FAMILIES": "distributions",
-    "GroupedDCalibration": "calibration",
-    "ModelComparison": "validation",
-    "Recalibrated": "recalibration",
+    "DCalibrationResult": "calibration.significance",
+    "Evaluation": "metrics.evaluation",
+    "GroupedDCalibration": "calibration.significance",
+    "ModelComparison": "validation.comparison",
+    "Recalibrated": "recalibration.estimator",
     "Surv": "data",
     "SurvivalData": "data",
     "SurvivalModel": "estimators",
     "SurvivalPath": "estimators",
     "TrainingConfig": "training",
-    "TuningResult": "tuning",
     "XCALLoss": "calibration",
     "audit": "validation",
     "compare_models": "validation",
@@ -82,10 +78,8 @@ _PACKAGES = {
 }
 
 __all__ = [
-    "FAMILIES",
     "Annealing",
     "AuditResult",
-    "ConditionalCalibrationResult",
     "DCalibration",
     "DCalibrationResult",
     "Evaluation",
@@ -97,7 +91,6 @@ __all__ = [
     "SurvivalModel",
     "SurvivalPath",
     "TrainingConfig",
-    "TuningResult",
     "XCALLoss",
     "__version__",
     "audit",

@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import fail
-from xcal.data import Fold, SurvivalData
+from xcal.data import SurvivalData
 
 __all__ = [
-    "Fold",
     "data_directory",
     "load_metabric",
     "load_support",

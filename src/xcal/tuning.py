@@ -25,8 +25,9 @@ from xcal._checks import BoolArray, as_choice, as_count, as_flag, as_number, as_
 from xcal._files import Corrupt, add_lines, as_line, check_place, read_lines, sole_user
 from xcal._typed import Limits, check_keys, read, shown
 from xcal._workers import Engine, as_engine, cluster, has_gpus, results
-from xcal.data import Surv, SurvivalData, time_and_event
+from xcal.data import Surv, SurvivalData
 from xcal.data.features import pieces
+from xcal.data.surv import time_and_event
 from xcal.data.survival import Fold, check_nothing_beside
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import read_features

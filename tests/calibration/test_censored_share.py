@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from xcal.calibration import SoftBins, d_calibration, soft_membership
+from xcal.calibration import SoftBins, d_calibration
 from xcal.calibration.histogram import BinSums, inverse_weights, locate, redistributed, rest, share_of_bin
-from xcal.calibration.membership import bin_sums, uniform_histogram
+from xcal.calibration.membership import bin_sums, soft_membership, uniform_histogram
 from xcal.calibration.penalty import small_default
 from xcal.calibration.streaming import Tally, redistributed_counts
 

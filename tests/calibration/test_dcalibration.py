@@ -13,8 +13,8 @@ from scipy import stats
 
 from tests.calibration.simulate import survival_data, true_d_calibration
 from xcal import d_calibration
-from xcal.calibration import bin_edges
 from xcal.calibration import significance as measured_rows
+from xcal.calibration.bins import bin_edges
 
 METHODS = [("uniform", False), ("km", False), ("ipcw", True)]
 method_table = pytest.mark.parametrize(("method", "needs_time"), METHODS)

@@ -12,7 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.calibration import naive
 from xcal import XCALLoss, xcal_penalty
-from xcal.calibration import SoftBins, bin_edges, soft_membership, unchecked_penalty
+from xcal.calibration import SoftBins, unchecked_penalty
+from xcal.calibration.bins import bin_edges
+from xcal.calibration.membership import soft_membership
 
 MODES = list(itertools.product(("partition", "product"), ("exact", "soft"), ("bound", "unbiased")))
 mode_table = pytest.mark.parametrize(("membership", "censored", "estimator"), MODES)

@@ -130,7 +130,7 @@ TAKERS = {
         {},
     ),
     "Recalibrated": (
-        lambda x, time, event: xcal.recalibration.Recalibrated(FITTED).fit(x, (time, event)),
+        lambda x, time, event: xcal.Recalibrated(FITTED).fit(x, (time, event)),
         {"x": TABLE, **OUTCOME},
         {},
     ),

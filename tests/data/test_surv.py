@@ -4,7 +4,8 @@ import pytest
 import torch
 from sksurv.util import Surv as SksurvSurv
 
-from xcal.data import Surv, SurvivalData, time_and_event
+from xcal.data import Surv, SurvivalData
+from xcal.data.surv import time_and_event
 
 TIME, EVENT = [5.0, 3.0, 8.0], [True, False, True]
 FORMS = {

@@ -14,17 +14,8 @@ import torch
 from scipy import integrate, optimize, special, stats
 from torch import Tensor
 
-from xcal.distributions import (
-    MTLR,
-    Categorical,
-    CauseBins,
-    CauseHazards,
-    LogisticHazard,
-    LogLogistic,
-    LogNormal,
-    SurvivalDistribution,
-    Weibull,
-)
+from xcal.distributions import MTLR, Categorical, LogisticHazard, LogLogistic, LogNormal, SurvivalDistribution, Weibull
+from xcal.distributions.causes import CauseBins, CauseHazards
 from xcal_paper.published import Shifted
 
 EDGES = torch.tensor([0.25, 0.5, 1.0, 1.75, 3.0, 4.5], dtype=torch.float64)

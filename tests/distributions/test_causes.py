@@ -8,18 +8,9 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from xcal.distributions import (
-    Categorical,
-    CauseBins,
-    CauseHazards,
-    LogLogistic,
-    LogNormal,
-    RecalibratedDistribution,
-    SurvivorDistribution,
-    Weibull,
-    family,
-    mixture,
-)
+from xcal.distributions import Categorical, LogLogistic, LogNormal, RecalibratedDistribution, Weibull, family, mixture
+from xcal.distributions.causes import CauseBins, CauseHazards
+from xcal.distributions.composed import SurvivorDistribution
 from xcal.metrics import aalen_johansen
 from xcal.objectives import nll, survival_crps
 

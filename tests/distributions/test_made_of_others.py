@@ -8,7 +8,8 @@ import torch
 from scipy import integrate, optimize, stats
 
 from tests.distributions.table import CASES, EDGES
-from xcal.distributions import Categorical, LogNormal, Mixture, RecalibratedDistribution, Weibull, mixture
+from xcal.distributions import Categorical, LogNormal, RecalibratedDistribution, Weibull, mixture
+from xcal.distributions.composed import Mixture
 from xcal.recalibration import KaplanMeierRecalibration
 
 BY_NAME = {case.name: case for case in CASES}

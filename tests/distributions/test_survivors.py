@@ -6,7 +6,8 @@ import torch
 from scipy import integrate, special, stats
 
 from tests.distributions.table import CASES, EDGES
-from xcal.distributions import LogLogistic, RecalibratedDistribution, SurvivorDistribution, Weibull, mixture
+from xcal.distributions import LogLogistic, RecalibratedDistribution, Weibull, mixture
+from xcal.distributions.composed import SurvivorDistribution
 from xcal.objectives import nll
 
 AFTER = torch.tensor([0.0, 0.9, 2.2], dtype=torch.float64)

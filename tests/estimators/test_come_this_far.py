@@ -9,10 +9,10 @@ from scipy import integrate
 from sklearn.preprocessing import StandardScaler
 
 from tests.estimators.simulate import survival_rows
-from xcal import Surv, SurvivalModel, SurvivalPath
-from xcal.distributions import SurvivorDistribution, Weibull
+from xcal import Recalibrated, Surv, SurvivalModel, SurvivalPath
+from xcal.distributions import Weibull
+from xcal.distributions.composed import SurvivorDistribution
 from xcal.estimators import make_survival_pipeline
-from xcal.recalibration import Recalibrated
 
 ROWS = survival_rows(300)
 X, Y = ROWS.x, ROWS.y

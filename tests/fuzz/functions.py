@@ -18,6 +18,9 @@ from xcal import (
     recalibration,
     tuning,
 )
+from xcal.calibration.bins import bin_edges
+from xcal.data.surv import time_and_event
+from xcal.distributions.composed import SurvivorDistribution
 from xcal_paper import load_gamma, published
 
 N = 24
@@ -148,7 +151,7 @@ def _calibration(r: dict[str, Any], outcome: dict[str, Any]) -> _Rows:
         ("xcal.XCALLoss (with_mean)", with_mean, {"values": cdf + 1} | torch_some | weights),
         ("xcal.XCALLoss (conditional)", given_covariates, torch_some | {"X": r["X"], "fitted": r["X"]}),
         ("calibration.cause_calibration", calibration.cause_calibration, causes),
-        ("calibration.bin_edges", calibration.bin_edges, {"n_bins": None, "edges": np.linspace(0, 1, 6)}),
+        ("calibration.bin_edges", bin_edges, {"n_bins": None, "edges": np.linspace(0, 1, 6)}),
         ("calibration.SoftBins", calibration.SoftBins, soft),
         ("calibration.KernelFeatures", calibration.KernelFeatures, {"n_features": 4, "bandwidth": None, "seed": 0}),
     ]
@@ -254,7 +257,7 @@ def _distributions(r: dict[str, Any]) -> _Rows:
         ),
         (
             "distributions.SurvivorDistribution",
-            asked(distributions.SurvivorDistribution),
+            asked(SurvivorDistribution),
             {"base": law, "after": 0.5},
         ),
         ("objectives.nll", objectives.nll, {"dist": law, "density": False, "as_published": False} | own),
@@ -281,7 +284,7 @@ def _data(r: dict[str, Any]) -> _Rows:
             {"time": r["time"], "cause": r["cause"], "causes": ("a", "b"), "entry": r["time"] / 2},
         ),
         ("data.Surv (intervals)", data.Surv, {"lower": r["time"] / 2, "upper": r["time"]}),
-        ("data.time_and_event", data.time_and_event, {"y": data.Surv(time=r["time"], event=r["event"])}),
+        ("data.time_and_event", time_and_event, {"y": data.Surv(time=r["time"], event=r["event"])}),
         ("data.SurvivalData", data.SurvivalData, table),
         ("data.SurvivalData.split", whole.split, parts),
         ("data.SurvivalData.folds", whole.folds, {"k": 3, "seed": 0, "whole_groups": False}),

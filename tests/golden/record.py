@@ -163,8 +163,7 @@ def fitted_models() -> dict[str, Any]:
     """Fit one model of every kind that can be saved."""
     import pandas as pd
 
-    from xcal import SurvivalModel, SurvivalPath
-    from xcal.recalibration import Recalibrated
+    from xcal import Recalibrated, SurvivalModel, SurvivalPath
 
     x, y = simulated(200)
     quick: dict[str, Any] = {"epochs": 3, "hidden": (4,), "random_state": 0, "progress": False}

@@ -5,9 +5,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from xcal.interop import read_model, register, supported, unregister
+from xcal.interop import read_model, register, supported
 from xcal.interop.predictions import Rows
-from xcal.interop.reading import curves_of_frame, read_cdf, read_risk
+from xcal.interop.reading import curves_of_frame, read_cdf, read_risk, unregister
 
 TIME = np.array([1.0, 2.0, 3.0])
 EVENT = np.array([True, True, False])

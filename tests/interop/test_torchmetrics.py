@@ -8,7 +8,7 @@ import torch
 
 from tests.metrics.simulate import survival_data
 from tests.processes import together
-from xcal import d_calibration
+from xcal import DCalibration, d_calibration
 from xcal.metrics import (
     brier_score,
     concordance_index,
@@ -17,6 +17,7 @@ from xcal.metrics import (
     mean_nll,
     observed_expected,
     one_calibration,
+    streaming,
 )
 
 tm = pytest.importorskip("xcal.interop.torchmetrics")
@@ -35,16 +36,17 @@ def made():
     time, event, _ = rows()
     curve = kaplan_meier(time=time, event=event, of="censoring")
     steps = RISKS / 4  # exact, as p is a quarter of the risk: expm1 differs between libraries in its last digit
-    return {
-        "concordance": tm.ConcordanceMetric(times=GRID, risks=RISKS),
-        "brier": tm.BrierMetric(TIMES, curve),
-        "nll": tm.MeanNLLMetric(),
-        "oe": tm.ObservedExpectedMetric(TIMES, grid=GRID),
-        "km": tm.KaplanMeierMetric(GRID[:40]),
-        "dcal": tm.DCalibrationMetric(),
-        "one": tm.OneCalibrationMetric(1.0, cuts=[0.4, 0.6, 0.7], grid=GRID),
-        "ici": tm.CoxICIMetric(1.0, times=GRID, probabilities=steps),
+    meters = {
+        "concordance": streaming.StreamingConcordance(grids=(GRID, RISKS)),
+        "brier": streaming.StreamingBrier(TIMES, curve),
+        "nll": streaming.StreamingMeanNLL(),
+        "oe": streaming.StreamingObservedExpected(TIMES, grid=GRID),
+        "km": streaming.StreamingKaplanMeier(grid=GRID[:40]),
+        "dcal": DCalibration(),
+        "one": streaming.StreamingOneCalibration(at=1.0, cuts=[0.4, 0.6, 0.7], grid=GRID),
+        "ici": streaming.StreamingCoxICI(at=1.0, grids=(GRID, steps)),
     }
+    return {name: tm.StreamingMetric(meter) for name, meter in meters.items()}
 
 
 def update(metrics, part):
@@ -105,12 +107,34 @@ def test_one_calibration_with_quantiles_of_the_rows():
     time, event, risk = rows()
     p = -np.expm1(-risk)
     cuts = np.sort(p)[np.arange(1, 4) * 600 // 4]
-    metric = tm.OneCalibrationMetric(1.0, cuts=np.unique(cuts), grid=GRID)
+    metric = tm.StreamingMetric(streaming.StreamingOneCalibration(at=1.0, cuts=np.unique(cuts), grid=GRID))
     metric.update(p, time=time, event=event)
     found = one_calibration(p, at=1.0, time=time, event=event, n_risk_groups=4)
     assert metric.compute().item() == pytest.approx(found.p_value, rel=1e-10)
-    with pytest.raises(ValueError, match="grid: expected times"):
-        tm.OneCalibrationMetric(1.0, cuts=[0.5])
+
+
+@pytest.mark.parametrize(
+    ("meter", "expected"),
+    [
+        (streaming.StreamingOneCalibration(at=1.0, cuts=[0.5]), "with a fixed grid"),
+        (streaming.StreamingKaplanMeier(), "with a fixed grid"),
+        (DCalibration(method="km"), "with a fixed grid"),
+        (streaming.StreamingMeanNLL().update([1.0]), "without rows"),
+        (streaming.StreamingQuantiles(), "one of StreamingKaplanMeier, "),
+    ],
+)
+def test_accumulators_that_cannot_be_added_up(meter, expected):
+    with pytest.raises(ValueError, match=f"accumulator: expected one .*{expected}|accumulator: expected {expected}"):
+        tm.StreamingMetric(meter)
+
+
+def test_what_torchmetrics_asks_of_a_metric():
+    metrics = made()
+    assert metrics["concordance"].higher_is_better
+    assert metrics["brier"].higher_is_better is False
+    assert metrics["km"].higher_is_better is None
+    with pytest.raises(ValueError, match="weights: expected None"):
+        metrics["dcal"].update([0.5], [1], weights=[2.0])
 
 
 def one_of_two(rank, _):

@@ -3,9 +3,9 @@
 import pytest
 
 from xcal.calibration import DCalibration
-from xcal.metrics import METRICS as NAMES
 from xcal.metrics import streaming
 from xcal.metrics.spec import METRICS, VALUES
+from xcal.metrics.spec import METRICS as NAMES
 
 
 def test_every_value_that_a_metric_gives_has_a_line_under_one_name():

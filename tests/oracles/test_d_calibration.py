@@ -14,7 +14,7 @@ from scipy import stats
 from sksurv.datasets import load_flchain, load_gbsg2, load_whas500
 
 from xcal import d_calibration
-from xcal.calibration import bin_edges
+from xcal.calibration.bins import bin_edges
 
 DATASETS = {"whas500": load_whas500, "gbsg2": load_gbsg2, "flchain": load_flchain}
 

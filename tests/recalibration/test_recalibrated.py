@@ -21,10 +21,11 @@ from sksurv.linear_model import CoxPHSurvivalAnalysis
 from torch import nn
 
 import xcal
-from xcal import Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
+from xcal import Recalibrated, Surv, SurvivalData, SurvivalModel, SurvivalPath, d_calibration
 from xcal.estimators import make_survival_pipeline
-from xcal.interop import ModelPredictions, read_model, register, unregister
-from xcal.recalibration import KaplanMeierRecalibration, Recalibrated
+from xcal.interop import ModelPredictions, read_model, register
+from xcal.interop.reading import unregister
+from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.reading import _inverted, folds, own_values, quantile_at
 from xcal.recalibration.registry import METHODS, labels_of
 

@@ -14,8 +14,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from tests.estimators.test_sklearn_checks import FAST, as_survival
-from xcal import SurvivalModel
-from xcal.recalibration import Recalibrated
+from xcal import Recalibrated, SurvivalModel
 
 
 class RecalibratedOfPlainTarget(Recalibrated):

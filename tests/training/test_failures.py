@@ -15,10 +15,10 @@ from tests.training.simulate import same_state, simulated_rows, small_mlp
 from xcal.distributions import family
 from xcal.networks import MLP
 from xcal.objectives import nll
-from xcal.training import EpochReport, TrainingConfig, checkpoint, fit_path
+from xcal.training import TrainingConfig, checkpoint, fit_path
 from xcal.training.checkpoint import read_tensors, write_tensors
 from xcal.training.path import _load_backward
-from xcal.training.result import Failure
+from xcal.training.result import EpochReport, Failure
 
 LOGNORMAL = family("lognormal")
 ROWS, HELD_OUT = simulated_rows(200), simulated_rows(100, seed=1)

@@ -6,7 +6,7 @@ import torch
 
 from tests.training.simulate import simulated_rows, small_mlp
 from xcal import d_calibration
-from xcal.calibration import bin_edges
+from xcal.calibration.bins import bin_edges
 from xcal.calibration.membership import bin_sums, uniform_histogram
 from xcal.distributions import family
 from xcal.training import TrainingConfig, fit_path

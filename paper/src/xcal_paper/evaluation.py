@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal.calibration import bin_edges, d_calibration
-from xcal.calibration.bins import as_clusters
+from xcal.calibration import d_calibration
+from xcal.calibration.bins import as_clusters, bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import unchecked_penalty
 from xcal.distributions import Family

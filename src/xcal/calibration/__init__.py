@@ -1,14 +1,12 @@
 """D-calibration, measured and optimised. Usable alone: numbers in, numbers out; torch, numpy and scipy only."""
 
 from xcal.calibration.across_processes import mean_across_processes
-from xcal.calibration.bins import bin_edges
 from xcal.calibration.causes import cause_calibration
 from xcal.calibration.conditional import ConditionalCalibration, ConditionalCalibrationResult, conditional_calibration
 from xcal.calibration.dcalibration import d_calibration
 from xcal.calibration.loss import XCALLoss, xcal_penalty
-from xcal.calibration.membership import Annealing, SoftBins, soft_membership
+from xcal.calibration.membership import Annealing, SoftBins
 from xcal.calibration.penalty import unchecked_penalty
-from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration
 from xcal.calibration.streaming import DCalibration
 from xcal.calibration.subgroups import KernelFeatures
 
@@ -17,17 +15,13 @@ __all__ = [
     "ConditionalCalibration",
     "ConditionalCalibrationResult",
     "DCalibration",
-    "DCalibrationResult",
-    "GroupedDCalibration",
     "KernelFeatures",
     "SoftBins",
     "XCALLoss",
-    "bin_edges",
     "cause_calibration",
     "conditional_calibration",
     "d_calibration",
     "mean_across_processes",
-    "soft_membership",
     "unchecked_penalty",
     "xcal_penalty",
 ]

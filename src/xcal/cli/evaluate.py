@@ -10,7 +10,7 @@ from xcal.cli import By, Covariates, Decimal, Horizons, MinCell, Separator, as_s
 if TYPE_CHECKING:
     from xcal.cli.run_folder import FitSettings
     from xcal.outofcore import FolderEvaluation
-    from xcal.validation import AuditResult
+    from xcal.validation.result import AuditResult
 
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run of xcal fit.")]

@@ -21,7 +21,8 @@ from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
 from xcal.training.result import Progress
-from xcal.validation import AuditResult, audit
+from xcal.validation import audit
+from xcal.validation.result import AuditResult
 from xcal.validation.sample import read_covariates, read_groups
 
 # --- Which rows are trained on, which decide when to stop and what to choose, and which no model sees.

@@ -2,9 +2,8 @@
 
 from xcal.distributions._bins import as_edges, quantile_edges
 from xcal.distributions.base import Family, SurvivalDistribution
-from xcal.distributions.causes import CauseBins, CauseHazards
-from xcal.distributions.composed import Mixture, RecalibratedDistribution, SurvivorDistribution, mixture
-from xcal.distributions.discrete import MTLR, Categorical, DiscreteDistribution, LogisticHazard
+from xcal.distributions.composed import RecalibratedDistribution, mixture
+from xcal.distributions.discrete import MTLR, Categorical, LogisticHazard
 from xcal.distributions.families import FAMILIES, family
 from xcal.distributions.parametric import LogLogistic, LogNormal, Weibull
 
@@ -12,17 +11,12 @@ __all__ = [
     "FAMILIES",
     "MTLR",
     "Categorical",
-    "CauseBins",
-    "CauseHazards",
-    "DiscreteDistribution",
     "Family",
     "LogLogistic",
     "LogNormal",
     "LogisticHazard",
-    "Mixture",
     "RecalibratedDistribution",
     "SurvivalDistribution",
-    "SurvivorDistribution",
     "Weibull",
     "as_edges",
     "family",

@@ -16,15 +16,8 @@ from xcal._checks import fail
 from xcal._devices import Workers
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
-from xcal.distributions import (
-    Family,
-    RecalibratedDistribution,
-    SurvivalDistribution,
-    SurvivorDistribution,
-    family,
-    mixture,
-    quantile_edges,
-)
+from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
+from xcal.distributions.composed import SurvivorDistribution
 from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.metrics import kaplan_meier

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_number, as_row, fail, first_row
-from xcal.calibration import DCalibrationResult, d_calibration
+from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import ties_caution, unit_starts
-from xcal.calibration.significance import Method
+from xcal.calibration.significance import DCalibrationResult, Method
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, trained

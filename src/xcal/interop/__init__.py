@@ -2,7 +2,7 @@
 
 from xcal.interop.predictions import ModelPredictions, Rows
 from xcal.interop.readers import TorchsurvCox, TorchsurvWeibull
-from xcal.interop.reading import Library, read_model, register, supported, unregister
+from xcal.interop.reading import Library, read_model, register, supported
 
 __all__ = [
     "Library",
@@ -13,5 +13,4 @@ __all__ = [
     "read_model",
     "register",
     "supported",
-    "unregister",
 ]

@@ -11,7 +11,8 @@ from scipy.sparse import issparse
 
 from xcal._checks import BoolArray, FloatArray, fail, first_row
 from xcal.calibration.causes import as_incidence
-from xcal.distributions import DiscreteDistribution, SurvivalDistribution
+from xcal.distributions import SurvivalDistribution
+from xcal.distributions.discrete import DiscreteDistribution
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector, rounded_time
 from xcal.objectives import nll

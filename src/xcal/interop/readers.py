@@ -75,7 +75,7 @@ def read_xcal(model: Any, X: Any, rows: Rows) -> ModelPredictions:
 
 
 def read_recalibrated(model: Any, X: Any, rows: Rows) -> ModelPredictions:
-    """Read a fitted `xcal.recalibration.Recalibrated`."""
+    """Read a fitted `xcal.Recalibrated`."""
     check_fitted(model)
     found: ModelPredictions = model.predictions(X, rows)
     return found

@@ -15,23 +15,17 @@ from xcal.metrics.competing import aalen_johansen
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.cox import cox_calibration, cox_ici
 from xcal.metrics.curves import km_calibration
-from xcal.metrics.evaluation import Evaluation, evaluate
+from xcal.metrics.evaluation import evaluate
 from xcal.metrics.ici import integrated_calibration_index
 from xcal.metrics.net_benefit import decision_curve, net_benefit
 from xcal.metrics.observed_expected import calibration_slope, observed_expected
 from xcal.metrics.one_calibration import one_calibration
 from xcal.metrics.pit import pp_curve, quantile_slope
 from xcal.metrics.predictions import mean_nll
-from xcal.metrics.spec import METRICS as _TABLE
 from xcal.metrics.times import follow_up, kaplan_meier
 from xcal.metrics.turnbull import turnbull
 
-METRICS: tuple[str, ...] = tuple(_TABLE)
-"""Names that `evaluate` accepts in `metrics`."""
-
 __all__ = [
-    "METRICS",
-    "Evaluation",
     "KaplanMeier",
     "aalen_johansen",
     "brier_score",

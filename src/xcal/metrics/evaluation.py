@@ -164,7 +164,7 @@ def evaluate(
     censoring : KaplanMeier, optional
         Censoring curve of the training rows for Uno's concordance, AUC and the Brier scores; by default from these.
     metrics : sequence of str, optional
-        Which to compute, by their names in ``xcal.metrics.METRICS`` or in a result; all by default. Antolini's
+        Which to compute, by their names in a result; all by default. Antolini's
         concordance with "linear" takes O(n) time for each event.
     n_bins : int
         Bins of D-calibration and risk groups of one-calibration. 10, with which others report both, so that values can

@@ -4,23 +4,15 @@ All have `update`, `merge`, `state_dict`, `load_state_dict` and `compute`, and a
 not depend on the order of rows and merges. `xcal.DCalibration` is the same for D-calibration.
 """
 
-from xcal.metrics.brier import BoundedBrier, StreamingBrier
-from xcal.metrics.cells import Accumulator
-from xcal.metrics.concordance import BoundedConcordance, StreamingConcordance
-from xcal.metrics.cox_ici_streaming import GriddedCoxICI, StreamingCoxICI
-from xcal.metrics.observed_expected import ObservedExpectedAt, StreamingObservedExpected
-from xcal.metrics.one_calibration import BoundedOneCalibration, StreamingOneCalibration
+from xcal.metrics.brier import StreamingBrier
+from xcal.metrics.concordance import StreamingConcordance
+from xcal.metrics.cox_ici_streaming import StreamingCoxICI
+from xcal.metrics.observed_expected import StreamingObservedExpected
+from xcal.metrics.one_calibration import StreamingOneCalibration
 from xcal.metrics.predictions import StreamingMeanNLL
-from xcal.metrics.times import BoundedCurve, StreamingKaplanMeier, StreamingQuantiles
+from xcal.metrics.times import StreamingKaplanMeier, StreamingQuantiles
 
 __all__ = [
-    "Accumulator",
-    "BoundedBrier",
-    "BoundedConcordance",
-    "BoundedCurve",
-    "BoundedOneCalibration",
-    "GriddedCoxICI",
-    "ObservedExpectedAt",
     "StreamingBrier",
     "StreamingConcordance",
     "StreamingCoxICI",

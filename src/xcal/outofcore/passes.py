@@ -10,11 +10,9 @@ import numpy as np
 
 from xcal._checks import fail
 from xcal.calibration.streaming import DCalibration
-from xcal.metrics.cells import State
+from xcal.metrics.cells import Accumulator, State
 from xcal.metrics.cox_ici_streaming import IndexRange, Place, StreamingRiskSets, index_range, knot_range
 from xcal.metrics.streaming import (
-    Accumulator,
-    BoundedCurve,
     StreamingBrier,
     StreamingConcordance,
     StreamingCoxICI,
@@ -24,6 +22,7 @@ from xcal.metrics.streaming import (
     StreamingOneCalibration,
     StreamingQuantiles,
 )
+from xcal.metrics.times import BoundedCurve
 from xcal.outofcore.reading import Batch, Columns
 
 # --- What each pass over the rows accumulates.

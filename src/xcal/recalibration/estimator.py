@@ -27,9 +27,11 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration import DCalibrationResult, d_calibration
+from xcal.calibration import d_calibration
+from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution, SurvivorDistribution
+from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
+from xcal.distributions.composed import SurvivorDistribution
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.predictions import SeveralLaws, WholeLaw
 from xcal.metrics import concordance_index

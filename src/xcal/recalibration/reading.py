@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from xcal._checks import BoolArray, FloatArray, as_count, as_numpy, check_same_length, fail
-from xcal.data import Surv, SurvivalData, time_and_event
+from xcal.data import Surv, SurvivalData
+from xcal.data.surv import time_and_event
 from xcal.data.survival import check_nothing_beside, folds_by_event
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop.predictions import WholeLaw, count_rows

@@ -2,6 +2,6 @@
 
 from xcal.training.config import TrainingConfig
 from xcal.training.path import fit_path
-from xcal.training.result import EpochReport, History, PathResult
+from xcal.training.result import PathResult
 
-__all__ = ["EpochReport", "History", "PathResult", "TrainingConfig", "fit_path"]
+__all__ = ["PathResult", "TrainingConfig", "fit_path"]
