@@ -5,8 +5,11 @@
 Each mutant changes one place of a copy of the package: a comparison, an operator, a number, ``and`` for ``or``, a
 condition, the sign of a returned value. The tests of the folder run once on the unchanged copy, which tells which of
 them reach which line; for a mutant those come first, the quick ones before the slow ones, then the others until one
-fails. Docstrings, annotations, error messages and decorators are left alone. A survivor changes nothing (then it is
-equivalent), or changes a result that no test holds: such a one needs a law or an outside reference.
+fails. Tests that fail on the unchanged copy (a package is missing) are named and left out. Docstrings, annotations,
+error messages and decorators are left alone. A survivor changes nothing (then it is equivalent), or changes a result
+that no test holds: such a one needs a law or an outside reference. Several folders, on many cores:
+
+``python -m tests.mutants --folder calibration metrics --mutants 40 --reaching --processes 16 --mark "not ci"``
 """
 
 import argparse
@@ -19,9 +22,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -171,35 +177,33 @@ def named(folder: Path, file: str, line: int) -> list[Mutant]:
     return made
 
 
-class Tests:
-    """The tests of one folder, on a copy of the package in a temporary place."""
+class Copy:
+    """A copy of the package and its tests in a temporary place, in which one run of pytest goes on at a time."""
 
-    def __init__(self, place: Path, folder: str, also: list[str]) -> None:
-        self.place, self.package = place, place / "src" / "xcal" / folder
+    def __init__(self, place: Path) -> None:
+        self.place = place
         ignore = shutil.ignore_patterns("__pycache__")
         for name in ("src", "tests", "benchmarks", "studies"):
             shutil.copytree(ROOT / name, place / name, ignore=ignore)
         shutil.copy(ROOT / "pyproject.toml", place)
-        self.chosen = [f"tests/{folder}", *also]
-        if not (place / "tests" / folder).exists():
-            raise SystemExit(f"no tests/{folder}: the folders are {', '.join(FOLDERS)}")
-        self.reached: dict[str, dict[str, list[str]]] = {}
-        self.seconds: dict[str, float] = {}
 
-    def run(self, *options: str, limit: float, first: list[str] | None = None) -> tuple[int | None, float]:
+    def run(
+        self, tests: list[str], *options: str, limit: float, first: list[str], without: list[str]
+    ) -> tuple[int | None, float]:
         """Run pytest and return its exit status (None: it took too long) and the seconds that it took."""
-        (self.place / "first.json").write_text(json.dumps(first or []))
+        (self.place / "order.json").write_text(json.dumps([first, without]))
+        paths = [str(self.place / "src"), str(self.place), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {
-            "PYTHONPATH": f"{self.place / 'src'}{os.pathsep}{self.place}",
+            "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
             "XCAL_DATA": os.environ.get("XCAL_DATA") or str(ROOT.parent / "shared" / "data"),
             "CI": "1",  # the same examples of hypothesis for every mutant
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants"]
         start = time.monotonic()
         with subprocess.Popen(
-            [*command, "-p", "tests.mutants", *options, *self.chosen],
+            [*command, *options, *tests],
             cwd=self.place,
             env=environment,
             stdout=subprocess.PIPE,
@@ -213,47 +217,92 @@ class Tests:
                 return None, time.monotonic() - start
         return running.returncode, time.monotonic() - start
 
-    def measure(self, limit: float) -> None:
-        """Run the tests unchanged; keep which of them reach each line, and how long each takes."""
+
+class Tests:
+    """The tests of one folder: which of them reach which line, how long each takes, which fail without a change."""
+
+    def __init__(self, folder: str, also: list[str], mark: str | None) -> None:
+        self.folder, self.options = folder, ("-m", mark) if mark else ()
+        if not (ROOT / "tests" / folder).exists():
+            raise SystemExit(f"no tests/{folder}: the folders are {', '.join(FOLDERS)}")
+        found = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
+        self.files = [*found, *also]
+        self.reached: dict[str, dict[str, list[str]]] = {}
+        self.seconds: dict[str, float] = {}
+        self.failing: list[str] = []
+
+    def measure(self, copy: Copy, file: str, limit: float) -> None:
+        """Run one file of tests unchanged."""
         from coverage import CoverageData
 
-        options = (f"--cov={self.package}", "--cov-context=test", "--cov-report=", "--durations=0", "-vv")
-        status, self.whole = self.run(*options, limit=limit)
-        if status != 0:
-            raise SystemExit(f"the tests fail, or take too long, without any change:\n{self.said[-3000:]}")
-        for line in self.said.splitlines():
-            words = line.split()
-            if len(words) >= 3 and words[1] in ("call", "setup") and words[0].endswith("s"):
+        place = copy.place
+        package = place / "src" / "xcal" / self.folder
+        options = (f"--cov={package}", "--cov-context=test", "--cov-report=", "--durations=0", "-vv")
+        status, _ = copy.run([file], *options, *self.options, limit=limit, first=[], without=[])
+        if status in (None, 2):
+            self.files.remove(file)  # it cannot be read here (a package is missing), or takes too long
+        if status not in (0, 5):
+            lines = copy.said.splitlines()
+            failed = [line.partition(" - ")[0] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+            self.failing += [line.split(" ", 1)[1] for line in failed] or [file]
+        for line in copy.said.splitlines():
+            words = line.split(maxsplit=2)
+            if len(words) == 3 and words[1] in ("call", "setup") and words[0].endswith("s"):
                 self.seconds[words[2]] = self.seconds.get(words[2], 0.0) + float(words[0][:-1])
-        data = CoverageData(str(self.place / ".coverage"))
+        data = CoverageData(str(place / ".coverage"))
         data.read()
-        for file in data.measured_files():
-            lines = data.contexts_by_lineno(file)
-            self.reached[file] = {str(line): [name for name in names if name] for line, names in lines.items()}
+        for path in data.measured_files():
+            lines_reached = self.reached.setdefault(str(Path(path).relative_to(place)), {})
+            for line, names in data.contexts_by_lineno(path).items():
+                lines_reached.setdefault(str(line), []).extend(name for name in names if name)
+        data.erase()
 
     def first(self, mutant: Mutant) -> list[str]:
         """Return the tests that reach a mutant, quick ones first; of a shared fixture, all tests of that file."""
-        names = self.reached.get(str(mutant.file), {}).get(str(mutant.line), [])
+        names = self.reached.get(str(mutant.file.relative_to(ROOT)), {}).get(str(mutant.line), [])
         tests = {name.rpartition("|")[0] for name in names}
         tests |= {name.partition("::")[0] + "::" for name in names if name.endswith("|setup")}
         return sorted(tests, key=lambda test: (test.endswith("::"), self.seconds.get(test, 0.0)))
 
-    def killed(self, mutant: Mutant, limit: float, *, reaching: bool) -> str | None:
+    def killed(self, copy: Copy, mutant: Mutant, *, reaching: bool) -> str | None:
         """Return how a mutant was noticed, or None."""
-        kept = mutant.file.read_text()
+        changed = copy.place / mutant.file.relative_to(ROOT)
         first = self.first(mutant)
-        mutant.file.write_text(mutant.text)
+        few = reaching and first
+        files = sorted({test.partition("::")[0] for test in first}) if few else self.files
+        known = [self.seconds.get(test, 0.0) for test in first] if few else self.seconds.values()
+        whole = any(test.endswith("::") for test in first)
+        limit = 2 * (sum(self.seconds.values()) if whole else sum(known)) + 60
+        changed.write_text(mutant.text)
         try:
-            options = ("--reaching",) if reaching and first else ()
-            status, _ = self.run(*options, limit=limit, first=first)
+            options = ("-x", *(("--reaching",) if few else ()), *self.options)
+            status, _ = copy.run(files, *options, limit=limit, first=first, without=self.failing)
         finally:
-            mutant.file.write_text(kept)
-        if status == 0:
+            shutil.copy(mutant.file, changed)
+        if status in (0, 5):  # 5: no test is left that reaches it
             return None
         if status is None:
             return "too slow"
-        failed = [line for line in self.said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        failed = [line for line in copy.said.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return failed[0][:150] if failed else f"pytest ended with {status}"
+
+
+def in_each(copies: list[Copy], tasks: list[tuple], until: float) -> None:
+    """Do tasks, each in the next copy that is free, in their order; after a time start no more."""
+    waiting = iter(tasks)
+    lock = threading.Lock()
+
+    def work(copy: Copy) -> None:
+        while time.monotonic() < until:
+            with lock:
+                task = next(waiting, None)
+            if task is None:
+                return
+            task[0](copy, *task[1:])
+
+    with ThreadPoolExecutor(len(copies)) as threads:
+        for done in [threads.submit(work, copy) for copy in copies]:
+            done.result()
 
 
 def pytest_addoption(parser):
@@ -263,7 +312,8 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """Put the tests first that reach the mutant (this file is a plugin of the runs that it starts)."""
-    first = json.loads(Path("first.json").read_text())
+    first, without = json.loads(Path("order.json").read_text())
+    items[:] = [item for item in items if item.nodeid not in without]
     place = {name: i for i, name in enumerate(first)}
     late = len(place)
 
@@ -278,34 +328,57 @@ def pytest_collection_modifyitems(config, items):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", required=True, help=f"a folder of src/xcal with tests: {', '.join(FOLDERS)}")
-    parser.add_argument("--mutants", type=int, default=40)
+    parser.add_argument("--folder", nargs="+", required=True, help=f"folders of src/xcal: {', '.join(FOLDERS)}")
+    parser.add_argument("--mutants", type=int, default=40, help="of each folder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at", metavar="FILE:LINE", action="append", help="instead: every mutant of this line")
     parser.add_argument("--also", nargs="*", default=[], help="other tests to run beside those of the folder")
+    parser.add_argument("--mark", help="only tests with this expression of markers, such as 'not ci'")
     parser.add_argument(
         "--reaching", action="store_true", help="run only the tests that reach the line: quicker, and misses few"
     )
-    parser.add_argument("--limit", type=float, default=1200, help="seconds for the tests without a change")
+    parser.add_argument("--processes", type=int, default=1, help="mutants at a time, each in a copy of its own")
+    parser.add_argument("--limit", type=float, default=1200, help="seconds for one file of tests without a change")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no mutant after so many seconds")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as place:
-        tests = Tests(Path(place).resolve(), options.folder, options.also)
-        tests.measure(options.limit)
-        print(f"{options.folder}: tests without a change took {tests.whole:.0f} s", flush=True)
-        if options.at:
-            places = [at.split(":") for at in options.at]
-            mutants = [one for file, line in places for one in named(tests.package, file, int(line))]
-        else:
-            mutants = draw(tests.package, options.mutants, random.Random(options.seed))
-        dead = 0
-        for mutant in mutants:
-            how = tests.killed(mutant, 2 * tests.whole + 60, reaching=options.reaching)
-            dead += how is not None
-            where = f"{mutant.file.relative_to(tests.package)}:{mutant.line}"
-            print(f"{'killed  ' if how else 'SURVIVED'} {where}: {mutant.before}  ->  {mutant.after}", flush=True)
+    until = time.monotonic() + options.seconds
+    counts = {folder: [0, 0] for folder in options.folder}
+    lock = threading.Lock()
+
+    def try_one(copy: Copy, tests: Tests, mutant: Mutant) -> None:
+        how = tests.killed(copy, mutant, reaching=options.reaching)
+        where = mutant.file.relative_to(ROOT / "src" / "xcal")
+        with lock:
+            counts[tests.folder][how is not None] += 1
+            print(f"{'killed  ' if how else 'SURVIVED'} {where}:{mutant.line}: {mutant.before}  ->  {mutant.after}")
             if how:
-                print(f"         by {how}", flush=True)
-        print(f"{options.folder}: {dead} of {len(mutants)} mutants killed ({dead / max(len(mutants), 1):.0%})")
+                print(f"         by {how}")
+            sys.stdout.flush()
+
+    def measure(copy: Copy, tests: Tests, file: str) -> None:
+        tests.measure(copy, file, options.limit)
+
+    with tempfile.TemporaryDirectory(prefix="mutants-") as place:
+        copies = [Copy(Path(place).resolve() / str(i)) for i in range(options.processes)]
+        folders = [Tests(folder, options.also, options.mark) for folder in options.folder]
+        in_each(copies, [(measure, tests, file) for tests in folders for file in tests.files], float("inf"))
+        waves = []
+        for tests in folders:
+            took = sum(tests.seconds.values())
+            print(f"{tests.folder}: {len(tests.files)} files of tests, {took:.0f} s without a change", flush=True)
+            for name in tests.failing:
+                print(f"{tests.folder}: left out, as it fails without a change: {name}", flush=True)
+            package = ROOT / "src" / "xcal" / tests.folder
+            if options.at:
+                lines = [at.split(":") for at in options.at]
+                mutants = [one for file, line in lines for one in named(package, file, int(line))]
+            else:
+                mutants = draw(package, options.mutants, random.Random(options.seed))
+            waves.append([(try_one, tests, mutant) for mutant in mutants])
+        # In turn from each folder, so that a run that ends early has seen as much of every folder.
+        in_each(copies, [task for wave in zip_longest(*waves) for task in wave if task], until)
+    for folder, (alive, dead) in counts.items():
+        print(f"{folder}: {dead} of {alive + dead} mutants killed ({dead / max(alive + dead, 1):.0%})")
 
 
 if __name__ == "__main__":

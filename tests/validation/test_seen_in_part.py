@@ -12,10 +12,10 @@ from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.surv import Outcome
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index
+from xcal.metrics.censoring import fit_censoring, same_for_all, score_test
 from xcal.metrics.observed_expected import event_ratio
-from xcal.metrics.pseudo_values import doubly_robust, fit_censoring, same_for_all
+from xcal.metrics.pseudo_values import doubly_robust
 from xcal.validation.at_horizon import _Deviations, _World
-from xcal.validation.for_whom import _score_test
 from xcal.validation.measure import measure
 from xcal.validation.rows import read_rows
 from xcal.validation.sample import Sample
@@ -136,7 +136,7 @@ class TestPseudoValues:
         # Its score test at zero is the log-likelihood ratio's neighbour.
         order = np.argsort(y["time"])
         args = x[order], y["time"][order], ~y["event"][order], np.inf, None, y["entry"][order]
-        assert _score_test(*args) == pytest.approx(float(theirs.log_likelihood_ratio_test().p_value), abs=0.02)
+        assert score_test(*args) == pytest.approx(float(theirs.log_likelihood_ratio_test().p_value), abs=0.02)
 
 
 class TestOwnWorld:

@@ -12,12 +12,13 @@ from tests.validation.simulate import HORIZONS, THRESHOLDS, sample
 from xcal._checks import effective_units
 from xcal.calibration.subgroups import Column
 from xcal.data import SurvivalData
+from xcal.metrics.censoring import score_test
 from xcal.metrics.net_benefit import CountedBenefit
 from xcal.metrics.times import Block, Timeline
 from xcal.validation.at_horizon import horizon_tests
 from xcal.validation.bootstrap import _resampled, net_benefits
 from xcal.validation.estimates import WEIGHTED, estimate
-from xcal.validation.for_whom import _score_test, dependent_censoring
+from xcal.validation.for_whom import dependent_censoring
 from xcal.validation.measure import measure
 from xcal.validation.rows import read_rows
 
@@ -240,8 +241,8 @@ class TestDependentCensoring:
         weighted, plain = [], []
         for seed in range(300):
             x, time, event, weights = self.rows(600, seed, depends=0.0)
-            weighted.append(_score_test(x, time, ~event, float(time[-1]), weights) < 0.05)
-            plain.append(_score_test(x, time, ~event, float(time[-1]), None) < 0.05)
+            weighted.append(score_test(x, time, ~event, float(time[-1]), weights) < 0.05)
+            plain.append(score_test(x, time, ~event, float(time[-1]), None) < 0.05)
         assert 0.02 <= np.mean(weighted) <= 0.09
         assert np.mean(plain) > 0.3
 

@@ -18,16 +18,14 @@ curves as the model of the outcome.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import fit_kaplan_meier, share_left
+from xcal._kaplan_meier import share_left
 from xcal.data.surv import Outcome
+from xcal.metrics.censoring import CensoringModel
 from xcal.metrics.competing import incidence_pseudo_values
-from xcal.metrics.cox import RiskSets
 from xcal.metrics.curves import Interpolation, fraction, left_column
 from xcal.metrics.inputs import Integers, Vector
 
@@ -96,89 +94,6 @@ def _infinitesimal(d: Vector, r: Vector, place: Integers, event: BoolArray, seen
     own = np.minimum(place, d.size)
     at_own = np.where(event, np.append(terms - step, 0.0)[own], np.append(seen * terms, 0.0)[own])
     return np.asarray(1 - survival - total * survival * (passed[own] + at_own))
-
-
-@dataclass(frozen=True, eq=False)
-class CensoringModel:
-    """A Cox model of the censoring times: the probability of not being censored, for each row by its covariates.
-
-    Attributes
-    ----------
-    times, hazard : arrays, shape (k,)
-        Times of the censorings, ascending, and the cumulative baseline hazard after each.
-    factor : array, shape (n,)
-        Factor of each row on that hazard.
-    lived : array, shape (n,), or None
-        Cumulative baseline hazard at the entry of each row, from which on it could be censored; None for 0.
-    """
-
-    times: Vector
-    hazard: Vector
-    factor: Vector
-    lived: Vector | None = None
-
-    def before(self, t: FloatArray) -> Vector:
-        """Return the probability of each row to be observed until its own entry of `t`, shape (n,), or longer."""
-        passed = np.append(0.0, self.hazard)[np.searchsorted(self.times, t, side="left")]
-        return np.asarray(np.exp(-self.factor * (passed if self.lived is None else passed - self.lived)))
-
-    def take(self, rows: npt.NDArray[Any]) -> "CensoringModel":
-        """Return the model for some of the rows."""
-        lived = None if self.lived is None else self.lived[rows]
-        return CensoringModel(self.times, self.hazard, self.factor[rows], lived)
-
-    def of_rows(self, rows: slice, t: Vector) -> Vector:
-        """Return that of some rows at every time of a grid, shape (rows, times)."""
-        passed = np.append(0.0, self.hazard)[np.searchsorted(self.times, t, side="left")]
-        since = passed if self.lived is None else passed - self.lived[rows, None]
-        return np.asarray(np.exp(-self.factor[rows, None] * since))
-
-    def entered(self, entry: FloatArray | None) -> "CensoringModel":
-        """Return the model for rows that could be censored from their entry on."""
-        if entry is None:
-            return self
-        lived = np.append(0.0, self.hazard)[np.searchsorted(self.times, entry, side="right")]
-        return CensoringModel(self.times, self.hazard, self.factor, lived)
-
-
-def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
-    """Fit a Cox model of the censorings; None where its likelihood has no maximum.
-
-    At one time the events come first: rows with an event at t are no longer at risk of being censored there.
-    """
-    time, event = outcome.time, outcome.ended
-    spread = x.std(axis=0)
-    scaled = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    # A censoring comes just after the events of its time.
-    late, all_x, counts = np.where(event, time, np.nextafter(time, np.inf)), scaled, np.ones(time.size)
-    leaves = ~event
-    if outcome.entry is not None:
-        # Rows are taken out of the sets of those at risk that lie before their entry, by counts below zero.
-        late = np.append(late, np.nextafter(outcome.entry, np.inf))
-        leaves, counts = np.append(leaves, np.zeros(time.size, dtype=np.bool_)), np.append(counts, -counts)
-        all_x = np.append(scaled, scaled, axis=0)
-    both = Outcome(late, leaves)
-    order = both.order()
-    sets, counts = RiskSets(both.take(order)), counts[order]
-    ordered, censored = late[order], leaves[order]
-    start = np.zeros(x.shape[1])
-    fit = sets.fit(np.ascontiguousarray(all_x[order].T), counts, float(ordered[-1]), start)
-    if not fit.converged:
-        return None
-    factor = np.exp(all_x @ fit.coefficients)
-    # Breslow's steps: one over the sum of the factors at risk.
-    at_risk = np.cumsum((counts * factor[order])[::-1])[::-1]
-    first = np.searchsorted(ordered, ordered[censored], side="left")
-    times = time[order[censored]].astype(np.float64)
-    return CensoringModel(times, np.cumsum(1 / at_risk[first]), factor[: time.size]).entered(outcome.entry)
-
-
-def same_for_all(outcome: Outcome) -> CensoringModel:
-    """Return the model of censoring that is the same for all rows at risk."""
-    curve = fit_kaplan_meier(outcome.time, outcome.ended, "censoring", entry=outcome.entry)
-    some = curve.counts > 0
-    hazard = np.cumsum(curve.counts[some] / curve.at_risk[some])
-    return CensoringModel(curve.times[some], hazard, np.ones(outcome.n)).entered(outcome.entry)
 
 
 def doubly_robust(

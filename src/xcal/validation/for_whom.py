@@ -1,47 +1,29 @@
 """What depends on the covariates: censoring, and calibration ("for whom?")."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc, ndtri
-from scipy.stats import rankdata, spearmanr
+from scipy.special import ndtri
+from scipy.stats import spearmanr
 
 from xcal._checks import BoolArray, FloatArray
-from xcal._kaplan_meier import later_entries
 from xcal.calibration import conditional_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.histogram import edges_like, locate, residuals
 from xcal.calibration.subgroups import Column, Subgroup, masses
+from xcal.metrics.censoring import CensoringModel, asked_terms, dependent, model_of_terms, normal_scores, terms_of
 from xcal.metrics.inputs import Vector, mean_of, merged, merged_edges
 from xcal.metrics.pit import N_BINS
-from xcal.metrics.pseudo_values import CensoringModel, fit_censoring
 from xcal.validation.estimates import DEPENDENT, WEIGHTED, Estimates
 from xcal.validation.result import CensoringTest, CovariatePart, ForWhom, WorstSubgroup
 from xcal.validation.rows import Rows
 from xcal.validation.sample import Censoring, Sample
 
 # --- Whether censoring depends on what is known of the rows: then Kaplan-Meier is biased, and values are corrected.
-# Kaplan-Meier, the jackknife and weights by a marginal censoring curve take the rows still observed to stand for those
-# that are not. Where patients at high risk leave earlier, they do not. The score test of a Cox model of the censorings
-# asks about the predicted risks and about every covariate; it sees such a dependence long before it matters.
 
-# Level of the test, over all that was asked about.
-LEVEL = 0.01
-
-# Censored rows before the last horizon below which nothing is tested, and for each term of the model of censoring.
-_FEWEST_OF_EACH, _PER_TERM = 20, 10
-
-
-@dataclass(frozen=True, eq=False)
-class _Term:
-    """A variable on which censoring may depend."""
-
-    name: str
-    values: Vector
-    p_value: float
-    is_risk: bool
+# Censored rows before the last horizon below which nothing is tested.
+_FEWEST_OF_EACH = 20
 
 
 def dependent_censoring(
@@ -64,21 +46,18 @@ def dependent_censoring(
     asked = treatment == "covariates"
     if np.count_nonzero(censored) < _FEWEST_OF_EACH:
         return None, None
-    terms = [
-        _Term(name, values, _score_test(values, time, censored, last, rows.weights, rows.entry), is_risk)
-        for name, values, is_risk in _variables(rows, covariates, horizons)
-    ]
+    terms = asked_terms(_variables(rows, covariates, horizons), rows.outcome, censored, last, rows.weights)
     if not terms:
         return None, None
     # One test for each horizon's risk and each column, or for each label of a column.
     smallest = min(term.p_value for term in terms)
-    found = [term for term in terms if term.p_value * len(terms) < LEVEL]
+    found = dependent(terms)
     p_value = min(1.0, smallest * len(terms))
     names = tuple(dict.fromkeys(term.name for term in sorted(found, key=lambda term: term.p_value)))
     model = None
     # Values of weighted rows are not corrected: the test tells, and the result says so.
     if rows.weights is None and (asked or (found and treatment == "auto")):
-        model = _model(terms, found, rows, censored)
+        model = model_of_terms(terms, found, rows.outcome, int(np.count_nonzero(censored)))
     return CensoringTest(p_value, names, model is not None), model
 
 
@@ -86,74 +65,10 @@ def _variables(rows: Rows, covariates: tuple[Column, ...], horizons: list[float]
     """Return what censoring may depend on: the risks, and every column, numbers as normal scores of their ranks."""
     for horizon in horizons:
         if np.ptp(rows.risk[horizon]) > 0:
-            yield "the predicted risk", _scores(rows.risk[horizon]), True
+            yield "the predicted risk", normal_scores(rows.risk[horizon]), True
     if rows.entry is not None:
-        yield "the time of entry", _scores(rows.entry), False
-    for column in covariates:
-        if column.labels is None:
-            yield column.name, _scores(column.values), False
-        else:
-            for k in range(len(column.labels)):
-                member = (column.values == k).astype(np.float64)
-                if 0 < member.sum() < member.size:
-                    yield column.name, member, False
-
-
-def _scores(values: FloatArray) -> Vector:
-    """Return normal scores of the ranks: in order, and without outliers."""
-    return np.asarray(ndtri((rankdata(values) - 0.5) / values.size))
-
-
-def _score_test(
-    z: Vector,
-    time: FloatArray,
-    censored: BoolArray,
-    last: float,
-    weights: Vector | None,
-    entry: FloatArray | None = None,
-) -> float:
-    """P-value of the score test of a Cox model of the censorings on one variable, rows in time order.
-
-    Of weighted rows with the variance of Lin and Wei, the sum of squares of what each row adds to the score: its
-    residual at its censoring less what was expected of it while it was at risk.
-    """
-    followed = np.minimum(time, last)
-    one = np.ones(z.size) if weights is None else weights
-    backwards = (one[:, None] * np.column_stack([np.ones(z.size), z, z * z]))[::-1].cumsum(axis=0)[::-1]
-    first = np.searchsorted(followed, followed[censored], side="left")
-    sums = backwards[first]
-    if entry is not None:  # rows that have not entered are not at risk
-        order = np.argsort(entry)[::-1]
-        later = np.cumsum(np.column_stack([np.ones(z.size), z, z * z])[order], axis=0)
-        number = later_entries(followed[censored].astype(np.float64), entry).astype(np.int64)
-        sums = sums - np.concatenate([np.zeros((1, 3)), later])[number]
-    n, total, square = sums.T
-    mean = total / n
-    if weights is None:
-        score, variance = float((z[censored] - mean).sum()), float((square / n - mean**2).sum())
-    else:
-        hazard, expected = (np.append(0.0, np.cumsum(w)) for w in (one[censored] / n, one[censored] * mean / n))
-        passed = np.searchsorted(followed[censored], followed, side="right")
-        added = expected[passed] - z * hazard[passed]
-        added[censored] += z[censored] - mean
-        score, variance = float(one @ added), float(np.square(one * added).sum())
-    if not variance > 0:
-        return 1.0
-    return float(chdtrc(1, score**2 / variance))
-
-
-def _model(terms: list[_Term], found: list[_Term], rows: Rows, censored: BoolArray) -> CensoringModel | None:
-    """Fit a Cox model of the censorings on what was found and the risk of the last horizon, as far as rows allow."""
-    most = max(1, int(np.count_nonzero(censored)) // _PER_TERM)
-    risk = [term for term in terms if term.is_risk][-1:]
-    wanted = sorted(found or terms, key=lambda term: term.p_value)
-    chosen = [*risk, *(term for term in wanted if term not in risk)][:most]
-    # Risks of several horizons are nearly the same variable.
-    kept: list[Vector] = []
-    for term in chosen:
-        if all(abs(np.corrcoef(term.values, other)[0, 1]) < 0.95 for other in kept):
-            kept.append(term.values)
-    return fit_censoring(np.column_stack(kept), rows.outcome)
+        yield "the time of entry", normal_scores(rows.entry), False
+    yield from terms_of(covariates)
 
 
 # --- For whom? Calibration given the covariates, as an audit measures it.

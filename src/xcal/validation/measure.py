@@ -15,10 +15,10 @@ from xcal.calibration.significance import holm
 from xcal.calibration.subgroups import Column
 from xcal.metrics.across_sites import error_of_interval, random_effects
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
+from xcal.metrics.censoring import same_for_all
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
-from xcal.metrics.pseudo_values import same_for_all
 from xcal.metrics.spec import ACROSS_SITES, VALUES
 from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests, observed_values
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits

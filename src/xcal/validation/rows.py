@@ -11,10 +11,10 @@ from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier, sortable_time, sta
 from xcal.calibration.bins import Clusters
 from xcal.calibration.dcalibration import are_coarse, unit_starts, within_interval
 from xcal.data.surv import Outcome
+from xcal.metrics.censoring import CensoringModel
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector, is_small, told
 from xcal.metrics.predictions import restricted_mean
-from xcal.metrics.pseudo_values import CensoringModel
 from xcal.validation.result import Skipped
 from xcal.validation.sample import MIN_EVENTS, Sample
 
