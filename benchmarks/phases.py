@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
+from xcal.training.loop import Steps
 from xcal.training.problem import Problem
 from xcal.training.result import RunState
-from xcal.training.steps import Steps
 from xcal_paper import reproduce
 from xcal_paper.jobs import JobRecords
 from xcal_paper.runner import TableRuns

@@ -187,7 +187,7 @@ class TestInterrupt:
         def interrupt(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("xcal.training.steps.Steps.step", interrupt)
+        monkeypatch.setattr("xcal.training.loop.Steps.step", interrupt)
         with pytest.raises(KeyboardInterrupt, match="there is no model yet, and nothing was written"):
             fit_run(self.settings(tmp_path), tmp_path / "run", say=lambda _: None, overwrite=False, progress=False)
         assert list((tmp_path / "run").iterdir()) == []

@@ -332,7 +332,7 @@ class TestInterrupt:
         def interrupt(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("xcal.training.steps.Steps.step", interrupt)
+        monkeypatch.setattr("xcal.training.loop.Steps.step", interrupt)
         model = clone(estimator)
         with pytest.raises(KeyboardInterrupt, match="first epoch: the estimator is not fitted"):
             model.fit(DATA.x, DATA.y)

@@ -12,8 +12,8 @@ from xcal.distributions import family, quantile_edges
 from xcal.metrics import concordance_index
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path, problem
+from xcal.training.loop import Steps
 from xcal.training.result import RunState
-from xcal.training.steps import Steps
 
 TRAIN, VALIDATION = simulated_rows(300), simulated_rows(100, seed=1)
 LOGNORMAL = family("lognormal")

@@ -9,9 +9,8 @@ from xcal.data import SurvivalData
 from xcal.distributions import family, quantile_edges
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path
-from xcal.training.checkpoint import tensor_digest
 from xcal.training.loop import train_stack
-from xcal.training.rows import contents
+from xcal.training.rows import contents, tensor_digest
 
 ROWS, OTHER = simulated_rows(300), simulated_rows(90, seed=1)
 CONFIG = TrainingConfig(epochs=2, batch_size=100)

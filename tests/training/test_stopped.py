@@ -8,9 +8,9 @@ from tests.training.simulate import N_INPUTS, same_state, simulated_rows
 from xcal.distributions import family
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path
+from xcal.training.loop import Steps
 from xcal.training.problem import Problem
 from xcal.training.stack import Stack
-from xcal.training.steps import Steps
 
 TRAIN, VALIDATION = simulated_rows(400), simulated_rows(200, seed=1)
 EPOCHS = 25

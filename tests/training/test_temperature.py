@@ -11,7 +11,7 @@ from xcal.calibration import SoftBins
 from xcal.distributions import family
 from xcal.networks import MLP
 from xcal.training import TrainingConfig, fit_path, problem
-from xcal.training.steps import Steps
+from xcal.training.loop import Steps
 
 TRAIN, VALIDATION = simulated_rows(300), simulated_rows(100, seed=1)
 LOGNORMAL = family("lognormal")

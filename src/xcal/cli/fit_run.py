@@ -33,8 +33,8 @@ from xcal.cli.understanding import NO_KIND, Column
 from xcal.estimators import load
 from xcal.metrics.inputs import ends, reached, rounded_time
 from xcal.metrics.pit import N_BINS
-from xcal.training.across import launched
 from xcal.training.result import EpochReport, Progress
+from xcal.training.rows import launched
 from xcal.validation.result import AuditValue
 from xcal.validation.words import broken, label, shown
 

@@ -20,8 +20,7 @@ from xcal._typed import checked, parse_json
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
-from xcal.training.across import launched
-from xcal.training.checkpoint import digest
+from xcal.training.rows import digest, launched
 
 # Which of day and month comes first in dates whose year is last.
 DATES = ("day-first", "month-first")

@@ -29,6 +29,7 @@ from xcal._imports import extending_packages
 from xcal._torch_private import MODULE_STATE, adam_state_names
 from xcal.objectives import DECLARATION
 from xcal.training.result import Failure, RunState
+from xcal.training.rows import digest, tensor_digest
 from xcal.training.stack import Stack
 
 # --- What decides the result of a run, as text: a checkpoint of another run is told by it.
@@ -42,25 +43,6 @@ _BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wrappe
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD"}
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-
-
-def digest(*pieces: bytes) -> str:
-    """Return a short name for some bytes."""
-    seen = hashlib.sha256()
-    for piece in pieces:
-        seen.update(len(piece).to_bytes(8, "little"))
-        seen.update(piece)
-    return seen.hexdigest()[:32]
-
-
-def tensor_digest(tensors: Iterable[Tensor]) -> str:
-    """Return a short name for the contents, shapes and types of some tensors, read one after another."""
-    seen = hashlib.sha256()
-    for tensor in tensors:
-        values = tensor.detach().cpu().contiguous()
-        seen.update(f"{values.dtype} {tuple(values.shape)}".encode())
-        seen.update(values.reshape(-1).view(torch.uint8).numpy().data)
-    return seen.hexdigest()[:32]
 
 
 def settings_digest(name: str, value: Any, *, weights: bool = True) -> str:

@@ -16,8 +16,7 @@ from xcal.calibration.penalty import penalty_and_slope, unchecked_penalty
 from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family
 from xcal.objectives import Objective, ObjectiveAndCdf, Terms, with_cdf, with_slopes
-from xcal.training.across import Across
-from xcal.training.rows import Batch, take
+from xcal.training.rows import Across, Batch, take
 from xcal.training.stack import CPU_LAMBDAS, Part, Stack
 
 
