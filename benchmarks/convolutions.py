@@ -6,6 +6,8 @@ What is left are our own kernels of the second and third convolution, forward an
 is written before it is pooled. The command prints where the time goes.
 """
 
+import argparse
+import sys
 from collections.abc import Callable
 
 import torch
@@ -18,6 +20,7 @@ from xcal_paper import networks as _pooled
 from xcal_paper.networks import PaperCNN
 
 IMAGES, BINS, DROPOUT, STEPS = 5000, 50, 0.2, 50
+COMPILED = "torch's layers, compiled"
 
 
 def plain() -> nn.Module:
@@ -54,7 +57,39 @@ def many(replay: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
+def recordings(x: Tensor, label: Tensor, wanted: list[str]) -> tuple[dict[str, Callable[[], None]], Callable[[], None]]:
+    """Record each step, and return what replays it many times; also PaperCNN's step, as it is.
+
+    A recording begins by giving unused memory back to the driver. What a recorded step reads must therefore be held for
+    as long as it may be replayed: `recorded` keeps the step, and the step its network and its optimiser.
+    """
+    ours = PaperCNN(BINS, dropout=DROPOUT)
+    networks: dict[str, nn.Module] = {
+        "torch's layers": plain(),
+        COMPILED: plain(),
+        "PaperCNN": ours,
+        "PaperCNN, whole channels": PaperCNN(BINS, dropout=DROPOUT, released_dropout=True),
+        "with cuDNN's convolutions": PaperCNN(BINS, dropout=DROPOUT),
+        "the same, whole channels": PaperCNN(BINS, dropout=DROPOUT, released_dropout=True),
+    }
+    replays, tiled = {}, _pooled._tiled
+    for name in wanted or list(networks):
+        step = step_of(networks[name].cuda(), x, label, compiled=name == COMPILED)
+        # A step is recorded with the kernels that are chosen then.
+        _pooled._tiled = tiled if "Paper" in name else lambda x, weight: False
+        replays[name] = many(recorded(step))
+        # One that fails is known by its name.
+        replays[name]()
+        torch.cuda.synchronize()
+        print(f"recorded: {name}", file=sys.stderr, flush=True)
+    _pooled._tiled = tiled
+    return replays, step_of(ours.cuda(), x, label, compiled=False)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", nargs="*", default=[], help="only these, by their names in the table")
+    options, _ = parser.parse_known_args()
     if not torch.cuda.is_available():
         print("needs a GPU")
         return
@@ -62,23 +97,11 @@ def main() -> None:
     torch.manual_seed(0)
     x = torch.rand(IMAGES, 1, 28, 28, device="cuda")
     label = torch.randint(BINS, (IMAGES,), device="cuda")
-    ours = step_of(PaperCNN(BINS, dropout=DROPOUT).cuda(), x, label, compiled=False)
-    whole = step_of(PaperCNN(BINS, dropout=DROPOUT, released_dropout=True).cuda(), x, label, compiled=False)
-    steps = {
-        "torch's layers": step_of(plain().cuda(), x, label, compiled=False),
-        "torch's layers, compiled": step_of(plain().cuda(), x, label, compiled=True),
-        "PaperCNN": ours,
-        "PaperCNN, whole channels": whole,
-    }
-    replays = {name: many(recorded(step)) for name, step in steps.items()}
-    # A step is recorded with the kernels that are chosen then.
-    _pooled._tiled = lambda x, weight: False
-    for name, released in (("with cuDNN's convolutions", False), ("the same, whole channels", True)):
-        network = PaperCNN(BINS, dropout=DROPOUT, released_dropout=released).cuda()
-        replays[name] = many(recorded(step_of(network, x, label, compiled=False)))
+    replays, ours = recordings(x, label, options.steps)
     times = side_by_side(replays, cuda=True)
     for name, seconds in times.items():
-        print(f"{name:26s} {1e3 * seconds / STEPS:6.2f} ms a step, ratio {times['PaperCNN'] / seconds:.2f}")
+        ratio = f", ratio {times['PaperCNN'] / seconds:.2f}" if "PaperCNN" in times else ""
+        print(f"{name:26s} {1e3 * seconds / STEPS:6.2f} ms per step{ratio}", flush=True)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
         for _ in range(3):
             ours()

@@ -32,6 +32,17 @@ def test_published_meta_analysis():
     assert found.n_sites == 13
 
 
+def test_equal_errors_against_statsmodels():
+    """With equal errors all estimates of tau² are one: statsmodels 0.15.0, combine_effects(method_re="iterated")."""
+    found = random_effects([0.9, 1.2, 1.6, 0.7, 1.05], np.full(5, 0.15))
+    assert found.tau2 == pytest.approx(0.09299989029, abs=1e-6)
+    assert found.mean == pytest.approx(1.09, abs=1e-6)
+    # Its sd_eff_w_re_hksj times the quantile of t on 4 degrees of freedom; its I² and the p-value of its Q.
+    assert (found.lower, found.upper) == pytest.approx((0.66801688, 1.51198312), abs=1e-6)
+    assert found.i2 == pytest.approx(0.8051948052, abs=1e-6)
+    assert found.p_value == pytest.approx(3.917768451e-4, rel=1e-6)
+
+
 def test_tau_maximises_the_restricted_likelihood():
     rng = np.random.default_rng(4)
     for k in (2, 3, 8, 30):

@@ -7,6 +7,7 @@ import pytest
 import xcal
 from xcal.metrics.across_sites import error_of_interval, random_effects
 from xcal.metrics.intervals import POSITIVE, SHARE
+from xcal.show.page import Table
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,13 @@ def test_page_and_words(found, tmp_path):
     assert "A new site" in page
     assert "4 small sites together" in page
     assert "random effects" in found.methods
+    (part,) = [one for one in _sections(found) if one.short == "Sites"]
+    (table,) = [one for one in part.blocks if isinstance(one, Table) and one.header[0] == "Site"]
+    assert [row[0] for row in table.rows] == list(found.sites)
+    assert table.rows[-1][0] == "hospital = H4"
+    for row in table.rows[1:]:  # of small sites together the ICI needs more rows
+        ici, d = (found.value(name, horizon=at, group=row[0]) for name, at in (("ici", 0.5), ("d_calibration", None)))
+        assert (row[1][1], row[2][1]) == (ici.value, d.value)
     groups = page.split("Is it right in every group?")[1].split("Is it right at every site?")[0]
     assert "No groups were given" in groups
 

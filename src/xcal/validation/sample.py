@@ -117,6 +117,9 @@ MOST_NUMERIC_GROUPS, MOST_GROUPS, MOST_SITES = 10, 30, 1000
 # A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
 MIN_EVENTS = 10
 
+# How sites with fewer events are called, which are judged as one.
+TOGETHER = "small sites together"
+
 # Rows times resamples that take about a minute, the number of resamples where that allows it, and the fewest.
 RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
 
@@ -230,7 +233,7 @@ def read_sites(sites: Any, X: Any, outcome: Outcome) -> tuple[str, str, dict[str
     small = np.bincount(of_row, weights=outcome.event, minlength=found.size) < MIN_EVENTS
     if np.count_nonzero(small) < 2:
         return name, "", {name: labels}
-    together = f"{np.count_nonzero(small)} small sites together"
+    together = f"{np.count_nonzero(small)} {TOGETHER}"
     return name, together, {name: np.where(small[of_row], together, labels)}
 
 

@@ -33,7 +33,7 @@ from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
 from xcal.validation.methods import checklist
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
-from xcal.validation.sample import MOST_MISSING
+from xcal.validation.sample import MIN_EVENTS, MOST_MISSING, TOGETHER
 from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
 from xcal.validation.words import (
     ESTIMATORS,
@@ -506,7 +506,10 @@ def sites(results: Results, horizons: Sequence[float]) -> Section | None:
         for metric, horizon in wanted
     ]
     kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
-    blocks: list[Block] = [Row(tuple(pictures[:2])), pictures[2]]
+    blocks: list[Block] = [Row(tuple(pictures[:2])), pictures[2], _table(results, horizons, shared, across=True)]
+    if together := [site for site in shared if site.endswith(TOGETHER)]:
+        text = f"Sites with fewer than {MIN_EVENTS} events are too small to be judged alone"
+        blocks.append(Text(f"{text}: {together[0]}, which take no part in the means over sites.", "note"))
     if kept:
         caption = (
             "Over sites, by random effects. The interval of a new site is where the value of one that took no part is "
@@ -567,18 +570,20 @@ def _forest(
     return by_horizon(horizons, picture, keys=_point_keys(results), title=title, reading=reading)
 
 
-def _table(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> Table:
-    """D-calibration of each group, with its floor and its corrected p-value; O/E at each horizon."""
-    unit = results[0].time_unit
-    header = ["Group", *(f"O/E at {time_in_words(t, unit)}" for t in horizons), "D-calibration", "Floor", "p (Holm)"]
+def _table(results: Results, horizons: Sequence[float], shared: Sequence[str], *, across: bool = False) -> Table:
+    """D-calibration of each group, with its floor and its corrected p-value; O/E, of sites ICI, at each horizon."""
+    unit, metric = results[0].time_unit, "ici" if across else "oe"
+    shown_as = label(metric).name
+    header = ["Site" if across else "Group", *(f"{shown_as} at {time_in_words(t, unit)}" for t in horizons)]
+    header += ["D-calibration", "Floor", "p (Holm)"]
     rows = []
     for name, result in zip(names(results), results, strict=True):
         for group in shared:
             cells: list[Cell] = [f"{group}, {name}" if len(results) > 1 else group]
-            cells += [cell(find(result, "oe", t, group)) for t in horizons]
-            metrics = ("d_calibration", "d_calibration_floor", "d_calibration_p_corrected")
-            rows.append((*cells, *(cell(find(result, metric, None, group)) for metric in metrics)))
-    caption = "Groups; p-values are corrected for the number of groups"
+            cells += [cell(find(result, metric, t, group)) for t in horizons]
+            whole = ("d_calibration", "d_calibration_floor", "d_calibration_p_corrected")
+            rows.append((*cells, *(cell(find(result, one, None, group)) for one in whole)))
+    caption = f"{'Sites' if across else 'Groups'}; p-values are corrected for the number of groups"
     return _without_empty_columns(Table(caption, tuple(header), tuple(rows), tuple(range(1, len(header)))))
 
 
