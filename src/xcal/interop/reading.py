@@ -145,7 +145,7 @@ def register(name: str, read: Reader, *, modules: Iterable[str], models: str = "
 
     Examples
     --------
-    >>> from xcal.interop import register, unregister
+    >>> from xcal.interop.reading import register, unregister
     >>> register("mine", lambda model, X, rows: (model.curves(X), model.times), modules=("mylibrary",))
     >>> unregister("mine")
     """
