@@ -94,8 +94,8 @@ class StreamingMetric(Metric):
         """Add rows, as `update` of the accumulator does; without sampling weights."""
         if named.get("weights") is not None:
             fail("weights", "None: their range cannot be added up over processes", "an array")
-        seen = deepcopy(self._empty).update(*given, **named)
-        for part, values in seen.state_dict().items():
+        seen: Any = deepcopy(self._empty)
+        for part, values in seen.update(*given, **named).state_dict().items():
             own = self._names[part]
             state = getattr(self, own)
             setattr(self, own, state + torch.from_numpy(np.array(values)).to(state.device))
