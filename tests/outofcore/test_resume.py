@@ -136,13 +136,13 @@ def test_a_second_run_with_the_same_result_is_told_who_is_at_work(tmp_path, fold
 
 SCRIPT = """
 import sys, time
-from xcal.outofcore import EvaluationSettings, evaluate_folder, evaluation, resume
+from xcal.outofcore import EvaluationSettings, evaluate_folder, evaluation
 evaluation.PIECE_ROWS = 500
-write = resume.SideFile.write
+write = evaluation.SideFile.write
 def slow(self, progress):
     write(self, progress)
     time.sleep(0.3)
-resume.SideFile.write = slow
+evaluation.SideFile.write = slow
 if __name__ == "__main__":
     settings = EvaluationSettings(checkpoint_seconds=0, progress=False, processes=2)
     evaluate_folder(sys.argv[1], sys.argv[2], settings)
