@@ -5,7 +5,7 @@ import torch
 from sksurv.util import Surv as SksurvSurv
 
 from xcal.data import Surv, SurvivalData
-from xcal.data.surv import time_and_event
+from xcal.data.surv import read_outcome, time_and_event
 
 TIME, EVENT = [5.0, 3.0, 8.0], [True, False, True]
 FORMS = {
@@ -108,3 +108,71 @@ def test_surv_refuses_columns_of_different_orders():
         Surv(time=LABELLED["time"], event=TURNED["event"])
     with pytest.raises(ValueError, match="weights: expected rows with the index of x, in its order"):
         SurvivalData(LABELLED[["x"]], TIME, EVENT, TURNED["time"])
+
+
+class TestPeople:
+    """Several rows of one person, each a stretch of time."""
+
+    def test_rows_in_any_order_with_gaps(self):
+        y = Surv(entry=[2, 0, 0, 7], time=[5, 2, 4, 9], event=[0, 0, 0, 1], id=["b", "b", "a", "b"])
+        assert y["id"].tolist() == [1, 1, 0, 1]
+        found = read_outcome(y, entry=True, people=True)
+        before, after = found.next_rows()
+        assert (before.tolist(), after.tolist()) == ([1, 0], [0, 3])
+        assert found.take([1, 3]).id.tolist() == [1, 1]
+
+    def test_ids_that_are_all_different_say_nothing(self):
+        assert Surv(time=[1, 2], event=[1, 0], id=[7, 8]).dtype.names == ("event", "time")
+
+    def test_a_mapping_with_entry_has_ids(self):
+        given = {"time": [2.0, 5.0], "event": [0, 1], "entry": [0.0, 2.0], "id": [4, 4]}
+        assert read_outcome(given, entry=True, people=True).id.tolist() == [0, 0]
+        with pytest.raises(ValueError, match=r"y\['entry'\]: expected rows of one id that do not overlap"):
+            read_outcome({**given, "entry": [0.0, 0.0]}, entry=True)
+        with pytest.raises(ValueError, match=r"y: expected one row for each person.*, got several rows of one id"):
+            read_outcome(given, entry=True)
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (
+                {"entry": [0, 1, 0], "id": [1, 1, 2]},
+                "entry: expected rows of one id that do not overlap: 2 or later, where row 0 .*, got 1 at row 1",
+            ),
+            ({"id": [1, 1, 2]}, "entry: expected rows of one id that do not overlap: 2 or later.* got 0 at row 1"),
+            (
+                {"entry": [0, 2, 0], "event": [1, 0, 0], "id": [1, 1, 2]},
+                "event: expected an event in the last row of an id alone, got one before row 1 of the same id at row 0",
+            ),
+            ({"entry": [0, 2, 0], "id": [1, 1]}, "id: expected 3 rows, as many as time has, got 2"),
+            ({"entry": [0, 2, 0], "id": ["a", None, "b"]}, "id: expected a label for every row, got None at row 1"),
+            ({"event": None, "cause": [0, 1, 0], "id": [1, 1, 2]}, "id: expected None beside cause"),
+        ],
+    )
+    def test_bad_rows(self, given, message):
+        with pytest.raises(ValueError, match=message):
+            Surv(**{"time": [2, 5, 4], "event": [0, 1, 0], **given})
+
+
+class TestIntervals:
+    def test_with_entry(self):
+        y = Surv(lower=[2, 3, 4], upper=[5, 3, np.inf], entry=[2, 0, 1])
+        found = read_outcome(y, entry=True, intervals=True)
+        assert found.lower.tolist() == [2, 3, 4]
+        assert found.entry.tolist() == [2, 0, 1]
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"entry": [3, 0]}, "entry: expected an entry by the lower end of the row, 2, got 3.0 at row 0"),
+            ({"entry": [0, 4]}, "entry: expected an entry before the time of the row, 4, got 4.0 at row 1"),
+            ({"id": [1, 1]}, "lower, upper: expected both ends .*, got id too"),
+            (
+                {"upper": [1, 4]},
+                "upper: expected the end of an interval that starts at 2, infinite .*, got 1.0 at row 0",
+            ),
+        ],
+    )
+    def test_bad_rows(self, given, message):
+        with pytest.raises(ValueError, match=message):
+            Surv(**{"lower": [2, 4], "upper": [5, np.inf], **given})

@@ -284,6 +284,11 @@ def _data(r: dict[str, Any]) -> _Rows:
             {"time": r["time"], "cause": r["cause"], "causes": ("a", "b"), "entry": r["time"] / 2},
         ),
         ("data.Surv (intervals)", data.Surv, {"lower": r["time"] / 2, "upper": r["time"]}),
+        (
+            "data.Surv (people)",
+            data.Surv,
+            {"entry": r["time"] / 2, "time": r["time"], "event": r["event"], "id": np.arange(len(r["time"]))},
+        ),
         ("data.time_and_event", time_and_event, {"y": data.Surv(time=r["time"], event=r["event"])}),
         ("data.SurvivalData", data.SurvivalData, table),
         ("data.SurvivalData.split", whole.split, parts),

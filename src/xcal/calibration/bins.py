@@ -1,23 +1,12 @@
 """The bins: a partition of [0, 1] into intervals I = [a, b), the last one closed; groups and clusters of rows."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import (
-    BoolArray,
-    as_count,
-    as_numpy,
-    as_vector,
-    check_same_length,
-    fail,
-    first_row,
-    is_missing,
-    refuse_masked,
-)
+from xcal._checks import BoolArray, as_count, as_labels, as_vector, fail, first_row
 
 # A value on an edge belongs to the bin on its right, and 1.0 to the last bin, so every row counts exactly once.
 
@@ -64,40 +53,6 @@ def bin_edges(n_bins: int | None = None, edges: Any = None) -> Edges:
         row = first_row(falling) + 1
         fail("edges", f"strictly increasing edges, above {array[row - 1]}", array[row], row)
     return array
-
-
-def as_labels(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[Any]:
-    """One label per row, as an array that can be sorted.
-
-    Examples
-    --------
-    >>> as_labels("groups", ["a", "b", "a"], 3)
-    array(['a', 'b', 'a'], dtype='<U1')
-    """
-    refuse_masked(name, values)
-    # A tensor's labels are numbers; the one way to read them also says which tensors cannot be read.
-    labels: Any = as_numpy(name, values) if hasattr(values, "detach") else values
-    one_each = "a one-dimensional array, one label per row"
-    if not (isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU"):
-        # Looked at one by one before numpy sees them, which would turn a missing label into the string "nan".
-        shapeless = isinstance(labels, str) or not isinstance(labels, Iterable) or getattr(labels, "ndim", 1) == 0
-        if shapeless or getattr(getattr(labels, "dtype", None), "names", None):
-            fail(name, one_each, repr(labels))
-        listed = list(labels)
-        missing = np.array([is_missing(label) for label in listed], dtype=np.bool_)
-        if missing.any():
-            row = first_row(missing)
-            fail(name, "a label for every row", listed[row], row)
-        if len({type(label) for label in listed}) > 1:
-            fail(name, "labels of one type", f"{type(listed[0]).__name__} and others")
-        try:
-            labels = np.asarray(labels)
-        except ValueError:
-            fail(name, one_each, "rows of different lengths")
-    if labels.ndim != 1:
-        fail(name, one_each, f"shape {labels.shape}")
-    check_same_length(name, labels, reference, n)
-    return np.asarray(labels)
 
 
 # --- Rows that depend on each other: clusters, such as all hours of one patient.

@@ -13,6 +13,7 @@ from xcal._checks import (
     as_choice,
     as_count,
     as_event,
+    as_labels,
     as_probability,
     as_time,
     as_weights,
@@ -22,7 +23,7 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import Clusters, Edges, Floats, as_clusters, as_labels, bin_edges, sum_of_squares
+from xcal.calibration.bins import Clusters, Edges, Floats, as_clusters, bin_edges, sum_of_squares
 from xcal.calibration.histogram import Array, as_censoring_survival, lost_mass_caution
 from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration, Method, PValue, Rows, measured
 

@@ -19,6 +19,7 @@ from xcal._checks import (
     as_causes,
     as_event,
     as_floats,
+    as_labels,
     as_time,
     check_rows,
     check_same_length,
@@ -28,7 +29,14 @@ from xcal._checks import (
 from xcal._kaplan_meier import sortable_time, stable_sort
 
 SurvivalTarget = npt.NDArray[np.void]
-_TYPES = {"event": np.bool_, "time": np.float64, "cause": np.int64, "entry": np.float64, "lower": np.float64}
+_TYPES = {
+    "event": np.bool_,
+    "time": np.float64,
+    "cause": np.int64,
+    "entry": np.float64,
+    "lower": np.float64,
+    "id": np.int64,
+}
 
 
 def Surv(
@@ -40,6 +48,7 @@ def Surv(
     entry: Any = None,
     lower: Any = None,
     upper: Any = None,
+    id: Any = None,
 ) -> SurvivalTarget:
     """Put times and events together, by name, as the `y` of an estimator.
 
@@ -62,10 +71,15 @@ def Surv(
     lower, upper : array-like of shape (n,), optional
         In place of `time` and `event`, where the event is only known to lie in (lower, upper]: after one visit and by
         the next. Equal ends are a time known exactly; an infinite or missing `upper` is a row censored at `lower`.
+    id : array-like of shape (n,), optional
+        Where covariates change: the label of the person that a row is of, who has one row for each stretch of time
+        from `entry` to `time` on which the covariates keep their values. Stretches of one person do not overlap, and
+        only the last may end with the event. Between two of them there may be a gap, in which nobody looked.
 
     Returns
     -------
-    structured array of shape (n,) with fields ``event`` and ``time``, and ``cause``, ``entry``, ``lower`` where given
+    structured array of shape (n,) with fields ``event`` and ``time``, and ``cause``, ``entry``, ``lower``, ``id`` where
+    given
 
     Examples
     --------
@@ -78,22 +92,27 @@ def Surv(
     >>> y = Surv(lower=[2, 3, 4], upper=[5, 3, np.inf])
     >>> y["lower"], y["time"], y["event"]
     (array([2., 3., 4.]), array([5., 3., 4.]), array([ True,  True, False]))
+    >>> y = Surv(entry=[0, 2, 0], time=[2, 5, 4], event=[0, 1, 0], id=["ann", "ann", "bob"])
+    >>> y["id"]
+    array([0, 0, 1])
     """
     if lower is not None or upper is not None:
-        given = {"time": time, "event": event, "cause": cause, "causes": causes, "entry": entry}
+        given = {"time": time, "event": event, "cause": cause, "causes": causes, "id": id}
         beside = [name for name, values in given.items() if values is not None]
         if beside or lower is None or upper is None:
             got = f"{beside[0]} too" if beside else "one of them"
-            fail("lower, upper", "both ends of every interval, and nothing beside them", got)
-        return as_intervals(lower, upper).target()
+            fail("lower, upper", "both ends of every interval, and nothing beside them but entry", got)
+        return as_intervals(lower, upper).entered(entry).target()
     if time is None:
         fail("time", "the time of the event or of censoring of every row", "None")
     if (event is None) == (cause is None):
         fail("event, cause", "one of them", "neither" if event is None else "both")
     if cause is None and causes is not None:
         fail("causes", "None without cause=", repr(causes))
+    if id is not None and cause is not None:
+        fail("id", "None beside cause", "the rows of several stretches")
     outcome = as_outcome(time, event) if cause is None else outcome_by_cause(time, cause, causes)
-    return outcome.entered(entry).target()
+    return outcome.entered(entry).of_people(id).target()
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +137,9 @@ class Outcome:
     competing : bool array, shape (n,), or None
         Where `event` is that of one cause of several: True where an event of another cause came first, after which this
         one cannot come. None where nothing competes.
+    id : int array, shape (n,), or None
+        Number of the person that a row is of, where some have several rows: one for each stretch of time, from `entry`
+        to `time`, on which their covariates keep their values. None where every row is a person.
     """
 
     time: FloatArray
@@ -127,6 +149,7 @@ class Outcome:
     entry: FloatArray | None = None
     lower: FloatArray | None = None
     competing: BoolArray | None = None
+    id: IntArray | None = None
 
     @property
     def n(self) -> int:
@@ -145,9 +168,9 @@ class Outcome:
 
     def take(self, rows: Any) -> "Outcome":
         """Keep the chosen rows, by a mask, a slice or their places."""
-        beside = (self.cause, self.entry, self.lower, self.competing)
-        cause, entry, lower, competing = (None if one is None else one[rows] for one in beside)
-        return Outcome(self.time[rows], self.event[rows], cause, self.causes, entry, lower, competing)
+        beside = (self.cause, self.entry, self.lower, self.competing, self.id)
+        cause, entry, lower, competing, person = (None if one is None else one[rows] for one in beside)
+        return Outcome(self.time[rows], self.event[rows], cause, self.causes, entry, lower, competing, person)
 
     def entered(self, entry: Any, name: str = "entry", of_time: str = "time") -> "Outcome":
         """Add checked times of entry; 0 in every row says nothing, as does None."""
@@ -159,7 +182,41 @@ class Outcome:
         if late.any():
             row = first_row(late)
             fail(name, f"an entry before the time of the row, {self.time[row]:g}", found[row], row)
+        if self.lower is not None and (inside := found > self.lower).any():
+            row = first_row(inside)
+            fail(name, f"an entry by the lower end of the row, {self.lower[row]:g}", found[row], row)
         return replace(self, entry=found) if found.any() else self
+
+    def of_people(self, person: Any, name: str = "id", of_time: str = "time", of_entry: str = "entry") -> "Outcome":
+        """Add the label of each row's person, checked; labels that are all different say nothing, as does None."""
+        if person is None:
+            return self
+        check_rows({of_time: self.time, name: person})
+        kept, codes = np.unique(as_labels(name, person, self.n, reference=of_time), return_inverse=True)
+        if kept.size == self.n:
+            return self
+        found = replace(self, id=codes.astype(np.int64))
+        before, after = found.next_rows()
+        start = np.zeros(self.n) if self.entry is None else self.entry
+        overlap = start[after] < self.time[before]
+        if overlap.any():
+            one, other = (int(rows[first_row(overlap)]) for rows in (before, after))
+            expected = (
+                f"rows of one id that do not overlap: {self.time[one]:g} or later, where row {one} of its id ends"
+            )
+            fail(of_entry, expected, f"{start[other]:g}", other)
+        if (ended := self.event[before]).any():
+            one, other = (int(rows[first_row(ended)]) for rows in (before, after))
+            fail("event", "an event in the last row of an id alone", f"one before row {other} of the same id", one)
+        return found
+
+    def next_rows(self) -> tuple[IntArray, IntArray]:
+        """Return rows of people that are not their last ones, and the next row of each; both empty without `id`."""
+        if self.id is None:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        order = np.lexsort((self.time, self.id))
+        same = np.flatnonzero(self.id[order][1:] == self.id[order][:-1])
+        return order[same], order[same + 1]
 
     def of_cause(self, k: int) -> "Outcome":
         """Keep the events of one cause as events, as the others were censored when theirs came."""
@@ -175,7 +232,8 @@ class Outcome:
     def target(self) -> SurvivalTarget:
         """Return the outcome as `Surv` makes it."""
         given: dict[str, Any] = {"event": self.event, "time": self.time}
-        given |= {name: getattr(self, name) for name in ("cause", "entry", "lower") if getattr(self, name) is not None}
+        beside = {name: getattr(self, name) for name in ("cause", "entry", "lower", "id")}
+        given |= {name: values for name, values in beside.items() if values is not None}
         fields: dict[str, Any] = {"names": list(given), "formats": [_TYPES[name] for name in given]}
         if self.cause is not None:
             # The names of the causes are the title of their field, which slices, copies and pickles keep.
@@ -277,6 +335,7 @@ def read_outcome(
     beside: Mapping[str, Any] | None = None,
     entry: bool = False,
     intervals: bool = False,
+    people: bool = False,
 ) -> Outcome:
     """Read times, events, causes and what else is known of the rows from any form of target.
 
@@ -285,7 +344,8 @@ def read_outcome(
     y : structured array, data frame, mapping or tuple
         What `Surv` returns; a structured array with one boolean and one numeric field, in either order and under any
         names, as scikit-survival makes it; a pandas or polars data frame, or a dict, with the columns ``time`` and
-        ``event`` or ``cause``, and ``entry`` where there is one, or ``lower`` and ``upper``; or ``(time, event)``.
+        ``event`` or ``cause``, and ``entry`` (with ``id`` where people have several rows) where there is one, or
+        ``lower`` and ``upper``; or ``(time, event)``.
     name : str
         What to call it in an error.
     X : optional
@@ -293,9 +353,10 @@ def read_outcome(
     beside : mapping, optional
         What else is known of the rows, by the names of the arguments. Rows are taken by position; where `X`, time,
         event or these are pandas objects whose indexes say otherwise, that is an error.
-    entry, intervals : bool
-        Whether the caller knows what to do with rows of delayed entry, and with interval-censored ones. Where it does
-        not, they are refused: without their entry, or at the ends of their intervals, they say something else.
+    entry, intervals, people : bool
+        Whether the caller knows what to do with rows of delayed entry, with interval-censored ones, and with several
+        rows of one person. Where it does not, they are refused: without their entry, at the ends of their intervals, or
+        each for itself, they say something else.
 
     Returns
     -------
@@ -322,6 +383,10 @@ def read_outcome(
         found = as_outcome(time, event, names=names)
     if "entry" in there:
         found = found.entered(y["entry"], f"{name}['entry']", f"{name}['time']")
+        if "id" in there and "cause" not in there and "lower" not in there:
+            found = found.of_people(y["id"], *(f"{name}['{one}']" for one in ("id", "time", "entry")))
+    if found.id is not None and not people:
+        fail(name, "one row for each person, which is all that is known here", "several rows of one id")
     if found.entry is not None and not entry:
         fail(name, "rows under observation from the start, which is all that is known here", "times of entry")
     if found.lower is not None and not intervals:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, as_choice, check_rows, fail
+from xcal._checks import MIN_CELL, as_choice, as_labels, check_rows, fail
 from xcal._kaplan_meier import KaplanMeier
-from xcal.calibration.bins import as_labels
 from xcal.calibration.significance import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.intervals import check_bootstrap, resampled_interval, resampled_rows, true_square, unit
