@@ -158,6 +158,16 @@ class ForWhom:
     subgroup: WorstSubgroup | None
 
 
+@dataclass(frozen=True)
+class AtLandmark:
+    """Rows that have come to a landmark; what was measured of them stands among the groups, under `name`."""
+
+    at: float
+    name: str
+    n: int
+    n_events: int | None  # None where few have, or have not, had the event
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurements:
     """Everything that was measured about one model."""
@@ -180,6 +190,7 @@ class Measurements:
     # O/E by horizon if censored rows were seen through all of their last interval, and if through half of it; only
     # where times are coarse and nobody knows.
     seen: Mapping[float, tuple[float, ...]] = field(default_factory=dict)
+    landmarks: tuple[AtLandmark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -261,6 +272,8 @@ class AuditResult:
         Names of the groups, "variable = label", that were judged.
     sites : tuple of str
         Those of them that are sites.
+    landmarks : tuple of str
+        Those of them that have come to a landmark. Their horizons count from there.
     measured : Measurements
         Values and the curves of the pictures.
     data : DataSummary
@@ -295,6 +308,7 @@ class AuditResult:
     resampled_rows: int | None = None
     min_cell: int = MIN_CELL
     sites: tuple[str, ...] = ()
+    landmarks: tuple[str, ...] = ()
 
     @property
     def values(self) -> tuple[AuditValue, ...]:
