@@ -103,7 +103,7 @@ def test_calling_the_registry_makes_a_family_too() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("gaussian", {}, "name: expected one of 'lognormal', .*'mtlr', 'logistic-hazard', got 'gaussian'"),
+        ("gaussian", {}, "name: expected one of 'mtlr', .*'weibull', .*, got 'gaussian'"),
         ("categorical", {}, "edges: expected time edges, which the categorical family needs"),
         ("categorical", {"edges": EDGES, "interpolation": "cubic"}, "expected one of 'step', 'linear', got 'cubic'"),
         ("categorical", {"edges": [2.0, 1.0]}, "edges: expected a value larger than the one before"),

@@ -12,6 +12,10 @@ from xcal._checks import BoolArray, as_count, as_labels, as_vector, fail, first_
 
 Floats = npt.NDArray[np.float64]
 Edges = Floats
+# Equal bins by default: those in which D-calibration is measured and reported, and the finer ones of the penalty and of
+# calibration given the covariates.
+N_BINS = 10
+FINE_BINS = 20
 # More than anybody needs. The estimators that look at every row for every bin take seconds then, for few rows.
 MOST_BINS = 10**5
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import FloatArray, as_causes, as_count, as_numpy, as_time, check_rows, fail, first_row
-from xcal.calibration.bins import Edges, bin_edges
+from xcal.calibration.bins import N_BINS, Edges, bin_edges
 from xcal.calibration.histogram import locate
 
 Matrix = npt.NDArray[np.float64]
@@ -78,7 +78,7 @@ def cause_calibration(
     *,
     time: Any,
     cause: Any,
-    n_bins: int = 10,
+    n_bins: int = N_BINS,
     draws: int = 10_000,
     generator: np.random.Generator | None = None,
 ) -> CauseCalibration:

@@ -21,7 +21,7 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import Edges, Floats, bin_edges
+from xcal.calibration.bins import FINE_BINS, Edges, Floats, bin_edges
 from xcal.calibration.histogram import residuals
 from xcal.calibration.subgroups import SEARCHED_ROWS, KernelFeatures, Subgroup, as_columns, find_subgroup
 
@@ -301,7 +301,7 @@ def conditional_calibration(
     event: Any,
     X: Any,
     *,
-    n_bins: int = 20,
+    n_bins: int = FINE_BINS,
     edges: Any = None,
     n_features: int = 128,
     bandwidth: float | None = None,

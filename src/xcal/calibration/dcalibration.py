@@ -23,7 +23,7 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import Clusters, Edges, Floats, as_clusters, bin_edges, sum_of_squares
+from xcal.calibration.bins import N_BINS, Clusters, Edges, Floats, as_clusters, bin_edges, sum_of_squares
 from xcal.calibration.histogram import Array, as_censoring_survival, lost_mass_caution
 from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration, Method, PValue, Rows, measured
 
@@ -149,7 +149,7 @@ def d_calibration(
     cdf: Any,
     event: Any,
     *,
-    n_bins: int = 10,
+    n_bins: int = N_BINS,
     edges: Any = None,
     method: Method = "uniform",
     p_value: PValue | Literal["auto"] | None = "auto",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from xcal._checks import as_number, fail
 from xcal._devices import Group, Processes, World
 from xcal.calibration.across_processes import LocalRows, mean_and_penalty_across, no_rows, penalty_across
-from xcal.calibration.bins import bin_edges
+from xcal.calibration.bins import FINE_BINS, bin_edges
 from xcal.calibration.conditional_penalty import unchecked_conditional_penalty
 from xcal.calibration.membership import Censored, Estimator, Membership, SoftBins
 from xcal.calibration.penalty import as_tensor, checked, is_true, readable, unchecked_penalty
@@ -83,7 +83,7 @@ def xcal_penalty(
     cdf: Tensor,
     event: Any,
     *,
-    n_bins: int = 20,
+    n_bins: int = FINE_BINS,
     edges: Any = None,
     membership: Membership = "partition",
     temperature: float | None = None,
@@ -214,7 +214,7 @@ class XCALLoss(nn.Module):
 
     def __init__(
         self,
-        n_bins: int = 20,
+        n_bins: int = FINE_BINS,
         *,
         edges: Any = None,
         membership: Membership = "partition",

@@ -23,7 +23,7 @@ from xcal._checks import (
     fail,
 )
 from xcal._kaplan_meier import product_limit
-from xcal.calibration.bins import Edges, Floats, bin_edges
+from xcal.calibration.bins import N_BINS, Edges, Floats, bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import (
     SUMS,
@@ -412,7 +412,7 @@ class DCalibration:
     def __init__(
         self,
         *,
-        n_bins: int = 10,
+        n_bins: int = N_BINS,
         edges: Any = None,
         method: Method = "uniform",
         p_value: Literal["akritas", "pearson"] | None = "akritas",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xcal._files import write_whole
+from xcal.calibration.bins import N_BINS
 from xcal.cli import run_folder
 from xcal.cli.run_folder import FitSettings, write_config
 from xcal.cli.training import (
@@ -32,7 +33,6 @@ from xcal.cli.training import (
 from xcal.cli.understanding import NO_KIND, Column
 from xcal.estimators import load
 from xcal.metrics.inputs import ends, reached, rounded_time
-from xcal.metrics.pit import N_BINS
 from xcal.training.result import EpochReport, Progress
 from xcal.training.rows import launched
 from xcal.validation.result import AuditValue

@@ -17,9 +17,10 @@ from xcal import __version__
 from xcal._checks import MIN_CELL, as_choice, as_count, as_number, fail
 from xcal._files import check_writable, sole_user
 from xcal._typed import checked, parse_json
+from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
-from xcal.estimators.settings import CONTINUOUS, DEFAULTS, DISCRETE, LAMBDAS
+from xcal.estimators.settings import DEFAULTS, LAMBDAS
 from xcal.training.rows import digest, launched
 
 # Which of day and month comes first in dates whose year is last.

@@ -149,16 +149,18 @@ def _published(name: str) -> Family:
 
 
 FAMILIES: dict[str, Callable[..., Family]] = {
+    "mtlr": MTLRFamily,
+    "categorical": CategoricalFamily,
+    "logistic-hazard": LogisticHazardFamily,
     "lognormal": LogNormalFamily,
     "lognormal-published": partial(_published, "lognormal-published"),
     "weibull": WeibullFamily,
     "weibull-published": partial(_published, "weibull-published"),
     "loglogistic": LogLogisticFamily,
-    "categorical": CategoricalFamily,
-    "mtlr": MTLRFamily,
-    "logistic-hazard": LogisticHazardFamily,
 }
-
+# Those of the estimators. The published ones have constants in units of time, which scaling would change.
+DISCRETE = tuple(name for name, made in FAMILIES.items() if isinstance(made, type) and issubclass(made, DiscreteFamily))
+CONTINUOUS = tuple(name for name, made in FAMILIES.items() if isinstance(made, type) and name not in DISCRETE)
 
 # Those that can tell causes apart.
 WITH_CAUSES = ("categorical", "mtlr", "lognormal", "weibull", "loglogistic")
@@ -197,7 +199,7 @@ def family(
         as_choice("name", name, WITH_CAUSES)
         return CauseFamily(family(name, edges=edges, interpolation=interpolation), causes, end)
     kind = FAMILIES[name]
-    if isinstance(kind, type) and issubclass(kind, DiscreteFamily):
+    if name in DISCRETE:
         if edges is None:
             fail("edges", f"time edges, which the {name} family needs (see quantile_edges)", None)
         return kind(edges, "linear" if interpolation is None else interpolation)

@@ -358,9 +358,9 @@ random_state, device, progress
         check_is_fitted(self)
         if X is None:
             fail("X", "rows to measure the models on, with their y: report(path, X, y), as a path keeps none", "None")
+        from xcal.calibration.bins import N_BINS
         from xcal.estimators.frontier_page import FrontierReport, write_frontier
         from xcal.estimators.frontier_values import given_rows, measure_frontier, read_patients
-        from xcal.metrics.pit import N_BINS
 
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)

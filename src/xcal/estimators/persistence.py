@@ -21,10 +21,10 @@ from xcal._checks import fail
 from xcal._files import write_whole
 from xcal._typed import Limits, NotANumberToo, OneOf, check_keys, checked, parse_json, read, shown
 from xcal.distributions._bins import READINGS
+from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.fitted import FittedModel, Outputs, Standardizer
 from xcal.estimators.inputs import ColumnCode, Encoding, Floats
 from xcal.estimators.selection import Selection
-from xcal.estimators.settings import CONTINUOUS, DISCRETE
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.registry import in_order, is_recalibrated, read_recalibrated

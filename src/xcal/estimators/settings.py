@@ -10,8 +10,10 @@ from sklearn.utils import check_random_state
 
 from xcal._checks import as_choice, as_count, as_number, fail
 from xcal._devices import as_device, best_device
+from xcal.calibration.bins import FINE_BINS
 from xcal.calibration.subgroups import KernelFeatures
 from xcal.distributions._bins import READINGS
+from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.networks import check_dropout, check_sizes
 from xcal.objectives import Objective, nll, survival_crps
 from xcal.training.config import TrainingConfig, check_count, check_number
@@ -21,9 +23,6 @@ from xcal.training.result import Progress
 # measured with the same ones.
 FEATURES = KernelFeatures(seed=0)
 
-# The published variants of the distributions have constants in units of time, which scaling would change.
-CONTINUOUS = ("lognormal", "weibull", "loglogistic")
-DISCRETE = ("mtlr", "categorical", "logistic-hazard")
 OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
 # What the penalty asks for: calibration on average, or given the covariates.
 CALIBRATIONS = ("marginal", "conditional")
@@ -47,7 +46,7 @@ class Settings:
     interpolation: str = "linear"
     n_time_bins: int | None = None
     calibration: str = "marginal"
-    calibration_bins: int = 20
+    calibration_bins: int = FINE_BINS
     epochs: int = 500
     batch_size: int = 512
     learning_rate: float = 1e-3

@@ -8,6 +8,7 @@ import numpy as np
 
 from xcal._checks import MIN_CELL, as_choice, as_labels, check_rows, fail
 from xcal._kaplan_meier import KaplanMeier
+from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import Method
 from xcal.metrics.curves import Interpolation
 from xcal.metrics.intervals import check_bootstrap, resampled_interval, resampled_rows, true_square, unit
@@ -130,7 +131,7 @@ def evaluate(
     interpolation: Interpolation = "linear",
     censoring: KaplanMeier | None = None,
     metrics: Sequence[str] | None = None,
-    n_bins: int = 10,
+    n_bins: int = N_BINS,
     d_calibration_method: Method = "uniform",
     n_bootstrap: int = 0,
     level: float = 0.95,

@@ -21,7 +21,7 @@ from xcal._checks import (
     first_row,
 )
 from xcal._kaplan_meier import fit_kaplan_meier, greenwood_terms
-from xcal.calibration.bins import Clusters, bin_edges, sum_of_squares
+from xcal.calibration.bins import N_BINS, Clusters, bin_edges, sum_of_squares
 from xcal.calibration.histogram import (
     edges_like,
     heaviest,
@@ -35,8 +35,6 @@ from xcal.data.surv import Outcome
 from xcal.metrics.curves import Interpolation, event_points, fraction, left_column
 from xcal.metrics.inputs import Integers, Matrix, Vector, merged, merged_edges, starts_of
 from xcal.metrics.times import Block, Timeline, kaplan_meier_product, product, share_lost
-
-N_BINS = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,7 +21,7 @@ from xcal._checks import (
     first_row,
 )
 from xcal._kaplan_meier import KaplanMeier
-from xcal.calibration.bins import Clusters, as_clusters
+from xcal.calibration.bins import N_BINS, Clusters, as_clusters
 from xcal.calibration.significance import Method as DMethod
 from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import EXPONENTS, Accumulator, as_fraction, float_sums
@@ -205,7 +205,7 @@ def read_predictions(
     at: Any = None,
     interpolation: Interpolation = "linear",
     censoring: KaplanMeier | None = None,
-    n_bins: int = 10,
+    n_bins: int = N_BINS,
     d_calibration_method: DMethod = "uniform",
     clusters: Any = None,
     weights: Any = None,

@@ -28,6 +28,7 @@ from xcal._checks import (
     first_row,
 )
 from xcal.calibration import d_calibration
+from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
 from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
@@ -532,7 +533,7 @@ class Recalibrated(BaseEstimator):
         return concordance_index(time=time, event=event, risk=risk).value
 
     def d_calibration(
-        self, X: Any, y: Any = None, *, n_bins: int = 10, method: DMethod = "uniform", groups: Any = None
+        self, X: Any, y: Any = None, *, n_bins: int = N_BINS, method: DMethod = "uniform", groups: Any = None
     ) -> Any:
         """D-calibration on rows that neither trained the model nor the map; arguments as of `xcal.d_calibration`."""
         fitted = self._fitted()

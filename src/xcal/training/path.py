@@ -17,7 +17,7 @@ from xcal._checks import as_choice, as_count, fail
 from xcal._devices import as_device, usable_threads
 from xcal._imports import importing
 from xcal._torch_private import gradient
-from xcal.calibration.bins import MOST_BINS, bin_edges
+from xcal.calibration.bins import FINE_BINS, MOST_BINS, bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.calibration.penalty import full_precision
 from xcal.calibration.subgroups import FeatureMaker
@@ -179,7 +179,7 @@ def fit_path(
     seeds: Sequence[int] = (0,),
     objective: Objective = nll,
     penalty: SoftBins | None = None,
-    calibration_bins: int = 20,
+    calibration_bins: int = FINE_BINS,
     config: TrainingConfig | None = None,
     mode: Mode = "auto",
     device: str | torch.device | None = None,

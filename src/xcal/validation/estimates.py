@@ -9,6 +9,7 @@ from scipy.special import ndtri
 from xcal._checks import FloatArray
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration import d_calibration
+from xcal.calibration.bins import N_BINS
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.calibration.significance import Method
 from xcal.metrics.auc import cumulative_dynamic_auc
@@ -21,7 +22,6 @@ from xcal.metrics.intervals import even_square
 from xcal.metrics.net_benefit import CountedValues
 from xcal.metrics.observed_expected import events_of
 from xcal.metrics.one_calibration import one_calibration
-from xcal.metrics.pit import N_BINS
 from xcal.metrics.predictions import mean_nll
 from xcal.metrics.times import as_censoring, censoring_survival
 from xcal.validation.at_horizon import FEWEST_FOR_LEVELS_IN_GROUP, CalibrationAt, calibration_at, observed_values

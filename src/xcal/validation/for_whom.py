@@ -9,12 +9,11 @@ from scipy.stats import spearmanr
 
 from xcal._checks import BoolArray, FloatArray
 from xcal.calibration import conditional_calibration
-from xcal.calibration.bins import bin_edges
+from xcal.calibration.bins import N_BINS, bin_edges
 from xcal.calibration.histogram import edges_like, locate, residuals
 from xcal.calibration.subgroups import Column, Subgroup, masses
 from xcal.metrics.censoring import CensoringModel, asked_terms, dependent, model_of_terms, normal_scores, terms_of
 from xcal.metrics.inputs import Vector, mean_of, merged, merged_edges
-from xcal.metrics.pit import N_BINS
 from xcal.validation.estimates import DEPENDENT, WEIGHTED, Estimates
 from xcal.validation.result import CensoringTest, CovariatePart, ForWhom, WorstSubgroup
 from xcal.validation.rows import Rows

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from xcal.calibration.bins import N_BINS
 from xcal.metrics.inputs import rounded_time
-from xcal.metrics.pit import N_BINS
 from xcal.metrics.spec import VALUES
 from xcal.show.charts import time_in_words
 from xcal.show.page import Checklist, ChecklistItem

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from xcal.metrics.pit import N_BINS
+from xcal.calibration.bins import N_BINS
 from xcal.metrics.spec import good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.result import AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
