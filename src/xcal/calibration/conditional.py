@@ -22,6 +22,7 @@ from xcal._checks import (
     first_row,
 )
 from xcal.calibration.bins import FINE_BINS, Edges, Floats, bin_edges
+from xcal.calibration.dcalibration import as_at_most
 from xcal.calibration.histogram import residuals
 from xcal.calibration.subgroups import SEARCHED_ROWS, KernelFeatures, Subgroup, as_columns, find_subgroup
 
@@ -125,13 +126,14 @@ class ConditionalCalibration:
         self._counts = np.zeros(BLOCKS)  # weights of the rows of each block
         self.n = self.n_censored = 0
 
-    def update(self, cdf: Any, event: Any, columns: Any, weights: Any = None) -> Self:
-        """Add rows: F, events, what `features` takes, and row weights."""
-        check_rows({"cdf": cdf, "event": event, "columns": columns, "weights": weights})
+    def update(self, cdf: Any, event: Any, columns: Any, weights: Any = None, *, cdf_lower: Any = None) -> Self:
+        """Add rows: F, events, what `features` takes, row weights, and F at the lower ends of intervals."""
+        check_rows({"cdf": cdf, "event": event, "columns": columns, "weights": weights, "cdf_lower": cdf_lower})
         u = as_probability("cdf", cdf)
         happened = as_event(event, u.size)
         w = np.ones(u.size) if weights is None else _as_weights(weights, u.size)
-        self._add(self._checked(self.features(columns), u.size), residuals(u, happened, self.edges), w)
+        lower = None if cdf_lower is None else as_at_most("cdf_lower", cdf_lower, u)
+        self._add(self._checked(self.features(columns), u.size), residuals(u, happened, self.edges, lower), w)
         self.n_censored += int(u.size - np.count_nonzero(happened))
         return self
 
@@ -310,6 +312,7 @@ def conditional_calibration(
     where: bool = True,
     seed: int = 0,
     weights: Any = None,
+    cdf_lower: Any = None,
 ) -> ConditionalCalibrationResult:
     r"""Measure and test whether a model is calibrated for every x, not only on average.
 
@@ -348,6 +351,9 @@ def conditional_calibration(
         Sampling weights, one positive number per row: the means are weighted, and the test takes weight times residual
         of a row, which has mean zero however rows were sampled. No subgroup is searched then, as the search counts
         rows. Equal weights change nothing.
+    cdf_lower : array-like of shape (n,), optional
+        For events that are known to lie between two times: F at the earlier one, where `cdf` is F at the later one. No
+        subgroup is searched then. Ignored for censored rows.
 
     Returns
     -------
@@ -373,8 +379,9 @@ def conditional_calibration(
     'x0'
     """
     edge = bin_edges(n_bins, edges)
-    check_rows({"cdf": cdf, "event": event, "X": X, "features": features, "weights": weights})
+    check_rows({"cdf": cdf, "event": event, "X": X, "features": features, "weights": weights, "cdf_lower": cdf_lower})
     u = as_probability("cdf", cdf)
+    lower = None if cdf_lower is None else as_at_most("cdf_lower", cdf_lower, u)
     happened = as_event(event, u.size)
     if u.size < 2:
         fail("cdf", "at least two rows", u.size)
@@ -396,10 +403,13 @@ def conditional_calibration(
     for start in range(0, u.size, _CHUNK):
         rows = order[start : start + _CHUNK]
         given = own[rows] if own is not None else [column.take(rows) for column in columns]
-        meter.update(u[rows], happened[rows], given, None if w is None else w[rows])
+        meter.update(
+            *(u[rows], happened[rows], given, None if w is None else w[rows]),
+            cdf_lower=None if lower is None else lower[rows],
+        )
     value, noise, floor, p_value = meter.compute(n_draws, rng)
     subgroup = None
-    if as_flag("where", where) and w is None:
+    if as_flag("where", where) and w is None and lower is None:
         some = rng.permutation(u.size)[:SEARCHED_ROWS]
         here = [column.take(some) for column in columns]
         found = find_subgroup(here, u[some], residuals(u[some], happened[some], edge), edge)

@@ -548,8 +548,10 @@ def lost_mass_caution(total: float, squares: float, n: float) -> str | None:
     )
 
 
-def residuals(cdf: Array, event: BoolArray, edges: Edges) -> Floats:
+def residuals(cdf: Array, event: BoolArray, edges: Edges, lower: Array | None = None) -> Floats:
     r"""R_ij, (n, B): the exact membership of row i in bin j less the width of the bin.
+
+    An event that lies between two times, with F at the `lower` one, has its part in each bin.
 
     An event at F lies in one bin; a censored row leaves its share in every bin from F on. If the model is
     right for a row's covariates x and censoring is independent given x, then :math:`E(R_{ij} \mid x) = 0`: the share of
@@ -562,6 +564,8 @@ def residuals(cdf: Array, event: BoolArray, edges: Edges) -> Floats:
     found = np.empty((u.size, edges.size - 1))
     for j in range(edges.size - 1):
         found[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
+    if lower is not None:
+        found[event] = parts_of_bins(lower[event].astype(np.float64), u[event], edge)
     found -= np.diff(edges)
     # Nothing is known of a row that is censored at F = 0: of the differences only rounding is left.
     found[~event & (u == 0)] = 0.0

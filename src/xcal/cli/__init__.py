@@ -26,6 +26,18 @@ Decimal = Annotated[
 By = Annotated[list[str] | None, typer.Option(help="Column of groups to judge apart; may be given several times.")]
 Horizons = Annotated[str | None, typer.Option(help="Times at which risks are judged, with commas: 12,24,60.")]
 EventValue = Annotated[str | None, typer.Option(help='What the event column says if it happened, such as "dead".')]
+Entry = Annotated[
+    str | None,
+    typer.Option(help="Column of the time from which a row was under observation (delayed entry), below its time."),
+]
+Lower = Annotated[
+    str | None,
+    typer.Option(help="With --upper, where events lie between two times: column of the last visit without the event."),
+]
+Upper = Annotated[
+    str | None,
+    typer.Option(help="Column of the first visit with the event; empty in rows that are censored at --lower."),
+]
 Covariates = Annotated[
     str | None,
     typer.Option(

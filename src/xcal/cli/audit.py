@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli import By, Decimal, EventValue, Horizons, MinCell, Separator, listed
+from xcal.cli import By, Decimal, Entry, EventValue, Horizons, Lower, MinCell, Separator, Upper, listed
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
     from xcal.cli.table_file import TableFile
 
 File = Annotated[Path, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")]
-Time = Annotated[str, typer.Option(help="Column of the time of the event or of censoring, a number.")]
-Event = Annotated[str, typer.Option(help="Column that says whether the event happened: 0/1 or true/false.")]
+Time = Annotated[str | None, typer.Option(help="Column of the time of the event or of censoring, a number.")]
+Event = Annotated[str | None, typer.Option(help="Column that says whether the event happened: 0/1 or true/false.")]
 Curves = Annotated[
     str | None,
     typer.Option(help='Columns of survival probabilities, with a star for the time: "s_*" for s_12, s_24, s_60.'),
@@ -21,10 +21,6 @@ Curves = Annotated[
 Risk = Annotated[str | None, typer.Option(help="Column of the risk of an event by --horizon, from 0 to 1.")]
 Horizon = Annotated[float | None, typer.Option(help="Time at which --risk was predicted.")]
 Cdf = Annotated[str | None, typer.Option(help="Column of F, the predicted probability of an event by the row's time.")]
-Entry = Annotated[
-    str | None,
-    typer.Option(help="Column of the time from which a row was under observation (delayed entry), below --time."),
-]
 Clusters = Annotated[
     str | None,
     typer.Option(
@@ -85,10 +81,12 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
 
 def audit(
     file: File,
-    time: Time,
-    event: Event,
+    time: Time = None,
+    event: Event = None,
     event_value: EventValue = None,
     entry: Entry = None,
+    lower: Lower = None,
+    upper: Upper = None,
     curves: Curves = None,
     risk: Risk = None,
     horizon: Horizon = None,
@@ -140,6 +138,9 @@ def audit(
     Patients who came under observation some time after the start:
       xcal audit predictions.csv --time t --event e --entry t0 --curves "s_*"
 
+    Events that are known to lie between two visits:
+      xcal audit predictions.csv --lower last_without --upper first_with --curves "s_*"
+
     Those who are still without the event after one and two years (365 and
     730 days), with their risks from there on:
       xcal audit predictions.csv --time t --event e --curves "s_*" --landmarks 365,730
@@ -156,12 +157,14 @@ def audit(
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
     import xcal
-    from xcal import Surv
     from xcal._checks import MIN_CELL
     from xcal._files import check_target
     from xcal.cli.table_file import read_table_file
     from xcal.cli.training import OWN_CDF
 
+    check_outcome(time, event, lower, upper)
+    columns: dict[str, Any] = {"time": time, "event": event, "event_value": event_value, "entry": entry}
+    columns |= {"lower": lower, "upper": upper}
     asked = listed("--horizons", horizons, float, "times")
     _check_options({"--curves": curves, "--risk": risk, "--cdf": cdf}, horizon, asked, steps)
     for path in (out, as_json):
@@ -175,7 +178,7 @@ def audit(
     for note in table.notes:
         typer.echo(f"note: {note}", err=True)
     given: dict[str, Any] = {
-        "y": Surv(**table.outcome(time, event, event_value, entry)._asdict()),
+        "y": table.outcome(**columns).target(),
         "groups": {column: table.column(column, "--by") for column in by or []} or None,
         "sites": None if site is None else table.column(site, "--site"),
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
@@ -183,11 +186,10 @@ def audit(
         "horizons": horizon if risk is not None else asked,
         "landmarks": listed("--landmarks", landmarks, float, "times"),
         **_predictions(table, curves, risk, cdf, steps),
-        **_covariates(table, covariates, (time, event, entry, risk, cdf, clusters, weights, site), curves),
+        **_covariates(table, covariates, (*columns.values(), risk, cdf, clusters, weights, site), curves),
     }
     if training is not None:
-        trained_on = read_table_file(training, **written).outcome(time, event, event_value, entry)
-        given["training"] = Surv(**trained_on._asdict())
+        given["training"] = read_table_file(training, **written).outcome(**columns).target()
     result = xcal.audit(
         **given,
         n_bootstrap="auto" if resamples is None else resamples,
@@ -216,6 +218,16 @@ def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None
     if out is not None:
         result.report(out)
         typer.echo(f"wrote {out}", err=True)
+
+
+def check_outcome(time: str | None, event: str | None, lower: str | None, upper: str | None) -> None:
+    """Check that the columns of times and events were named, or those of intervals."""
+    from xcal._checks import fail
+
+    given = {"--time": time, "--event": event, "--lower": lower, "--upper": upper}
+    named = [name for name, column in given.items() if column is not None]
+    if named not in (["--time", "--event"], ["--lower", "--upper"]):
+        fail("--time, --event", "both, or --lower and --upper in their place", " and ".join(named) or "none")
 
 
 def _check_options(

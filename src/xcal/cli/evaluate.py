@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli import By, Covariates, Decimal, Horizons, MinCell, Separator, as_settings, listed
+from xcal.cli import By, Covariates, Decimal, Entry, Horizons, Lower, MinCell, Separator, Upper, as_settings, listed
 
 if TYPE_CHECKING:
     from xcal.cli.run_folder import FitSettings
@@ -132,6 +132,9 @@ def evaluate(
     time: Time = None,
     event: Event = None,
     event_value: EventValue = None,
+    entry: Entry = None,
+    lower: Lower = None,
+    upper: Upper = None,
     resamples: Resamples = None,
     covariates: Covariates = None,
     time_unit: Unit = None,
@@ -152,6 +155,9 @@ def evaluate(
       xcal evaluate run new.csv
       xcal evaluate run new.csv --horizons 12,60 --json
 
+    Rows that came under observation late, at the time of the column t0:
+      xcal evaluate run new.csv --entry t0
+
     Without a file: measure predictions in a folder of parquet files, of
     any size, with the columns time, event and what a model says: cdf (F at
     the row's observed time), risk (larger: sooner), nll, S_12 and so on
@@ -165,6 +171,7 @@ def evaluate(
     if file is None:
         of_a_file = {"--by": by, "--event-value": event_value, "--resamples": resamples, "--covariates": covariates}
         of_a_file |= {"--time-unit": time_unit, "--min-cell": min_cell, "--separator": separator, "--decimal": decimal}
+        of_a_file |= {"--entry": entry, "--lower": lower, "--upper": upper}
         if given := list(as_settings(of_a_file)):
             raise ValueError(f"{given[0]}: expected with a run and a file, got a folder alone")
         found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration, ici_bound))
@@ -225,6 +232,9 @@ def report(
     time: Time = None,
     event: Event = None,
     event_value: EventValue = None,
+    entry: Entry = None,
+    lower: Lower = None,
+    upper: Upper = None,
     resamples: Resamples = None,
     covariates: Covariates = None,
     time_unit: Unit = None,
@@ -237,8 +247,9 @@ def report(
     For example, with other times and by sex:
       xcal report run --horizons 12,60 --by sex
 
-    On new rows:
+    On new rows, and on rows whose events lie between two visits:
       xcal report run new.csv --out new.html
+      xcal report run seen.csv --lower last_without --upper first_with --out seen.html
     """
     from xcal._checks import fail
     from xcal._files import check_target
@@ -259,6 +270,8 @@ def report(
 
 # Options of both commands that take the place of a setting of the run.
 _ASKED = ("time", "event", "event_value", "separator", "decimal", "by", "resamples", "time_unit", "min_cell")
+# Columns of a new file that tell how its rows came under observation.
+_BESIDE = ("entry", "lower", "upper")
 
 
 def _audited(run: Path, file: Path | None, options: dict[str, Any]) -> "AuditResult":
@@ -273,16 +286,31 @@ def _audited(run: Path, file: Path | None, options: dict[str, Any]) -> "AuditRes
     asked = {name: options[name] for name in _ASKED}
     asked["horizons"] = listed("--horizons", options["horizons"], float, "times")
     asked["covariates"] = listed("--covariates", options["covariates"], str, "columns")
+    beside = {name: options[name] for name in _BESIDE}
+    _check_beside(file, beside)
     settings = replace(settings, **as_settings(asked))
     with collected_warnings() as told:
-        part, training = _rows(run, file, model, settings)
+        part, training = _rows(run, file, model, settings, beside)
         result = audit_of(model, part, settings, None, training=training)
     for line in notes(told):
         typer.echo(line, err=True)
     return result
 
 
-def _rows(run: Path, file: Path | None, model: Any, settings: "FitSettings") -> tuple[Any, Any]:
+def _check_beside(file: Path | None, beside: dict[str, str | None]) -> None:
+    """Check that columns of entry and of intervals were named for a file, both ends if any."""
+    from xcal._checks import fail
+
+    named = [f"--{name}" for name, column in beside.items() if column is not None]
+    if named and file is None:
+        fail(named[0], "it with a file of new rows", "the rows of the run alone")
+    if (beside["lower"] is None) != (beside["upper"] is None):
+        fail("--lower, --upper", "both ends of every interval", named[-1])
+
+
+def _rows(
+    run: Path, file: Path | None, model: Any, settings: "FitSettings", beside: dict[str, str | None]
+) -> tuple[Any, Any]:
     """Rows to judge by, and those trained on where they are at hand."""
     import warnings
 
@@ -293,7 +321,7 @@ def _rows(run: Path, file: Path | None, model: Any, settings: "FitSettings") -> 
         table = read_rows(file, settings)
         for note in table.notes:
             warnings.warn(note, stacklevel=2)
-        return read_part(table, model, settings), None
+        return read_part(table, model, settings, beside), None
     # The files must still be those of the run: other rows would be held out of another model.
     merged(run / CONFIG, {})
     parts = read_parts(settings)

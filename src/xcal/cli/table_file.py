@@ -14,15 +14,16 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import MIN_CELL, BoolArray, FloatArray, as_count, as_number, fail, is_missing
+from xcal.data.surv import Outcome, as_intervals
 
 PARQUET = (".parquet", ".pq")
 _SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers"}
@@ -36,14 +37,6 @@ _LONG_EXPONENTS = (re.compile(rb"e[+-]?[0-9]{9}"), re.compile(rb"E[+-]?[0-9]{9}"
 _PIECE = 1 << 24  # bytes of a file that are looked at together
 # Different values that an error shows of a column.
 _SHOWN = 6
-
-
-class Outcome(NamedTuple):
-    """Times and events of a file."""
-
-    time: FloatArray
-    event: BoolArray
-    entry: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,19 +154,70 @@ class TableFile:
             self.fail(name, "0 and 1, or --event-value with the value of an event", f"the values {_common(column)}")
         return np.asarray(column.map(_cell) == "1", dtype=np.bool_)
 
-    def outcome(self, time: str, event: str, event_value: str | None, entry: str | None = None) -> Outcome:
-        """Read times, events and times of entry, if there are some; at least two rows, and one event."""
-        found = Outcome(self.times(time, "--time"), self.events(event, "--event", event_value))
+    def outcome(
+        self,
+        time: str | None,
+        event: str | None,
+        event_value: str | None,
+        *,
+        entry: str | None = None,
+        lower: str | None = None,
+        upper: str | None = None,
+        person: str | None = None,
+    ) -> Outcome:
+        """Read times and events, or intervals, and what else there is; at least two rows, and one event."""
+        if lower is not None and upper is not None:
+            last, found = upper, self._intervals(lower, upper)
+        else:
+            assert time is not None
+            assert event is not None
+            last, found = time, Outcome(self.times(time, "--time"), self.events(event, "--event", event_value))
         if entry is not None:
             start = self.times(entry, "--entry")
-            before = f"a time before that of column {time!r}"
+            before = f"a time before that of column {last!r}"
             self._check(entry, before, start >= found.time, lambda _: "one that is not before it")
-            found = found._replace(entry=start)
+            if found.lower is not None:
+                by = f"a time by that of column {lower!r}"
+                self._check(entry, by, start > found.lower, lambda _: "one that is after it")
+            found = found.entered(start)
+        if person is not None:
+            found = self._of_people(found, person, entry, event)
         if self.n < 2:
             fail(str(self.path), "at least 2 rows", self.n)
         if not found.event.any():
-            self.fail(event, "at least one event", f"{self.n} rows without one")
+            self.fail(event or last, "at least one event", f"{self.n} rows without one")
         return found
+
+    def _intervals(self, lower: str, upper: str) -> Outcome:
+        """Read the ends of the interval in which each event lies; an empty or infinite upper end is an open one."""
+        low, column = self.times(lower, "--lower"), self.column(upper, "--upper")
+        if column.dtype.kind not in "iuf":
+            self._refuse_text(upper, column, "a time, or an empty cell where the row is censored")
+        high = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        expected = f"a time that is not before that of column {lower!r}, or an empty cell where the row is censored"
+        self._check(upper, expected, high < low, lambda _: "one that is before it")
+        return as_intervals(low, high)
+
+    def _of_people(self, found: Outcome, person: str, entry: str | None, event: str | None) -> Outcome:
+        """Add whose row each is, with rows of one person checked by line."""
+        labels = self.labels(person, "--id")
+        _, codes = np.unique(labels, return_inverse=True)
+        before, after = replace(found, id=codes.astype(np.int64)).next_rows()
+        start = np.zeros(found.n) if found.entry is None else found.entry
+        overlap, ended = np.zeros((2, found.n), dtype=np.bool_)
+        overlap[after] = start[after] < found.time[before]
+        ended[before] = found.event[before]
+        earlier = dict(zip(after.tolist(), before.tolist(), strict=True))
+        if overlap.any() and entry is None:
+            expected = "the column of the start of each row (--entry), where people have several"
+            fail("--id", expected, f"none, and several rows of one label in column {person!r}")
+        rows = f"rows of one label of column {person!r}"
+        self._check(
+            *(str(entry), f"{rows} that do not overlap", overlap),
+            lambda row: f"a start before the end of {self.place(earlier[row])}",
+        )
+        self._check(str(event), f"an event in the last of the {rows}", ended, lambda _: "one in an earlier row")
+        return found.of_people(labels)
 
     def _check(self, name: str, expected: str, bad: BoolArray, got: Callable[[int], str]) -> None:
         """Refuse the first of the bad rows."""

@@ -1,7 +1,7 @@
 """From the rows of a file to a trained path: which rows are trained on, which judge; what is predicted for a file."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +13,9 @@ import numpy.typing as npt
 from xcal._checks import as_number, fail
 from xcal._files import new_file
 from xcal.cli.run_folder import FitSettings
-from xcal.cli.table_file import PARQUET, Outcome, TableFile, is_number, is_parquet, read_table_file
+from xcal.cli.table_file import PARQUET, TableFile, is_number, is_parquet, read_table_file
 from xcal.cli.understanding import Understanding, read_features, understand
-from xcal.data.surv import Surv, as_outcome
+from xcal.data.surv import Outcome, as_outcome
 from xcal.data.survival import SurvivalData
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import feature_kind
@@ -161,9 +161,9 @@ def read_new(table: TableFile, model: Any, settings: FitSettings) -> Any:
     return read_features(table, {column.name: column.kind for column in model.encoding_.columns}, settings.dates)
 
 
-def read_part(table: TableFile, model: Any, settings: FitSettings) -> Part:
-    """Read features and outcome of a new file."""
-    return _part(table, read_new(table, model, settings), table.outcome(*settings.outcome), settings)
+def read_part(table: TableFile, model: Any, settings: FitSettings, beside: Mapping[str, str | None]) -> Part:
+    """Read features and outcome of a new file; `beside` are columns of entry and of intervals, by name."""
+    return _part(table, read_new(table, model, settings), table.outcome(*settings.outcome, **beside), settings)
 
 
 def _part(table: TableFile, X: Any, outcome: Outcome, settings: FitSettings) -> Part:
@@ -177,8 +177,7 @@ def _part(table: TableFile, X: Any, outcome: Outcome, settings: FitSettings) -> 
     clusters = (
         None if settings.group is None or settings.group not in table.names else table.labels(settings.group, "--group")
     )
-    y = Surv(time=outcome.time, event=outcome.event)
-    return Part(X, y, labels, covariates, clusters)
+    return Part(X, outcome.target(), labels, covariates, clusters)
 
 
 def _some(part: Part, rows: Rows) -> Part:

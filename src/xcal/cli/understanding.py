@@ -10,8 +10,9 @@ import numpy as np
 
 from xcal._checks import BoolArray, FloatArray, fail, is_missing
 from xcal.cli.run_folder import DATES, FitSettings
-from xcal.cli.table_file import Outcome, TableFile, has_decimal_comma, is_date, is_number
+from xcal.cli.table_file import TableFile, has_decimal_comma, is_date, is_number
 from xcal.data.features import follows_time, rank_correlation, tells_event
+from xcal.data.surv import Outcome
 from xcal.estimators.inputs import MOST_CATEGORIES, Kind, feature_kind
 from xcal.metrics.inputs import ends, is_small, told
 

@@ -158,8 +158,9 @@ class ModelPredictions:
         Of a model that knows one cause of several, that of this one, and `survival` is None.
     causes : tuple of str
         Names of the causes of `incidence`, in its order, as the model has them: "1", "2", ... where it has none.
-    cdf_entry : array of shape (n,), or None
-        F at the time from which each row was under observation, where rows have such times.
+    cdf_entry, cdf_lower : arrays of shape (n,), or None
+        F at the time from which each row was under observation, where rows have such times; and at the lower end of the
+        interval in which the event lies, where events do, `cdf` being that at its upper end.
     end : float, or None
         Last time that the model knows of: the last one of its training rows, or of its own curves. None for a model
         that gives a law for all times and does not say how long its training rows were followed.
@@ -181,10 +182,11 @@ class ModelPredictions:
     incidence: FloatArray | None = None
     causes: tuple[str, ...] = ()
     cdf_entry: Vector | None = None
+    cdf_lower: Vector | None = None
 
     def take(self, rows: Any) -> "ModelPredictions":
         """Keep some of the rows, by a mask or their places."""
-        names = ("survival", "risk", "cdf", "nll", "risk_score", "incidence", "cdf_entry")
+        names = ("survival", "risk", "cdf", "nll", "risk_score", "incidence", "cdf_entry", "cdf_lower")
         own = {name: getattr(self, name) for name in names}
         kept: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
         return replace(self, n=int(np.arange(self.n)[rows].size), **kept)

@@ -9,7 +9,7 @@ from scipy.special import expit, logit, ndtri
 
 from xcal._checks import MANY, as_count, as_number, fail
 from xcal.calibration.bins import Clusters
-from xcal.metrics.inputs import Integers, Vector
+from xcal.metrics.inputs import Integers, Matrix, Vector
 
 _DRAWS = 2000
 _STEPS = 25  # halvings of an interval: to 3e-8 of its length
@@ -144,6 +144,21 @@ def even_square(value: float, floor: float, dimensions: int, level: float) -> Di
     along = rng.normal(size=_DRAWS) * (floor / dimensions) ** 0.5
     beside = rng.chisquare(dimensions - 1, size=_DRAWS) * floor / dimensions if dimensions > 1 else np.zeros(_DRAWS)
     return true_square(value, along, np.square(along) + beside, level)
+
+
+def uneven_square(deviation: Vector, residuals: Matrix, level: float) -> Distance:
+    """Return what is known of the squared length of a mean, by normal noise with the covariance of its terms.
+
+    `deviation` is the mean, and `residuals`, shape (terms, dimensions), are independent terms that add up to it.
+    """
+    noise = np.random.default_rng(0).normal(size=(_DRAWS, deviation.size)) @ _root(residuals.T @ residuals)
+    length = float(deviation @ deviation)
+    return true_square(length, noise @ unit(deviation), np.square(noise).sum(axis=1), level)
+
+
+def _root(covariance: Matrix) -> Matrix:
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 
 
 def unit(vector: Vector) -> Vector:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import chdtrc, ndtri
 
 from xcal._checks import (
@@ -31,10 +32,11 @@ from xcal.metrics.inputs import (
     mean_of,
     read_at,
 )
-from xcal.metrics.pseudo_values import jackknife
+from xcal.metrics.pseudo_values import HazardsSeen, jackknife
 from xcal.metrics.times import LIMIT, BoundedCurve, StreamingKaplanMeier
 
 Interval = Literal["robust", "greenwood", "poisson"]
+_FARTHEST = 12.0  # log of the largest factor on hazards that is looked for
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,13 @@ class EventRatio:
 
 
 def event_ratio(
-    cdf: Any, event: Any, *, cdf_entry: Any = None, clusters: Any = None, level: float = 0.95
+    cdf: Any,
+    event: Any,
+    *,
+    cdf_entry: Any = None,
+    cdf_lower: Any = None,
+    clusters: Any = None,
+    level: float = 0.95,
 ) -> EventRatio:
     r"""Return the number of events for each that the model expects over the time under observation.
 
@@ -179,6 +187,9 @@ def event_ratio(
     A row that was observed for longer is expected to have more events, so that nothing is assumed about censoring and
     entry but that they depend on nothing that the model does not know. As O - E is a martingale at the end of the
     follow-up, its variance is E; of clusters, it is the sum of squares.
+
+    O/E is the factor on all hazards under which the rows are most likely. Where events lie in intervals it is that
+    factor, and E what goes with it.
 
     Parameters
     ----------
@@ -189,6 +200,8 @@ def event_ratio(
     cdf_entry : array-like of shape (n,), optional
         F at the time from which each row was under observation; 0 by default. Several rows of one person whose
         covariates change go on from each other: the F at the entry of one is that at the end of the one before.
+    cdf_lower : array-like of shape (n,), optional
+        For events that are known to lie between two times: F at the earlier one, where `cdf` is F at the later one.
     clusters : array-like of shape (n,), optional
         One label per row: rows with the same label, such as those of one person, may depend on each other.
     level : float
@@ -208,15 +221,37 @@ def event_ratio(
     >>> found.observed, round(found.expected, 3), round(found.value, 3)
     (2.0, 2.079, 0.962)
     """
-    check_rows({"cdf": cdf, "event": event, "cdf_entry": cdf_entry, "clusters": clusters})
+    beside = {"cdf_entry": cdf_entry, "cdf_lower": cdf_lower, "clusters": clusters}
+    check_rows({"cdf": cdf, "event": event, **beside})
     u = as_probability("cdf", cdf)
     happened = as_event(event, u.size)
     level = as_number("level", level, above=0, below=1)
     together = None if clusters is None else as_clusters(clusters, u.size)
     hazard = cumulative_hazard(u)
+    lower = None if cdf_lower is None else cumulative_hazard(as_at_most("cdf_lower", cdf_lower, u))
     if cdf_entry is not None:
-        hazard = hazard - cumulative_hazard(as_at_most("cdf_entry", cdf_entry, u))
+        before = cumulative_hazard(as_at_most("cdf_entry", cdf_entry, u))
+        hazard, lower = hazard - before, None if lower is None else np.maximum(lower - before, 0.0)
+    if lower is not None:
+        ends = np.where(happened, lower, hazard), np.where(happened, hazard, np.inf)
+        return events_between(HazardsSeen(*ends), together, level)
     return events_of(happened, hazard, together, level)
+
+
+def events_between(seen: HazardsSeen, clusters: Clusters | None, level: float) -> EventRatio:
+    """Return the factor on all hazards under which events in intervals are most likely, as O/E."""
+    events, n = float(np.count_nonzero(seen.event)), seen.lower.size if clusters is None else clusters.count
+    slope, variance = seen.score(0.0)
+    if clusters is not None:
+        variance = sum_of_squares(slope, clusters)
+    p_value = float(chdtrc(1, slope.sum() ** 2 / variance)) if variance > 0 else float(events == 0)
+    if not seen.score(-_FARTHEST)[0].sum() > 0 > seen.score(_FARTHEST)[0].sum():  # no event, or all before any time
+        return EventRatio(np.nan, np.nan, np.nan, events, np.nan, p_value, n)
+    log = float(brentq(lambda change: seen.score(change)[0].sum(), -_FARTHEST, _FARTHEST))
+    slope, information = seen.score(log)
+    error = information**-0.5 if clusters is None else sum_of_squares(slope, clusters) ** 0.5 / information
+    value, reach = float(np.exp(log)), float(np.exp(ndtri((1 + level) / 2) * error))
+    return EventRatio(value, value / reach, value * reach, events, events / value, p_value, n)
 
 
 def events_of(event: BoolArray, hazard: Vector, clusters: Clusters | None, level: float) -> EventRatio:

@@ -63,7 +63,12 @@ class BinShares:
 
 
 def bin_shares(
-    cdf: FloatArray, event: BoolArray, n_bins: int = N_BINS, min_cell: int = 0, entry: FloatArray | None = None
+    cdf: FloatArray,
+    event: BoolArray,
+    n_bins: int = N_BINS,
+    min_cell: int = 0,
+    entry: FloatArray | None = None,
+    lower: FloatArray | None = None,
 ) -> BinShares:
     """Shares of the rows in equal bins; their mean is the histogram of the "uniform" estimator.
 
@@ -71,7 +76,8 @@ def bin_shares(
     of theirs alone.
 
     Of rows with F at their `entry`, what a row that has come so far expects in a bin is taken off, and the width put
-    there in its place: the mean of a perfect model is the width then, too.
+    there in its place: the mean of a perfect model is the width then, too. An event that lies between two times, with F
+    at the `lower` one, has its part in each bin.
     """
     edges = bin_edges(n_bins)
     edge = edges_like(edges, cdf)
@@ -80,6 +86,8 @@ def bin_shares(
     shares = np.empty((u.size, n_bins))
     for j in range(n_bins):
         shares[:, j] = np.where(event, bins == j, share_of_bin(j, bins, left, edge))
+    if lower is not None:
+        shares[event] = parts_of_bins(lower[event].astype(np.float64), u[event], edges)
     if entry is not None:
         shares += np.diff(edges) - parts_of_bins(entry.astype(np.float64), np.ones(u.size), edges)
     cells = merged(np.bincount(bins[event], minlength=n_bins), min_cell)

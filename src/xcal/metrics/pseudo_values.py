@@ -10,16 +10,18 @@ kind               it estimates without bias if
 `jackknife`        censoring does not depend on the covariates; of weighted rows it is the infinitesimal jackknife
 `doubly_robust`    the censoring model is right, *or* the curves are: a true model is never called wrong because of how
                    its rows were censored
+`coarsened`        the curves are, up to a recalibration; for events that lie in intervals, whose times nobody knows
 =================  ====================================================================================================
 
-Both are exact where nobody is censored. Andersen, Klein, Rosthøj (2003), Biometrika 90:15-27, for the first; for the
+All are exact where nothing is hidden. Andersen, Klein, Rosthøj (2003), Biometrika 90:15-27, for the first; for the
 second the efficient influence function of a survival probability (Robins, Rotnitzky 1992), with the audited model's
-curves as the model of the outcome.
+curves as the model of the outcome; for the third Louis (1982), JRSS B 44:226-233, on information that is missing.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import share_left
@@ -196,3 +198,144 @@ def _ratio(later: Vector, earlier: Vector) -> Vector:
     """S(h) / S(u), the chance of one who has come to u to come to h; 0 where nobody should have come to u."""
     later, earlier = np.broadcast_arrays(later, earlier)
     return np.divide(later, earlier, out=np.zeros(earlier.shape), where=earlier > 0)
+
+
+# --- Events that lie in intervals.
+
+_LEAST_HAZARD, _MOST_HAZARD, _SHORT = 1e-12, 600.0, 1e-6
+_LEVELS = 10  # levels of risk, for each of which one number says how much is hidden
+
+
+@dataclass(frozen=True, eq=False)
+class HazardsSeen:
+    """What is known of the events of rows, on the scale of the cumulative hazard by which a model predicts them.
+
+    Each is the hazard of the row since it came under observation.
+
+    Attributes
+    ----------
+    lower, upper : arrays, shape (n,)
+        Hazard at the two ends of the interval in which the event lies; equal where its time is known. Of a row without
+        an event, `lower` is that of its last time, and `upper` infinite.
+    """
+
+    lower: Vector
+    upper: Vector
+
+    @property
+    def event(self) -> BoolArray:
+        """Rows whose event is known to have come."""
+        return np.isfinite(self.upper)
+
+    @property
+    def exact(self) -> BoolArray:
+        """Rows whose event has a known time, or an interval in which the model puts no mass."""
+        return self.event & (self.upper - self.lower <= _LEAST_HAZARD)
+
+    def lived(self) -> Vector:
+        """Return the mean hazard that each row has lived through until its event, or until its last time.
+
+        An event in (l, u] came when the hazard, which is exponential under the model, lay between those of the two.
+        """
+        length = np.where(self.event, self.upper - self.lower, 0.0)
+        # Mean of an exponential number below a limit: 1 less the limit over (exp(limit) - 1).
+        small = length < _SHORT
+        whole = np.where(small, 1.0, length)
+        within = np.where(small, length / 2, 1 - whole / np.expm1(np.minimum(whole, _MOST_HAZARD)))
+        return np.asarray(self.lower + within)
+
+    def score(self, change: float) -> tuple[Vector, float]:
+        """Return the slope of each row's log-likelihood in the log of a factor on all hazards, and the information."""
+        low, length = np.exp(change) * self.lower, np.exp(change) * np.where(self.event, self.upper - self.lower, 0.0)
+        small = length < _SHORT
+        w = np.where(small, 1.0, np.minimum(length, _MOST_HAZARD))
+        inside = np.where(small, 1 - length / 2, w / np.expm1(w))
+        falls = np.where(small, length / 2, inside * (w * np.exp(w) / np.expm1(w) - 1))
+        return self.event * inside - low, float((self.event * falls + low).sum())
+
+    def by(self, at: Vector, happened: BoolArray, outlasted: BoolArray) -> Vector:
+        """Return P(T <= h | what is known) by the hazard at h; some have had the event by h, others are past it."""
+        seen, whole = (-np.expm1(-np.maximum(end - self.lower, 0.0)) for end in (at, self.upper))
+        inside = np.divide(seen, whole, out=np.full(at.size, 0.5), where=whole > 0)
+        return np.where(happened, 1.0, np.where(outlasted, 0.0, np.clip(inside, 0.0, 1.0)))
+
+    def recalibrated(self, level: Vector) -> "tuple[Recalibration, HazardsSeen]":
+        """Fit a change of the hazards to these rows by maximum likelihood, and return it with the hazards changed.
+
+        `level` is the log of each row's hazard at some time, by which rows at high risk may change by another factor.
+        """
+        z = level - level.mean()
+        exact, event = self.exact, self.event
+        log_lower, log_upper = (np.log(np.maximum(ends, _LEAST_HAZARD)) for ends in (self.lower, self.upper))
+
+        def loss(change: Vector) -> tuple[float, Vector]:
+            """Return minus the log-likelihood per row and its slope; a standard normal prior keeps it finite."""
+            power = np.exp(change[2])
+            low, high = (
+                _changed(change, z, ends, log)
+                for ends, log in ((self.lower, log_lower), (self.upper, np.where(event, log_upper, 0.0)))
+            )
+            slopes = [np.array([h, z * h, h * power * log]) for h, log in ((low, log_lower), (high, log_upper))]
+            length = np.where(event & ~exact, np.maximum(high - low, _LEAST_HAZARD), 1.0)
+            inside = event & ~exact
+            likelihood = -low + np.where(inside, np.log(-np.expm1(-length)), 0.0)
+            likelihood += np.where(exact, change[0] + change[1] * z + change[2] + (power - 1) * log_lower, 0.0)
+            ways = np.where(inside, (slopes[1] - slopes[0]) / np.expm1(np.minimum(length, _MOST_HAZARD)), 0.0)
+            density = np.array([np.ones(z.size), z, 1 + power * log_lower])
+            slope = (np.where(exact, density, 0.0) + ways - slopes[0]).mean(axis=1)
+            prior = change / z.size
+            return float(-likelihood.mean() + change @ prior / 2), -slope + prior
+
+        found = Recalibration(minimize(loss, np.zeros(3), jac=True, method="BFGS").x, level.mean())
+        ends = (found.of(level, self.lower), np.where(event, found.of(level, self.upper), np.inf))
+        return found, HazardsSeen(*ends)
+
+
+@dataclass(frozen=True, eq=False)
+class Recalibration:
+    """A change of cumulative hazards, H to exp(a + c z) H^exp(d), with z the log hazard of the row at one time."""
+
+    change: Vector
+    mean: float
+
+    def of(self, level: Vector, hazard: Vector) -> Vector:
+        """Return the hazards of rows after the change."""
+        return _changed(self.change, level - self.mean, hazard, np.log(np.maximum(hazard, _LEAST_HAZARD)))
+
+
+def _changed(change: Vector, z: Vector, hazard: Vector, log: Vector) -> Vector:
+    power = np.exp(change[2])
+    grown = np.exp(np.clip(change[0] + change[1] * z + power * log, -_MOST_HAZARD, np.log(_MOST_HAZARD)))
+    return np.asarray(np.where(hazard > 0, grown, 0.0))
+
+
+def coarsened(seen: HazardsSeen, risk: Vector, happened: BoolArray, outlasted: BoolArray) -> Vector:
+    r"""Return pseudo-values of the event by a time, of rows whose events lie in intervals or are censored.
+
+    .. math:: p_i + \frac{q_i - p_i}{r}, \qquad q_i = P(T_i \le h \mid \text{what is known}), \quad p_i = P(T_i \le h)
+
+    by the model's curves, recalibrated to these rows so that q leans on what happened and not on what was predicted.
+    If they are right then, q has mean p. Where the truth is higher, q is by a part of that only, the part r of the
+    information on the event by h that the intervals leave: 1 - q (1 - q) / (p (1 - p)) over rows of similar risk.
+    Divided by it the mean is the true risk to first order, and the spread is what the intervals leave unknown. Where h
+    lies in nobody's interval it is the outcome itself.
+
+    Parameters
+    ----------
+    seen : HazardsSeen
+        Of the model.
+    risk : array, shape (n,)
+        The model's risk by h.
+    happened, outlasted : bool arrays, shape (n,)
+        Rows known to have had the event by h, and those known not to.
+    """
+    at = -np.log1p(-np.minimum(risk, 1 - 1e-15))
+    level = np.log(np.maximum(at, _LEAST_HAZARD))
+    change, own = seen.recalibrated(level)
+    at = change.of(level, at)
+    p, q = -np.expm1(-at), own.by(at, happened, outlasted)
+    # Rows of one risk stay together: in their order, which is that of time, they would be told apart by the outcome.
+    label = np.searchsorted(np.quantile(risk, np.arange(1, _LEVELS) / _LEVELS), risk, side="right")
+    hidden, whole = (np.bincount(label, share * (1 - share), minlength=_LEVELS) for share in (q, p))
+    left = 1 - np.divide(hidden, whole, out=np.zeros(whole.size), where=whole > 0)
+    return np.asarray(p + (q - p) / np.maximum(left, LEAST_UNCENSORED)[label])

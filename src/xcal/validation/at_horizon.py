@@ -16,7 +16,7 @@ from xcal.metrics.inputs import Vector, mean_of
 from xcal.metrics.intervals import Distance
 from xcal.metrics.observed_expected import CalibrationSlope, ObservedExpected, error_of_mean, ratio, slope_of
 from xcal.metrics.one_calibration import group_labels
-from xcal.metrics.pseudo_values import doubly_robust, jackknife
+from xcal.metrics.pseudo_values import coarsened, doubly_robust, jackknife
 from xcal.validation.result import AuditKey
 from xcal.validation.rows import Matrix, Rows
 
@@ -103,7 +103,7 @@ def _of_part(rows: Rows, horizon: float, part: float, level: float, fewest: int)
 
 def observed_risk(rows: Rows, horizon: float, part: float, values: Vector) -> float:
     """Return the observed risk: one minus Kaplan-Meier, or the mean of values that are corrected for censoring."""
-    if rows.censoring_model is not None:
+    if rows.by_values:
         return mean_of(values, rows.weights)
     times, place = np.unique(rows.time, return_inverse=True)
     one = np.ones(rows.n) if rows.weights is None else rows.weights
@@ -115,6 +115,8 @@ def observed_risk(rows: Rows, horizon: float, part: float, values: Vector) -> fl
 
 def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
     """Return the pseudo-values of the event by a horizon, corrected for censoring where there is a model of it."""
+    if rows.lower is not None:
+        return coarsened(rows.hazards, rows.risk[horizon], *_known_by(rows, horizon))
     if rows.censoring_model is None:
         return jackknife(rows.outcome, horizon, seen=part, weights=rows.weights)
     at_entry = None if rows.cdf_entry is None else 1 - rows.cdf_entry.astype(np.float64)
@@ -131,6 +133,13 @@ def observed_values(rows: Rows, horizon: float, part: float) -> Vector:
         interpolation = "previous"
     given = (survival, times, interpolation, own, rows.outcome, horizon, rows.censoring_model)
     return doubly_robust(*given, at_entry=at_entry)
+
+
+def _known_by(rows: Rows, horizon: float) -> tuple[BoolArray, BoolArray]:
+    """Return which rows have had their event by a horizon, and which have not, where events lie in intervals."""
+    assert rows.lower is not None
+    happened = _events(rows, horizon)
+    return happened, np.asarray((rows.lower >= horizon) & ~happened)
 
 
 def _curves_by_risk(rows: Rows, horizon: float) -> tuple[FloatArray, Vector]:
@@ -347,15 +356,23 @@ class _Deviations:
             self.known = np.asarray(rows.entry < horizon)
         if horizon is None:
             assert cdf is not None
-            lived = self.lived = cumulative_hazard(cdf)
             self.happened = rows.cdf_event
+            lived = self.lived = cumulative_hazard(cdf) if rows.lower is None else rows.hazards.lived()
             self.deviation, self.variance = self.happened - lived, lived
+            if rows.lower is not None:
+                self.variance = np.square(self.deviation)
         else:
             self.risk = rows.risk[horizon]
             self.survival, self.happened = 1 - self.risk, _events(rows, horizon)
             if cdf is None:
                 self.deviation = observed_values(rows, horizon, rows.seen[0]) - self.risk
                 self.variance = np.square(self.deviation)
+                return
+            if rows.lower is not None:
+                hazard = -np.log1p(-np.minimum(self.risk, 1 - np.finfo(np.float64).eps))
+                self.deviation = rows.hazards.by(hazard, *_known_by(rows, horizon)) - self.risk
+                self.variance = np.square(self.deviation)
+                self.lived = np.minimum(cumulative_hazard(cdf), hazard)
                 return
             # An F of a row's last time above that of the horizon, which comes later, is a matter of reading the curves.
             own = np.minimum(cdf.astype(np.float64, copy=False), self.risk)
@@ -454,6 +471,7 @@ def _draws(rows: Rows, deviations: Sequence[_Deviations], cdf: FloatArray | None
     """
     rng = np.random.default_rng([seed, 2])
     signs = rows.clusters is not None or rows.weights is not None or cdf is None or rows.survival is None
+    signs = signs or rows.lower is not None  # nobody knows when those with an event would have been seen again
     world = None if signs or cdf is None else _World(rows, cdf)
     done = 0
     while done < n_draws(rows.n):

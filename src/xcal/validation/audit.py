@@ -234,14 +234,14 @@ def audit(
         found = replace(found, model=name)
     train_x, train_y = checks.read_training(training)
     own_weights = checks.read_weights(weights, X, y, outcome.n)
-    if own_weights is not None and outcome.entry is not None:
-        fail("weights", "None beside times of entry", "weights")
+    if own_weights is not None and (outcome.entry is not None or outcome.lower is not None):
+        fail("weights", f"None beside {'intervals' if outcome.entry is None else 'times of entry'}", "weights")
     if own_weights is not None and censoring == "covariates":
         fail("censoring", "'auto' or 'independent' with weights: no model of the censoring takes them", repr(censoring))
     # Patients of another place or time are followed in another way: weights by the training rows would bias the values.
     # Whether weighted rows are, the test does not tell.
-    if outcome.entry is not None or (train_y is not None and train_y.entry is not None):
-        train_y = None  # what is compared counts rows as observed from the start
+    if any(one is not None and not (one.entry is None and one.lower is None) for one in (outcome, train_y)):
+        train_y = None  # what is compared counts rows as observed from the start, with known times
     alike = train_y is not None and own_weights is None and same_censoring(train_y, outcome)
     known = train_y if alike else None
     risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
@@ -275,6 +275,7 @@ def audit(
         chosen = horizons is None
         later = (_landmark(source, sample, float(s), known, chosen_horizons=chosen) for s in points)
         sample = replace(sample, landmarks=tuple(later))
+    sample = replace(sample, lower=outcome.lower)
     with shown_progress(progress) as told:
         measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
@@ -383,9 +384,11 @@ def _predictions(source: _Source, horizons: Any) -> tuple[ModelPredictions, Vect
     """Read what is predicted about the rows, and choose or check the horizons."""
     outcome, cdf, risk, survival = source.outcome, source.cdf, source.risk, source.survival
     time, event = outcome.time, outcome.event
-    if outcome.entry is not None and survival is None and source.model is None:
-        name = "cdf" if risk is None else "risk"
-        fail(name, "a model or survival curves, which tell F at the times of entry", f"{name} alone, beside entry")
+    in_part: dict[str, Any] = {"the times of entry": outcome.entry, "both ends of intervals": outcome.lower}
+    for where, values in in_part.items():
+        if values is not None and survival is None and source.model is None:
+            name = "cdf" if risk is None else "risk"
+            fail(name, f"a model or survival curves, which tell F at {where}", f"{name} alone")
     given = [value for value in (source.model, survival, risk) if value is not None]
     if not given and cdf is not None:
         given = [cdf]
@@ -412,14 +415,36 @@ def _predictions(source: _Source, horizons: Any) -> tuple[ModelPredictions, Vect
         points = None if survival is None else _few_times(found)
         at = horizon_times.default_horizons(time, event, end, points, outcome.entry)
     horizon_times.check_covered(at, end)
-    if outcome.entry is None:
-        return found, at
-    horizon_times.check_entered(at, outcome.entry)
-    asked_of = np.concatenate([outcome.entry[outcome.entry > 0], *([] if found.cdf is not None else [time])])
-    if found.library == "none" and found.times is not None and few_points(found.times, asked_of):
-        few = f"curves at {FEWEST_POINTS} times or more, or at all times of entry and outcomes"
-        fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
-    return given_entry(found, outcome.entry, source.cdf_at(found, outcome.entry.astype(np.float64))), at
+    for where, values in in_part.items():
+        if values is None:
+            continue
+        asked_of = np.concatenate([values[values > 0], *([] if found.cdf is not None else [time])])
+        if found.library == "none" and found.times is not None and few_points(found.times, asked_of):
+            few = f"curves at {FEWEST_POINTS} times or more, or at all {where.removeprefix('the ')} and outcomes"
+            fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
+    if outcome.lower is not None:
+        found = _between(found, outcome, source)
+    if outcome.entry is not None:
+        horizon_times.check_entered(at, outcome.entry)
+        found = given_entry(found, outcome.entry, source.cdf_at(found, outcome.entry.astype(np.float64)))
+    return found, at
+
+
+def _between(found: ModelPredictions, outcome: Outcome, source: _Source) -> ModelPredictions:
+    """Add F at the lower ends of intervals, and their likelihood, which needs a density for known times alone."""
+    assert outcome.lower is not None
+    upper = source.cdf_at(found, outcome.time.astype(np.float64)) if found.cdf is None else found.cdf
+    lower = np.minimum(source.cdf_at(found, outcome.lower.astype(np.float64)), upper)
+    inside = outcome.event & (outcome.lower < outcome.time)
+    with np.errstate(divide="ignore"):  # an event where the model puts no mass has an infinite loss
+        between = np.where(inside, -np.log(upper - lower), cumulative_hazard(upper))
+    exact, loss = outcome.event & ~inside, found.nll
+    if not exact.any():
+        loss = between
+    elif loss is not None:
+        loss = np.where(exact, loss, between)
+    given = "Of an event between two times the model says the difference of F there, which is also its likelihood."
+    return replace(found, cdf_lower=lower, nll=loss, reading=(*found.reading, given))
 
 
 def given_entry(found: ModelPredictions, entry: FloatArray, at_entry: Vector) -> ModelPredictions:

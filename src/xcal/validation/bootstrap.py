@@ -62,7 +62,7 @@ class ResampledMetrics:
         # Rows that come under observation after a horizon say nothing about it.
         self._at_horizon = {h: rows.entered_by(h) for h in at}
         self._known = {h: None if rows.entry is None else np.flatnonzero(rows.entry < h) for h in at}
-        if rows.censoring_model is not None:
+        if rows.by_values:
             self._corrected = {
                 h: CountedValues(own.risk[h], at[h][0], null_risk(own, h)) for h, own in self._at_horizon.items()
             }
@@ -92,8 +92,8 @@ class ResampledMetrics:
         rows = self._rows
         self._bins = self._km = self._ipcw = self._curve = None
         if rows.cdf is not None:
-            self._bins = bin_shares(rows.cdf, rows.cdf_event, entry=rows.cdf_entry)
-            if rows.entry is None:
+            self._bins = bin_shares(rows.cdf, rows.cdf_event, entry=rows.cdf_entry, lower=rows.cdf_lower)
+            if not rows.seen_in_part:
                 self._km = CountedRedistribution(self._bins, rows.cdf_event, rows.cdf)
                 self._ipcw = CountedRedistribution(self._bins, rows.cdf_event, rows.time)
         if rows.survival is not None and rows.times is not None and self._wanted("km_calibration"):
@@ -354,7 +354,7 @@ def _part(rows: Rows, size: int, seed: Seed) -> BoolArray:
 
 def net_benefits(rows: Rows, horizon: float, thresholds: Vector) -> Vector:
     """Return the net benefit of all rows at every threshold."""
-    if rows.entry is not None:
+    if rows.seen_in_part:
         own = rows.entered_by(horizon)
         values = CountedValues(own.risk[horizon], observed_values(own, horizon, rows.seen[0]))
         return np.asarray(values.benefit(np.ones((1, own.n)), thresholds)[0])

@@ -87,7 +87,7 @@ def observed_and_predicted(results: Results, horizon: float | None) -> Drawn:
     over = results[0].measured.over_time
     seen = {"x": over.times, "y": over.observed, "low": over.observed_lower, "high": over.observed_upper}
     marks: list[Mark] = [Band(seen, "observed", step=True, opacity=0.12)]
-    marks.append(Line(seen, "observed", step=True, label="observed (Kaplan-Meier)"))
+    marks.append(Line(seen, "observed", step=True, label=f"observed ({over.by})"))
     tips = (_TIME_TIP, ("y", "predicted", TIP_PERCENT), ("seen", "observed", TIP_PERCENT))
     for result, ink in zip(results, SERIES, strict=False):
         curve = result.measured.over_time

@@ -11,19 +11,21 @@ from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.histogram import cumulative_hazard
-from xcal.calibration.significance import Method
+from xcal.calibration.significance import Method, PValue
 from xcal.metrics.auc import cumulative_dynamic_auc
 from xcal.metrics.brier import brier_score, integrated_brier_score, scaled_brier_score
 from xcal.metrics.concordance import concordance_index
 from xcal.metrics.cox import cox_calibration, cox_ici
 from xcal.metrics.curves import at_point, km_calibration
 from xcal.metrics.inputs import Vector, mean_of, reached, told
-from xcal.metrics.intervals import even_square
+from xcal.metrics.intervals import Distance, even_square, uneven_square
 from xcal.metrics.net_benefit import CountedValues
-from xcal.metrics.observed_expected import events_of
+from xcal.metrics.observed_expected import events_between, events_of
 from xcal.metrics.one_calibration import one_calibration
+from xcal.metrics.pit import bin_shares
 from xcal.metrics.predictions import mean_nll
 from xcal.metrics.times import as_censoring, censoring_survival
+from xcal.metrics.turnbull import turnbull
 from xcal.validation.at_horizon import FEWEST_FOR_LEVELS_IN_GROUP, CalibrationAt, calibration_at, observed_values
 from xcal.validation.result import OverTime, Skipped
 from xcal.validation.rows import Rows
@@ -39,6 +41,8 @@ def over_time(rows: Rows, level: float) -> OverTime:
     One column of predictions at a time.
     """
     times = np.linspace(0.0, reached(rows.time, rows.min_cell), _POINTS)
+    if rows.lower is not None:
+        return _of_intervals(rows, rows.lower, times)
     if rows.entry is not None:
         return _from_entry(rows, rows.entry, times, level)
     curve = fit_kaplan_meier(rows.time, rows.event, weights=rows.weights)
@@ -102,6 +106,34 @@ def _from_entry(rows: Rows, entry: FloatArray, times: Vector, level: float) -> O
     )
 
 
+def _of_intervals(rows: Rows, lower: FloatArray, times: Vector) -> OverTime:
+    """Turnbull's curve, with the range that the intervals leave open, beside the mean prediction; with entry neither.
+
+    No formula for its error holds for visits at any times, nor do resamples.
+    """
+    unknown = np.full(times.size, np.nan)
+    low, high, predicted = unknown, unknown, unknown
+    if rows.entry is None:
+        low, high = turnbull(lower=lower, upper=np.where(rows.event, rows.time, np.inf)).bounds(times)
+        predicted = unknown.copy()
+        if rows.survival is not None and rows.times is not None:
+            for k in np.flatnonzero(times <= rows.times[-1]):
+                predicted[k] = 1 - at_point(rows.survival, rows.times, float(times[k]), rows.interpolation).mean()
+    entry = np.zeros(rows.n) if rows.entry is None else rows.entry
+    return OverTime(
+        times=times,
+        observed=1 - (low + high) / 2,
+        observed_lower=1 - high,
+        observed_upper=1 - low,
+        predicted=predicted,
+        at_risk=np.array([np.count_nonzero((entry < t) & (rows.time >= t)) for t in times], dtype=np.int64),
+        uncensored=unknown,
+        brier=unknown,
+        brier_null=unknown,
+        by="Turnbull",
+    )
+
+
 def _corrected(rows: Rows, times: Vector, level: float) -> tuple[Vector, Vector, Vector]:
     """Return the observed risk, and the ends of the interval of survival, by doubly robust pseudo-values.
 
@@ -151,7 +183,6 @@ _ROWS_PER_BIN = 50
 _FEW_AND_MANY_DRAWS, _FAR_FROM_LIMITS = (99, 999), 0.2
 DEPENDENT = "it counts every row as one observation, and the rows of a cluster are not"
 WEIGHTED = "it counts every row once, and these rows have weights"
-ENTERED = "it takes rows as observed from the start, and these have times of entry"
 
 # Comparing curves that are read along lines takes one step for each pair of an event and a later row.
 MOST_PAIRS = 5_000_000_000
@@ -209,15 +240,16 @@ def estimate(
 
 def _discrimination(rows: Rows, found: Estimates) -> None:
     given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights}
-    if rows.score is None:
+    if rows.score is None or rows.lower is not None:
+        why = rows.seen_in_part if rows.lower is not None else "F at the observed times alone puts no rows in order"
         for name in ("harrell", "uno", "antolini"):
-            found.skip(name, "F at the observed times alone puts no rows in order")
+            found.skip(name, why)
         return
     harrell = concordance_index(**given, predicted_time=rows.score, entry=rows.entry)
     found.put("harrell", None, harrell.value)
     if rows.entry is not None:
         for name in ("uno", "antolini"):
-            found.skip(name, f"{ENTERED}; Harrell's C is that of the rows at risk at each event")
+            found.skip(name, f"{rows.seen_in_part}; Harrell's C is that of the rows at risk at each event")
         return
     uno = concordance_index(**given, predicted_time=rows.score, method="uno", censoring=rows.censoring)
     found.put("uno", None, uno.value)
@@ -243,8 +275,8 @@ def _overall(rows: Rows, found: Estimates) -> None:
     if rows.survival is None or rows.times is None or rows.times.size < 2:
         found.skip("ibs", "it needs survival curves at two times or more")
         return
-    if rows.entry is not None:
-        found.skip("ibs", f"{ENTERED}; Brier scores at horizons allow for them")
+    if rows.seen_in_part:
+        found.skip("ibs", f"{rows.seen_in_part}; Brier scores at horizons allow for them")
         return
     given: dict[str, Any] = {"time": rows.time, "event": rows.event, "weights": rows.weights}
     score = integrated_brier_score(rows.survival, rows.times, censoring=rows.censoring, **given)
@@ -257,7 +289,7 @@ def accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
     """Put AUC, Brier score and IPA at one horizon, corrected for censoring where there is a model of it."""
     rows = rows.entered_by(horizon)
     risk = rows.risk[horizon]
-    if rows.censoring_model is not None and horizon in found.at:
+    if rows.by_values and horizon in found.at:
         corrected = CountedValues(risk, found.at[horizon].values, null_risk(rows, horizon))
         values = corrected.accuracy(np.ones((1, rows.n)))
         for name, value in values.items():
@@ -273,7 +305,7 @@ def accuracy(rows: Rows, horizon: float, found: Estimates) -> None:
 
 def null_risk(rows: Rows, horizon: float) -> Vector | None:
     """Return the risk of each row from its entry on by one curve for everybody; None where that is the same for all."""
-    if rows.entry is None:
+    if rows.entry is None or rows.lower is not None:
         return None
     curve = fit_kaplan_meier(rows.time, rows.event, entry=rows.entry)
     come = np.asarray(curve.at(rows.entry))
@@ -319,7 +351,7 @@ def _risk_interval(rows: Rows, horizon: float, at: CalibrationAt, level: float) 
     """Interval of the observed risk; None, so that it is resampled, where rows are in clusters."""
     if rows.clusters is not None:
         return None
-    if rows.censoring_model is not None:
+    if rows.by_values:
         error = float(at.values.std(ddof=1)) / rows.n**0.5
         reach = float(ndtri((1 + level) / 2)) * error
         return max(0.0, at.ratio.observed - reach), min(1.0, at.ratio.observed + reach)
@@ -328,8 +360,8 @@ def _risk_interval(rows: Rows, horizon: float, at: CalibrationAt, level: float) 
 
 
 def _one_calibration(rows: Rows, horizon: float, found: Estimates) -> None:
-    if rows.clusters is not None or rows.weights is not None or rows.entry is not None:
-        why = DEPENDENT if rows.clusters is not None else WEIGHTED if rows.weights is not None else ENTERED
+    if rows.clusters is not None or rows.weights is not None or rows.seen_in_part:
+        why = DEPENDENT if rows.clusters is not None else WEIGHTED if rows.weights is not None else rows.seen_in_part
         found.skip("one_calibration_p", why)
         return
     test = one_calibration(rows.risk[horizon], at=horizon, time=rows.time, event=rows.event, cdf=rows.cdf)
@@ -341,9 +373,9 @@ def _by_cox_models(rows: Rows, level: float, found: Estimates) -> None:
     at = max((horizon for horizon in rows.risk if horizon <= rows.time[-1]), default=None)
     if at is None:
         return
-    if rows.weights is not None or rows.entry is not None:
+    if rows.weights is not None or rows.seen_in_part:
         for name in ("cox_slope", "ici_cox"):
-            found.skip(name, ENTERED if rows.weights is None else WEIGHTED)
+            found.skip(name, rows.seen_in_part if rows.weights is None else WEIGHTED)
         return
     given: dict[str, Any] = {"time": rows.time, "event": rows.event}
     for horizon in found.at:
@@ -363,16 +395,20 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
             found.skip(name, rows.no_cdf)
     else:
         given: dict[str, Any] = {"n_bins": N_BINS, "clusters": _cluster_labels(rows), "weights": rows.weights}
-        given |= {"time": rows.time} if rows.entry is None else {"cdf_entry": rows.cdf_entry}
+        given |= (
+            {"cdf_entry": rows.cdf_entry, "cdf_lower": rows.cdf_lower} if rows.seen_in_part else {"time": rows.time}
+        )
         for method, name in METHODS:
-            if method != "uniform" and rows.entry is not None:
-                found.skip(name, ENTERED)
+            if method != "uniform" and rows.seen_in_part:
+                found.skip(name, rows.seen_in_part)
                 continue
             result = d_calibration(rows.cdf, rows.cdf_event, method=method, p_value=None, **given)
             found.put(name, None, result.value)
             found.put(f"{name}_floor", None, result.floor)
             if method == "uniform":
                 distance = even_square(result.value, result.floor, N_BINS - 1, level)
+                if rows.lower is not None:
+                    distance = _of_parts(rows, level)
                 found.intervals[name, None] = (distance.lower, distance.upper)
                 found.put(f"{name}_excess", None, distance.excess, (distance.lower, distance.upper))
         found.put("d_calibration_p", None, _d_calibration_p(rows, seed))
@@ -380,18 +416,32 @@ def _calibration_over_time(rows: Rows, level: float, seed: int, found: Estimates
     if rows.survival is None:
         found.skip("km_calibration", "it needs survival curves")
         return
-    if rows.entry is not None:
-        found.skip("km_calibration", ENTERED)
+    if rows.seen_in_part:
+        found.skip("km_calibration", rows.seen_in_part)
         return
     given = {"time": rows.time, "event": rows.event, "weights": rows.weights, "interpolation": rows.interpolation}
     found.put("km_calibration", None, km_calibration(rows.survival, rows.times, **given).value)
 
 
+def _of_parts(rows: Rows, level: float) -> Distance:
+    """Return what is known of D-calibration where events have parts of bins, whose noise is not the same in all."""
+    assert rows.cdf is not None
+    bins = bin_shares(rows.cdf, rows.cdf_event, entry=rows.cdf_entry, lower=rows.cdf_lower)
+    residuals = (bins.shares - bins.widths) / rows.n
+    deviation = residuals.sum(axis=0)
+    if rows.clusters is not None:
+        residuals = np.array([rows.clusters.sums(column) for column in residuals.T]).T
+    return uneven_square(deviation, residuals, level)
+
+
 def _event_ratio(rows: Rows, level: float, found: Estimates) -> None:
-    """Put the events for each that is expected over the time under observation, of rows with times of entry."""
-    if rows.cdf_entry is None:
+    """Put the events for each that is expected over the time under observation, of rows that are seen in part."""
+    if not rows.seen_in_part:
         return
-    one = [events_of(rows.cdf_event, cumulative_hazard(cdf), rows.clusters, level) for cdf in rows.cdfs_since_entry]
+    if rows.lower is not None:
+        one = [events_between(rows.hazards, rows.clusters, level)]
+    else:
+        one = [events_of(rows.cdf_event, cumulative_hazard(cdf), rows.clusters, level) for cdf in rows.cdfs_since_entry]
     interval = min(ratio.lower for ratio in one), max(ratio.upper for ratio in one)
     found.put("event_ratio", None, one[0].value, interval)
     found.put("event_ratio_p", None, max(ratio.p_value for ratio in one))
@@ -404,14 +454,15 @@ def _d_calibration_p(rows: Rows, seed: int) -> float:
     weights the same with its design-based law. Where it is not known how long censored rows were seen, the largest
     p-value of all possibilities.
     """
-    simple = rows.clusters is None and rows.weights is None and rows.entry is None
+    simple = rows.clusters is None and rows.weights is None and not rows.seen_in_part
     many = not simple or rows.n >= _ROWS_PER_BIN * N_BINS
     given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "clusters": _cluster_labels(rows)}
-    given |= {"weights": rows.weights, "cdf_entry": rows.cdf_entry}
+    given |= {"weights": rows.weights, "cdf_entry": rows.cdf_entry, "cdf_lower": rows.cdf_lower}
 
     def tested(cdf: FloatArray) -> float:
         if many:
-            found = d_calibration(cdf, rows.cdf_event, p_value="akritas", **given).p_value
+            test: PValue = "akritas" if rows.lower is None else "residuals"
+            found = d_calibration(cdf, rows.cdf_event, p_value=test, **given).p_value
         else:
             # What is far from any limit after a few draws needs no more of them.
             for draws in _FEW_AND_MANY_DRAWS:

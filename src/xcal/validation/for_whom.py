@@ -38,7 +38,7 @@ def dependent_censoring(
         The model by which values at horizons are to be corrected; None if they are not.
     """
     horizons = [h for h in rows.risk if h <= rows.time[-1]]
-    if not horizons:
+    if not horizons or rows.lower is not None:  # nobody knows who was still at risk of leaving
         return None, None
     time, last = rows.time, horizons[-1]
     censored = ~rows.event & (time < last)
@@ -111,6 +111,9 @@ def measure_for_whom(
     # F is that of a row that has come to its entry.
     cdfs = rows.cdfs_since_entry
     given: dict[str, Any] = {"n_bins": N_BINS, "seed": seed, "weights": rows.weights}
+    if rows.lower is not None:
+        given["cdf_lower"] = np.minimum(-np.expm1(-rows.hazards.lower), cdfs[0])
+        found.skip("subgroup_p", rows.seen_in_part)
     found_all = [conditional_calibration(cdf, rows.cdf_event, columns, **given) for cdf in cdfs]
     result = found_all[0]
     p_value = max(float("nan") if one.p_value is None else one.p_value for one in found_all)
@@ -119,6 +122,7 @@ def measure_for_whom(
     where, own = max(subgroups, key=lambda one: one[0].p_value) if everywhere else (None, cdfs[0])
     for name, value in (("", result.value), ("_floor", result.floor), ("_noise", result.noise), ("_p", p_value)):
         found.put(f"{METRIC}{name}", None, value)
+    lower = given.get("cdf_lower")
     if where is not None:
         found.put("subgroup_p", None, where.p_value)
     elif rows.weights is not None:
@@ -131,7 +135,7 @@ def measure_for_whom(
         p_value=p_value,
         columns=tuple(column.name for column in columns),
         left_out=left_out,
-        parts=tuple(_parts(columns, cdfs[0].astype(np.float64), rows.cdf_event, level, rows.weights, fewest)),
+        parts=tuple(_parts(columns, cdfs[0].astype(np.float64), rows.cdf_event, level, rows.weights, fewest, lower)),
         subgroup=None if where is None else _worst(where, own[where.tested], rows),
     )
 
@@ -197,15 +201,18 @@ def _parts(
     level: float,
     weights: Vector | None = None,
     fewest: int = _FEWEST,
+    lower: Vector | None = None,
 ) -> Iterator[CovariatePart]:
     """Yield the mean of F for the parts of every column.
 
-    Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above. The
+    Given its covariates, F at the event of a right model is uniform; of a row censored at F it lies anywhere above, of
+    one whose event lies between two times anywhere between. The
     interval is that of the larger variance: the one that was seen, or the one that a right model expects up to the
     observed times. Without any event the first is near zero, however few were expected
     (`subgroup_search.expected_squares` has the same for bins). Of weighted rows it is the design-based one.
     """
-    at_event, expected = np.where(event, cdf, (1 + cdf) / 2), (1 - np.square(1 - cdf)) / 8
+    known = cdf if lower is None else (lower + cdf) / 2
+    at_event, expected = np.where(event, known, (1 + cdf) / 2), (1 - np.square(1 - cdf)) / 8
     reach = float(ndtri((1 + level) / 2))
     for column in columns:
         for name, own in _members(column):

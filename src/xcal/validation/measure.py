@@ -18,6 +18,7 @@ from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, d
 from xcal.metrics.censoring import same_for_all
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
+from xcal.metrics.observed_expected import events_between
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
 from xcal.metrics.spec import ACROSS_SITES, VALUES
 from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_tests, observed_values
@@ -135,7 +136,9 @@ def measure(
 def _with_censoring(rows: Rows, columns: tuple[Column, ...], treatment: Censoring) -> tuple[Rows, CensoringTest | None]:
     """Test what the censoring of the rows depends on, and give them the model of it that their values need."""
     found, model = dependent_censoring(rows, columns, treatment)
-    if model is None and rows.entry is not None:  # what happened by a horizon is then known by such a model alone
+    if (
+        model is None and rows.entry is not None and rows.lower is None
+    ):  # what happened by a horizon is then known by such a model alone
         model = same_for_all(rows.outcome)
     return replace(rows, censoring_model=model), found
 
@@ -175,6 +178,9 @@ def _risks(rows: Rows) -> tuple[tuple[RiskDistribution, ...], list[Skipped]]:
     for horizon in rows.risk:
         own = rows.entered_by(horizon)
         given: dict[str, Any] = {"time": own.time, "event": own.event, "weights": own.weights}
+        if own.lower is not None:  # of an event that came before the horizon or after, nobody knows
+            unknown = (own.lower < horizon) & (own.time > horizon)
+            given |= {"time": np.where(unknown, own.lower, own.time), "event": own.event & ~unknown}
         one = risk_distribution(own.risk[horizon], at=horizon, **given, min_cell=few)
         if any(is_small(count, few) for count in (one.n_with_event, one.n_without_event, one.n_censored)):
             why = f"one of the outcomes is that of fewer than {few} rows"
@@ -292,7 +298,7 @@ def _measure_rows(
     for horizon in rows.risk:
         at, own = found.at.get(horizon), rows.entered_by(horizon)
         risk, smooth = own.risk[horizon], None if at is None else at.smooth
-        values = None if at is None or rows.entry is None else at.values
+        values = None if at is None or not rows.seen_in_part else at.values
         calibration.append(drawn_curve(risk, own.outcome, horizon, smooth, values=values, **shown))
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
@@ -307,9 +313,9 @@ def _decision(rows: Rows, horizon: float, at: CalibrationAt, thresholds: Vector)
     rows = rows.entered_by(horizon)
     risk = rows.risk[horizon]
     curve = decision_curve(risk, thresholds, at=horizon, time=rows.time, event=rows.event)
-    if rows.censoring_model is None and rows.weights is None:
+    if not rows.by_values and rows.weights is None:
         return curve
-    if rows.censoring_model is None:
+    if not rows.by_values:
         own = net_benefits(rows, horizon, thresholds)
     else:
         own = CountedValues(risk, at.values).benefit(np.ones((1, rows.n)), thresholds)[0]
@@ -327,8 +333,9 @@ def _of_enough_rows(curve: DecisionCurve, risk: Vector, min_cell: int) -> Decisi
 def _pit(rows: Rows, group: str | None) -> tuple[PitHistogram, ...]:
     if rows.cdf is None:
         return ()
-    bins = bin_shares(rows.cdf, rows.cdf_event, min_cell=rows.min_cell, entry=rows.cdf_entry)
-    scales = {"uniform": None, "km": rows.cdf, "ipcw": rows.time} if rows.entry is None else {"uniform": None}
+    given = {"min_cell": rows.min_cell, "entry": rows.cdf_entry, "lower": rows.cdf_lower}
+    bins = bin_shares(rows.cdf, rows.cdf_event, **given)  # type: ignore[arg-type]  # by name
+    scales = {"uniform": None} if rows.seen_in_part else {"uniform": None, "km": rows.cdf, "ipcw": rows.time}
     return tuple(
         pit_histogram(method, group, bins, rows.cdf_event, scale, rows.clusters, rows.weights)
         for method, scale in scales.items()
@@ -338,8 +345,9 @@ def _pit(rows: Rows, group: str | None) -> tuple[PitHistogram, ...]:
 def _pp(rows: Rows, level: float, found: Estimates) -> PPCurve | None:
     if rows.cdf is None:
         return None
-    if rows.weights is not None:
-        found.skip("P-P curve", "its band counts every row once, and these rows have weights")
+    if rows.weights is not None or rows.lower is not None:
+        why = "its band counts every row once, and these rows have weights"
+        found.skip("P-P curve", why if rows.lower is None else rows.seen_in_part)
         return None
     return pp_curve(rows.cdfs_since_entry[0], event=rows.cdf_event, level=level)
 
@@ -432,6 +440,11 @@ def _part(rows: Rows, name: str, horizon: float | None, level: float, p_value: f
         return PartFound(name, horizon, rows.n, shown, found.value, found.lower, found.upper, p_value)
     events = int(np.count_nonzero(rows.cdf_event))
     one = np.ones(rows.n) if rows.weights is None else rows.weights
+    if rows.lower is not None:
+        of = events_between(rows.hazards, rows.clusters, level)
+        return PartFound(
+            *(name, None, rows.n, told(events, rows.n, rows.min_cell), of.value, of.lower, of.upper, p_value)
+        )
     seen = float(one @ rows.cdf_event)
     ratios = [seen / float(one @ cumulative_hazard(cdf)) for cdf in rows.cdfs_since_entry]
     # Counts of events are about Poisson given the hazards lived through; sums of weights are not.

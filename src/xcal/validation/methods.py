@@ -42,6 +42,8 @@ REFERENCES = {
     "2007;34:70-85.",
     "kattan": "Kattan MW, Gerds TA. The index of prediction accuracy: an intuitive measure useful for evaluating risk "
     "prediction models. Diagn Progn Res 2018;2:7.",
+    "louis": "Louis TA. Finding the observed information matrix when using the EM algorithm. J R Stat Soc B "
+    "1982;44:226-233.",
     "mclernon": "McLernon DJ, Giardiello D, Van Calster B, et al. Assessing performance and clinical usefulness in "
     "prediction models with survival outcomes: practical guidance for Cox proportional hazards models. Ann Intern Med "
     "2023;176:105-114.",
@@ -50,6 +52,8 @@ REFERENCES = {
     "markers. In: AIDS Epidemiology: Methodological Issues. Birkhäuser 1992:297-331.",
     "schemper": "Schemper M, Smith TL. A note on quantifying follow-up in studies of failure time. Control Clin Trials "
     "1996;17:343-346.",
+    "turnbull": "Turnbull BW. The empirical distribution function with arbitrarily grouped, censored and truncated "
+    "data. J R Stat Soc B 1976;38:290-295.",
     "uno": "Uno H, Cai T, Pencina MJ, D'Agostino RB, Wei LJ. On the C-statistics for evaluating overall adequacy of "
     "risk prediction procedures with censored survival data. Stat Med 2011;30:1105-1117.",
     "uno2007": "Uno H, Cai T, Tian L, Wei LJ. Evaluating prediction rules for t-year survivors with censored "
@@ -132,13 +136,25 @@ def _discrimination(names: set[str], cite: _Cited) -> Iterator[str]:
 
 def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: _Cited) -> Iterator[str]:
     corrected = measured.censoring is not None and measured.censoring.corrected
-    late = sample.entry is not None
+    late, between = sample.entry is not None, sample.lower is not None
     if late:
         yield (
             "Rows came under observation at times of entry (left truncation): everything is given that a row has come "
             "so far, and risk sets hold the rows that had entered."
         )
-    if late and not corrected and "oe" in names:
+    if between:
+        yield (
+            "Events are known to lie between two times: each has its part of every bin of F, and the probability of "
+            "the interval as its likelihood."
+        )
+    if between and "oe" in names:
+        yield (
+            "The outcome by a horizon was replaced by its probability given what was known of the row, by the "
+            "predicted curves after recalibration to these rows, the distance from the predicted risk divided by the "
+            f"share of the information that was left{cite('louis')}. The curve over time is "
+            f"Turnbull's{cite('turnbull')}."
+        )
+    elif late and not corrected and "oe" in names:
         yield (
             "The outcome by a horizon, of rows that had entered before it, was replaced by doubly robust pseudo-values "
             f"from the predicted curves and the censoring of the rows at risk{cite('robins')}."
@@ -151,7 +167,7 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
     elif "oe" in names:
         yield f"Jackknife pseudo-values stand for the outcome by a horizon, observed or not{cite('andersen')}."
     if "oe" in names:
-        how = "the mean of the pseudo-values" if corrected or late else "Kaplan-Meier"
+        how = "the mean of the pseudo-values" if corrected or late or between else "Kaplan-Meier"
         yield f"Mean calibration is the ratio of the observed ({how}) to the mean predicted risk (O/E)."
     if "slope" in names:
         yield (
@@ -194,6 +210,8 @@ def _calibration(names: set[str], measured: Measurements, sample: Sample, cite: 
         )
     elif "d_calibration_p" in names and sample.weights is not None:
         yield f"Its test allows for censoring{cite('akritas')}, with the covariance of weighted rows."
+    elif "d_calibration_p" in names and between:
+        yield "Its test compares the sum of squares with the law that follows from the covariance of the rows."
     elif "d_calibration_p" in names:
         yield f"Its test allows for censoring{cite('akritas')}; where rows were few, its p-value is simulated."
     if measured.for_whom is not None:
@@ -216,7 +234,8 @@ def _law(sample: Sample, *, has_cdf: bool) -> str:
         return "the normal law of such sums"
     if sample.clusters is not None:
         return "random signs of whole clusters"
-    if sample.weights is not None or sample.predictions.survival is None or not has_cdf:
+    unknown = sample.weights is not None or sample.lower is not None
+    if unknown or sample.predictions.survival is None or not has_cdf:
         return "random signs of the rows"
     return "draws from the model's own curves"
 

@@ -88,6 +88,7 @@ class OverTime:
     uncensored: Vector  # Kaplan-Meier of the censoring: share not yet censored
     brier: Vector
     brier_null: Vector  # of the Kaplan-Meier curve, which knows no covariates
+    by: str = "Kaplan-Meier"  # how the outcomes were estimated
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from xcal._checks import MIN_CELL, BoolArray, FloatArray, effective_units
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier, sortable_time, stable_sort
 from xcal.calibration.bins import Clusters
 from xcal.calibration.dcalibration import are_coarse, unit_starts, within_interval
+from xcal.calibration.histogram import cumulative_hazard
 from xcal.data.surv import Outcome
 from xcal.metrics.censoring import CensoringModel
 from xcal.metrics.curves import Interpolation, at_own_time, at_point
 from xcal.metrics.inputs import Vector, is_small, told
 from xcal.metrics.predictions import restricted_mean
+from xcal.metrics.pseudo_values import HazardsSeen
 from xcal.validation.result import Skipped
 from xcal.validation.sample import MIN_EVENTS, Sample
 
@@ -71,6 +73,8 @@ class Rows:
     entry, cdf_entry : arrays of shape (n,), or None
         Time from which each row was under observation, and F there; None if all were from 0 on. `risk` is then that of
         a row that has come to its entry, 0 for one that enters later, and so is `nll`. `cdf` is as it was predicted.
+    lower, cdf_lower : arrays of shape (n,), or None
+        Where events lie in intervals, the lower end of each, and F there; `time` and `cdf` are those of the upper end.
     """
 
     order: Indices
@@ -94,6 +98,8 @@ class Rows:
     min_cell: int = MIN_CELL
     entry: FloatArray | None = None
     cdf_entry: FloatArray | None = None
+    lower: FloatArray | None = None
+    cdf_lower: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -102,8 +108,28 @@ class Rows:
 
     @property
     def outcome(self) -> Outcome:
-        """Times, events and times of entry."""
-        return Outcome(self.time, self.event, entry=self.entry)
+        """Times, events, times of entry and lower ends of intervals."""
+        return Outcome(self.time, self.event, entry=self.entry, lower=self.lower)
+
+    @property
+    def by_values(self) -> bool:
+        """Whether what happened by a horizon is known by pseudo-values alone, and not by Kaplan-Meier."""
+        return self.censoring_model is not None or self.lower is not None
+
+    @property
+    def seen_in_part(self) -> str:
+        """Why what takes rows as observed from the start, with known times, has no meaning; "" if it has."""
+        if self.lower is not None:
+            return "it needs times of events that are known, and these lie in intervals"
+        return "" if self.entry is None else "it takes rows as observed from the start, and these have times of entry"
+
+    @property
+    def hazards(self) -> HazardsSeen:
+        """What is known of the events, as cumulative hazards since entry."""
+        assert self.cdf_lower is not None
+        lower = self.cdf_lower if self.cdf_entry is None else since(self.cdf_lower, self.cdf_entry)
+        upper = np.where(self.cdf_event, cumulative_hazard(self.cdfs_since_entry[0]), np.inf)
+        return HazardsSeen(np.minimum(cumulative_hazard(lower), upper), upper)
 
     @property
     def cdfs_since_entry(self) -> tuple[FloatArray, ...]:
@@ -140,6 +166,8 @@ class Rows:
             weights=None if self.weights is None else effective_units(self.weights[chosen]),
             entry=None if self.entry is None else self.entry[chosen],
             cdf_entry=None if self.cdf_entry is None else self.cdf_entry[chosen],
+            lower=None if self.lower is None else self.lower[chosen],
+            cdf_lower=None if self.cdf_lower is None else self.cdf_lower[chosen],
             censoring_model=None if self.censoring_model is None else self.censoring_model.take(chosen),
         )
 
@@ -186,6 +214,8 @@ def read_rows(sample: Sample) -> tuple[Rows, tuple[Skipped, ...]]:
         min_cell=sample.min_cell,
         entry=entry,
         cdf_entry=at_entry,
+        lower=None if sample.lower is None else sample.lower[order],
+        cdf_lower=None if p.cdf_lower is None else np.minimum(p.cdf_lower[order], cdfs[0]),
     )
     if not cdfs and p.times is not None:
         why = f"{rows.no_cdf}, which curves at {p.times.size} times do not tell; give it by cdf="
@@ -245,7 +275,9 @@ def _observed_cdf(
         return np.clip(1 - at_own_time(survival, p.times, t, p.interpolation), 0.0, 1.0)
 
     cdf = at(time) if p.cdf is None else p.cdf[order] if survival is None else np.where(past, at(time), p.cdf[order])
-    happened = event & ~past
+    # Of an event that may have come before the end of the curves, all of it did as far as they say.
+    begun = past if sample.lower is None or p.times is None else past & (sample.lower[order] >= p.times[-1])
+    happened = event & ~begun
     if survival is None or (seen == (1.0,) and sample.last_seen != "end"):
         return seen, (cdf,), happened
     # F at the start of the interval, which a curve read between its times must not put above that at its end.
@@ -269,6 +301,8 @@ def few_points(times: Vector, time: FloatArray) -> bool:
 
 def _parts_seen(sample: Sample) -> tuple[float, ...]:
     """Return the part of its last interval during which a censored row was observed, or may have been."""
+    if sample.lower is not None:
+        return (1.0,)
     if sample.last_seen in _SEEN:
         return _SEEN[sample.last_seen]
     return (1.0, 0.5) if are_coarse(sample.time, sample.event) else (1.0,)

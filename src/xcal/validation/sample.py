@@ -81,6 +81,8 @@ class Sample:
         Time from which each row was under observation; None if all were from 0 on.
     landmarks : tuple of Landmark
         Times that some rows have come to, with these rows from there on.
+    lower : array of shape (n,), optional
+        Of events that lie in intervals, the lower end, where `time` is the upper one; None if all times are known.
     """
 
     time: FloatArray
@@ -104,11 +106,12 @@ class Sample:
     small_sites: str = ""
     entry: FloatArray | None = None
     landmarks: tuple["Landmark", ...] = ()
+    lower: FloatArray | None = None
 
     @property
     def outcome(self) -> Outcome:
-        """Times, events and times of entry."""
-        return Outcome(self.time, self.event, entry=self.entry)
+        """Times, events, times of entry and lower ends of intervals."""
+        return Outcome(self.time, self.event, entry=self.entry, lower=self.lower)
 
     def later(
         self, outcome: Outcome, predictions: ModelPredictions, members: BoolArray, training: Outcome | None
@@ -182,7 +185,7 @@ PART_OF_ROWS = 10_000
 
 
 def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
-    """Read times, events and times of entry from `Surv`, a structured array, a data frame, or a pair (time, event).
+    """Read times, events, entries and intervals from `Surv`, a structured array, a data frame, or (time, event).
 
     `X` and `beside` are what else is known of the same rows, as in `time_and_event`.
     """
@@ -192,12 +195,13 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
         check_rows({"X": X, **(beside or {})})
         found = y.outcome
     else:
-        found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True)
+        found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True, intervals=True)
     if found.n < 2:
         fail(name, "at least 2 rows", f"{found.n}")
     if not found.event.any():
         fail(name, "at least one event", f"{found.n} censored rows")
-    return Outcome(np.array(found.time, dtype=np.float64), np.array(found.event), entry=found.entry)
+    times, events = np.array(found.time, dtype=np.float64), np.array(found.event)
+    return Outcome(times, events, entry=found.entry, lower=found.lower)
 
 
 def of_rows(**given: Any) -> dict[str, Any]:
@@ -299,6 +303,8 @@ def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels
     bad = ~(np.isfinite(found) & (found >= 0))
     if bad.any():
         fail("landmarks", "finite times of zero or larger", found[first_row(bad)], first_row(bad))
+    if outcome.lower is not None:
+        fail("landmarks", "None beside intervals: who had come so far without the event is not known", f"{found[0]:g}")
     last = float(outcome.time[outcome.event].max())
     if found.max() >= last:
         fail("landmarks", f"times before the last event, {last:g}", f"{found.max():g}")

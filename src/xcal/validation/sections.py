@@ -194,7 +194,7 @@ def on_average(results: Results, horizons: Sequence[float]) -> Section:
     picture = by_horizon(
         horizons,
         lambda t: charts.observed_and_predicted(results, t),
-        keys=(Key("observed (Kaplan-Meier)", "observed"), *keys(results)),
+        keys=(Key(f"observed ({results[0].measured.over_time.by})", "observed"), *keys(results)),
         reading="Where the lines agree, the average prediction is right; where the model's line is above the observed "
         "one, it expects too many events. The upright line is the horizon.",
     )

@@ -59,6 +59,7 @@ def summarise_data(sample: Sample, training: Training, measured: Measurements) -
         *_of_events(time, event, sample.min_cell),
         *_of_clusters(sample),
         *_of_entry(sample),
+        *_of_intervals(sample),
         *_of_weights(sample, training),
         *_of_repeated_rows(sample, training.X),
         *_of_coarse_times(sample, measured),
@@ -132,6 +133,8 @@ def _of_entry(sample: Sample) -> Iterator[Concern]:
     yield Concern(
         f"Delayed entry: {many} of {sample.time.size:,} rows came under observation after time 0", effect, False
     )
+    if sample.lower is not None:
+        return
     curve = fit_kaplan_meier(sample.time, sample.event, entry=sample.entry)
     emptied = (curve.counts == curve.at_risk) & (curve.counts > 0) & (curve.times < curve.times[-1])
     if emptied.any():
@@ -141,6 +144,21 @@ def _of_entry(sample: Sample) -> Iterator[Concern]:
             " (--landmarks) a later time, from which on enough rows are at risk."
         )
         yield Concern(f"All rows that had entered by time {t:g} had the event then", effect, True)
+
+
+def _of_intervals(sample: Sample) -> Iterator[Concern]:
+    if sample.lower is None:
+        return
+    inside = int(np.count_nonzero(sample.event & (sample.lower < sample.time)))
+    effect = (
+        "D-calibration, likelihood and tests use what is known of each event and no more. Values at horizons come from "
+        "what the intervals leave open by the model's curves, recalibrated to these rows: they are right where the "
+        "model is, nearly so where intervals are short beside the horizon, and too close to the model where they are "
+        "not. Concordance and other comparisons of known times are left out, with the reason. Visits must not depend "
+        "on what the model does not know."
+    )
+    many = in_words(inside, sample.min_cell)
+    yield Concern(f"Events between two times: {many} of {sample.time.size:,} rows", effect, False)
 
 
 def _of_weights(sample: Sample, training: Training) -> Iterator[Concern]:
@@ -201,7 +219,7 @@ def _equal_covariates(sample: Sample) -> str:
 
 
 def _of_coarse_times(sample: Sample, measured: Measurements) -> Iterator[Concern]:
-    if sample.last_seen == "exact" or not are_coarse(sample.time, sample.event):
+    if sample.last_seen == "exact" or sample.lower is not None or not are_coarse(sample.time, sample.event):
         return
     what = f"Times in whole units: {np.unique(sample.time).size:,} different ones in {sample.time.size:,} rows"
     if sample.predictions.survival is None:
