@@ -13,6 +13,7 @@ from tests.metrics.simulate import survival_data
 from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
 from xcal.data.surv import Outcome
+from xcal.metrics.pit import PitHistogram
 from xcal.validation import methods
 from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence, Skipped
 from xcal.validation.summary import Training, differing_columns, summarise_data
@@ -169,6 +170,25 @@ def test_an_error_that_is_real_and_small_does_not_cost_trust_and_is_said():
     zero = verdict(*good_but("d_calibration", *calibrated(1e-4, (1e-4, 0.0, 4e-4))))
     assert any(s.startswith("Small, but no chance: bins of F") for s in zero.sentences)
     assert not any(s.startswith("Good enough") and "D-calibration" in s for s in zero.sentences)
+
+
+@pytest.mark.parametrize(
+    ("mass", "said"),
+    [
+        (np.linspace(0.06, 0.14, 10), "over all times events come later than predicted"),
+        (np.linspace(0.14, 0.06, 10), "over all times events come earlier than predicted"),
+        (0.06 + 0.0048 * (np.arange(10) - 4.5) ** 2, "over all times predicted distributions are too narrow"),
+        (0.14 - 0.0048 * (np.arange(10) - 4.5) ** 2, "over all times predicted distributions are too wide"),
+        (np.tile([0.06, 0.14], 5), "bins of F over all times hold 50 % too many or too few events"),
+    ],
+)
+def test_d_calibration_is_told_by_what_its_histogram_shows(mass, said):
+    """A headline that a reader can repeat, where the shape is plain: a third of saw teeth is none."""
+    pit = PitHistogram("uniform", None, np.linspace(0, 1, 11), mass / mass.sum(), mass, mass)
+    measured = replace(measurements(*good_but("d_calibration", *calibrated(1e-4, (0.025, 0.02, 0.03)))), pit=(pit,))
+    found = judge("M", measured, data(), level=0.95, time_unit="years")
+    assert f"cannot be trusted as they are: {said}" in found.headline
+    assert "hold 50 % too many or too few events (D-calibration" in found.sentences[0]
 
 
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():

@@ -25,7 +25,7 @@ from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate, over_time
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
 from xcal.validation.result import AuditValue, Measurements, PartFound, Skipped
-from xcal.validation.rows import Rows, Subgroup, read_rows, rows_of_groups, subgroups
+from xcal.validation.rows import Rows, read_rows, rows_of_groups, subgroups
 from xcal.validation.sample import Sample
 
 Progress = Callable[[int, int], None]
@@ -96,10 +96,10 @@ def measure(
         )
         for group, resamples in zip(judged, drawn[1:], strict=True)
     ]
-    groups = {name: own for _, name, own in rows_of_groups(sample, rows)}
-    _put_across_sites(
-        [part for part, group in zip(parts, judged, strict=True) if _is_site(group, sample)], whole, level
-    )
+    groups = {name: own for *_, name, own in rows_of_groups(sample, rows)}
+    sites = {group.name: group for group in judged if sample.site and group.variable == sample.site}
+    small = next((name for name, group in sites.items() if group.label == sample.small_sites != ""), "")
+    _put_across_sites([part for part in parts if part.group in sites and part.group != small], whole, level)
     found_parts, families = _put_tests(rows, columns, groups, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
@@ -127,6 +127,8 @@ def measure(
         n_families=max(1, families + (for_whom is not None)),
         censoring=censoring,
         seen={h: at.ratios for h, at in whole.estimates.at.items()} if len(rows.seen) > 1 else {},
+        sites=tuple(sites),
+        small_sites=small,
     )
 
 
@@ -302,11 +304,6 @@ def _pp(rows: Rows, level: float, found: Estimates) -> PPCurve | None:
         found.skip("P-P curve", "its band counts every row once, and these rows have weights")
         return None
     return pp_curve(rows.cdfs_since_entry[0], event=rows.cdf_event, level=level)
-
-
-def _is_site(group: Subgroup, sample: Sample) -> bool:
-    """Return whether a group is one site, not small ones together."""
-    return group.variable == sample.site and group.name != f"{sample.site} = {sample.small_sites}"
 
 
 def _put_across_sites(sites: list[_Measured], whole: _Measured, level: float) -> None:

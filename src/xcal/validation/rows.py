@@ -283,9 +283,10 @@ MIN_CLUSTERS = 10
 
 @dataclass(frozen=True, eq=False)
 class Subgroup:
-    """One group: its variable, its name "variable = label", which rows belong to it, and these rows."""
+    """One group: its variable and label, its name "variable = label", which rows belong to it, and these rows."""
 
     variable: str
+    label: str
     name: str
     members: BoolArray
     rows: Rows
@@ -297,7 +298,7 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
     The name of a group of very few rows may itself be that of a person: such groups are counted, and not named.
     """
     judged, skipped, unnamed = [], [], 0
-    for variable, name, own in rows_of_groups(sample, rows):
+    for variable, label, name, own in rows_of_groups(sample, rows):
         n, n_events = int(np.count_nonzero(own)), int(np.count_nonzero(rows.event[own]))
         if is_small(n, sample.min_cell):
             unnamed += 1
@@ -314,7 +315,7 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
             why = f"{count}: too few to judge, at least {MIN_CLUSTERS} are needed"
             skipped.append(Skipped("group", why, group=name))
             continue
-        judged.append(Subgroup(variable, name, own, members))
+        judged.append(Subgroup(variable, label, name, own, members))
     if unnamed:
         groups = f"{unnamed} group{'' if unnamed == 1 else 's'} of fewer than {sample.min_cell} rows"
         why = "so few rows could be one person: neither names nor numbers are shown (min_cell=0 or --min-cell 0 does)"
@@ -322,9 +323,9 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
     return judged, skipped
 
 
-def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, BoolArray]]:
-    """Return variable, name and rows of every group, whatever its size."""
+def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, str, BoolArray]]:
+    """Return variable, label, name and rows of every group, whatever its size."""
     for variable, labels in sample.groups.items():
         of_row = labels[rows.order]
         for label in np.unique(of_row):
-            yield variable, f"{variable} = {label}", of_row == label
+            yield variable, str(label), f"{variable} = {label}", of_row == label

@@ -25,23 +25,23 @@ off, and its width alone does not keep a model from being trusted: the ICI bound
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from xcal.calibration.bins import N_BINS
-from xcal.metrics.spec import good_range
+from xcal.calibration.subgroups import departure_in_words
+from xcal.metrics.spec import GOOD_BINS, good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.result import AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 
-# Ranges that are good enough: ratios of observed to expected events, slopes, average errors of a risk, which may not
-# exceed a share of the mean risk either, and the error of the bins of D-calibration (root mean square of their
-# deviations, as a share of what a bin should hold).
+# Ranges that are good enough: ratios of observed to expected events, slopes, and average errors of a risk, which may
+# not exceed a share of the mean risk either. That of the bins of D-calibration is `GOOD_BINS`.
 GOOD_RATIO, GOOD_SLOPE, (_, GOOD_ICI) = (good_range(metric) for metric in ("oe", "slope", "ici"))
 GOOD_ICI_SHARE = 0.25
-GOOD_BINS = 0.15
 OFF_LEVEL, WRONG_LEVEL = 0.02, 0.01
 # How many times as many events as intervals of the right width need. An interval of that width lies in the range only
 # if its middle does not move, and does so in half of all audits of a right model or fewer; with twice as many events in
@@ -52,6 +52,8 @@ _COARSE = 0.5
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
 State = Literal["right", "small", "unsure", "off", "wrong"]
+# Share of what is wrong with the bins of F that a few words must tell to stand for it.
+_MOSTLY = 0.5
 _BAD: tuple[State, ...] = ("off", "wrong")
 
 
@@ -123,6 +125,11 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
     """Judge every value of calibration, for all rows and for each group."""
     values: _Values = {(value.metric, value.horizon, value.group): value for value in measured.values}
     families = measured.n_families
+    shapes = {
+        one.group: departure_in_words(one.mass, one.edges, least=_MOSTLY)
+        for one in measured.pit
+        if one.method == "uniform"
+    }
     for value in values.values():
         when = "" if value.horizon is None else f" by {time_in_words(value.horizon, time_unit)}"
         judges = {
@@ -130,7 +137,7 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
             "event_ratio": _of_events,
             "slope": _of_slope,
             "ici": _of_error,
-            "d_calibration": _of_d_calibration,
+            "d_calibration": partial(_of_d_calibration, shapes),
         }
         if value.metric in judges:
             finding = judges[value.metric](value, values, families, when, level)
@@ -228,7 +235,9 @@ def _of_error(value: AuditValue, values: _Values, families: int, when: str, leve
     return Finding(value, state, brief, words, lacks=(value.upper / most) ** 2 if most > 0 else math.nan)
 
 
-def _of_d_calibration(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding | None:
+def _of_d_calibration(
+    shapes: Mapping[str | None, str], value: AuditValue, values: _Values, families: int, when: str, level: float
+) -> Finding | None:
     """Judge D-calibration, which has no horizon, by its test and by how much of it noise does not explain."""
     excess = values.get(("d_calibration_excess", None, value.group))
     floor = values.get(("d_calibration_floor", None, value.group))
@@ -238,10 +247,13 @@ def _of_d_calibration(value: AuditValue, values: _Values, families: int, when: s
     error, lower, upper = (math.sqrt(max(0.0, x) * N_BINS) for x in (excess.value, excess.lower, excess.upper))
     judged = AuditValue("bin_error", None, value.group, error, lower, upper)
     state = state_of(judged, 0.0, (0.0, GOOD_BINS), _corrected(values, "d_calibration", value, families))
-    brief = f"bins of F over all times hold {100 * error:.0f} % too many or too few events"
+    shape = shapes.get(value.group, "")
+    bins = f"bins of F{'' if shape else ' over all times'} hold {100 * error:.0f} % too many or too few events"
+    brief = f"over all times {shape}" if shape else bins
+    words = f"{brief}: {bins}" if shape else bins
     scale = f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}"
     lacks = (upper / GOOD_BINS) ** 2
-    return Finding(value, state, brief, f"{brief} ({scale}, {p_in_words(tested.value)})", scale, lacks)
+    return Finding(value, state, brief, f"{words} ({scale}, {p_in_words(tested.value)})", scale, lacks)
 
 
 def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[Finding]:
