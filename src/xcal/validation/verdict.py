@@ -25,7 +25,7 @@ off, and its width alone does not keep a model from being trusted: the ICI bound
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -132,7 +132,7 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
     }
     for value in values.values():
         when = "" if value.horizon is None else f" by {time_in_words(value.horizon, time_unit)}"
-        judges = {
+        judges: dict[str, Callable[..., Finding | None]] = {
             "oe": _of_ratio,
             "event_ratio": _of_events,
             "slope": _of_slope,
