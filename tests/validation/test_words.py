@@ -191,6 +191,35 @@ def test_d_calibration_is_told_by_what_its_histogram_shows(mass, said):
     assert "hold 50 % too many or too few events (D-calibration" in found.sentences[0]
 
 
+def test_of_an_average_error_no_more_is_told_than_is_known():
+    """The floor is no error of the model, and where the interval holds zero the headline has no number."""
+    left = value("ici_excess", 0.101, 0.08, 0.16, 5.0)
+    assert (
+        "off by 10.1 points on average" in verdict(*good_but("ici", *of_error(0.12, 0.08, 0.16, 1e-3)), left).headline
+    )
+    found = verdict(*good_but("ici", *of_error(0.056, 0.0, 0.115, 1e-3)), value("ici_excess", 0.05, 0.0, 0.115, 5.0))
+    assert found.level == "caution"
+    assert found.headline.endswith("with caution: risks by 5 years are not right for each level of risk.")
+    words = "(ICI 5.6 points, 95 % interval 0.0 to 11.5; a perfect model would show 1.0; p = 0.001)"
+    assert words in found.sentences[0]
+
+
+def test_a_small_p_value_stands_beside_what_is_good_enough():
+    """.03 of one test is .06 among two families: not off, and not hidden either."""
+    for name, values in (
+        ("oe", (*of_ratio(1.02, 0.92, 1.13, 0.03), value("oe_p", 0.02, horizon=5.0))),
+        ("d_calibration", calibrated(0.03)),
+    ):
+        found = verdict(*good_but(name, *values))
+        assert found.level == "trust"
+        (said,) = [sentence for sentence in found.sentences if "though a test alone questions it" in sentence]
+        shown = "O/E by 5 years: 1.02 (interval 0.92 to 1.13): p = 0.02" if name == "oe" else "0.0002: p = 0.03"
+        assert f"{shown}, among all tests p = 0.06." in said
+        (good,) = [sentence for sentence in found.sentences if sentence.startswith("Good enough: ")]
+        assert ("O/E" in good, "D-calibration" in good) == (name != "oe", name == "oe")
+    assert not any("questions" in sentence for sentence in verdict(*GOOD).sentences)
+
+
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
     rare = value("observed_risk", 0.04, horizon=5.0)  # a quarter of 4 % is 1 point
     assert verdict(*good_but("ici", *of_error(0.006, 0.0, 0.02, 0.5)), rare).level == "unknown"
@@ -227,7 +256,7 @@ def test_many_errors_are_counted_and_the_largest_of_each_metric_is_told():
     # Five values are wrong; O/E and ICI are told once each, and where else they are wrong is named.
     also = "; also O/E by 1 year, the average error (ICI) by 2 years and the calibration slope by 5 years."
     assert found.sentences[0].endswith(also)
-    assert found.sentences[0].count(";") == 3  # one of them before what a perfect model would show
+    assert found.sentences[0].count(";") == 4  # two of them beside the ICI
     assert found.headline.count("risks by") == 2
     groups = [v for k in range(6) for v in of_ratio(2.0, 1.9, 2.1, 1e-3, group=f"site = {k}")]
     assert verdict(*GOOD, *groups).headline.endswith("not hold in site = 0, site = 1, site = 2 and 3 more groups.")
