@@ -295,6 +295,11 @@ def test_the_words_of_a_subgroup_are_those_of_its_histogram(heights, words):
     assert words in departure_in_words(np.array(heights) / 10, bin_edges(10))
 
 
+def test_one_bin_has_no_shape_and_two_have_no_spread():
+    assert departure_in_words(np.ones(1), np.array([0.0, 1.0])) == ""
+    assert departure_in_words(np.array([0.2, 0.8]), np.array([0.0, 0.5, 1.0])) == "events come later than predicted"
+
+
 @pytest.mark.ci
 def test_the_second_half_keeps_the_p_value_of_the_subgroup_honest():
     rng = np.random.default_rng(10)

@@ -519,8 +519,10 @@ def departure_in_words(mass: Floats, edges: Edges, *, least: float = 0.0) -> str
     noise, and a histogram that rises from left to right can be surest there.
     """
     shapes, width = contrasts(edges), np.diff(edges)
-    location, spread = (mass - width) @ shapes / np.sqrt(width @ np.square(shapes))
-    if max(location**2, spread**2) < least * float((np.square(mass - width) / width).sum()):
+    size = np.sqrt(width @ np.square(shapes))
+    # One bin has no shape, and two have no spread.
+    location, spread = np.divide((mass - width) @ shapes, size, out=np.zeros(2), where=size > 1e-9)
+    if location == spread == 0 or max(location**2, spread**2) < least * float((np.square(mass - width) / width).sum()):
         return ""
     if abs(location) >= abs(spread):
         return f"events come {'later' if location > 0 else 'earlier'} than predicted"

@@ -49,6 +49,13 @@ Covariates = Annotated[
     str | None,
     typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
 ]
+Landmarks = Annotated[
+    str | None,
+    typer.Option(
+        help="Times, with commas, at which those who have come so far are judged again by their risks from there on: "
+        "365,730. Horizons then count from there."
+    ),
+]
 Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; by default along straight lines.")]
 Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
 Out = Annotated[Path | None, typer.Option(help="Write the report, one HTML page, to this file.")]
@@ -92,6 +99,7 @@ def audit(
     weights: Weights = None,
     covariates: Covariates = None,
     horizons: Horizons = None,
+    landmarks: Landmarks = None,
     steps: Steps = False,
     training: Training = None,
     out: Out = None,
@@ -132,6 +140,10 @@ def audit(
     Patients who came under observation some time after the start:
       xcal audit predictions.csv --time t --event e --entry t0 --curves "s_*"
 
+    Those who are still without the event after one and two years (365 and
+    730 days), with their risks from there on:
+      xcal audit predictions.csv --time t --event e --curves "s_*" --landmarks 365,730
+
     Rows with sampling weights, as in a case-cohort study:
       xcal audit predictions.csv --time t --event e --curves "s_*" --weights w
 
@@ -169,6 +181,7 @@ def audit(
         "clusters": None if clusters is None else table.labels(clusters, "--clusters"),
         "weights": None if weights is None else table.weights(weights, "--weights"),
         "horizons": horizon if risk is not None else asked,
+        "landmarks": listed("--landmarks", landmarks, float, "times"),
         **_predictions(table, curves, risk, cdf, steps),
         **_covariates(table, covariates, (time, event, entry, risk, cdf, clusters, weights, site), curves),
     }

@@ -38,6 +38,9 @@ _TYPES = {
     "id": np.int64,
 }
 
+# Significant digits of a difference of two times: beyond them a float holds rounding.
+_DIGITS = 13
+
 
 def Surv(
     *,
@@ -229,6 +232,15 @@ class Outcome:
         of, others = self.cause == k, (self.cause > 0) & (self.cause != k)
         return replace(self, event=of, cause=None, causes=(), competing=others if len(self.causes) > 1 else None)
 
+    def after(self, landmark: float, kept: BoolArray) -> "Outcome":
+        """Return what happened from a time on to rows that all lasted longer, with times that count from there.
+
+        Rows that entered later are among them, from their entry on.
+        """
+        entry = None if self.entry is None else np.maximum(clock(self.entry[kept], landmark), 0.0)
+        found = replace(self.take(kept), time=clock(self.time[kept], landmark), entry=entry)
+        return found if entry is None or entry.any() else replace(found, entry=None)
+
     def target(self) -> SurvivalTarget:
         """Return the outcome as `Surv` makes it."""
         given: dict[str, Any] = {"event": self.event, "time": self.time}
@@ -251,6 +263,22 @@ class Outcome:
         """Return the order of the rows in time, events before censored rows of the same time."""
         _, order = stable_sort(sortable_time(self.time, self.ended))
         return np.asarray(order)
+
+
+def clock(t: FloatArray, start: float) -> FloatArray:
+    """Return times counted from another one, without the last digits, which the difference does not have.
+
+    So 0.4 is 0.1 after 0.3, as a horizon is that somebody asks for.
+
+    Examples
+    --------
+    >>> clock(np.array([0.4, 1.0]), 0.3)
+    array([0.1, 0.7])
+    """
+    if start == 0 or t.size == 0:
+        return t
+    digits = _DIGITS - int(np.floor(np.log10(max(float(t.max()), start))))
+    return np.asarray(np.round(t - start, digits))
 
 
 def as_outcome(

@@ -1,7 +1,7 @@
 """What a survival model of any library says about rows: the one form that everything here reads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
@@ -181,6 +181,13 @@ class ModelPredictions:
     incidence: FloatArray | None = None
     causes: tuple[str, ...] = ()
     cdf_entry: Vector | None = None
+
+    def take(self, rows: Any) -> "ModelPredictions":
+        """Keep some of the rows, by a mask or their places."""
+        names = ("survival", "risk", "cdf", "nll", "risk_score", "incidence", "cdf_entry")
+        own = {name: getattr(self, name) for name in names}
+        kept: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
+        return replace(self, n=int(np.arange(self.n)[rows].size), **kept)
 
 
 def check_predictions(found: ModelPredictions, n: int) -> ModelPredictions:

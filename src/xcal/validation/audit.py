@@ -3,15 +3,15 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, as_choice, as_number, as_numpy, as_row, fail
+from xcal._checks import MIN_CELL, FloatArray, as_choice, as_number, as_numpy, as_row, fail
 from xcal.calibration.histogram import cumulative_hazard
 from xcal.data.features import loaded_features
-from xcal.data.surv import Outcome
+from xcal.data.surv import Outcome, clock
 from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.predictions import check_predictions
@@ -24,8 +24,8 @@ from xcal.validation import sample as checks
 from xcal.validation.measure import measure
 from xcal.validation.methods import write_methods
 from xcal.validation.result import AuditResult, Measurements
-from xcal.validation.rows import FEWEST_POINTS, few_points
-from xcal.validation.sample import Censoring, LastSeen, Sample, read_covariates
+from xcal.validation.rows import FEWEST_POINTS, few_points, since
+from xcal.validation.sample import Censoring, Landmark, LastSeen, Sample, read_covariates
 from xcal.validation.summary import Training, same_censoring, summarise_data
 from xcal.validation.verdict import judge
 
@@ -97,6 +97,7 @@ def audit(
     weights: Any = None,
     training: Any = None,
     thresholds: Any = None,
+    landmarks: Any = None,
     censoring: Censoring = "auto",
     last_seen: LastSeen = "auto",
     min_cell: int = MIN_CELL,
@@ -161,6 +162,10 @@ def audit(
         differ. The censoring curve is then theirs, unless the audited rows are censored at other times.
     thresholds : array-like, optional
         Risks at which somebody might act, for the decision curve; by default .01 to .99.
+    landmarks : number or array-like, optional
+        Times at which those who have come so far are judged again, such as ``[365, 730]``: the rows still without the
+        event then, with their risks from there on, S(s + t) / S(s). Horizons count from the landmark. Their values
+        stand among those of groups, as "landmark = 365". Rows that came under observation later count from their entry.
     censoring : {"auto", "independent", "covariates"}
         "auto" tests whether censoring before the last horizon depends on the predicted risks or on the covariates, and
         if so corrects everything at horizons by a Cox model of the censoring; the result says so, with the values that
@@ -219,7 +224,8 @@ def audit(
     checks.check_text("time_unit", time_unit)
     level = as_number("level", level, above=0, below=1)
     n_bootstrap, most_rows = checks.read_resamples(n_bootstrap, outcome.n)
-    found, at = _predictions(model, X, outcome, (survival, cdf, risk), times, interpolation, horizons)
+    source = _Source(model, X, outcome, survival, cdf, risk, times, interpolation)
+    found, at = _predictions(source, horizons)
     given = _few_times(found) if horizons is None and survival is not None else None
     if name is not None:
         checks.check_text("name", name)
@@ -241,13 +247,15 @@ def audit(
     risk_of_rows = None if found.survival is None else 1 - found.survival.mean(axis=1)
     columns, left_out, no_covariates = read_covariates(covariates, X, outcome, risk_of_rows)
     site, small_sites, of_sites = checks.read_sites(sites, X, outcome)
+    labels = checks.read_groups(groups, X, outcome.n) | of_sites
+    points = checks.read_landmarks(landmarks, outcome, labels)
     sample = Sample(
         outcome.time,
         outcome.event,
         found,
         at,
         checks.read_thresholds(thresholds),
-        checks.read_groups(groups, X, outcome.n) | of_sites,
+        labels,
         None if known is None else known.time,
         None if known is None else known.event,
         columns,
@@ -263,6 +271,10 @@ def audit(
         small_sites,
         outcome.entry,
     )
+    if points.size:
+        chosen = horizons is None
+        later = (_landmark(source, sample, float(s), known, chosen_horizons=chosen) for s in points)
+        sample = replace(sample, landmarks=tuple(later))
     with shown_progress(progress) as told:
         measured = measure(sample, level=level, n_bootstrap=n_bootstrap, most_rows=most_rows, seed=seed, progress=told)
     return finish(sample, measured, Training(X, train_x, train_y), time_unit, level, n_bootstrap, most_rows, seed)
@@ -298,6 +310,7 @@ def finish(
         seed=seed,
         resampled_rows=resampled_rows,
         min_cell=sample.min_cell,
+        landmarks=tuple(one.name for one in sample.landmarks if one.name in judged),
     )
 
 
@@ -314,22 +327,65 @@ def _unpacked(X: Any, y: Any) -> tuple[Any, Any]:
     return pd.DataFrame(features, columns=list(X.feature_names), copy=False), X
 
 
-def _predictions(
-    model: Any,
-    X: Any,
-    outcome: Outcome,
-    plain: tuple[Any, Any, Any],
-    times: Any,
-    interpolation: Interpolation | None,
-    horizons: Any,
-) -> tuple[ModelPredictions, Vector]:
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """Where predictions come from: a model, or what was given in its place."""
+
+    model: Any
+    X: Any
+    outcome: Outcome
+    survival: Any
+    cdf: Any
+    risk: Any
+    times: Any
+    interpolation: Interpolation | None
+
+    @property
+    def knows_every_time(self) -> bool:
+        """Whether F can be asked for at any time of each row, and need not be read off curves."""
+        return self.survival is None and self.model is not None and not is_plain(self.model)
+
+    def curves(self, at: Vector) -> ModelPredictions:
+        """Read curves that are exact at some times."""
+        time, event, times = self.outcome.time, self.outcome.event, self.times
+        if self.survival is None:
+            if self.interpolation is not None:
+                expected = "None for a model, which says itself how its curves are read"
+                fail("interpolation", expected, self.interpolation)
+            return read_model(self.model, self.X, time=time, event=event, times=times, horizons=at)
+        rows = Rows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
+        found = read_curves(self.survival, rows, times=times, interpolation=self.interpolation)
+        if self.cdf is not None:
+            exact = f"F at the observed times is as given, not read off the curves at {_size(found)} times."
+            found = replace(found, cdf=read_cdf(self.cdf, rows).cdf, reading=(*found.reading, exact))
+        return check_predictions(found, rows.n)
+
+    def cdf_at(self, found: ModelPredictions, t: Vector) -> Vector:
+        """Return F of each row at a time of its own: asked of the model if it knows every time, or off its curves."""
+        exact = None
+        if found.cdf is not None and self.knows_every_time:
+            # No more of its curves is asked for than one column.
+            asked: dict[str, Any] = {"time": t, "event": np.zeros(t.size), "times": [max(float(t.max()), _FIRST)]}
+            exact = read_model(self.model, self.X, **asked).cdf
+        if exact is None:
+            assert found.survival is not None
+            assert found.times is not None
+            exact = 1 - at_own_time(found.survival, found.times, t, found.interpolation)
+        return np.asarray(np.clip(exact, 0.0, 1.0))
+
+
+# A time at which curves are asked for that are not needed.
+_FIRST = float(np.finfo(np.float64).tiny)
+
+
+def _predictions(source: _Source, horizons: Any) -> tuple[ModelPredictions, Vector]:
     """Read what is predicted about the rows, and choose or check the horizons."""
+    outcome, cdf, risk, survival = source.outcome, source.cdf, source.risk, source.survival
     time, event = outcome.time, outcome.event
-    survival, cdf, risk = plain
-    if outcome.entry is not None and survival is None and model is None:
+    if outcome.entry is not None and survival is None and source.model is None:
         name = "cdf" if risk is None else "risk"
         fail(name, "a model or survival curves, which tell F at the times of entry", f"{name} alone, beside entry")
-    given = [value for value in (model, survival, risk) if value is not None]
+    given = [value for value in (source.model, survival, risk) if value is not None]
     if not given and cdf is not None:
         given = [cdf]
     elif cdf is not None and survival is None:
@@ -348,18 +404,7 @@ def _predictions(
             fail("horizons", "the one time at which risk= was predicted", horizons)
         return check_predictions(read_risk(risk, float(asked[0]), rows), rows.n), asked
     at = horizon_times.default_horizons(time, event, entry=outcome.entry) if asked is None else asked
-    if survival is not None:
-        rows = Rows(time, event, None if times is None else as_row("times", times).astype(np.float64), at)
-        found = read_curves(survival, rows, times=times, interpolation=interpolation)
-        if cdf is not None:
-            exact = f"F at the observed times is as given, not read off the curves at {_size(found)} times."
-            own = read_cdf(cdf, rows).cdf
-            found = replace(found, cdf=own, reading=(*found.reading, exact))
-        check_predictions(found, rows.n)
-    else:
-        if interpolation is not None:
-            fail("interpolation", "None for a model, which says itself how its curves are read", interpolation)
-        found = read_model(model, X, time=time, event=event, times=times, horizons=at)
+    found = source.curves(at)
     end = np.inf if found.times is None else float(found.times[-1])
     if asked is None:
         # A few points of a curve are where somebody wanted to know the risk.
@@ -373,28 +418,69 @@ def _predictions(
     if found.library == "none" and found.times is not None and few_points(found.times, asked_of):
         few = f"curves at {FEWEST_POINTS} times or more, or at all times of entry and outcomes"
         fail("survival", f"{few}: F is read off them there", f"{found.times.size} times")
-    entry = outcome.entry.astype(np.float64)
-    asks = found.cdf is not None and survival is None and not is_plain(model)
-    return given_entry(found, entry, _cdf_at(model, X, entry) if asks else None), at
+    return given_entry(found, outcome.entry, source.cdf_at(found, outcome.entry.astype(np.float64))), at
 
 
-def _cdf_at(model: Any, X: Any, t: Vector) -> Vector | None:
-    """Ask a model for F of each row at a time of its own, and for no more of its curves than one column."""
-    return read_model(model, X, time=t, event=np.zeros(t.size), times=[float(t.max())]).cdf
-
-
-def given_entry(found: ModelPredictions, entry: Vector, at_entry: Vector | None) -> ModelPredictions:
-    """Add F at the times of entry, read off the curves where it is not known better, and the likelihood given entry."""
-    if at_entry is None:
-        assert found.survival is not None
-        assert found.times is not None
-        at_entry = 1 - at_own_time(found.survival, found.times, entry, found.interpolation)
-    at_entry = np.where(entry > 0, np.clip(at_entry, 0.0, 1.0), 0.0)
+def given_entry(found: ModelPredictions, entry: FloatArray, at_entry: Vector) -> ModelPredictions:
+    """Add F at the times of entry, and the likelihood given entry."""
+    at_entry = np.where(entry > 0, at_entry, 0.0)
     if found.cdf is not None:
         at_entry = np.minimum(at_entry, found.cdf)  # equal but for rounding, where time and entry are close
     loss = None if found.nll is None else found.nll - cumulative_hazard(at_entry)
     given = "Rows count from their time of entry on: what is predicted for them is divided by S at their entry."
     return replace(found, cdf_entry=at_entry, nll=loss, reading=(*found.reading, given))
+
+
+def _landmark(
+    source: _Source, sample: Sample, s: float, training: Outcome | None, *, chosen_horizons: bool
+) -> Landmark:
+    """Return the rows that have come to a time, with what is predicted of them from there on.
+
+    Horizons that were chosen for all rows are those of the landmark as far as enough rows are under observation.
+    """
+    if source.model is None and source.survival is None:
+        fail("landmarks", "None with risks or F alone, which say nothing of other times", f"{s:g}")
+    members = source.outcome.time > s
+    later, found = source.outcome.after(s, members), sample.predictions.take(members)
+    if s > 0:
+        found = source.curves(np.array([s + h for h in sample.horizons]))
+        assert found.survival is not None
+        assert found.times is not None
+        if s >= found.times[-1]:
+            return Landmark(s, None, f"the model's curves end at {found.times[-1]:g}", members)
+        if found.library == "none" and few_points(found.times, np.array([s])):
+            few = f"one of the times of the curves, or curves at {FEWEST_POINTS} times or more"
+            fail("landmarks", f"{few}: S is read off them there", f"{s:g}")
+        reached = source.cdf_at(found, np.full(members.size, s))
+        late = np.zeros(members.size)
+        if later.entry is not None and source.outcome.entry is not None:
+            late = since(source.cdf_at(found, source.outcome.entry.astype(np.float64)), reached)
+        found = _from_there(found, s, reached).take(members)
+        if later.entry is not None:
+            found = given_entry(found, later.entry, late[members])
+    known = None if training is None else training.after(s, training.time > s)
+    own = sample.later(later, found, members, known)
+    if chosen_horizons:
+        supported = sample.horizons <= horizon_times.supported_until(later.time, later.event, later.entry)
+        own = replace(own, horizons=sample.horizons[supported], not_judged=tuple(sample.horizons[~supported]))
+    return Landmark(s, own, "", members)
+
+
+def _from_there(found: ModelPredictions, s: float, reached: Vector) -> ModelPredictions:
+    """Return predictions of rows that have come to a time, from there on; `reached` is F at the time."""
+    assert found.survival is not None
+    assert found.times is not None
+    later = found.times > s
+    # The order of the rows is that of their risks from the landmark on, not the model's own from the start.
+    return replace(
+        found,
+        survival=1 - since(1 - found.survival[:, later], reached[:, None]),
+        times=clock(found.times[later], s).astype(np.float64, copy=False),
+        cdf=None if found.cdf is None else since(found.cdf, reached),
+        nll=None if found.nll is None else found.nll - cumulative_hazard(reached),
+        risk_score=None,
+        end=None if found.end is None else found.end - s,
+    )
 
 
 def _few_times(found: ModelPredictions) -> Vector | None:

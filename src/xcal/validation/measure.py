@@ -1,6 +1,6 @@
 """Everything that an audit measures about one model, with intervals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,9 @@ from xcal.validation.at_horizon import CalibrationAt, calibration_at, horizon_te
 from xcal.validation.bootstrap import Draws, bootstrap, net_benefits
 from xcal.validation.estimates import UNKNOWN, Estimates, Key, accuracy, estimate, over_time
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
-from xcal.validation.result import AuditValue, Measurements, PartFound, Skipped
-from xcal.validation.rows import Rows, read_rows, rows_of_groups, subgroups
-from xcal.validation.sample import Sample
+from xcal.validation.result import AtLandmark, AuditValue, CensoringTest, Measurements, PartFound, Skipped
+from xcal.validation.rows import Rows, Subgroup, read_rows, rows_of_groups, subgroups, too_few_to_judge
+from xcal.validation.sample import LANDMARK, Censoring, Sample
 
 Progress = Callable[[int, int], None]
 
@@ -80,33 +80,34 @@ def measure(
     as_count("seed", seed, at_least=0)
     rows, unreached = read_rows(sample)
     columns, left_out = usable_columns(sample, rows)
-    censoring, model = dependent_censoring(rows, columns, sample.censoring)
-    if model is None and rows.entry is not None:  # what happened by a horizon is then known by such a model alone
-        model = same_for_all(rows.outcome)
-    rows = replace(rows, censoring_model=model)
+    rows, censoring = _with_censoring(rows, columns, sample.censoring)
     judged, too_small = subgroups(sample, rows)
+    come, too_few = _landmarks(sample)
+    too_small += too_few
     drawn = [_Resamples(n_bootstrap, (seed,), most_rows)]
-    drawn += [_Resamples(n_bootstrap, (seed, k + 1), _share(most_rows, g.rows.n, rows.n)) for k, g in enumerate(judged)]
-    sizes = [rows.n, *(group.rows.n for group in judged)]
+    within = [*judged, *come]
+    drawn += [_Resamples(n_bootstrap, (seed, k + 1), _share(most_rows, g.rows.n, rows.n)) for k, g in enumerate(within)]
+    sizes = [rows.n, *(group.rows.n for group in within)]
     steps = _Steps(progress, n_bootstrap * sum(one.of(n) for one, n in zip(drawn, sizes, strict=True)))
     whole = _measure_rows(rows, None, level, drawn[0], sample.thresholds, steps)
     parts = [
         _measure_rows(
-            group.rows, group.name, level, resamples, None, steps, with_accuracy=group.variable == sample.site
+            *(group.rows, group.name, level, resamples, None, steps),
+            calibration_only=group.variable != LANDMARK,
+            with_accuracy=group.variable in (sample.site, LANDMARK),
         )
-        for group, resamples in zip(judged, drawn[1:], strict=True)
+        for group, resamples in zip(within, drawn[1:], strict=True)
     ]
     groups = {name: own for *_, name, own in rows_of_groups(sample, rows)}
-    sites = {group.name: group for group in judged if sample.site and group.variable == sample.site}
+    sites = {group.name: group for group in within if sample.site and group.variable == sample.site}
     small = next((name for name, group in sites.items() if group.label == sample.small_sites != ""), "")
     _put_across_sites([part for part in parts if part.group in sites and part.group != small], whole, level)
-    found_parts, families = _put_tests(rows, columns, groups, [whole, *parts], level, seed)
+    found_parts, families = _put_tests(rows, columns, groups, come, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
     pp = _pp(rows, level, whole.estimates)
     risks, hidden = _risks(rows)
-    late = "few rows are still under observation then (horizons= or --horizons asks for it)"
-    skipped = [*unreached, *(Skipped("horizon", late, horizon=t) for t in sample.not_judged), *too_small, *hidden]
+    skipped = [*unreached, *_too_late(sample), *too_small, *hidden]
     for part in everything:
         skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
     if censoring is not None and censoring.corrected:
@@ -129,7 +130,45 @@ def measure(
         seen={h: at.ratios for h, at in whole.estimates.at.items()} if len(rows.seen) > 1 else {},
         sites=tuple(sites),
         small_sites=small,
+        landmarks=tuple(_at_risk(group, sample) for group in come),
     )
+
+
+def _with_censoring(rows: Rows, columns: tuple[Column, ...], treatment: Censoring) -> tuple[Rows, CensoringTest | None]:
+    """Test what the censoring of the rows depends on, and give them the model of it that their values need."""
+    found, model = dependent_censoring(rows, columns, treatment)
+    if model is None and rows.entry is not None:  # what happened by a horizon is then known by such a model alone
+        model = same_for_all(rows.outcome)
+    return replace(rows, censoring_model=model), found
+
+
+def _landmarks(sample: Sample) -> tuple[list[Subgroup], list[Skipped]]:
+    """Return those who have come to each landmark, and what cannot be said of them with the reason."""
+    judged, skipped = [], []
+    for landmark in sample.landmarks:
+        if landmark.sample is None:
+            skipped.append(Skipped("group", landmark.why, group=landmark.name))
+            continue
+        rows, unreached = read_rows(landmark.sample)
+        if why := too_few_to_judge(rows, sample.min_cell):
+            skipped.append(Skipped("group", why, group=landmark.name))
+            continue
+        skipped += [replace(one, group=landmark.name) for one in (*unreached, *_too_late(landmark.sample))]
+        columns, _ = usable_columns(landmark.sample, rows)
+        rows, _ = _with_censoring(rows, columns, sample.censoring)
+        judged.append(Subgroup(LANDMARK, f"{landmark.at:g}", landmark.name, landmark.members, rows))
+    return judged, skipped
+
+
+def _too_late(sample: Sample) -> Iterator[Skipped]:
+    late = "few rows are still under observation then (horizons= or --horizons asks for it)"
+    return (Skipped("horizon", late, horizon=t) for t in sample.not_judged)
+
+
+def _at_risk(group: Subgroup, sample: Sample) -> AtLandmark:
+    """Count those who have come to a landmark; not what few of them had."""
+    (at,) = (one.at for one in sample.landmarks if one.name == group.name)
+    return AtLandmark(at, group.name, group.rows.n, told(int(group.rows.event.sum()), group.rows.n, sample.min_cell))
 
 
 def _risks(rows: Rows) -> tuple[tuple[RiskDistribution, ...], list[Skipped]]:
@@ -234,11 +273,12 @@ def _measure_rows(
     thresholds: Vector | None,
     steps: Callable[[int], None],
     *,
+    calibration_only: bool = False,
     with_accuracy: bool = True,
 ) -> _Measured:
     """Values, resamples and curves of one set of rows; a decision curve where there are thresholds."""
     found = estimate(
-        rows, level=level, seed=resamples.seed[0], calibration_only=group is not None, with_accuracy=with_accuracy
+        rows, level=level, seed=resamples.seed[0], calibration_only=calibration_only, with_accuracy=with_accuracy
     )
     draws = bootstrap(
         rows,
@@ -340,6 +380,7 @@ def _put_tests(
     rows: Rows,
     columns: tuple[Column, ...],
     groups: dict[str, BoolArray],
+    come: list[Subgroup],
     measured: list[_Measured],
     level: float,
     seed: int,
@@ -347,7 +388,8 @@ def _put_tests(
     """Add the p-values of every test at a horizon, and of D-calibration in groups corrected for their number.
 
     `groups` are all of them: those with too few events to be judged count as tests, as nobody knew before which ones
-    these would be. Groups chosen by what happened favour what happened.
+    these would be. Groups chosen by what happened favour what happened. Those who have `come` to a landmark have
+    horizons of their own; their p-values are multiplied by the number of landmarks.
 
     Returns the parts of covariates in which a test shows an error, and the number of families of tests: at horizons of
     all rows, of groups and of parts, and D-calibration of all rows and of groups.
@@ -362,11 +404,17 @@ def _put_tests(
         elif name in of_group and (metric.removesuffix("_p"), horizon) in of_group[name].values:
             of_group[name].put(metric, horizon, tested.p_value)
             of_group[name].put(f"{metric}_corrected", horizon, tested.corrected)
-    families = len({None if name is None else name in parts for _, _, name in tests})
+    for landmark in come:
+        for (metric, horizon, _), tested in horizon_tests(landmark.rows, {}, {}, seed=seed).items():
+            if (metric.removesuffix("_p"), horizon) in of_group[landmark.name].values:
+                of_group[landmark.name].put(metric, horizon, tested.p_value)
+                of_group[landmark.name].put(f"{metric}_corrected", horizon, min(1.0, tested.corrected * len(come)))
+    families = len({None if name is None else name in parts for _, _, name in tests}) + bool(come)
     for metric in ("d_calibration_p", "event_ratio_p"):
         key = (metric, None)
         with_p = {name: part for name, part in of_group.items() if name is not None and key in part.values}
-        corrected = holm(dict.fromkeys(groups, 1.0) | {name: part.values[key] for name, part in with_p.items()})
+        of_all = dict.fromkeys([*groups, *(landmark.name for landmark in come)], 1.0)
+        corrected = holm(of_all | {name: part.values[key] for name, part in with_p.items()})
         for name, part in with_p.items():
             part.put(f"{metric}_corrected", None, corrected[name])
         families += (key in of_group[None].values) + bool(with_p)

@@ -38,6 +38,8 @@ REFERENCES = {
     "harrell": "Harrell FE, Califf RM, Pryor DB, Lee KL, Rosati RA. Evaluating the yield of medical tests. JAMA "
     "1982;247:2543-2546.",
     "holm": "Holm S. A simple sequentially rejective multiple test procedure. Scand J Stat 1979;6:65-70.",
+    "houwelingen": "van Houwelingen HC. Dynamic prediction by landmarking in event history analysis. Scand J Stat "
+    "2007;34:70-85.",
     "kattan": "Kattan MW, Gerds TA. The index of prediction accuracy: an intuitive measure useful for evaluating risk "
     "prediction models. Diagn Progn Res 2018;2:7.",
     "mclernon": "McLernon DJ, Giardiello D, Van Calster B, et al. Assessing performance and clinical usefulness in "
@@ -92,6 +94,7 @@ def write_methods(
         *_overall(names, measured, time_unit, cite),
         *_weights(sample, names),
         *_groups(sample, names, cite),
+        *_landmarks(sample, time_unit, cite),
         *_intervals(level, n_bootstrap, resampled_rows, names, sample),
     ]
     return f"{' '.join(sentences)}\n\n{cite.listing()}"
@@ -267,6 +270,15 @@ def _groups(sample: Sample, names: set[str], cite: _Cited) -> Iterator[str]:
                 else ""
             )
         ).strip()
+
+
+def _landmarks(sample: Sample, unit: str, cite: _Cited) -> Iterator[str]:
+    if sample.landmarks:
+        at = times_in_words([one.at for one in sample.landmarks], unit)
+        yield (
+            f"Those who had come to a landmark ({at}) without the event were assessed again{cite('houwelingen')}, with "
+            "risks from there on: curves divided by their value at the landmark, from which horizons count."
+        )
 
 
 def _intervals(

@@ -87,7 +87,7 @@ def _horizon(horizons: Sequence[float], unit: str) -> tuple[Selector, ...]:
 def _sections(
     results: Sequence[AuditResult], horizons: Sequence[float], differences: Sequence[AuditValue] = ()
 ) -> tuple[Section, ...]:
-    of_sites = sections.sites(results, horizons)
+    of_sites, later = sections.sites(results, horizons), sections.landmarks(results, horizons)
     return (
         sections.on_average(results, horizons),
         sections.each_level(results, horizons),
@@ -97,7 +97,7 @@ def _sections(
         sections.usefulness(results, horizons),
         sections.by_outcome(results, horizons),
         sections.groups(results, horizons),
-        *([] if of_sites is None else [of_sites]),
+        *(one for one in (of_sites, later) if one is not None),
         sections.for_whom(results),
         sections.data(results[0]),
         sections.all_numbers(results, differences),

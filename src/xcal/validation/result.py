@@ -158,6 +158,16 @@ class ForWhom:
     subgroup: WorstSubgroup | None
 
 
+@dataclass(frozen=True)
+class AtLandmark:
+    """Rows that have come to a landmark; what was measured of them stands among the groups, under `name`."""
+
+    at: float
+    name: str
+    n: int
+    n_events: int | None  # None where few have, or have not, had the event
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurements:
     """Everything that was measured about one model."""
@@ -182,6 +192,7 @@ class Measurements:
     seen: Mapping[float, tuple[float, ...]] = field(default_factory=dict)
     sites: tuple[str, ...] = ()  # the groups that are sites, small ones put together among them
     small_sites: str = ""  # the group of these
+    landmarks: tuple[AtLandmark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -261,6 +272,8 @@ class AuditResult:
         Times of the values of one time.
     groups : tuple of str
         Names of the groups, "variable = label", that were judged.
+    landmarks : tuple of str
+        Those of them that have come to a landmark. Their horizons count from there.
     measured : Measurements
         Values and the curves of the pictures.
     data : DataSummary
@@ -294,6 +307,7 @@ class AuditResult:
     seed: int
     resampled_rows: int | None = None
     min_cell: int = MIN_CELL
+    landmarks: tuple[str, ...] = ()
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -299,28 +299,31 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
     """
     judged, skipped, unnamed = [], [], 0
     for variable, label, name, own in rows_of_groups(sample, rows):
-        n, n_events = int(np.count_nonzero(own)), int(np.count_nonzero(rows.event[own]))
-        if is_small(n, sample.min_cell):
+        if is_small(int(np.count_nonzero(own)), sample.min_cell):
             unnamed += 1
             continue
-        if n_events < MIN_EVENTS:
-            known = sample.min_cell < 2 or (n_events > 0 and told(n_events, n, sample.min_cell) is not None)
-            events = f"{n_events} event{'' if n_events == 1 else 's'}" if known else f"fewer than {MIN_EVENTS} events"
-            why = f"{events} in {n:,} rows: too few to judge, at least {MIN_EVENTS} are needed"
-            skipped.append(Skipped("group", why, group=name))
-            continue
         members = rows.take(own)
-        if members.clusters is not None and members.clusters.count < MIN_CLUSTERS:
-            count = f"{members.clusters.count} clusters of rows"
-            why = f"{count}: too few to judge, at least {MIN_CLUSTERS} are needed"
+        if why := too_few_to_judge(members, sample.min_cell):
             skipped.append(Skipped("group", why, group=name))
-            continue
-        judged.append(Subgroup(variable, label, name, own, members))
+        else:
+            judged.append(Subgroup(variable, label, name, own, members))
     if unnamed:
         groups = f"{unnamed} group{'' if unnamed == 1 else 's'} of fewer than {sample.min_cell} rows"
         why = "so few rows could be one person: neither names nor numbers are shown (min_cell=0 or --min-cell 0 does)"
         skipped.append(Skipped("group", why, group=groups))
     return judged, skipped
+
+
+def too_few_to_judge(rows: Rows, min_cell: int) -> str:
+    """Return why some rows are too few to be judged; "" if they are not."""
+    n, n_events = rows.n, int(np.count_nonzero(rows.event))
+    if n_events < MIN_EVENTS:
+        known = min_cell < 2 or (n_events > 0 and told(n_events, n, min_cell) is not None)
+        events = f"{n_events} event{'' if n_events == 1 else 's'}" if known else f"fewer than {MIN_EVENTS} events"
+        return f"{events} in {n:,} rows: too few to judge, at least {MIN_EVENTS} are needed"
+    if rows.clusters is not None and rows.clusters.count < MIN_CLUSTERS:
+        return f"{rows.clusters.count} clusters of rows: too few to judge, at least {MIN_CLUSTERS} are needed"
+    return ""
 
 
 def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, str, BoolArray]]:

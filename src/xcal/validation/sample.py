@@ -1,7 +1,7 @@
 """The rows of an audit: what `audit` takes, checked once, and what was asked about them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -79,6 +79,8 @@ class Sample:
         Times for which risks were predicted, and that too few rows have reached to be horizons unless asked for.
     entry : array of shape (n,), optional
         Time from which each row was under observation; None if all were from 0 on.
+    landmarks : tuple of Landmark
+        Times that some rows have come to, with these rows from there on.
     """
 
     time: FloatArray
@@ -101,11 +103,63 @@ class Sample:
     site: str = ""
     small_sites: str = ""
     entry: FloatArray | None = None
+    landmarks: tuple["Landmark", ...] = ()
 
     @property
     def outcome(self) -> Outcome:
         """Times, events and times of entry."""
         return Outcome(self.time, self.event, entry=self.entry)
+
+    def later(
+        self, outcome: Outcome, predictions: ModelPredictions, members: BoolArray, training: Outcome | None
+    ) -> "Sample":
+        """Return some of the rows with what happened to them from a landmark on, and what was predicted from there."""
+        return replace(
+            self,
+            time=outcome.time,
+            event=outcome.event,
+            entry=outcome.entry,
+            predictions=predictions,
+            groups={},
+            site="",
+            small_sites="",
+            not_judged=(),
+            training_time=None if training is None else training.time,
+            training_event=None if training is None else training.event,
+            covariates=tuple(column.take(members) for column in self.covariates),
+            clusters=None if self.clusters is None else self.clusters.of_rows(members),
+            weights=None if self.weights is None else effective_units(self.weights[members]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Landmark:
+    """Rows that have come to a time without the event: what happened to them later, and what is predicted from there.
+
+    Times, horizons and predictions count from the landmark. Rows that came under observation after it are among them,
+    from their entry on.
+
+    Attributes
+    ----------
+    at : float
+        The landmark.
+    sample : Sample or None
+        The rows; None where nothing can be said of them.
+    why : str
+        The reason, there.
+    members : bool array
+        Which of all rows they are.
+    """
+
+    at: float
+    sample: Sample | None
+    why: str
+    members: BoolArray
+
+    @property
+    def name(self) -> str:
+        """Name under which its values stand among those of groups."""
+        return f"{LANDMARK} = {self.at:g}"
 
 
 # --- What `audit` takes, checked once: outcomes, groups, thresholds, training rows.
@@ -117,8 +171,8 @@ MOST_NUMERIC_GROUPS, MOST_GROUPS, MOST_SITES = 10, 30, 1000
 # A group with fewer events says next to nothing about calibration: its O/E alone is off by a factor of two either way.
 MIN_EVENTS = 10
 
-# How sites with fewer events are called, which are judged as one.
-TOGETHER = "small sites together"
+# How sites with fewer events are called, which are judged as one; and a landmark, among the groups.
+TOGETHER, LANDMARK = "small sites together", "landmark"
 
 # Rows times resamples that take about a minute, the number of resamples where that allows it, and the fewest.
 RESAMPLED_ROWS, MOST_RESAMPLES, FEWEST_RESAMPLES = 10_000_000, 1000, 200
@@ -235,6 +289,22 @@ def read_sites(sites: Any, X: Any, outcome: Outcome) -> tuple[str, str, dict[str
         return name, "", {name: labels}
     together = f"{np.count_nonzero(small)} {TOGETHER}"
     return name, together, {name: np.where(small[of_row], together, labels)}
+
+
+def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels]) -> Vector:
+    """Check times that rows have come to: increasing, and before the last event."""
+    if landmarks is None:
+        return np.empty(0)
+    found: Vector = as_floats("landmarks", as_row("landmarks", landmarks)).astype(np.float64)
+    bad = ~(np.isfinite(found) & (found >= 0))
+    if bad.any():
+        fail("landmarks", "finite times of zero or larger", found[first_row(bad)], first_row(bad))
+    last = float(outcome.time[outcome.event].max())
+    if found.max() >= last:
+        fail("landmarks", f"times before the last event, {last:g}", f"{found.max():g}")
+    if LANDMARK in groups:
+        fail("groups", f"another name than {LANDMARK!r} beside landmarks", repr(LANDMARK))
+    return np.unique(found)
 
 
 def read_clusters(clusters: Any, X: Any, n: int) -> Clusters | None:

@@ -38,6 +38,7 @@ from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_wit
 from xcal.validation.words import (
     ESTIMATORS,
     VERDICTS,
+    at_landmark,
     find,
     interval,
     label,
@@ -469,7 +470,7 @@ def by_outcome(results: Results, horizons: Sequence[float]) -> Section:
 
 def groups(results: Results, horizons: Sequence[float]) -> Section:
     """Show calibration within groups."""
-    shared = [group for group in _shared(results) if group not in results[0].sites]
+    shared = [group for group in _shared(results) if group not in (*results[0].sites, *results[0].landmarks)]
     heading, short = "Is it right in every group?", "Groups"
     if not shared:
         text = "No groups were given. With groups= (in commands --by) the report shows calibration within each of them."
@@ -478,9 +479,25 @@ def groups(results: Results, horizons: Sequence[float]) -> Section:
     if horizons:
         pictures = [_forest(results, horizons, shared, metric) for metric in ("oe", "ici")]
         blocks.append(Row(tuple(pictures)))
-    blocks.append(_table(results, horizons, shared))
+    blocks.append(_table(results, horizons, shared, "Group"))
     blocks += _within(results, horizons, shared)
     return Section(heading, (*blocks, *_not_judged(results)), short)
+
+
+def landmarks(results: Results, horizons: Sequence[float]) -> Section | None:
+    """Show whether it is right for those who have come this far; None where no landmarks were given."""
+    shared = [name for name in _shared(results) if name in results[0].landmarks]
+    if not shared:
+        return None
+    text = (
+        "Those who have come to a landmark without the event, with their risks from there on. Horizons count from the "
+        "landmark, all else is as for all rows."
+    )
+    pictures = [_forest(results, horizons, shared, metric) for metric in ("oe", "ici", "auc")] if horizons else []
+    blocks: list[Block] = [Text(text), Row(tuple(pictures[:2])), *pictures[2:]] if pictures else [Text(text)]
+    blocks.append(_table(results, horizons, shared, "Landmark"))
+    blocks += _within(results, horizons, shared, "landmark")
+    return Section("Is it right for those who have come this far?", tuple(blocks), "Come this far")
 
 
 def _shared(results: Results) -> list[str]:
@@ -506,7 +523,7 @@ def sites(results: Results, horizons: Sequence[float]) -> Section | None:
         for metric, horizon in wanted
     ]
     kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
-    blocks: list[Block] = [Row(tuple(pictures[:2])), pictures[2], _table(results, horizons, shared, across=True)]
+    blocks: list[Block] = [Row(tuple(pictures[:2])), pictures[2], _table(results, horizons, shared, "Site")]
     if (small := results[0].measured.small_sites) in shared:
         text = f"Sites with fewer than {MIN_EVENTS} events are too small to be judged alone"
         blocks.append(Text(f"{text}: {small}, which take no part in the means over sites.", "note"))
@@ -570,20 +587,22 @@ def _forest(
     return by_horizon(horizons, picture, keys=_point_keys(results), title=title, reading=reading)
 
 
-def _table(results: Results, horizons: Sequence[float], shared: Sequence[str], *, across: bool = False) -> Table:
+def _table(results: Results, horizons: Sequence[float], shared: Sequence[str], what: str) -> Table:
     """D-calibration of each group, with its floor and its corrected p-value; O/E, of sites ICI, at each horizon."""
-    unit, metric = results[0].time_unit, "ici" if across else "oe"
+    unit, metric = results[0].time_unit, "ici" if what == "Site" else "oe"
     shown_as = label(metric).name
-    header = ["Site" if across else "Group", *(f"{shown_as} at {time_in_words(t, unit)}" for t in horizons)]
+    header = [what, *(f"{shown_as} at {time_in_words(t, unit)}" for t in horizons)]
     header += ["D-calibration", "Floor", "p (Holm)"]
     rows = []
     for name, result in zip(names(results), results, strict=True):
+        counted = {one.name: at_landmark(one) for one in result.measured.landmarks}
         for group in shared:
-            cells: list[Cell] = [f"{group}, {name}" if len(results) > 1 else group]
+            who = counted.get(group, group)
+            cells: list[Cell] = [f"{who}, {name}" if len(results) > 1 else who]
             cells += [cell(find(result, metric, t, group)) for t in horizons]
             whole = ("d_calibration", "d_calibration_floor", "d_calibration_p_corrected")
             rows.append((*cells, *(cell(find(result, one, None, group)) for one in whole)))
-    caption = f"{'Sites' if across else 'Groups'}; p-values are corrected for the number of groups"
+    caption = f"{what}s; p-values are corrected for the number of groups"
     return _without_empty_columns(Table(caption, tuple(header), tuple(rows), tuple(range(1, len(header)))))
 
 
@@ -594,32 +613,35 @@ def _without_empty_columns(table: Table) -> Table:
     return Table(table.caption, header, rows, tuple(range(1, len(header))))
 
 
-def _within(results: Results, horizons: Sequence[float], shared: Sequence[str]) -> list[Block]:
+def _within(results: Results, horizons: Sequence[float], shared: Sequence[str], what: str = "group") -> list[Block]:
     """Let the reader choose a group, and show its calibration curve and its histogram."""
     pictures: list[Block] = []
     legend = keys(results)
     curves = [group for group in shared if all(_has_curves(result, horizons, group) for result in results)]
     if horizons and len(curves) == len(shared):
         made = [charts.calibration(results, t, group) for t in horizons for group in shared]
-        follows = ("horizon", "group") if len(horizons) > 1 else ("group",)
+        follows = ("horizon", what) if len(horizons) > 1 else (what,)
         reading = "As above, for the rows of this group alone."
         right = Key("right", "reference", "dashed")
         pictures.append(
             charts.following(
-                made, follows, title="Calibration curve in the group", keys=(*legend, right), reading=reading
+                made, follows, title=f"Calibration curve in the {what}", keys=(*legend, right), reading=reading
             )
         )
     method = _group_method(results, shared)
     if method:
         made = [charts.pit(results, method, group) for group in shared]
         perfect = Key("a perfect model, 95 of 100 times", "ink", "dashed")
-        title, reading = "F at the observed times in the group", f"Flat is right. Censored rows: {ESTIMATORS[method]}."
+        title, reading = (
+            f"F at the observed times in the {what}",
+            f"Flat is right. Censored rows: {ESTIMATORS[method]}.",
+        )
         pictures.append(
-            charts.following(made, ("group",), title=title, keys=(*keys(results, "box"), perfect), reading=reading)
+            charts.following(made, (what,), title=title, keys=(*keys(results, "box"), perfect), reading=reading)
         )
     if not pictures:
         return []
-    return [Selector("group", "Look into one group", tuple(shared), "list"), Row(tuple(pictures))]
+    return [Selector(what, f"Look into one {what}", tuple(shared), "list"), Row(tuple(pictures))]
 
 
 def _has_curves(result: AuditResult, horizons: Sequence[float], group: str) -> bool:

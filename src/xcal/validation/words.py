@@ -16,7 +16,7 @@ from xcal._files import write_whole
 from xcal.metrics.inputs import rounded_time
 from xcal.metrics.spec import VALUES, Value
 from xcal.show.charts import time_in_words, written
-from xcal.validation.result import AuditResult, AuditValue, Skipped
+from xcal.validation.result import AtLandmark, AuditResult, AuditValue, Skipped
 
 # --- How numbers of an audit are written in sentences.
 
@@ -254,6 +254,7 @@ def to_text(result: AuditResult, *, next_steps: bool = True) -> str:
         numbers = (f"{label(value.metric).name:<28}{_number(value)}{_averaged(value, result)}" for value in overall)
         lines += ["", *numbers]
     lines += _table(result, whole)
+    lines += ["", *(line for row in _landmarks(result) for line in wrapped(": ".join(row)))] if result.landmarks else []
     lines.append("")
     lines.append(f"{_intervals(result)}{_groups(result)}")
     if next_steps:
@@ -273,6 +274,7 @@ def to_html(result: AuditResult) -> str:
     parts = [html_table(["", "over all times"], lines)]
     rows = _at_horizons(whole, first)
     parts += [html_table(head, [(name, *map(_cell, values)) for name, values in rows])] if rows else []
+    parts += [html_table(["come to", "from there on"], _landmarks(result))] if result.landmarks else []
     end = f"<p>{escape(_intervals(result))}{escape(_groups(result))}</p>"
     return f"<p>{escape(title)}</p><p><b>{escape(result.verdict.headline)}</b></p><ul>{said}</ul>{''.join(parts)}{end}"
 
@@ -346,6 +348,33 @@ def _intervals(result: AuditResult) -> str:
 
 
 def _groups(result: AuditResult) -> str:
-    if not result.groups:
-        return ""
-    return f" Groups: {len(result.groups)} judged."
+    number = len(result.groups) - len(result.landmarks)
+    return f" Groups: {number} judged." if number else ""
+
+
+def at_landmark(one: AtLandmark) -> str:
+    """Write which rows have come to a landmark.
+
+    Examples
+    --------
+    >>> at_landmark(AtLandmark(365.0, "landmark = 365", 1200, 310))
+    'landmark = 365 (1,200 rows, 310 events)'
+    """
+    events = "" if one.n_events is None else f", {one.n_events:,} events"
+    return f"{one.name} ({one.n:,} rows{events})"
+
+
+def _landmarks(result: AuditResult) -> list[tuple[str, str]]:
+    """Return those who have come to each landmark, and the main values at the middle horizon from there on."""
+    found = []
+    for one in result.measured.landmarks:
+        values = [v for v in result.values if v.group == one.name and v.horizon is not None]
+        horizons = [h for h in result.horizons if any(v.horizon == h for v in values)]
+        if not horizons:
+            found.append((at_landmark(one), "no horizon is reached by enough rows"))
+            continue
+        middle = horizons[len(horizons) // 2]
+        main = {v.metric: v for v in values if v.horizon == middle}
+        told = [f"{label(name).name} {_cell(main[name])}" for name in ("oe", "ici", "auc") if name in main]
+        found.append((at_landmark(one), f"by {time_in_words(middle, result.time_unit)} from there {listed(told)}"))
+    return found
