@@ -14,6 +14,7 @@ import json
 import math
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -173,26 +174,108 @@ def _task(line: dict) -> tuple:
     return tuple(line[name] for name in ("law", "rows", "censored", "depends", "model", "seed"))
 
 
-def show(record: Path) -> None:
-    """Print the shares of each answer by cell."""
+WANTED = (
+    ('true model: "cannot be trusted"', "at most 1 % in every cell"),
+    ("true model: any sentence that says it is off, groups included", "at most 5 % in every cell"),
+    ('true model with 3,000 events: "can be trusted"', "at least 90 %"),
+    ('hazards × 1.5 and over-confident, 1,000 events: "can be trusted"', "at most 1 %"),
+    ('the same: "off" or "cannot be trusted"', "at least 95 %"),
+    ('wrong in a fifth of the rows, 1,000 events: "can be trusted"', "at most 20 %"),
+    ('Cox model on crossing hazards, 1,000 events: "can be trusted"', "at most 20 %"),
+)
+
+
+def _cells(record: Path) -> dict[tuple, list[dict]]:
     found = defaultdict(list)
     for line in _lines(record):
         found[_task(line)[:-1]].append(line)
-    head = f"{'law':<14} {'rows':>6} {'events':>6} {'censored':>13}  {'model':<17} {'sets':>4}  "
-    print(head + "  ".join(f"{level:>8}" for level in LEVELS) + "  any word of it off (se)")
-    for (law, n, share, depends, model), lines in sorted(found.items(), key=lambda item: (item[0][4], item[0])):
-        events = np.mean([line["events"] for line in lines])
+    return dict(sorted(found.items(), key=lambda item: (item[0][4], item[0])))
+
+
+def _trusted(line: dict) -> bool:
+    return line["level"] == "trust"
+
+
+def _called_off(line: dict) -> bool:
+    return line["level"] == "distrust" or bool(line["off"])
+
+
+def _share(lines: list[dict], what: Callable[[dict], bool]) -> tuple[float, float]:
+    """Return the share of audits with an answer, and its standard error."""
+    share = float(np.mean([what(line) for line in lines]))
+    return share, math.sqrt(share * (1 - share) / len(lines))
+
+
+def targets(record: Path) -> list[str]:
+    """Return a table of what is wanted of a verdict, and the cell that is furthest from it."""
+    cells = _cells(record)
+    true = {cell: lines for cell, lines in cells.items() if cell[4] == "true"}
+    many = {cell: lines for cell, lines in true.items() if cell[1] not in ROWS}
+    plain, fifth, cox = (
+        {cell: lines for cell, lines in cells.items() if cell[4] in models}
+        for models in (("hazards x 1.5", "over-confident"), ("wrong in a fifth",), ("Cox model",))
+    )
+    asked = (
+        (true, lambda line: line["level"] == "distrust", max),
+        (true, _called_off, max),
+        (many, _trusted, min),
+        (plain, _trusted, max),
+        (plain, _called_off, min),
+        (fifth, _trusted, max),
+        (cox, _trusted, max),
+    )
+    head = ["", "wanted", "the cell furthest from it", "over all cells", "a test that knows where"]
+    table = [_line(head), "|" + "---|" * len(head)]
+    for (name, wanted), (some, what, furthest) in zip(WANTED, asked, strict=True):
+        if not some:
+            continue
+        shares = {cell: _share(lines, what) for cell, lines in some.items()}
+        cell = furthest(shares, key=lambda one: shares[one][0])
+        share, error = shares[cell]
+        where = f"{100 * share:.1f} % ± {100 * error:.1f} ({cell[0]}, {cell[1]:,} rows, {_how(cell)} censored)"
+        if len({one for one, _ in shares.values()}) == 1:
+            where = "the same in all"
+        whole = f"{100 * _share([line for lines in some.values() for line in lines], what)[0]:.1f} %"
+        table.append(_line([name, wanted, where, whole, _power([*some.values()])]))
+    return table
+
+
+def _line(cells: list[str]) -> str:
+    return " ".join(["|", *(f"{cell} |" if cell else "|" for cell in cells)])
+
+
+def _how(cell: tuple) -> str:
+    return f"{100 * cell[2]:.0f} %{' by x' if cell[3] else ''}"
+
+
+def _power(cells: list[list[dict]]) -> str:
+    """Return the power of a test that knows where the error is, in its worst cell; "" where there is none."""
+    known = [[line["known"] for line in lines if line["known"] is not None] for lines in cells]
+    return f"{min(float(np.mean(one)) for one in known):.2f}" if known and all(known) else ""
+
+
+def table_of_cells(record: Path, *, true: bool) -> list[str]:
+    """Return the shares of each answer by cell, of true or of wrong models."""
+    model = [] if true else ["model"]
+    head = ["law", *model, "rows", "events", "censored", "data sets", "can be trusted", "too weak to say"]
+    head += ["somewhat off", "cannot be trusted", 'any sentence "off"', *([] if true else ["a test that knows where"])]
+    table = [_line(head), "|" + "---|" * len(head)]
+    for cell, lines in _cells(record).items():
+        if (cell[4] == "true") != true:
+            continue
         shares = [np.mean([line["level"] == level for line in lines]) for level in LEVELS]
-        off = float(np.mean([bool(line["off"]) for line in lines]))
-        known = [line["known"] for line in lines if line["known"] is not None]
-        extra = f"  test that knows where: {np.mean(known):.2f}" if known else ""
-        error = math.sqrt(off * (1 - off) / len(lines))
-        how = f"{share:.0%}{' by x' if depends else ''}"
-        print(
-            f"{law:<14} {n:>6,} {events:>6,.0f} {how:>13}  {model:<17} {len(lines):>4}  "
-            + "  ".join(f"{one:>8.3f}" for one in shares)
-            + f"  {off:.3f} ({error:.3f}){extra}"
-        )
+        shares.append(np.mean([_called_off(line) for line in lines]))
+        events = np.mean([line["events"] for line in lines])
+        row = [cell[0], *([] if true else [cell[4]]), f"{cell[1]:,}", f"{events:,.0f}", _how(cell), str(len(lines))]
+        table.append(_line([*row, *(f"{share:.3f}" for share in shares), *([] if true else [_power([lines])])]))
+    return table
+
+
+def show(record: Path) -> None:
+    """Print the tables of docs/studies/audit."""
+    for lines in (targets(record), table_of_cells(record, true=True), table_of_cells(record, true=False)):
+        print("\n".join(lines), end="\n\n")
+    print(by_groups(record))
 
 
 def compare(record: Path, other: Path) -> None:
@@ -212,12 +295,12 @@ def compare(record: Path, other: Path) -> None:
             print(f"true models, {rows:,} rows: a part in doubt in {share:.3f} of {len(true):,}")
 
 
-def show_groups(record: Path) -> None:
-    """Print how often anything is said to be off of true models, by the number of groups."""
-    for k, groups in enumerate(GROUPS):
-        off = [bool(line["off"]) for line in _lines(record) if line["model"] == "true" and line["seed"] % 3 == k]
-        if off:
-            print(f"true models, {groups:>2} groups: any word of it off {np.mean(off):.3f} of {len(off):,}")
+def by_groups(record: Path) -> str:
+    """Return how often anything is said to be off of true models, by the number of groups."""
+    true = [line for line in _lines(record) if line["model"] == "true"]
+    shares = [_share([line for line in true if line["seed"] % 3 == k], _called_off)[0] for k in range(len(GROUPS))]
+    found = ", ".join(f"{100 * share:.1f} % with {groups}" for groups, share in zip(GROUPS, shares, strict=True))
+    return f"By the number of groups, any sentence says of true models that they are off in {found}."
 
 
 def main() -> None:
@@ -238,7 +321,6 @@ def main() -> None:
     if not options.show:
         run(options)
     show(options.record)
-    show_groups(options.record)
     if options.compare:
         compare(options.record, options.compare)
 

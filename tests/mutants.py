@@ -56,6 +56,8 @@ OPERATORS = {
     ast.BitOr: (ast.BitAnd,),
     ast.MatMult: (),
 }
+# Arguments that change no result: checks of what is known, copies, how things are printed and compared.
+NO_RESULT = {"strict", "copy", "repr", "compare", "stacklevel"}
 NEGATED = (ast.Name, ast.Call, ast.BinOp, ast.Attribute, ast.Subscript)
 
 
@@ -87,6 +89,8 @@ def places(tree: ast.Module) -> Iterator[ast.AST]:
                 if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.JoinedStr | ast.Import):
                     continue
                 if isinstance(child, ast.FunctionDef) and on_gpu(child):
+                    continue
+                if isinstance(child, ast.keyword) and child.arg in NO_RESULT:
                     continue
                 if isinstance(child, ast.Call) and ast.unparse(child.func) in ("warnings.warn", "cast", "TypeVar"):
                     continue

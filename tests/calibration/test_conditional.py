@@ -17,9 +17,9 @@ from xcal.calibration.histogram import residuals
 from xcal.calibration.membership import conditional_value, feature_sums
 from xcal.calibration.subgroups import (
     KernelFeatures,
-    _finding,
     as_columns,
     contrasts,
+    departure_in_words,
     expected_squares,
     find_subgroup,
     random_features,
@@ -292,7 +292,12 @@ def test_a_subgroup_of_one_column_is_described_by_that_column_alone():
     ],
 )
 def test_the_words_of_a_subgroup_are_those_of_its_histogram(heights, words):
-    assert words in _finding(np.array(heights) / 10, bin_edges(10))
+    assert words in departure_in_words(np.array(heights) / 10, bin_edges(10))
+
+
+def test_one_bin_has_no_shape_and_two_have_no_spread():
+    assert departure_in_words(np.ones(1), np.array([0.0, 1.0])) == ""
+    assert departure_in_words(np.array([0.2, 0.8]), np.array([0.0, 0.5, 1.0])) == "events come later than predicted"
 
 
 @pytest.mark.ci

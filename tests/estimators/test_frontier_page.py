@@ -7,6 +7,7 @@ import json
 import re
 from functools import cache
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.estimators.simulate import survival_rows
 from xcal import Surv, SurvivalData, audit, concordance_index, conditional_calibration, d_calibration, nll
 from xcal.estimators import SurvivalPath, load
 from xcal.estimators.fitting import FEATURES
+from xcal.estimators.frontier_page import FrontierReport, _answer
 
 DATA, HELD_OUT, TEST = survival_rows(400), survival_rows(200, seed=1), survival_rows(500, seed=2)
 SETTINGS = {"hidden": (8,), "epochs": 10, "batch_size": 100, "learning_rate": 1e-2}
@@ -131,8 +133,26 @@ def test_what_was_chosen_stands_on_top_with_its_reason(path, tab):
     measured = path.select().d_calibration(TEST.x, TEST.y, n_bins=10)
     value = f"its D-calibration in 10 bins is {measured.value:.2g}"
     assert f"{value}; a perfect model scores {measured.floor:.2g}" in words
-    assert ("finds it off" in words) == (measured.p_value < 0.05)
+    assert ("nothing shows that it is off" in words) == (measured.p_value >= 0.05)
     assert tab.locator(".callout").bounding_box()["y"] < tab.locator("section").first.bounding_box()["y"]
+
+
+@pytest.mark.parametrize(
+    ("value", "p_value", "level", "said"),
+    [
+        (2.8e-4, 0.2, "good", "nothing shows that it is off"),
+        (2.8e-4, 1e-4, "good", "small, but no chance, bins hold 3 % too many or too few events"),
+        (4.2e-3, 1e-4, "caution", "it is off, bins hold 20 % too many or too few events"),
+    ],
+)
+def test_the_answer_has_the_criteria_of_an_audit(value, p_value, level, said):
+    """On the same rows an audit calls the second small and trusts it: the page of the path must not call it off."""
+    dcal = SimpleNamespace(value=value, floor=2e-4, p_value=p_value)
+    one = SimpleNamespace(lam=0.0, recalibrated=False, name="λ = 0", values=SimpleNamespace(dcal=dcal))
+    selection = SimpleNamespace(lam=0.0, recalibrated=False, reason="it is so")
+    frontier = SimpleNamespace(candidates=(one,), rows=SimpleNamespace(n_bins=10))
+    found = _answer(FrontierReport(frontier, selection, None, "m", ""))
+    assert (found.level, found.sentences[1].split("): ")[1]) == (level, f"{said}.")
 
 
 @pytest.mark.parametrize("k", range(len(CANDIDATES)))

@@ -138,6 +138,8 @@ def test_a_map_is_made_again_of_its_content_and_of_nothing_else():
             kind.of_content({"knots": [0, 1]})
     with pytest.raises(ValueError, match="knots: expected numbers that increase from 0 to 1"):
         CiPOTRecalibration(np.array([0, 0.5, 0.4, 1]), np.array([0, 0.4, 0.5, 1]), 5, 5)
+    with pytest.raises(ValueError, match="levels: expected numbers that increase from 0 to 1"):  # a flat piece
+        CiPOTRecalibration(np.array([0, 0.4, 0.5, 1]), np.array([0, 0.5, 0.5, 1]), 5, 5)
 
 
 # isotonic

@@ -471,6 +471,9 @@ def test_groups_are_a_column_of_an_array_too(column):
         with pytest.raises(ValueError, match="group_column: expected the number of a column of X"):
             Recalibrated(Slow(), "groups", group_column=bad).fit(array, y)
     assert set(labels_of(X, 2)) == {0.0, 1.0}  # a data frame by the number of its column
+    for bad in (-1, 3):
+        with pytest.raises(ValueError, match="group_column: expected one of the columns a, b, group, got"):
+            labels_of(X, bad)
 
 
 def test_the_end_of_curves_that_are_functions_is_the_last_time_that_all_cover():

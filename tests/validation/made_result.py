@@ -231,7 +231,7 @@ def for_whom(rows):
     half, width = (histogram.upper - histogram.lower) / 4, np.diff(histogram.edges)
     error = np.sqrt(max(0.0, (np.square(histogram.mass - width) - np.square(half)).sum() * width.size))
     worst = WorstSubgroup(
-        *("age = old", "F too low at the observed times, so that events come earlier than predicted"),
+        *("age = old", "events come earlier than predicted"),
         *(int(rows.old.sum()), int(rows.old.sum()) // 2, 0.002, float(error)),
         *(histogram.edges, histogram.mass, half),
     )

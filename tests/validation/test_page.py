@@ -265,7 +265,7 @@ def test_for_whom_says_what_was_found_and_draws_it(tab):
     own = section(tab, "For whom is it right?")
     text = own.inner_text()
     assert "Calibration differs with the covariates" in text
-    assert "Most off are rows with age = old: F too low" in text
+    assert "Most off are rows with age = old: events come earlier" in text
     assert "id: its whole numbers are all different" in text
     assert own.locator("[data-chart]:visible svg").count() == 2
     found = own.locator("data").evaluate_all("all => all.map(one => Number(one.value))")

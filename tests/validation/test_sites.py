@@ -7,7 +7,7 @@ import pytest
 import xcal
 from xcal.metrics.across_sites import error_of_interval, random_effects
 from xcal.metrics.intervals import POSITIVE, SHARE
-from xcal.show.page import Table
+from xcal.show.page import Table, Text
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,18 @@ def test_two_sites_have_no_mean(rows):
     with pytest.raises(KeyError):
         result.value("oe_sites", horizon=0.5)
     assert "Is it right at every site?" in str([s.heading for s in _sections(result)])
+
+
+def test_what_is_a_site_is_not_read_off_its_name(rows):
+    """A group whose name begins as those of sites do is no site; a site may be called as small ones together are."""
+    called = rows["X"]["hospital"].replace({"H0": "2 small sites together"})
+    result = xcal.audit(**rows, sites=called, groups={"hospital = old": np.where(rows["X"]["x"] > 0, "a", "b")})
+    alone = [f"hospital = {name}" for name in ("2 small sites together", "H1", "H2", "H3", "H4")]
+    assert set(result.sites) == {*alone, "hospital = 4 small sites together"}
+    assert {"hospital = old = a", "hospital = old = b"} <= set(result.groups)
+    (part,) = [one for one in _sections(result) if one.short == "Sites"]
+    notes = [block.text for block in part.blocks if isinstance(block, Text)]
+    assert [note for note in notes if "alone: hospital = 4 small sites together" in note] == notes
 
 
 def _sections(result):

@@ -13,6 +13,7 @@ from tests.metrics.simulate import survival_data
 from tests.validation.made_result import made_result
 from tests.validation.simulate import sample
 from xcal.data.surv import Outcome
+from xcal.metrics.pit import PitHistogram
 from xcal.validation import methods
 from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence, Skipped
 from xcal.validation.summary import Training, differing_columns, summarise_data
@@ -171,6 +172,54 @@ def test_an_error_that_is_real_and_small_does_not_cost_trust_and_is_said():
     assert not any(s.startswith("Good enough") and "D-calibration" in s for s in zero.sentences)
 
 
+@pytest.mark.parametrize(
+    ("mass", "said"),
+    [
+        (np.linspace(0.06, 0.14, 10), "over all times events come later than predicted"),
+        (np.linspace(0.14, 0.06, 10), "over all times events come earlier than predicted"),
+        (0.06 + 0.0048 * (np.arange(10) - 4.5) ** 2, "over all times predicted distributions are too narrow"),
+        (0.14 - 0.0048 * (np.arange(10) - 4.5) ** 2, "over all times predicted distributions are too wide"),
+        (np.tile([0.06, 0.14], 5), "bins of F over all times hold 50 % too many or too few events"),
+    ],
+)
+def test_d_calibration_is_told_by_what_its_histogram_shows(mass, said):
+    """A headline that a reader can repeat, where the shape is plain: a third of saw teeth is none."""
+    pit = PitHistogram("uniform", None, np.linspace(0, 1, 11), mass / mass.sum(), mass, mass)
+    measured = replace(measurements(*good_but("d_calibration", *calibrated(1e-4, (0.025, 0.02, 0.03)))), pit=(pit,))
+    found = judge("M", measured, data(), level=0.95, time_unit="years")
+    assert f"cannot be trusted as they are: {said}" in found.headline
+    assert "hold 50 % too many or too few events (D-calibration" in found.sentences[0]
+
+
+def test_of_an_average_error_no_more_is_told_than_is_known():
+    """The floor is no error of the model, and where the interval holds zero the headline has no number."""
+    left = value("ici_excess", 0.101, 0.08, 0.16, 5.0)
+    assert (
+        "off by 10.1 points on average" in verdict(*good_but("ici", *of_error(0.12, 0.08, 0.16, 1e-3)), left).headline
+    )
+    found = verdict(*good_but("ici", *of_error(0.056, 0.0, 0.115, 1e-3)), value("ici_excess", 0.05, 0.0, 0.115, 5.0))
+    assert found.level == "caution"
+    assert found.headline.endswith("with caution: risks by 5 years are not right for each level of risk.")
+    words = "(ICI 5.6 points, 95 % interval 0.0 to 11.5; a perfect model would show 1.0; p = 0.001)"
+    assert words in found.sentences[0]
+
+
+def test_a_small_p_value_stands_beside_what_is_good_enough():
+    """.03 of one test is .06 among two families: not off, and not hidden either."""
+    for name, values in (
+        ("oe", (*of_ratio(1.02, 0.92, 1.13, 0.03), value("oe_p", 0.02, horizon=5.0))),
+        ("d_calibration", calibrated(0.03)),
+    ):
+        found = verdict(*good_but(name, *values))
+        assert found.level == "trust"
+        (said,) = [sentence for sentence in found.sentences if "though a test alone questions it" in sentence]
+        shown = "O/E by 5 years: 1.02 (interval 0.92 to 1.13): p = 0.02" if name == "oe" else "0.0002: p = 0.03"
+        assert f"{shown}, among all tests p = 0.06." in said
+        (good,) = [sentence for sentence in found.sentences if sentence.startswith("Good enough: ")]
+        assert ("O/E" in good, "D-calibration" in good) == (name != "oe", name == "oe")
+    assert not any("questions" in sentence for sentence in verdict(*GOOD).sentences)
+
+
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
     rare = value("observed_risk", 0.04, horizon=5.0)  # a quarter of 4 % is 1 point
     assert verdict(*good_but("ici", *of_error(0.006, 0.0, 0.02, 0.5)), rare).level == "unknown"
@@ -207,7 +256,7 @@ def test_many_errors_are_counted_and_the_largest_of_each_metric_is_told():
     # Five values are wrong; O/E and ICI are told once each, and where else they are wrong is named.
     also = "; also O/E by 1 year, the average error (ICI) by 2 years and the calibration slope by 5 years."
     assert found.sentences[0].endswith(also)
-    assert found.sentences[0].count(";") == 3  # one of them before what a perfect model would show
+    assert found.sentences[0].count(";") == 4  # two of them beside the ICI
     assert found.headline.count("risks by") == 2
     groups = [v for k in range(6) for v in of_ratio(2.0, 1.9, 2.1, 1e-3, group=f"site = {k}")]
     assert verdict(*GOOD, *groups).headline.endswith("not hold in site = 0, site = 1, site = 2 and 3 more groups.")

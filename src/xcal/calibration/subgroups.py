@@ -341,7 +341,7 @@ class Subgroup:
     Attributes
     ----------
     description : str
-        In words: "rows with age > 71 and stage = III: F too low, events come earlier than predicted".
+        In words: "rows with age > 71 and stage = III: events come earlier than predicted".
     rule : str
         The conditions alone.
     finding : str
@@ -437,7 +437,7 @@ def find_subgroup(
         return None
     tested = half + np.flatnonzero(inside)
     mass, error = masses(cdf[tested], residuals[tested], edges, np.eye(edges.size - 1))
-    rule, finding = " and ".join(c.words for c in conditions), _finding(mass, edges)
+    rule, finding = " and ".join(c.words for c in conditions), departure_in_words(mass, edges)
     return Subgroup(
         description=f"rows with {rule}: {finding}",
         rule=rule,
@@ -510,23 +510,20 @@ def _conditions(index: int, column: Column, smallest: int) -> list[Condition]:
     ]
 
 
-def _finding(mass: Floats, edges: Edges) -> str:
-    """Return what the histogram of the subgroup shows: its larger departure from flat, in location or in spread.
+def departure_in_words(mass: Floats, edges: Edges, *, least: float = 0.0) -> str:
+    """Return what a histogram of F shows: its larger departure from flat, in location or in spread.
 
-    The contrast that was tested need not be the larger one: with censored rows the spread has the smaller noise, and
-    a histogram that rises from left to right can be surest there.
+    "" where that is less than the share `least` of all squared departures, over the widths of the bins.
+
+    Of a subgroup the contrast that was tested need not be the larger one: with censored rows the spread has the smaller
+    noise, and a histogram that rises from left to right can be surest there.
     """
     shapes, width = contrasts(edges), np.diff(edges)
-    departure = (mass - width) @ shapes / np.sqrt(width @ np.square(shapes))
-    location, spread = departure
+    size = np.sqrt(width @ np.square(shapes))
+    # One bin has no shape, and two have no spread.
+    location, spread = np.divide((mass - width) @ shapes, size, out=np.zeros(2), where=size > 1e-9)
+    if location == spread == 0 or max(location**2, spread**2) < least * float((np.square(mass - width) / width).sum()):
+        return ""
     if abs(location) >= abs(spread):
-        return (
-            "F too high at the observed times, so that events come later than predicted"
-            if location > 0
-            else "F too low at the observed times, so that events come earlier than predicted"
-        )
-    return (
-        "predicted distributions too narrow (over-confident)"
-        if spread > 0
-        else "predicted distributions too wide (under-confident)"
-    )
+        return f"events come {'later' if location > 0 else 'earlier'} than predicted"
+    return f"predicted distributions are too {'narrow (over-confident)' if spread > 0 else 'wide (under-confident)'}"

@@ -16,6 +16,8 @@ import pandas as pd
 from xcal.estimators.frontier_values import AtHorizon, Candidate, Frontier, Values
 from xcal.estimators.selection import Selection, summarise
 from xcal.metrics.inputs import Form, rounded_time, said
+from xcal.metrics.intervals import even_square
+from xcal.metrics.spec import GOOD_BINS
 from xcal.show.charts import (
     PERCENT,
     Axis,
@@ -480,10 +482,15 @@ def _answer(report: FrontierReport) -> Callout:
     sentence += f"{measured.floor:.2g} on average"
     level: Level = "unknown"
     if measured.p_value is not None:
-        off = measured.p_value < _LEVEL
-        told = "the test, which counts the events of each bin, finds it off" if off else "nothing shows that it is off"
+        n_bins, level = report.frontier.rows.n_bins, "good"
+        told = "nothing shows that it is off"
+        if measured.p_value < _LEVEL:  # an error may be real and small, as the verdict of an audit has it
+            square = even_square(measured.value, measured.floor, n_bins - 1, 0.95)
+            error, most = (float(np.sqrt(n_bins * part)) for part in (square.excess, square.upper))
+            told = "small, but no chance" if most <= GOOD_BINS else "it is off"
+            told = f"{told}, bins hold {100 * error:.0f} % too many or too few events"
+            level = "good" if most <= GOOD_BINS else "caution"
         sentence += f" ({p_in_words(measured.p_value)}): {told}"
-        level = "caution" if off else "good"
     sentences = (f"{reason[0].upper()}{reason[1:]}.", f"{sentence}.")
     return Callout(level, "Chosen by select()", one.name, sentences)
 

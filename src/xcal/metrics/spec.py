@@ -482,6 +482,11 @@ def column(name: str) -> str:
     return VALUES[name].column or name
 
 
+# Root mean square error of the bins of D-calibration beyond noise, as a share of what a bin should hold, that is good
+# enough.
+GOOD_BINS = 0.15
+
+
 def good_range(name: str) -> Interval:
     """Return the range in which a value is good enough."""
     found = VALUES[name].good

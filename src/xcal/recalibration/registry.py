@@ -263,10 +263,11 @@ def labels_of(X: Any, column: Column | None) -> Any:
         fail("group_column", "the column of X that holds the groups, by name or number", "None")
     if hasattr(X, "columns"):
         names: list[Any] = list(X.columns)
-        name = names[column] if isinstance(column, int) and column not in names and column < len(names) else column
-        if name not in names:
+        if isinstance(column, int) and column not in names and 0 <= column < len(names):
+            column = names[column]
+        if column not in names:
             fail("group_column", f"one of the columns {', '.join(map(str, names[:20]))}", repr(column))
-        return np.asarray(X[name])
+        return np.asarray(X[column])
     array = np.asarray(X)
     if not isinstance(column, int) or array.ndim != 2 or not 0 <= column < array.shape[1]:
         fail("group_column", "the number of a column of X, which has no names", repr(column))

@@ -311,7 +311,6 @@ def finish(
         seed=seed,
         resampled_rows=resampled_rows,
         min_cell=sample.min_cell,
-        sites=tuple(name for name in judged if sample.site and name.startswith(f"{sample.site} = ")),
         landmarks=tuple(one.name for one in sample.landmarks if one.name in judged),
     )
 

@@ -99,10 +99,10 @@ def measure(
         )
         for group, resamples in zip(within, drawn[1:], strict=True)
     ]
-    groups = {name: own for _, name, own in rows_of_groups(sample, rows)}
-    _put_across_sites(
-        [part for part, group in zip(parts, within, strict=True) if _is_site(group, sample)], whole, level
-    )
+    groups = {name: own for *_, name, own in rows_of_groups(sample, rows)}
+    sites = {group.name: group for group in within if sample.site and group.variable == sample.site}
+    small = next((name for name, group in sites.items() if group.label == sample.small_sites != ""), "")
+    _put_across_sites([part for part in parts if part.group in sites and part.group != small], whole, level)
     found_parts, families = _put_tests(rows, columns, groups, come, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
     everything = (whole, *parts)
@@ -129,6 +129,8 @@ def measure(
         n_families=max(1, families + (for_whom is not None)),
         censoring=censoring,
         seen={h: at.ratios for h, at in whole.estimates.at.items()} if len(rows.seen) > 1 else {},
+        sites=tuple(sites),
+        small_sites=small,
         landmarks=tuple(_at_risk(group, sample) for group in come),
     )
 
@@ -157,7 +159,7 @@ def _landmarks(sample: Sample) -> tuple[list[Subgroup], list[Skipped]]:
         skipped += [replace(one, group=landmark.name) for one in (*unreached, *_too_late(landmark.sample))]
         columns, _ = usable_columns(landmark.sample, rows)
         rows, _ = _with_censoring(rows, columns, sample.censoring)
-        judged.append(Subgroup(LANDMARK, landmark.name, landmark.members, rows))
+        judged.append(Subgroup(LANDMARK, f"{landmark.at:g}", landmark.name, landmark.members, rows))
     return judged, skipped
 
 
@@ -350,11 +352,6 @@ def _pp(rows: Rows, level: float, found: Estimates) -> PPCurve | None:
         found.skip("P-P curve", why if rows.lower is None else rows.seen_in_part)
         return None
     return pp_curve(rows.cdfs_since_entry[0], event=rows.cdf_event, level=level)
-
-
-def _is_site(group: Subgroup, sample: Sample) -> bool:
-    """Return whether a group is one site, not small ones together."""
-    return group.variable == sample.site and group.name != f"{sample.site} = {sample.small_sites}"
 
 
 def _put_across_sites(sites: list[_Measured], whole: _Measured, level: float) -> None:

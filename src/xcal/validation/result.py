@@ -191,6 +191,8 @@ class Measurements:
     # O/E by horizon if censored rows were seen through all of their last interval, and if through half of it; only
     # where times are coarse and nobody knows.
     seen: Mapping[float, tuple[float, ...]] = field(default_factory=dict)
+    sites: tuple[str, ...] = ()  # the groups that are sites, small ones put together among them
+    small_sites: str = ""  # the group of these
     landmarks: tuple[AtLandmark, ...] = ()
 
 
@@ -271,8 +273,6 @@ class AuditResult:
         Times of the values of one time.
     groups : tuple of str
         Names of the groups, "variable = label", that were judged.
-    sites : tuple of str
-        Those of them that are sites.
     landmarks : tuple of str
         Those of them that have come to a landmark. Their horizons count from there.
     measured : Measurements
@@ -308,8 +308,12 @@ class AuditResult:
     seed: int
     resampled_rows: int | None = None
     min_cell: int = MIN_CELL
-    sites: tuple[str, ...] = ()
     landmarks: tuple[str, ...] = ()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the groups that are sites."""
+        return self.measured.sites
 
     @property
     def values(self) -> tuple[AuditValue, ...]:

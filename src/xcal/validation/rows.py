@@ -317,9 +317,10 @@ MIN_CLUSTERS = 10
 
 @dataclass(frozen=True, eq=False)
 class Subgroup:
-    """One group: its variable, its name "variable = label", which rows belong to it, and these rows."""
+    """One group: its variable and label, its name "variable = label", which rows belong to it, and these rows."""
 
     variable: str
+    label: str
     name: str
     members: BoolArray
     rows: Rows
@@ -331,7 +332,7 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
     The name of a group of very few rows may itself be that of a person: such groups are counted, and not named.
     """
     judged, skipped, unnamed = [], [], 0
-    for variable, name, own in rows_of_groups(sample, rows):
+    for variable, label, name, own in rows_of_groups(sample, rows):
         if is_small(int(np.count_nonzero(own)), sample.min_cell):
             unnamed += 1
             continue
@@ -339,7 +340,7 @@ def subgroups(sample: Sample, rows: Rows) -> tuple[list[Subgroup], list[Skipped]
         if why := too_few_to_judge(members, sample.min_cell):
             skipped.append(Skipped("group", why, group=name))
         else:
-            judged.append(Subgroup(variable, name, own, members))
+            judged.append(Subgroup(variable, label, name, own, members))
     if unnamed:
         groups = f"{unnamed} group{'' if unnamed == 1 else 's'} of fewer than {sample.min_cell} rows"
         why = "so few rows could be one person: neither names nor numbers are shown (min_cell=0 or --min-cell 0 does)"
@@ -359,9 +360,9 @@ def too_few_to_judge(rows: Rows, min_cell: int) -> str:
     return ""
 
 
-def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, BoolArray]]:
-    """Return variable, name and rows of every group, whatever its size."""
+def rows_of_groups(sample: Sample, rows: Rows) -> Iterator[tuple[str, str, str, BoolArray]]:
+    """Return variable, label, name and rows of every group, whatever its size."""
     for variable, labels in sample.groups.items():
         of_row = labels[rows.order]
         for label in np.unique(of_row):
-            yield variable, f"{variable} = {label}", of_row == label
+            yield variable, str(label), f"{variable} = {label}", of_row == label

@@ -33,7 +33,7 @@ from xcal.validation import charts
 from xcal.validation.charts import by_horizon, keys
 from xcal.validation.methods import checklist
 from xcal.validation.result import AuditResult, AuditValue, ForWhom
-from xcal.validation.sample import MIN_EVENTS, MOST_MISSING, TOGETHER
+from xcal.validation.sample import MIN_EVENTS, MOST_MISSING
 from xcal.validation.verdict import OFF_LEVEL, conditional_in_words, differs_with_covariates
 from xcal.validation.words import (
     ESTIMATORS,
@@ -524,9 +524,9 @@ def sites(results: Results, horizons: Sequence[float]) -> Section | None:
     ]
     kept = tuple(row for row in rows if any(one != "–" for one in row[1:]))
     blocks: list[Block] = [Row(tuple(pictures[:2])), pictures[2], _table(results, horizons, shared, "Site")]
-    if together := [site for site in shared if site.endswith(TOGETHER)]:
+    if (small := results[0].measured.small_sites) in shared:
         text = f"Sites with fewer than {MIN_EVENTS} events are too small to be judged alone"
-        blocks.append(Text(f"{text}: {together[0]}, which take no part in the means over sites.", "note"))
+        blocks.append(Text(f"{text}: {small}, which take no part in the means over sites.", "note"))
     if kept:
         caption = (
             "Over sites, by random effects. The interval of a new site is where the value of one that took no part is "

@@ -25,24 +25,26 @@ off, and its width alone does not keep a model from being trusted: the ICI bound
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from xcal.calibration.bins import N_BINS
-from xcal.metrics.spec import good_range
+from xcal.calibration.subgroups import departure_in_words
+from xcal.metrics.spec import GOOD_BINS, good_range
 from xcal.show.charts import p_in_words, time_in_words
 from xcal.validation.result import AuditKey, AuditValue, DataSummary, ForWhom, Measurements, Sentence, Verdict
 from xcal.validation.summary import ENOUGH_EVENTS, furthest_apart
 from xcal.validation.words import interval_in_words, listed, percent, times_in_words
 
-# Ranges that are good enough: ratios of observed to expected events, slopes, average errors of a risk, which may not
-# exceed a share of the mean risk either, and the error of the bins of D-calibration (root mean square of their
-# deviations, as a share of what a bin should hold).
+# Ranges that are good enough: ratios of observed to expected events, slopes, and average errors of a risk, which may
+# not exceed a share of the mean risk either. That of the bins of D-calibration is `GOOD_BINS`.
 GOOD_RATIO, GOOD_SLOPE, (_, GOOD_ICI) = (good_range(metric) for metric in ("oe", "slope", "ici"))
 GOOD_ICI_SHARE = 0.25
-GOOD_BINS = 0.15
 OFF_LEVEL, WRONG_LEVEL = 0.02, 0.01
+# P-value of one test below which it stands beside what is called good enough.
+_QUESTIONED = 0.05
 # How many times as many events as intervals of the right width need. An interval of that width lies in the range only
 # if its middle does not move, and does so in half of all audits of a right model or fewer; with twice as many events in
 # nine of ten (`python -m studies.audit_coverage --events-needed`).
@@ -52,6 +54,8 @@ _COARSE = 0.5
 # Findings that one sentence tells in full, and groups that one names; the rest is counted.
 _MOST_WORDS, _MOST_GROUPS = 2, 3
 State = Literal["right", "small", "unsure", "off", "wrong"]
+# Share of what is wrong with the bins of F that a few words must tell to stand for it.
+_MOSTLY = 0.5
 _BAD: tuple[State, ...] = ("off", "wrong")
 
 
@@ -71,6 +75,8 @@ class Finding:
         A phrase for what is good or uncertain, where the value and its interval do not say it.
     lacks : float
         How many times as many events make the interval as wide as the good range; 1 where these do.
+    p_value, corrected : float
+        Of its test, alone and corrected for all tests of the audit; NaN where there is none.
     """
 
     value: AuditValue
@@ -79,6 +85,8 @@ class Finding:
     words: str
     short: str = ""
     lacks: float = 1.0
+    p_value: float = math.nan
+    corrected: float = math.nan
 
     @property
     def group(self) -> str | None:
@@ -123,14 +131,19 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
     """Judge every value of calibration, for all rows and for each group."""
     values: _Values = {(value.metric, value.horizon, value.group): value for value in measured.values}
     families = measured.n_families
+    shapes = {
+        one.group: departure_in_words(one.mass, one.edges, least=_MOSTLY)
+        for one in measured.pit
+        if one.method == "uniform"
+    }
     for value in values.values():
         when = "" if value.horizon is None else f" by {time_in_words(value.horizon, time_unit)}"
-        judges = {
+        judges: dict[str, Callable[..., Finding | None]] = {
             "oe": _of_ratio,
             "event_ratio": _of_events,
             "slope": _of_slope,
             "ici": _of_error,
-            "d_calibration": _of_d_calibration,
+            "d_calibration": partial(_of_d_calibration, shapes),
         }
         if value.metric in judges:
             finding = judges[value.metric](value, values, families, when, level)
@@ -141,12 +154,15 @@ def judged(measured: Measurements, *, level: float, time_unit: str) -> Iterator[
 _Values = dict[AuditKey, AuditValue]
 
 
-def _corrected(values: _Values, metric: str, value: AuditValue, families: int) -> float:
-    """Return the p-value of a value's test, corrected for all tests of the audit; NaN where it has none."""
-    found = values.get((f"{metric}_p_corrected", value.horizon, value.group))
+def _tested(values: _Values, value: AuditValue, families: int) -> tuple[float, float]:
+    """Return the p-value of a value's test, alone and corrected for all tests of the audit; NaN where it has none."""
+    alone, corrected = (
+        values.get((f"{value.metric}_{name}", value.horizon, value.group)) for name in ("p", "p_corrected")
+    )
+    found = alone if corrected is None else corrected
     if found is None:
-        found = values.get((f"{metric}_p", value.horizon, value.group))
-    return math.nan if found is None else min(1.0, found.value * families)
+        return math.nan, math.nan
+    return (found if alone is None else alone).value, min(1.0, found.value * families)
 
 
 def state_of(value: AuditValue, perfect: float, good: tuple[float, float], p_value: float) -> State:
@@ -177,6 +193,19 @@ def state_of(value: AuditValue, perfect: float, good: tuple[float, float], p_val
     return "right" if inside else "unsure"
 
 
+def _judged(
+    value: AuditValue,
+    perfect: float,
+    good: tuple[float, float],
+    tested: tuple[float, float],
+    brief: str,
+    words: str,
+    short: str = "",
+    lacks: float = 1.0,
+) -> Finding:
+    return Finding(value, state_of(value, perfect, good, tested[1]), brief, words, short, lacks, *tested)
+
+
 def _of_ratio(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
     predicted, observed = (values.get((name, value.horizon, value.group)) for name in ("mean_risk", "observed_risk"))
     ratio = f"O/E {value.value:.2f}{interval_in_words(value, level)}"
@@ -185,16 +214,14 @@ def _of_ratio(value: AuditValue, values: _Values, families: int, when: str, leve
     if predicted is not None and observed is not None:
         both = f"{percent(predicted.value)} predicted, {percent(observed.value)} observed"
         words = f"{brief}, {both} ({ratio})"
-    state = state_of(value, 1.0, GOOD_RATIO, _corrected(values, "oe", value, families))
-    return Finding(value, state, brief, words, lacks=_lacking(value))
+    return _judged(value, 1.0, GOOD_RATIO, _tested(values, value, families), brief, words, lacks=_lacking(value))
 
 
 def _of_events(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
     """Judge the events for each that is expected over the time under observation, where rows have times of entry."""
     brief = f"events were {'more' if value.value > 1 else 'fewer'} than the model expects"
     words = f"{brief} ({value.value:.2f} for each{interval_in_words(value, level)})"
-    state = state_of(value, 1.0, GOOD_RATIO, _corrected(values, "event_ratio", value, families))
-    return Finding(value, state, brief, words, lacks=_lacking(value))
+    return _judged(value, 1.0, GOOD_RATIO, _tested(values, value, families), brief, words, lacks=_lacking(value))
 
 
 def _is_good_ratio(ratio: float) -> bool:
@@ -213,35 +240,46 @@ def _of_slope(value: AuditValue, values: _Values, families: int, when: str, leve
     if value.value < 0 and value.upper < 0:
         brief = f"higher risks{when} come with later events (are they probabilities of survival?)"
     words = f"{brief} (calibration slope {value.value:.2f}{interval_in_words(value, level)})"
-    state = state_of(value, 1.0, GOOD_SLOPE, _corrected(values, "slope", value, families))
-    return Finding(value, state, brief, words)
+    return _judged(value, 1.0, GOOD_SLOPE, _tested(values, value, families), brief, words)
 
 
 def _of_error(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding:
-    floor = values.get(("ici_floor", value.horizon, value.group))
-    observed = values.get(("observed_risk", value.horizon, value.group))
+    floor, excess, observed = (
+        values.get((name, value.horizon, value.group)) for name in ("ici_floor", "ici_excess", "observed_risk")
+    )
     most = GOOD_ICI if observed is None else min(GOOD_ICI, GOOD_ICI_SHARE * max(observed.value, 0.0))
     perfect = "" if floor is None else f"; a perfect model would show {100 * floor.value:.1f}"
-    brief = f"risks{when} are off by {100 * value.value:.1f} points on average"
-    words = f"{brief} (ICI{interval_in_words(value, level, factor=100, digits=1)} points{perfect})"
-    state = state_of(value, 0.0, (0.0, most), _corrected(values, "ici", value, families))
-    return Finding(value, state, brief, words, lacks=(value.upper / most) ** 2 if most > 0 else math.nan)
+    tested = _tested(values, value, families)
+    # Noise is no error of the model: only what is left of the distance without it is told as such.
+    known = value if excess is None else excess
+    brief = f"risks{when} are not right for each level of risk"
+    if value.lower > 0:
+        brief = f"risks{when} are off by {100 * known.value:.1f} points on average"
+    shown = f"ICI {100 * value.value:.1f} points{interval_in_words(value, level, factor=100, digits=1)}{perfect}"
+    words = f"{brief} ({shown}{'' if math.isnan(tested[0]) else f'; {p_in_words(tested[0])}'})"
+    lacks = (value.upper / most) ** 2 if most > 0 else math.nan
+    return _judged(value, 0.0, (0.0, most), tested, brief, words, lacks=lacks)
 
 
-def _of_d_calibration(value: AuditValue, values: _Values, families: int, when: str, level: float) -> Finding | None:
+def _of_d_calibration(
+    shapes: Mapping[str | None, str], value: AuditValue, values: _Values, families: int, when: str, level: float
+) -> Finding | None:
     """Judge D-calibration, which has no horizon, by its test and by how much of it noise does not explain."""
     excess = values.get(("d_calibration_excess", None, value.group))
     floor = values.get(("d_calibration_floor", None, value.group))
-    tested = values.get(("d_calibration_p", None, value.group))
-    if tested is None or floor is None or excess is None:
+    tested = _tested(values, value, families)
+    if math.isnan(tested[0]) or floor is None or excess is None:
         return None
     error, lower, upper = (math.sqrt(max(0.0, x) * N_BINS) for x in (excess.value, excess.lower, excess.upper))
-    judged = AuditValue("bin_error", None, value.group, error, lower, upper)
-    state = state_of(judged, 0.0, (0.0, GOOD_BINS), _corrected(values, "d_calibration", value, families))
-    brief = f"bins of F over all times hold {100 * error:.0f} % too many or too few events"
+    bin_error = AuditValue("bin_error", None, value.group, error, lower, upper)
+    shape = shapes.get(value.group, "")
+    bins = f"bins of F{'' if shape else ' over all times'} hold {100 * error:.0f} % too many or too few events"
+    brief = f"over all times {shape}" if shape else bins
+    words = f"{brief}: {bins}" if shape else bins
     scale = f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}"
-    lacks = (upper / GOOD_BINS) ** 2
-    return Finding(value, state, brief, f"{brief} ({scale}, {p_in_words(tested.value)})", scale, lacks)
+    words = f"{words} ({scale}, {p_in_words(tested[0])})"
+    found = _judged(bin_error, 0.0, (0.0, GOOD_BINS), tested, brief, words, scale, (upper / GOOD_BINS) ** 2)
+    return replace(found, value=value)
 
 
 def in_parts(measured: Measurements, level: float, time_unit: str) -> Iterator[Finding]:
@@ -413,9 +451,20 @@ def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> 
     if unsure:
         enough = f" About {needed:,} events would tell." if needed else ""
         yield Sentence(f"Too uncertain to say: {'; '.join(unsure)}.{enough}")
-    good = in_short([finding for finding in whole if finding.state == "right"], time_unit)
+    right = [finding for finding in whole if finding.state == "right"]
+    questioned = [finding for finding in right if finding.p_value < _QUESTIONED]
+    good = in_short([finding for finding in right if finding not in questioned], time_unit)
     if good:
         yield Sentence(f"Good enough: {'; '.join(good)}.")
+    if questioned:
+        told = (f"{in_short([one], time_unit)[0]}: {_p_values(one)}" for one in questioned)
+        yield Sentence(f"Good enough, though a test alone questions it: {'; '.join(told)}.")
+
+
+def _p_values(finding: Finding) -> str:
+    if finding.corrected == finding.p_value:
+        return p_in_words(finding.p_value)
+    return f"{p_in_words(finding.p_value)}, among all tests {p_in_words(finding.corrected)}"
 
 
 def _worst(findings: Iterable[Finding], state: str) -> list[Finding]:
