@@ -20,7 +20,7 @@ from xcal._typed import checked, parse_json
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
-from xcal.estimators.settings import DEFAULTS, LAMBDAS
+from xcal.estimators.settings import DEFAULTS, LAMBDAS, PATHS
 from xcal.training.rows import digest, launched
 
 # Which of day and month comes first in dates whose year is last.
@@ -45,7 +45,7 @@ class FitSettings:
         Columns that are no features, and columns that are even if they look like an id or like the outcome.
     by, covariates
         Columns whose groups the report judges apart, and columns that it asks "for whom?" about.
-    distribution, lambdas, seeds, epochs
+    distribution, lambdas, seeds, path, epochs
         Of the path.
     horizons, time_unit, resamples, min_cell
         Of the reports; the last is the smallest number of rows of which something is told.
@@ -72,6 +72,7 @@ class FitSettings:
     distribution: str = DEFAULTS.distribution
     lambdas: tuple[float, ...] = LAMBDAS
     seeds: int = 3
+    path: str = PATHS[0]
     epochs: int = DEFAULTS.epochs
     horizons: tuple[float, ...] | None = None
     time_unit: str = ""
@@ -83,6 +84,7 @@ class FitSettings:
         as_number("--test-fraction", self.test_fraction, above=0, below=1)
         as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
         as_choice("--dates", self.dates, DATES, or_none=True)
+        as_choice("--path", self.path, PATHS)
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)
