@@ -17,9 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from xcal._checks import (
     BoolArray,
-    as_floats,
     as_numpy,
-    as_row,
     as_weights,
     check_rows,
     check_same_length,
@@ -478,15 +476,6 @@ def check_no_event_at_zero(table: SurvivalData, name: str) -> None:
             "such rows to a small positive time or use a discrete one, 'mtlr' for instance)",
             f"{found} at time zero",
         )
-
-
-def read_times(times: Any) -> Floats:
-    """Check times at which curves are asked for: finite, zero or larger, in any order."""
-    values = as_floats("times", as_row("times", times)).astype(np.float64)
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        fail("times", "finite times, zero or larger", values[first_row(bad)], first_row(bad))
-    return values
 
 
 def _read_weights(weights: Any, n: int, name: str) -> Floats | None:

@@ -19,7 +19,7 @@ from xcal.estimators.decision import Choices, Chosen, Decision, decide, trained_
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import TrainedPath, fit_models
 from xcal.estimators.inputs import read_judged_weights, read_outcome, read_rows, read_table
-from xcal.estimators.model import SurvivalModel, SurvivalPredictor
+from xcal.estimators.model import NetworkPredictor, SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.selection import (
     Selection,
@@ -44,7 +44,7 @@ from xcal.training.path import checked_lambdas
 from xcal.training.result import Progress
 
 
-class SurvivalPath(SurvivalPredictor):
+class SurvivalPath(NetworkPredictor):
     """One model for every weight of the calibration penalty and every seed, trained in one run.
 
     How much likelihood or concordance is calibration worth? The path shows the choices that the data offer
