@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import fail
+from xcal._checks import FloatArray, fail
 from xcal._devices import Workers
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.features import MappedFeatures, pieces
@@ -281,7 +281,7 @@ class PredictingModel(Predicting):
         """F of each row at each time, ``(n, m)``."""
         return self._curves(len(x), times, self._of(x, after), "cdf")
 
-    def cdf_at_own(self, x: Floats, time: Floats) -> Floats:
+    def cdf_at_own(self, x: Floats, time: FloatArray) -> Floats:
         """F of each row at its observed time, ``(n,)``."""
         return self._by_parts(
             len(x), 1, lambda part: self.distribution(x[part]).cdf(torch.from_numpy(time[part])).numpy()

@@ -12,25 +12,27 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import BoolArray, as_choice
+from xcal._checks import BoolArray, FloatArray, as_choice
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import ties_caution, unit_starts
 from xcal.calibration.significance import DCalibrationResult, Method
+from xcal.data.surv import Outcome
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, trained
-from xcal.estimators.inputs import Floats, read_judged_weights, read_outcome, read_rows
+from xcal.estimators.inputs import Floats, read_judged_weights, read_rows
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.predictor import SurvivalPredictor
+from xcal.recalibration.reading import outcome_of
 from xcal.training.result import History, Progress
 
 Ties = Literal["auto", "interval", "point"]
 
 
-def interval_starts(ties: Ties, time: Floats, event: BoolArray, n_bins: int) -> Floats | None:
+def interval_starts(ties: Ties, time: FloatArray, event: BoolArray, n_bins: int) -> Floats | None:
     """Start of the interval that each row's time ends; None if times stand for themselves.
 
     A model of tied times learns F at each of them: what had happened by then, of which what had happened by the time
@@ -52,8 +54,8 @@ class NetworkPredictor(SurvivalPredictor):
         check_is_fitted(self)
         return self._predicting_model(), read_rows(self, X, reset=False)
 
-    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Floats, BoolArray, Floats | None]:
-        return *read_outcome(X, y, n), read_judged_weights(X, sample_weight, n)
+    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, Floats | None]:
+        return outcome_of(X, y, n), read_judged_weights(X, sample_weight, n)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether there is a model; the columns of X are known as soon as a fit has begun."""
@@ -115,7 +117,8 @@ class NetworkPredictor(SurvivalPredictor):
             most events share their time and a single time holds the mass of half a bin.
         """
         model, x = self._asked(X)
-        time, event, weights = self._judged(X, y, sample_weight, len(x))
+        outcome, weights = self._judged(X, y, sample_weight, len(x))
+        time, event = outcome.time, outcome.event
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
         return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties, weights=weights)
 
@@ -123,7 +126,7 @@ class NetworkPredictor(SurvivalPredictor):
 def d_calibration_of(
     model: PredictingModel,
     x: Any,
-    time: Floats,
+    time: FloatArray,
     event: BoolArray,
     *,
     n_bins: int,
@@ -332,10 +335,10 @@ class SurvivalModel(NetworkPredictor):
             The model itself.
         """
         _, x = self._asked(X)
-        time, event, weights = self._judged(X, y, sample_weight, len(x))
+        outcome, weights = self._judged(X, y, sample_weight, len(x))
         members = self.fitted_.members
-        cdf = combined(members).cdf_at_own(x, time)
-        fitted = KaplanMeierRecalibration.fit(cdf, event, n_pieces=n_pieces, weights=weights)
+        cdf = combined(members).cdf_at_own(x, outcome.time)
+        fitted = KaplanMeierRecalibration.fit(cdf, outcome.event, n_pieces=n_pieces, weights=weights)
         return self._adopt(combined(members, fitted))
 
     def save(self, path: str | PathLike[str]) -> None:

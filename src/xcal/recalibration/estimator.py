@@ -19,13 +19,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import MANY, BoolArray, as_count, as_time, check_same_length, fail
+from xcal._checks import MANY, BoolArray, as_count, as_numpy, as_time, check_same_length, fail
 from xcal._files import write_whole
 from xcal._typed import OneOf, parse_json, read, shown
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
+from xcal.data import SurvivalData
+from xcal.data.surv import Outcome
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.predictions import WholeLaw
 from xcal.recalibration.maps import Floats, KaplanMeierRecalibration, squared_distance
@@ -37,7 +39,7 @@ from xcal.recalibration.reading import (
     chosen_rows,
     folds,
     last_time,
-    read_outcome,
+    outcome_of,
     read_own,
     refit,
     survival_at,
@@ -266,7 +268,8 @@ class Recalibrated(SurvivalPredictor):
         method = as_method(self.method, self.n_pieces, self.group_column)
         asked = Asked(method, self.n_pieces, self.group_column)
         X = X.tocsr() if issparse(X) else X  # of the sparse forms the one whose rows can be picked
-        time, event = read_outcome(X, y)
+        outcome = _outcome(X, y)
+        time, event = outcome.time.astype(np.float64), outcome.event
         if not event.any():
             fail("y", "at least one event", f"none: all {event.size} rows are censored")
         if self.cv is None:
@@ -307,8 +310,8 @@ class Recalibrated(SurvivalPredictor):
         fitted = self._fitted()
         return Corrected(fitted.model_, fitted.adjustment_, np.append(0.0, fitted.times_)), as_table(X)
 
-    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Floats, BoolArray, None]:
-        return *read_outcome(X, y), None
+    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, None]:
+        return _outcome(X, y), None
 
     def predict_own_cdf(self, X: Any, time: Any = None) -> Floats:
         """F' of each row at its observed time, ``(n,)``: what D-calibration and a PIT histogram take.
@@ -316,10 +319,7 @@ class Recalibrated(SurvivalPredictor):
         `time` is not given where X is `SurvivalData`. Times after the end are answered too, as rows were observed
         there: by the model's law, or at the end of the curves of a model that says no more.
         """
-        if time is None:
-            seen, _ = read_outcome(X, None)
-        else:
-            seen = as_time(time).astype(np.float64)
+        seen = (_outcome(X, None).time if time is None else as_time(time)).astype(np.float64)
         fitted = self._fitted()
         own, _ = fitted.adjustment_.own(fitted.model_, as_table(X), seen, np.zeros(seen.size, dtype=bool))
         return own
@@ -330,8 +330,8 @@ class Recalibrated(SurvivalPredictor):
         For models that have a density: those of xcal, AFT models of lifelines and XGBoost, torchsurv's Weibull.
         """
         fitted = self._fitted()
-        time, event = read_outcome(X, y)
-        _, loss = fitted.adjustment_.own(fitted.model_, as_table(X), time, event)
+        outcome = _outcome(X, y)
+        _, loss = fitted.adjustment_.own(fitted.model_, as_table(X), outcome.time.astype(np.float64), outcome.event)
         if loss is None:
             fail("model", "a model with a density", f"{type(fitted.model_).__name__}, whose curves have steps or lines")
         return loss
@@ -341,8 +341,9 @@ class Recalibrated(SurvivalPredictor):
     ) -> Any:
         """D-calibration on rows that neither trained the model nor the map; arguments as of `xcal.d_calibration`."""
         fitted = self._fitted()
-        time, event = read_outcome(X, y)
-        known = read_own(fitted.model_, as_table(X), time, event).event
+        outcome = _outcome(X, y)
+        time = outcome.time.astype(np.float64)
+        known = read_own(fitted.model_, as_table(X), time, outcome.event).event
         cdf = self.predict_own_cdf(X, None if y is None else time)
         result: DCalibrationResult = d_calibration(cdf, known, n_bins=n_bins, method=method, time=time, groups=groups)
         return result
@@ -387,6 +388,13 @@ class Recalibrated(SurvivalPredictor):
     def _fitted(self) -> Self:
         check_is_fitted(self)
         return self
+
+
+def _outcome(X: Any, y: Any) -> Outcome:
+    """Read the outcomes of rows of equal weight."""
+    if isinstance(X, SurvivalData) and X.weights is not None and np.ptp(as_numpy("weights", X.weights)) > 0:
+        fail("X", "rows of equal weight: of recalibrations SurvivalPath.fit alone takes weights", "other weights")
+    return outcome_of(X, y)
 
 
 def _warn_of_few(n_events: int) -> None:

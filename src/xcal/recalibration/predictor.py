@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
 from xcal._checks import BoolArray, as_flag, as_levels, as_number, as_times, fail, first_row
+from xcal.data.surv import Outcome
 from xcal.metrics import concordance_index
 
 Floats = npt.NDArray[np.float64]
@@ -191,8 +192,8 @@ class SurvivalPredictor(BaseEstimator):
         """Return what predicts and the rows of X as it takes them; fails if nothing was fitted."""
 
     @abstractmethod
-    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Floats, BoolArray, Floats | None]:
-        """Read times, events and weights of n rows to be judged by, from y or from the `SurvivalData` that X is."""
+    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, Floats | None]:
+        """Read outcomes and weights of n rows to be judged by, from y or from the `SurvivalData` that X is."""
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -368,5 +369,6 @@ class SurvivalPredictor(BaseEstimator):
         `X` and `y` are as in `fit`. The weights of `SurvivalData` count.
         """
         model, rows = self._asked(X)
-        time, event, weights = self._judged(X, y, None, model.count(rows))
-        return concordance_index(time=time, event=event, risk=model.risk(rows), weights=weights).value
+        outcome, weights = self._judged(X, y, None, model.count(rows))
+        risk = model.risk(rows)
+        return concordance_index(time=outcome.time, event=outcome.event, risk=risk, weights=weights).value
