@@ -324,16 +324,10 @@ class IsotonicSurface(MapByCurve):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any, curves: Any, times: Any, *, time: Any, happened: Any = None) -> Self:
-        """Fit to rows that did not train the model.
+        """Fit to rows that did not train the model; `cdf`, `event`, `curves` and `times` as in `RiskRecalibration.fit`.
 
         Parameters
         ----------
-        cdf, event : array-like of shape (n,)
-            F at each row's observed time, and whether the event happened.
-        curves : array-like of shape (n, m)
-            F of each row at `times`.
-        times : array-like of shape (m,)
-            Increasing, above zero.
         time : array-like of shape (n,)
             Observed times, which tell when rows are censored.
         happened : array-like of shape (n,), optional
@@ -452,7 +446,7 @@ class TemperatureRecalibration(MapByCurve):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any, curves: Any, times: Any) -> Self:
-        """Fit T to rows that did not train the model; arguments as of `RiskRecalibration.fit`."""
+        """Fit T to rows that did not train the model; arguments as in `RiskRecalibration.fit`."""
         from scipy.optimize import minimize_scalar
 
         rows = _Asked.of(cdf, event, curves, times)
