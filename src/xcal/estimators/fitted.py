@@ -92,24 +92,15 @@ def _with_shares(table: SurvivalData) -> Iterator[tuple[npt.NDArray[Any], Floats
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What the raw outputs of the network mean: a distribution in the user's unit of time.
-
-    Attributes
-    ----------
-    distribution, interpolation : str
-    time_scale : float
-        The network's unit of time, in the user's: the median of the event times. Whatever the unit of the data, the
-        network sees the same numbers.
-    edges : ndarray or None
-        Time edges of a discrete distribution, in the user's unit.
-    grid : ndarray
-        From 0 to the last observed time: where curves are drawn, and the points of the integral behind the risk.
-    """
+    """What the raw outputs of the network mean: a distribution in the user's unit of time."""
 
     distribution: str
     interpolation: str
+    # The network's unit of time, in the user's: the median of the event times. Whatever the unit of the data, the
+    # network sees the same numbers.
     time_scale: float
-    edges: Floats | None
+    edges: Floats | None  # time edges of a discrete distribution, in the user's unit
+    # From 0 to the last observed time: where curves are drawn, and the points of the integral behind the risk
     grid: Floats
 
     @classmethod
@@ -218,14 +209,9 @@ class PredictingModel(Predicting):
 
     Predictions are made in float64, from the float32 weights of training: a row's prediction does not depend on the
     rows beside it, up to rounding. The same rows give the same bits.
-
-    Attributes
-    ----------
-    outputs : Outputs
-        The meaning of the raw outputs.
     """
 
-    outputs: Outputs
+    outputs: Outputs  # the meaning of the raw outputs
 
     @property
     @abstractmethod
@@ -353,31 +339,15 @@ class PredictingModel(Predicting):
 
 @dataclass(frozen=True, eq=False)
 class FittedModel(PredictingModel):
-    """A network at its best epoch, with the scaling of its inputs and the meaning of its outputs.
-
-    Attributes
-    ----------
-    standardizer : Standardizer
-    outputs : Outputs
-    network : Module
-        In float64 and evaluation mode.
-    lam : float
-        Weight of the penalty.
-    seed : int
-        Of the initial weights, batches and dropout.
-    best_epoch : int
-        Epoch, from 0, whose weights these are.
-    history : History
-        Validation values of every epoch, ``(epochs, 1)``.
-    """
+    """A network at its best epoch, with the scaling of its inputs and the meaning of its outputs."""
 
     standardizer: Standardizer
     outputs: Outputs
-    network: nn.Module
-    lam: float
-    seed: int
-    best_epoch: int
-    history: History
+    network: nn.Module  # in float64 and evaluation mode
+    lam: float  # weight of the penalty
+    seed: int  # of the initial weights, batches and dropout
+    best_epoch: int  # epoch, from 0, whose weights these are
+    history: History  # validation values of every epoch, ``(epochs, 1)``
 
     @torch.no_grad()
     def raw(self, x: Floats) -> Tensor:

@@ -183,29 +183,16 @@ _DAY = pd.Timedelta(days=1)
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """How one column becomes numbers.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "category", "date"}
-        A number is itself, as are True (1) and False (0), and a duration is its days; a date is the days since
-        `origin`; a category has a column of 0 and 1 for each of `categories`.
-    fill : float
-        What stands for a missing number: the median of the rows of `fit`.
-    has_missing : bool
-        Whether values were missing in `fit`: then there is one more column that says so.
-    categories : tuple of str
-    origin : str
-        A date as text; "" for other kinds.
-    """
+    """How one column becomes numbers."""
 
     name: str
+    # A number is itself, as are True (1) and False (0), and a duration is its days; a date is the days since `origin`;
+    # a category has a column of 0 and 1 for each of `categories`
     kind: Kind
-    fill: float
-    has_missing: bool
+    fill: float  # what stands for a missing number: the median of the rows of `fit`
+    has_missing: bool  # whether values were missing in `fit`: then there is one more column that says so
     categories: tuple[str, ...] = ()
-    origin: str = ""
+    origin: str = ""  # a date as text; "" for other kinds
 
     @property
     def width(self) -> int:

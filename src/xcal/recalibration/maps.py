@@ -111,18 +111,12 @@ def own_log_survival(values: Any, u: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PiecewiseRecalibration(Recalibration):
-    """A map G through points, straight in between.
+    """A map G through points, straight in between."""
 
-    Attributes
-    ----------
-    knots, levels : ndarray
-        F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
-    n, n_events : int
-        Rows and events that G was fitted to.
-    """
-
+    # knots, levels: F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1
     knots: Floats
     levels: Floats
+    # n, n_events: rows and events that G was fitted to
     n: Count
     n_events: Count
 

@@ -29,24 +29,14 @@ _CLOSE = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class OwnValues:
-    """F of each row at its observed time.
+    """F of each row at its observed time."""
 
-    Attributes
-    ----------
-    cdf : array of shape (n,)
-    event : array of shape (n,)
-        Whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
-        censored at their end, and F is the one there: the model says no more.
-    nll : array of shape (n,), or None
-        Negative log-likelihood of each row, where the model has a density.
-    time : array of shape (n,)
-        The time that F belongs to: the row's own, or the end of the curves.
-    """
-
-    cdf: Floats
+    cdf: Floats  # (n,)
+    # (n,): whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
+    # censored at their end, and F is the one there: the model says no more.
     event: BoolArray
-    nll: Floats | None
-    time: Floats
+    nll: Floats | None  # (n,): negative log-likelihood of each row, where the model has a density
+    time: Floats  # (n,): the time that F belongs to: the row's own, or the end of the curves
 
 
 def outcome_of(X: Any, y: Any, n: int | None = None, *, name: str = "y") -> Outcome:

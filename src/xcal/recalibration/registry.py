@@ -382,55 +382,36 @@ class Corrected(Predicting):
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that the model has not seen, and what it says of them.
+    """Rows that the model has not seen, and what it says of them."""
 
-    Attributes
-    ----------
-    time, happened : arrays of shape (n,)
-        Outcomes.
-    cdf, event : arrays of shape (n,)
-        F at the observed times, and whether the event happened there (see `OwnValues`).
-    quantiles : array of shape (n, k), or None
-        The model's quantiles, for a method that asks for them.
-    groups : array of shape (n,), or None
-        For a method that has groups.
-    curves, times : arrays of shape (n, m) and (m,), or None
-        The model's F of each row at some times, for a method that asks for them.
-    """
-
+    # time, happened: (n,): outcomes
     time: Floats
     happened: BoolArray
+    # cdf, event: (n,): F at the observed times, and whether the event happened there (see `OwnValues`)
     cdf: Floats
     event: BoolArray
-    quantiles: Floats | None = None
-    groups: Any = None
+    quantiles: Floats | None = None  # (n, k): the model's quantiles, for a method that asks for them
+    groups: Any = None  # (n,): for a method that has groups
+    # curves, times: (n, m) and (m,): the model's F of each row at some times, for a method that asks for them
     curves: Floats | None = None
     times: Floats | None = None
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to recalibrate.
-
-    Attributes
-    ----------
-    name, summary : str
-    kind : class
-        What is fitted, and read again from a file.
-    takes_pieces, asks_quantiles, asks_groups, asks_times : bool
-        Whether `n_pieces` means something, and what has to be read beside F: quantiles, groups, observed times.
-    curve_times : callable, optional
-        For a method that asks for F of each row on a grid of times: a function of model, X, times and events that
-        returns the grid.
-    """
+    """One way to recalibrate."""
 
     name: str
     summary: str
-    kind: Any
+    kind: Any  # what is fitted, and read again from a file
+    # takes_pieces, asks_quantiles, asks_groups, asks_times: whether `n_pieces` means something, and what has to be read
+    # beside F: quantiles, groups, observed times
     takes_pieces: bool = False
     asks_quantiles: bool = False
     asks_groups: bool = False
     asks_times: bool = False
+    # For a method that asks for F of each row on a grid of times: a function of model, X, times and events that returns
+    # the grid
     curve_times: Callable[[Any, Any, Floats, BoolArray], Floats] | None = None
 
     def fit(self, rows: HeldOut, n_pieces: int | None, group_column: Column | None) -> Adjustment:
