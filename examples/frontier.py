@@ -32,8 +32,8 @@ y = Surv(time=np.minimum(dies, leaves), event=dies <= leaves)
 train, test = slice(0, 3000), slice(3000, None)
 
 # %%
-# With ``path="always"`` one fit trains every weight and every seed. ``dcal`` is D-calibration on validation rows, ``dcal_floor`` is what a
-# perfect model scores there on average.
+# With ``path="always"`` one fit trains every weight and every seed. ``dcal`` is D-calibration on validation rows,
+# ``dcal_floor`` is what a perfect model scores there on average.
 
 path = SurvivalPath((0, 10, 30, 100, 300, 1000), seeds=2, path="always", distribution="weibull", epochs=options.epochs)
 path.fit(patients[train], y[train])

@@ -20,8 +20,8 @@ from xcal._checks import MIN_CELL, as_choice, as_count, as_flag, check_rows, eff
 from xcal.estimators.decision import Choices, Chosen, Decision, PathSoFar, trained_as
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import fit_models
-from xcal.estimators.inputs import read_judged_weights, read_outcome, read_rows, read_table
-from xcal.estimators.model import SurvivalModel, SurvivalPredictor
+from xcal.estimators.inputs import read_rows, read_table
+from xcal.estimators.model import NetworkPredictor, SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.selection import (
     Selection,
@@ -45,7 +45,7 @@ from xcal.training.path import checked_lambdas
 from xcal.training.result import Progress
 
 
-class SurvivalPath(SurvivalPredictor):
+class SurvivalPath(NetworkPredictor):
     """Models for every weight of the calibration penalty and every seed, trained as far as they are needed.
 
     How much likelihood or concordance is calibration worth? The path shows the choices that the data offer
@@ -364,7 +364,7 @@ random_state, device, progress
         path
             The file; written whole or not at all.
         X, y
-            Rows to measure all models on, as in `fit`. A path keeps no rows. Those that no model was trained on are the
+            Rows to measure all models on, as in `fit`. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
             Of more than 10,000 rows, so many are drawn at random, and the page says so.
         horizons : number or array-like, optional
@@ -391,22 +391,22 @@ random_state, device, progress
         """
         check_is_fitted(self)
         if X is None:
-            fail("X", "rows to measure the models on, with their y: report(path, X, y), as a path keeps none", "None")
-        if as_flag("train", train) and self._so_far is not None:
-            self._train(self.untrained_, "report")
+            fail("X", "rows to measure the models on, with their y: report(path, X, y)", "None")
         from xcal.calibration.bins import N_BINS
         from xcal.estimators.frontier_page import FrontierReport, write_frontier
         from xcal.estimators.frontier_values import given_rows, measure_frontier, read_patients
 
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
-        time, event = read_outcome(X, y, len(x))
-        weights = read_judged_weights(X, None, len(x))
+        outcome, weights = self._judged(X, y, None, len(x))
+        time, event = outcome.time.astype(np.float64), outcome.event
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])
         rows = given_rows(x, time, event, horizons, n_bins=N_BINS, end=end, clusters=clusters, min_cell=min_cell)
         shown = read_patients(patients, x, time, event)
+        if as_flag("train", train) and self._so_far is not None:
+            self._train(self.untrained_, "report")
         measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows, shown)
         words = f"SurvivalPath, {self.distribution}"
         report = FrontierReport(measured, self.selection_, self.candidates_, words, time_unit, self.untrained_)

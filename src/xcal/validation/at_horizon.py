@@ -299,8 +299,8 @@ def _tested(
     drawn_tails = np.array([one.tail(own) for one, own in zip(scaled, draws, strict=True)])
     # Of each family the smallest tail of each draw; a family without a test has none.
     least = np.array([drawn_tails[family == k].min(axis=0, initial=1.0) for k in range(3)])[family]
-    # The observed one is one more draw: a p-value is never zero. Where few rows have their event by a horizon, draws are
-    # as far as the observed one but for rounding.
+    # The observed one is one more draw: a p-value is never zero. With few events by a horizon, draws are as far as the
+    # observed one but for rounding.
     tails, sizes = tails * (1 + _ROUNDING), sizes * (1 - _ROUNDING)
     p_values, as_small = (
         (1 + np.count_nonzero(as_far, axis=1)) / (draws.shape[1] + 1)
