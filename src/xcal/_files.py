@@ -8,6 +8,7 @@ import os
 import secrets
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -108,6 +109,22 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file whole or not at all; see `new_file`."""
     with new_file(path) as part:
         part.write_bytes(content)
+
+
+def cache_folder() -> Path:
+    """Return xcal's folder among the user's caches, which need not exist, nor be one that can be written.
+
+    ``$XDG_CACHE_HOME`` or ``~/.cache``; ``~/Library/Caches`` on macOS; ``%LOCALAPPDATA%`` on Windows.
+    """
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif sys.platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or ""
+        # The convention's own rule: a relative path there is to be ignored.
+        base = base if os.path.isabs(base) else "~/.cache"
+    return Path(base).expanduser() / "xcal"
 
 
 def check_writable(folder: Path) -> None:

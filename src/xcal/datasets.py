@@ -8,7 +8,6 @@ import csv
 import hashlib
 import io
 import os
-import sys
 import tempfile
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import fail
+from xcal._files import cache_folder
 from xcal.data import SurvivalData
 
 __all__ = [
@@ -124,15 +124,7 @@ def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:
         return Path(data_dir).expanduser()
     if chosen := os.environ.get("XCAL_DATA"):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or ""
-        # The convention's own rule: a relative path there is to be ignored.
-        base = base if os.path.isabs(base) else "~/.cache"
-    return Path(base).expanduser() / "xcal"
+    return cache_folder()
 
 
 def read_file(*files: DataFile, data_dir: str | os.PathLike[str] | None = None) -> tuple[DataFile, bytes]:

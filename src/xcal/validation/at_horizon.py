@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc, gammaincc
+from scipy.special import erfc, gammaincc
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import curve_of_counts, later_entries, product_limit
@@ -223,7 +223,7 @@ class _Statistic:
     def tail(self, sizes: Vector) -> Vector:
         """Return the chance of so large a statistic, or a larger one, under the normal law."""
         if self.share.size == 1:
-            return np.asarray(chdtrc(1, np.square(sizes) / self.variance))
+            return np.asarray(erfc(sizes / np.sqrt(2 * self.variance)))
         shape = self.mean**2 / self.variance
         return np.asarray(gammaincc(shape, sizes * shape / self.mean))
 
