@@ -16,7 +16,7 @@ from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights
 # One rule for the estimators and for `Recalibrated`: a probability at such a time is NaN, and a quantile that would
 # lie there is infinite ("later than anybody was seen"), both with a warning.
 
-_HOW = "extrapolate=True, or --extrapolate, for what the model says there"
+_HOW = "extrapolate=True (xcal predict --extrapolate) for what the model says there"
 
 
 def unseen_as_nan(
