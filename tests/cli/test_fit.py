@@ -1099,7 +1099,7 @@ class TestConfig:
         path = written(tmp_path, patients(60), 'ein "Name" \\ mit ä.csv')
         settings = FitSettings(
             str(path), "t", "e", "dead", ";", ",", "day-first", None, "part", "g", 0.3, ("a",), ("b", "c"), True,
-            ("s",), ("x",), "weibull", (0.0, 1e-5), 2, 7, (1.0, 2.5), "months", 0, 3,
+            ("s",), "ward", ("x",), "weibull", (0.0, 1e-5), 2, 7, (1.0, 2.5), (1.5,), "end", "months", 0, 3,
         )  # fmt: skip
         (tmp_path / "c.toml").write_text(write_config(settings), encoding="utf-8")
         assert merged(tmp_path / "c.toml", {}) == settings
