@@ -21,7 +21,7 @@ import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
-from xcal._checks import BoolArray, as_choice, as_count, as_flag, as_number, as_numpy, fail
+from xcal._checks import BoolArray, Floats, as_choice, as_count, as_flag, as_number, as_numpy, fail
 from xcal._files import Corrupt, add_lines, as_line, check_place, read_lines, sole_user
 from xcal._typed import Limits, check_keys, read, shown
 from xcal._workers import Engine, as_engine, cluster, has_gpus, results
@@ -203,7 +203,6 @@ def same_params(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 # --- How good a setting is: a path fitted on some of the rows, and its choice scored on the others.
 
-Floats = npt.NDArray[np.float64]
 ScoreName = Literal["ibs", "nll"]
 _GRID = 100
 

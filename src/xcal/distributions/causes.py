@@ -15,12 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import as_causes, as_count, as_numpy, as_time, fail
+from xcal._checks import Floats, as_causes, as_count, as_numpy, as_time, fail
 from xcal.distributions._bins import Rows, likelihood_and_cdf
 from xcal.distributions.base import Family, SurvivalDistribution, as_level, can_broadcast, split_zero
 from xcal.distributions.discrete import DiscreteDistribution, DiscreteFamily, as_logits
-
-Floats = npt.NDArray[np.float64]
 
 
 class _ByCause(SurvivalDistribution):
