@@ -22,8 +22,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
 from xcal._checks import BoolArray, Floats, as_choice, as_count, as_flag, as_number, as_numpy, fail
-from xcal._files import Corrupt, add_lines, as_line, check_place, read_lines, sole_user
-from xcal._typed import Limits, check_keys, read, shown
+from xcal._files import Corrupt, Limits, add_lines, as_line, check_keys, check_place, read, read_lines, shown, sole_user
 from xcal._workers import Engine, as_engine, cluster, has_gpus, results
 from xcal.data import Surv, SurvivalData
 from xcal.data.features import pieces

@@ -20,8 +20,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from xcal._checks import MANY, BoolArray, Floats, as_count, as_numpy, as_time, check_same_length, fail
-from xcal._files import write_whole
-from xcal._typed import OneOf, parse_json, read, shown
+from xcal._files import OneOf, parse_json, read, shown, write_whole
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
