@@ -155,10 +155,9 @@ def test_ray_gives_the_same(tmp_path, monkeypatch):
     folder = written(tmp_path / "in", columns, 3)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     all_passes = {"exact_rows": 0, "ici_bound": True}
-    # A small store, as CI has little shared memory. Ray keeps as many idle processes as it has CPUs, and merging takes
-    # other processes than counting: with two, every pass would start all of them anew.
+    # A small store, as CI has little shared memory.
     ray.init(
-        num_cpus=4,
+        num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",

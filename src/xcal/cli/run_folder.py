@@ -15,8 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from xcal import __version__
 from xcal._checks import MIN_CELL, as_choice, as_count, as_number, fail
-from xcal._files import check_writable, sole_user
-from xcal._typed import checked, parse_json
+from xcal._files import check_writable, checked, parse_json, sole_user
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
