@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from xcal import __version__
 from xcal._checks import MIN_CELL, as_choice, as_count, as_number, fail
-from xcal._files import check_writable, sole_user
-from xcal._typed import checked, parse_json
+from xcal._files import check_writable, checked, parse_json, sole_user
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.estimators.settings import DEFAULTS, LAMBDAS, PATHS
 from xcal.training.rows import digest, launched
+from xcal.validation.sample import LastSeen
 
 # Which of day and month comes first in dates whose year is last.
 DATES = ("day-first", "month-first")
@@ -52,8 +52,10 @@ class FitSettings:
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     drop_duplicates: bool = False  # whether rows that repeat another one are left out
-    # by, covariates: columns whose groups the report judges apart, and columns that it asks "for whom?" about
+    # by, site, covariates: columns whose groups the report judges apart, that of sites, and columns that it asks "for
+    # whom?" about
     by: tuple[str, ...] = ()
+    site: str | None = None
     covariates: tuple[str, ...] = ()
     # distribution, lambdas, seeds, path, epochs: of the path
     distribution: str = DEFAULTS.distribution
@@ -61,9 +63,11 @@ class FitSettings:
     seeds: int = 3
     path: str = PATHS[0]
     epochs: int = DEFAULTS.epochs
-    # horizons, time_unit, resamples, min_cell: of the reports; the last is the smallest number of rows of which
-    # something is told
+    # horizons, landmarks, last_seen, time_unit, resamples, min_cell: of the reports; the last is the smallest number of
+    # rows of which something is told
     horizons: tuple[float, ...] | None = None
+    landmarks: tuple[float, ...] | None = None
+    last_seen: str = "auto"
     time_unit: str = ""
     resamples: int | None = None
     min_cell: int = MIN_CELL
@@ -74,6 +78,7 @@ class FitSettings:
         as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
         as_choice("--dates", self.dates, DATES, or_none=True)
         as_choice("--path", self.path, PATHS)
+        as_choice("--last-seen", self.last_seen, get_args(LastSeen))
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)

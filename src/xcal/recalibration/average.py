@@ -7,11 +7,10 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from xcal._checks import BoolArray, fail
+from xcal._checks import BoolArray, Floats, fail
 from xcal.data.survival import folds_by_event
 from xcal.recalibration.maps import (
     Count,
-    Floats,
     KaplanMeierRecalibration,
     Recalibration,
     held_out_rows,

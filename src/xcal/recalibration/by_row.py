@@ -8,17 +8,11 @@ from typing import Annotated, Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_event, as_numpy, as_probability, as_time, check_rows, fail
+from xcal._checks import BoolArray, Floats, as_event, as_numpy, as_probability, as_time, check_rows, fail
+from xcal._files import Limits
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal._typed import Limits
 from xcal.data.survival import folds_by_event
-from xcal.recalibration.maps import (
-    DIGITS,
-    Count,
-    Floats,
-    Kept,
-    held_out_rows,
-)
+from xcal.recalibration.maps import DIGITS, Count, Kept, held_out_rows
 from xcal.recalibration.published import BetaFormulas, CensoredLikelihood
 
 

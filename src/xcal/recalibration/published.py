@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit, logit
 
-from xcal._checks import MANY, BoolArray, as_count, as_event, as_numpy, as_time, check_rows, fail
+from xcal._checks import MANY, BoolArray, Floats, as_count, as_event, as_numpy, as_time, check_rows, fail
+from xcal._files import Limits
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
-from xcal._typed import Limits
 from xcal.recalibration.maps import (
     DIGITS,
     Count,
-    Floats,
     Kept,
     PiecewiseRecalibration,
     Recalibration,
