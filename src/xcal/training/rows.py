@@ -78,12 +78,14 @@ class Batch:
     weights: Tensor | None
     row_features: Tensor | None = None  # of the conditional penalty, (b, M) or (S, b, M)
     whole: int | None = None  # rows of the batch, where other processes have some of them
+    edges: Tensor | None = None  # of the bins of its penalty, where every batch has its own
 
     def starts(self, chosen: slice) -> "Batch":
         """Keep some of the S sets."""
         weights = None if self.weights is None else self.weights[chosen]
         row_features = None if self.row_features is None else self.row_features[chosen]
-        return Batch(self.x[chosen], self.time[chosen], self.event[chosen], weights, row_features, self.whole)
+        x, time, event = self.x[chosen], self.time[chosen], self.event[chosen]
+        return Batch(x, time, event, weights, row_features, self.whole, self.edges)
 
     def of_several(self, there: Tensor, whole: int) -> "Batch":
         """Return the batch as the part of one of `whole` rows; those that are not `there` get weight zero."""
@@ -141,7 +143,7 @@ def _take(values: Tensor, index: Tensor | slice) -> Tensor:
 # whatever is trained beside it, and whether or not training was resumed.
 
 # What a stream of random numbers is for; two uses of one seed and epoch must not share numbers.
-ORDER, DROPOUT, PIECES = 0, 1, 2
+ORDER, DROPOUT, PIECES, EDGES = 0, 1, 2, 3
 
 
 def derived_seed(epoch: int, use: int, seeds: Sequence[int]) -> int:
@@ -178,6 +180,21 @@ def epoch_order(n: int, batch_size: int, seeds: Sequence[int], epoch: int) -> Te
         generator = torch.Generator().manual_seed(derived_seed(epoch, ORDER, [seed]))
         orders.append(torch.randperm(n, generator=generator)[: batches * rows].view(batches, rows))
     return torch.stack(orders, dim=1)
+
+
+def epoch_edges(n_bins: int, batches: int, epoch: int) -> Tensor:
+    """Random edges of the bins of every batch of an epoch, ``(batches, n_bins + 1)``, the same for all models.
+
+    Examples
+    --------
+    >>> edges = epoch_edges(20, batches=3, epoch=0)
+    >>> edges.shape, bool((edges.diff() >= 0).all()), edges[:, 0].tolist(), edges[:, -1].tolist()
+    (torch.Size([3, 21]), True, [0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    """
+    generator = torch.Generator().manual_seed(derived_seed(epoch, EDGES, []))
+    inner = torch.rand(batches, n_bins - 1, dtype=torch.float64, generator=generator)
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64).expand(batches, 2)
+    return torch.cat([inner, ends], dim=1).sort(dim=1).values
 
 
 # --- Training on several processes: who takes part, and which rows are whose.
