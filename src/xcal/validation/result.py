@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xcal._checks import MIN_CELL
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution
 from xcal.metrics.inputs import Integers, Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram, PPCurve
+
+if TYPE_CHECKING:
+    from xcal.validation.precision import Precision
 
 AuditKey = tuple[str, float | None, str | None]  # metric, horizon, group
 
@@ -336,6 +339,15 @@ class AuditResult:
         if not there:
             return f"{asked}; there are {', '.join(dict.fromkeys(value.metric for value in self.values))}"
         return f"{asked}; its horizons and groups are {', '.join(f'({h}, {g})' for h, g in there[:8])}"
+
+    def precision(self, **widths: float) -> "tuple[Precision, ...]":
+        """Return how precisely O/E, slope, AUC and ICI are estimated, and how many events would be enough.
+
+        Enough for intervals as wide as ``oe=0.2, slope=0.4, auc=0.1, ici=0.05``, or as is said here.
+        """
+        from xcal.validation.precision import precision
+
+        return precision(self, widths)
 
     def to_frame(self) -> Any:
         """One line per number as a pandas DataFrame: metric, horizon, group, value, lower, upper."""
