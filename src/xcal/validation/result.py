@@ -163,6 +163,18 @@ class ForWhom:
 
 
 @dataclass(frozen=True)
+class Update:
+    """Values at one horizon after an update of the model, each row's risk by a fit to other rows.
+
+    `how` is "large" (an intercept on the log-odds), "slope" (intercept and slope) or "map" (a map of F).
+    """
+
+    how: str
+    horizon: float
+    values: tuple[AuditValue, ...]
+
+
+@dataclass(frozen=True)
 class AtLandmark:
     """Rows that have come to a landmark; what was measured of them stands among the groups, under `name`."""
 
@@ -197,6 +209,7 @@ class Measurements:
     sites: tuple[str, ...] = ()  # the groups that are sites, small ones put together among them
     small_sites: str = ""  # the group of these
     landmarks: tuple[AtLandmark, ...] = ()
+    updates: tuple[Update, ...] = ()  # what an update of the model would change
 
 
 @dataclass(frozen=True)
