@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli import By, Decimal, Entry, EventValue, Horizons, Lower, MinCell, Separator, Upper, listed
+from xcal.cli import By, Decimal, Entry, EventValue, Horizons, Lower, MinCell, Separator, Upper, listed, now_and_then
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
@@ -200,8 +200,13 @@ def audit(
         seed=seed,
         time_unit=time_unit,
         name=file.name if name is None else name,
+        progress=now_and_then(_resampling_in_words),
     )
     _give(result, out, as_json)
+
+
+def _resampling_in_words(done: int, total: int) -> str:
+    return f"resampling: {100 * done // max(1, total)} %"
 
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
