@@ -154,7 +154,7 @@ def _of(request: Request) -> tuple[Desk, Dropped]:
 
 async def _question(request: Request) -> Any:
     """Read what the page asks, JSON of a bounded size."""
-    from xcal._typed import parse_json
+    from xcal._files import parse_json
 
     body = b""
     async for piece in request.stream():

@@ -271,7 +271,7 @@ class Desk:
 
 def read_asked(content: Any) -> Asked:
     """Read what the page asks for."""
-    from xcal._typed import read
+    from xcal._files import read
 
     return read(Asked, content, "options")
 

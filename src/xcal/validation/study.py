@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xcal._checks import fail
-from xcal._files import write_whole
-from xcal._typed import read
+from xcal._files import read, write_whole
 from xcal.show.page import Checklist, ChecklistItem
 
 if TYPE_CHECKING:
