@@ -46,9 +46,8 @@ def _top(
     To validate the predictions of any survival model:
       xcal audit predictions.csv --time t --event e --curves "s_*" --out report.html
 
-    To run a table of the paper again and compare it with the paper:
-      xcal reproduce gamma-censored
-      xcal compare gamma-censored
+    To do both on a page in the browser:
+      xcal serve
     """
 
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from xcal._checks import fail
 from xcal.serve.work import MODELS, Desk, Dropped, Limits, read_asked
-from xcal.show.charts import FONT, colour_rules
+from xcal.show.page import style
 
 _LARGEST_QUESTION = 1 << 18  # bytes of what the page asks, files aside
 _HEADERS = {
@@ -97,7 +97,7 @@ def make_app(token: str, hosts: frozenset[str], limits: Limits, *, notice: bool 
         await app.state.desk.close()
 
     async def page(_: Request) -> Response:
-        text = _asset("page.html")
+        text = _asset("page.html").replace('data-most="0"', f'data-most="{limits.most_bytes}"')
         return HTMLResponse(text if notice else text.replace(' data-notice="yes"', ""))
 
     routes = [
@@ -126,8 +126,7 @@ def _static(name: str, kind: str) -> Handler:
     async def answer(_: Request) -> Response:
         text = _asset(name)
         if name == "page.css":
-            shown = files("xcal.show").joinpath("page.css").read_text(encoding="utf-8")
-            text = f"{colour_rules()}:root{{--font:{FONT};}}\n{shown}\n{text}"
+            text = f"{style()}\n{text}"
         return Response(text, media_type=kind)
 
     return answer
@@ -142,7 +141,8 @@ def _answering(handler: Handler) -> Handler:
         except ClientDisconnect:
             return Response(status_code=499)
         except (ValueError, OSError, ImportError, TypeError) as error:
-            return JSONResponse({"error": " ".join(str(error).split())[:1000]}, 400)
+            # What still comes of a file that was refused is not waited for.
+            return JSONResponse({"error": " ".join(str(error).split())[:1000]}, 400, {"connection": "close"})
 
     return answer
 
@@ -170,7 +170,9 @@ async def _question(request: Request) -> Any:
 async def receive(request: Request) -> Response:
     """Take a file."""
     desk: Desk = request.app.state.desk
-    new = await desk.receive(request.query_params.get("name", ""), request.stream())
+    announced = request.headers.get("content-length", "")
+    size = int(announced) if announced.isdecimal() else 0
+    new = await desk.receive(request.query_params.get("name", ""), request.stream(), size)
     if not new.name.endswith(MODELS):
         await desk.understand(new)
     return JSONResponse(new.status())

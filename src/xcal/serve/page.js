@@ -33,6 +33,11 @@ async function drop(dropped) {
   if (!dropped) return;
   forget();
   for (const id of ["asking", "results", "calculating"]) $(id).hidden = true;
+  if (dropped.size > Number(document.body.dataset.most)) {
+    const most = Math.floor(Number(document.body.dataset.most) / 2 ** 20);
+    say("dropped", `This file is larger than ${most} MB, the most that is taken here (xcal serve --most takes more).`, true);
+    return;
+  }
   say("dropped", `Reading ${dropped.name} …`);
   try {
     file = await ask(`files?name=${encodeURIComponent(dropped.name)}`, dropped);
@@ -66,15 +71,27 @@ window.addEventListener("pagehide", forget);
 
 const TIMES = ["", "days", "weeks", "months", "years"];
 
-function choice(name, label, options, hint = "") {
+let fields = 0;
+function field(name, control, hint = "") {
+  control.id = `field-${++fields}`;
+  const label = make("label", { htmlFor: control.id, textContent: name });
+  const found = make("div", { className: "field" }, label, control);
+  if (hint) {
+    const note = make("small", { id: `${control.id}-hint`, textContent: hint });
+    control.setAttribute("aria-describedby", note.id);
+    found.append(note);
+  }
+  return found;
+}
+
+function choice(name, label, options, hint) {
   const select = make("select", { name }, ...options.map(([value, text]) => make("option", { value, textContent: text })));
   select.value = file.understood.asked[name];
-  return make("label", {}, make("span", { textContent: label }), select, make("small", { textContent: hint }));
+  return field(label, select, hint);
 }
 
 function text(name, label, hint) {
-  const input = make("input", { name, value: file.understood.asked[name] });
-  return make("label", {}, make("span", { textContent: label }), input, make("small", { textContent: hint }));
+  return field(label, make("input", { name, value: file.understood.asked[name] }), hint);
 }
 
 function showOptions() {
@@ -130,7 +147,7 @@ function offerValues() {
 
 function fitKind() {
   const data = option("kind").value === "data";
-  for (const name of ["curves", "risk", "horizon", "cdf", "site"]) option(name).closest("label").hidden = data;
+  for (const name of ["curves", "risk", "horizon", "cdf"]) option(name).closest(".field").hidden = data;
 }
 
 function asked() {
@@ -139,12 +156,15 @@ function asked() {
   return { ...found, by: form.getAll("by") };
 }
 
+// Answers may come in another order than the questions: only that to the last one counts.
+let asking = 0;
 async function refresh() {
+  const mine = ++asking;
   try {
     const found = await ask(`files/${file.id}/command`, asked());
-    $("command").textContent = found.command;
+    if (mine === asking) $("command").textContent = found.command;
   } catch (error) {
-    say("state", error.message, true);
+    if (mine === asking) say("state", error.message, true);
   }
 }
 
@@ -242,15 +262,15 @@ function showResults(found) {
 // --- A model as a calculator.
 
 async function showCalculator() {
-  const { fields } = await ask(`files/${file.id}/fields`, {});
+  const known = await ask(`files/${file.id}/fields`, {});
   $("fields").replaceChildren(
-    ...fields.map((one) => {
+    ...known.fields.map((one) => {
       const unknown = [["", "not known"]];
       const control = one.labels.length
         ? make("select", { name: one.name }, ...[...unknown, ...one.labels.map((label) => [label, label])].map(([value, label]) => make("option", { value, textContent: label })))
         : make("input", { name: one.name, type: one.kind === "date" ? "date" : "text", value: one.value, inputMode: one.kind === "number" ? "decimal" : "text" });
       if (one.labels.length) control.value = one.labels[0];
-      return make("label", {}, make("span", { textContent: one.name }), control);
+      return field(one.name, control);
     }),
   );
   $("calculating").hidden = false;

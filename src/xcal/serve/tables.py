@@ -180,12 +180,18 @@ def command(asked: Asked, file: str) -> list[str]:
     given: dict[str, Any] = {"time": asked.time, "event": asked.event, "event-value": asked.event_value}
     if asked.kind == "predictions":
         given |= {"curves": asked.curves, "risk": asked.risk, "horizon": asked.horizon, "cdf": asked.cdf}
-        given |= {"site": asked.site, "clusters": asked.clusters}
+        given |= {"clusters": asked.clusters}
         last = {"out": "report.html", "json": "audit.json"}
     else:
         given |= {"group": asked.clusters}
         last = {"out": "run"}
-    given |= {"by": asked.by, "horizons": asked.horizons, "time-unit": asked.time_unit, "decimal": asked.decimal}
+    given |= {
+        "by": asked.by,
+        "site": asked.site,
+        "horizons": asked.horizons,
+        "time-unit": asked.time_unit,
+        "decimal": asked.decimal,
+    }
     words = ["xcal", "audit" if asked.kind == "predictions" else "fit", file]
     for name, value in (given | last).items():
         words += [f"--{name}={one}" for one in ([value] if isinstance(value, str) else value) if one]

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 from xcal._checks import fail
 from xcal.estimators.persistence import MODEL_IN_FOLDER
@@ -139,9 +139,11 @@ class Desk:
         found.seen = monotonic()
         return found
 
-    async def receive(self, name: str, body: AsyncIterator[bytes]) -> Dropped:
+    async def receive(self, name: str, body: AsyncIterator[bytes], announced: int = 0) -> Dropped:
         """Keep a file that comes piece by piece; one that is too large, or does not come to its end, leaves nothing."""
         plain = plain_name(name)
+        if announced > self.limits.most_bytes:
+            self._refuse_large()
         if len(self.files) >= self.limits.most_files:
             fail("file", f"at most {self.limits.most_files} files at a time", "one more: close another page first")
         new = Dropped(secrets.token_hex(8), Path(tempfile.mkdtemp(dir=self.root)), plain)
@@ -152,7 +154,7 @@ class Desk:
                 async for piece in body:
                     size += len(piece)
                     if size > self.limits.most_bytes:
-                        fail("file", f"at most {self.limits.most_bytes >> 20} MB (xcal serve --most)", "a larger one")
+                        self._refuse_large()
                     file.write(piece)
             if not size:
                 fail("file", _REFUSED, "an empty file")
@@ -160,6 +162,9 @@ class Desk:
             await self.forget(new.id)
             raise
         return new
+
+    def _refuse_large(self) -> NoReturn:
+        fail("file", f"at most {self.limits.most_bytes >> 20} MB (xcal serve --most)", "a larger one")
 
     async def understand(self, one: Dropped, decimal: str = "") -> None:
         """Read a table in a process of its own; one that cannot be read is an error of one sentence, and is deleted."""

@@ -10,6 +10,8 @@ from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution
 from xcal.metrics.inputs import Integers, Vector
 from xcal.metrics.net_benefit import DecisionCurve
 from xcal.metrics.pit import PitHistogram, PPCurve
+from xcal.validation.study import Study
+from xcal.validation.table_one import TableOne
 
 if TYPE_CHECKING:
     from xcal.validation.precision import Precision
@@ -307,6 +309,10 @@ class AuditResult:
         Rows of the random part that was resampled, with intervals scaled to all rows; None if all rows were.
     min_cell : int
         Rows below which a cell was merged or its count not told; 0 or 1 if all were shown.
+    table_one : TableOne or None
+        What the rows are like, beside the training rows where these were given.
+    study : Study or None
+        What the authors say of their study.
     """
 
     model: str
@@ -325,6 +331,8 @@ class AuditResult:
     resampled_rows: int | None = None
     min_cell: int = MIN_CELL
     landmarks: tuple[str, ...] = ()
+    table_one: TableOne | None = None
+    study: Study | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:

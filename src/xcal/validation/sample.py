@@ -573,6 +573,12 @@ def looks_like_id(series: Any) -> bool:
     return bool(series.is_unique and (numbers == np.round(numbers)).all())
 
 
+def outcome_again(name: str, values: Any, outcome: Outcome) -> str:
+    """Return why a column of a table tells the outcome; "" if it does not, or cannot be read."""
+    found = _read(name, values)
+    return "" if isinstance(found, str) else _outcome_again(found, outcome)
+
+
 def _outcome_again(column: Column, outcome: Outcome) -> str:
     """Return why a column tells the outcome, as no covariate does: the time, a coarser time, the event, its cause."""
     if column.labels is None and follows_time(column.values, outcome.time, above=None):

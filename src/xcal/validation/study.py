@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xcal._checks import fail
 from xcal._files import read, write_whole
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from xcal.validation.result import AuditResult
 
 # --- The study file.
+
+_Part = TypeVar("_Part")
 
 
 def _asks(what: str, *answers: str) -> Any:
@@ -147,7 +149,7 @@ def read_study(study: Any) -> Study | None:
     if study is None or isinstance(study, Study):
         return study
     if isinstance(study, Mapping):
-        return _stripped(read(Study, study, "study"))
+        return without_blanks(read(Study, study, "study"))
     if not isinstance(study, str | Path):
         fail("study", "a TOML file, or a table of its keys", type(study).__name__)
     path = Path(study)
@@ -157,15 +159,15 @@ def read_study(study: Any) -> Study | None:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         fail(f"study, {path}", "TOML in UTF-8", f"text that is none ({error})")
-    return _stripped(read(Study, content, str(path)))
+    return without_blanks(read(Study, content, str(path)))
 
 
-def _stripped(study: Any) -> Any:
+def without_blanks(study: _Part) -> _Part:
     """Return the texts without blanks around them, and with single ones between words."""
-    new = {}
-    for one in fields(study):
+    new: dict[str, Any] = {}
+    for one in fields(study):  # type: ignore[arg-type]  # a dataclass
         value = getattr(study, one.name)
-        new[one.name] = " ".join(value.split()) if isinstance(value, str) else _stripped(value)
+        new[one.name] = " ".join(value.split()) if isinstance(value, str) else without_blanks(value)
     return type(study)(**new)
 
 
@@ -209,8 +211,11 @@ def _training(one: "AuditResult") -> _Answer:
     if one.table_one is not None and any(line.training is not None for line in one.table_one.lines):
         return True, "Data: both sets of rows side by side, with standardised differences."
     if one.data.compared_with_training:
-        return None, "Data: outcomes were compared; give the training rows with their columns (training=, --training)."
-    return False, "Give the training rows (training=, --training)."
+        return (
+            None,
+            "Data: outcomes were compared; give the training rows with their columns (training=, in xcal audit --training).",
+        )
+    return False, "Give the training rows (training=, in xcal audit --training)."
 
 
 def _measures(one: "AuditResult") -> _Answer:

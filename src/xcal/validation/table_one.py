@@ -1,13 +1,14 @@
 """Table 1 of a paper: what the rows of a validation are like, beside those that the model was trained on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import MIN_CELL, BoolArray, as_weights, check_rows, effective_units, fail
+from xcal.calibration.subgroups import Column
 from xcal.data.features import column_kind
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData
@@ -15,12 +16,15 @@ from xcal.metrics.inputs import Vector, as_min_cell, is_small, mean_of, told
 from xcal.metrics.times import follow_up
 from xcal.validation.sample import (
     ID,
+    MOST_COLUMNS,
     MOST_GROUPS,
     Reasons,
+    are_names,
     as_text,
     lengths_of,
     looks_like_id,
     named_columns,
+    outcome_again,
     read_outcome,
     read_training,
 )
@@ -221,6 +225,34 @@ def describe(
         tuple(left_out),
         min_cell,
     )
+
+
+def of_audit(
+    X: Any,
+    covariates: Any,
+    outcome: Outcome,
+    training_X: Any,
+    training: Outcome | None,
+    asked: tuple[Column, ...],
+    weights: Vector | None,
+    min_cell: int,
+) -> TableOne:
+    """Describe the rows of an audit: by the columns of X or the covariates; of too many, by those that are asked about.
+
+    Columns that tell the outcome are no characteristics.
+    """
+    columns = named_columns(X if are_names(covariates, MOST_COLUMNS) or covariates is None else covariates) or {}
+    if any(np.ndim(values) != 1 or len(values) != outcome.n for values in columns.values()):
+        columns = {}
+    left_out: list[tuple[str, str]] = []
+    if len(columns) > MOST_COLUMNS:
+        names = {one.name for one in asked}
+        left_out.append((f"{len(columns) - len(names):,} other columns", "the others are those that were asked about"))
+        columns = {name: values for name, values in columns.items() if name in names}
+    tells = {name: why for name, values in columns.items() if (why := outcome_again(name, values, outcome))}
+    kept = {name: values for name, values in columns.items() if name not in tells}
+    found = describe(kept, outcome, named_columns(training_X), training, weights, min_cell)
+    return replace(found, left_out=(*found.left_out, *tells.items(), *left_out))
 
 
 def _kind(values: Any, before: Any) -> str:
