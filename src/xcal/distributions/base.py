@@ -1,5 +1,6 @@
 """The interfaces of a survival distribution and of a family of them, and what several distributions share."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
@@ -200,6 +201,20 @@ class SurvivalDistribution(ABC):
         """`log_likelihood_and_cdf` with their gradient by formula, for a caller without autograd; None if unknown."""
         return None
 
+    # --- Rows that are seen in part: from an entry on, or between two times.
+
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Share of what `log_prob` gives an event at `time` that lies after `entry`: 1, unless both are in one bin."""
+        return torch.ones_like(time)
+
+    def log_between(self, start: Tensor, stop: Tensor) -> Tensor:
+        """``log(F(stop) - F(start))``, with all digits in both tails; in a bin without parts its `log_prob`."""
+        first = self.log_survival(start)
+        none = torch.isneginf(first)
+        fall = torch.where(none, 0.0, first - self.log_survival(stop))
+        value = torch.where(none, -math.inf, first + log_one_less_exp(fall))
+        return value if self.bins is None else torch.where(torch.isneginf(value), self.log_prob(stop), value)
+
     # --- By cause. Where an event has one of several causes, `event` may be the cause, a whole number: 1, 2, ..., or 0
     # for a censored row. A boolean one asks for an event of any cause.
 
@@ -285,6 +300,15 @@ class SurvivalDistribution(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_shape={tuple(self.batch_shape)})"
+
+
+def log_one_less_exp(fall: Tensor) -> Tensor:
+    """``log(1 - exp(-fall))`` of numbers that are zero or larger; -inf at zero, without a gradient."""
+    some = fall > 0
+    safe = torch.where(some, fall, 1.0)
+    small = safe < math.log(2.0)
+    value = torch.where(small, torch.log(-torch.expm1(-torch.where(small, safe, 0.5))), torch.log1p(-torch.exp(-safe)))
+    return torch.where(some, value, -math.inf)
 
 
 def as_parameter(name: str, value: Tensor) -> Tensor:
