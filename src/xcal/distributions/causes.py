@@ -555,18 +555,20 @@ class CauseFamily(Family):
             logits = torch.cumsum(logits.flip(-1), dim=-1).flip(-1)
         return CauseBins(logits, base.grid(raw), base.interpolation)
 
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Return the start of the base for each cause: its own events for a hazard, its part of each bin for bins."""
+        if lower is not None:
+            fail("lower", "None beside causes", "times")
         times, causes = cause_counts(time, event, self.causes)
         base = self.base
         if not isinstance(base, DiscreteFamily):
-            return torch.cat([base.initial(times, causes == k) for k in range(1, self.causes + 1)])
+            return torch.cat([base.initial(times, causes == k, entry=entry) for k in range(1, self.causes + 1)])
         edges = as_numpy("edges", base.edges)
         place = np.searchsorted(edges[1:-1], times, side="left")
         counts = np.stack([np.bincount(place[causes == k], minlength=self._bins) for k in range(1, self.causes + 1)])
         # A bin without events has the shares of all events: so do bins after the last of them.
         shares = counts + counts.sum(axis=1, keepdims=True) / counts.sum()
-        logits = base.log_shares(times, causes > 0) + np.log(shares / shares.sum(axis=0))
+        logits = base.log_shares(times, causes > 0, entry) + np.log(shares / shares.sum(axis=0))
         if not self._lacking:
             return torch.from_numpy(logits.reshape(-1))
         logits = logits - logits[0, -1]

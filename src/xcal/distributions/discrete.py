@@ -323,9 +323,9 @@ class DiscreteFamily(Family):
         grids: dict[torch.dtype, Grid] = self.__dict__["_grids"]
         return grids.get(raw.dtype) or Grid(self.edges)
 
-    def log_shares(self, time: Any, event: Any) -> npt.NDArray[np.float64]:
+    def log_shares(self, time: Any, event: Any, entry: Any = None, lower: Any = None) -> npt.NDArray[np.float64]:
         """Log of the Kaplan-Meier share of each bin."""
-        return bin_logits(time, event, as_numpy("edges", self.edges))
+        return bin_logits(time, event, entry, lower, as_numpy("edges", self.edges))
 
     def to(self, device: torch.device | str) -> Self:
         """Put the edges on a device."""
