@@ -399,9 +399,14 @@ class CauseHazards(_ByCause):
             # After the first cause that is all but certain nothing is left.
             return torch.minimum(found, found[:, -1].amin(0)).flatten(0, 1).sort(dim=0).values
 
-    def _shares(self, start: Tensor, stop: Tensor) -> Tensor:
-        """Mean share of each cause in the events between times above zero, along a first dimension."""
+    def _shares(self, start: Tensor, stop: Tensor, *, roughly: bool = False) -> Tensor:
+        """Mean share of each cause in the events between times above zero, along a first dimension.
+
+        Between near times that in their middle is as good, at a fifth of the work.
+        """
         log_start, log_stop = torch.log(start), torch.log(stop)
+        if roughly:
+            return torch.softmax(self._log_hazards(torch.exp((log_start + log_stop) / 2)), dim=0)
         density, shares = [], []
         for node, log_weight in zip(_NODES, _LOG_WEIGHTS, strict=True):
             log_time = log_start + node * (log_stop - log_start)
@@ -413,7 +418,7 @@ class CauseHazards(_ByCause):
         part = torch.softmax(torch.clamp(torch.stack(density), min=-1e4), dim=0)
         return (part.unsqueeze(1) * torch.stack(shares)).sum(0)
 
-    def _incidence_at(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _incidence_at(self, points: Tensor, *, roughly: bool = False) -> tuple[Tensor, Tensor]:
         """Return what each cause adds from point to point, ``(causes, points, ..., n)``, and F at the points."""
         smallest = torch.finfo(points.dtype).tiny
         points = points.clamp(min=smallest, max=torch.finfo(points.dtype).max / 4)
@@ -423,12 +428,12 @@ class CauseHazards(_ByCause):
         survival = self.survival(points)
         rises = torch.where(level[1:] < 0.5, level.diff(dim=0), -survival.diff(dim=0))
         rise = torch.clamp(torch.cat([level[:1], rises]), min=0.0)
-        return self._shares(start, points) * rise, level
+        return self._shares(start, points, roughly=roughly) * rise, level
 
     def incidence_steps(self) -> Tensor:
         """Return what each cause adds from point to point of time; after the last one it has its share of the rest."""
         points = self._points(_STEPS, _STEPS_REACH)
-        steps, level = self._incidence_at(points)
+        steps, level = self._incidence_at(points, roughly=True)
         rest = torch.softmax(self._log_hazards(points[-1]), dim=0) * (1 - level[-1])
         return torch.cat([steps, rest.unsqueeze(1)], dim=1).movedim((0, 1), (-2, -1))
 
