@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli import Covariates, Decimal, EventValue, MinCell, Separator, as_settings, is_helper, listed
+from xcal.cli import (
+    Covariates,
+    Decimal,
+    EventValue,
+    Landmarks,
+    LastSeen,
+    MinCell,
+    Separator,
+    Site,
+    as_settings,
+    is_helper,
+    listed,
+)
 
 File = Annotated[
     Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")
@@ -36,6 +48,9 @@ Distribution = Annotated[
 ]
 Lambdas = Annotated[str | None, typer.Option(help="Weights of the calibration penalty, with commas: 0,10,100.")]
 Seeds = Annotated[int | None, typer.Option(help="Models for each lambda, 3 by default; they are averaged.")]
+Trains = Annotated[
+    str | None, typer.Option(help="when_needed: larger lambdas only if the smallest is off, the default; or always.")
+]
 Epochs = Annotated[int | None, typer.Option(help="Largest number of passes over the rows, 500 by default.")]
 Horizons = Annotated[str | None, typer.Option(help="Times at which the report judges risks, with commas: 12,24,60.")]
 Unit = Annotated[str | None, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
@@ -60,12 +75,16 @@ def fit(
     keep: Keep = None,
     drop_duplicates: DropDuplicates = False,
     by: By = None,
+    site: Site = None,
     covariates: Covariates = None,
     distribution: Distribution = None,
     lambdas: Lambdas = None,
     seeds: Seeds = None,
+    path: Trains = None,
     epochs: Epochs = None,
     horizons: Horizons = None,
+    landmarks: Landmarks = None,
+    last_seen: LastSeen = None,
     time_unit: Unit = None,
     resamples: Resamples = None,
     min_cell: MinCell = None,
@@ -77,8 +96,8 @@ def fit(
 ) -> None:
     r"""Train a calibrated survival model on a table, and report on rows that it has not seen.
 
-    Says what it understands of the columns, holds rows out, trains a path
-    of models, recalibrates and chooses if the validation rows show a need,
+    Says what it understands of the columns, holds rows out, trains models,
+    recalibrates or trains with the calibration penalty if rows show a need,
     and leaves in the folder --out: the model, the frontier, a validation
     report (audit.html), a summary and a config file.
 
@@ -104,6 +123,7 @@ def fit(
     from xcal.cli.run_folder import SETTINGS, merged
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
+    reached = listed("--landmarks", landmarks, float, "times")
     # Every option has the name of its setting, but the file.
     options = locals() | {
         "data": None if file is None else str(file.resolve()),
@@ -111,6 +131,7 @@ def fit(
         "covariates": listed("--covariates", covariates, str, "columns"),
         "lambdas": None if weights is None else tuple(weights),
         "horizons": None if times is None else tuple(times),
+        "landmarks": None if reached is None else tuple(reached),
         "drop_duplicates": drop_duplicates or None,
     }
     settings = merged(config, as_settings({name: options[name] for name in SETTINGS}))

@@ -41,22 +41,12 @@ _SHOWN = 6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableFile:
-    """A table that was read from a file.
-
-    Attributes
-    ----------
-    path : Path
-    frame : pandas.DataFrame
-    lines : bool
-        Whether rows are lines of a text.
-    notes : tuple of str
-        What was guessed, a sentence each.
-    """
+    """A table that was read from a file."""
 
     path: Path
     frame: Any
-    lines: bool
-    notes: tuple[str, ...] = ()
+    lines: bool  # whether rows are lines of a text
+    notes: tuple[str, ...] = ()  # what was guessed, a sentence each
 
     @property
     def n(self) -> int:
@@ -115,7 +105,7 @@ class TableFile:
         """Read sampling weights: numbers above zero."""
         what = "a weight, a number above zero"
         values = self.numbers(name, option, what=what)
-        self._check(name, what, values <= 0, lambda row: f"{values[row]:g}")
+        self._check(name, what, values <= 0, lambda row: "a negative number" if values[row] < 0 else "zero")
         return values
 
     def shares(self, name: str, option: str) -> FloatArray:

@@ -5,6 +5,8 @@ The values and the rules are those of `selection`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,15 @@ import pandas as pd
 from xcal._checks import fail
 from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import TrainedPath, train_on, trained
+from xcal.estimators.fitting import TrainedPath, fit_further, train_on, trained
 from xcal.estimators.selection import (
     Measured,
     Selection,
+    as_candidates,
+    by_target,
     cannot_judge,
+    frontier,
+    is_right,
     joined,
     losses_and_cdf,
     measured,
@@ -171,6 +177,8 @@ class Decision:
         Map of F for each weight that has one.
     doubt : str or None
         Why nothing could be judged, if so.
+    settled : bool
+        Whether larger weights, if any were left to train, could change nothing.
     """
 
     selection: Selection
@@ -178,10 +186,22 @@ class Decision:
     cross_fitted: pd.DataFrame | None
     maps: Maps
     doubt: str | None
+    settled: bool
 
 
-def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds: int, average: bool) -> Decision:
-    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier."""
+def decide(
+    path: TrainedPath,
+    table: pd.DataFrame,
+    settings: Settings,
+    *,
+    folds: int,
+    average: bool,
+    before: Decision | None = None,
+) -> Decision:
+    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier.
+
+    What the decision `before`, made when fewer weights were trained, has cross-fitted is not trained again.
+    """
     n_bins = settings.calibration_bins
     doubt = cannot_judge(path.validation, n_bins)
     found = candidates(
@@ -192,21 +212,29 @@ def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds:
         conditional=settings.conditional,
     )
     first, maps, on_all = min(found.members), dict(found.maps), None
-    may_train = path.split and folds > 0 and not path.interrupted
+    # Many validation rows show what is off, and a map of them has little noise: no networks are trained for either.
     few = np.count_nonzero(path.validation.event) < FEW_EVENTS
-    if may_train and few and cannot_judge(rows := all_rows(path), n_bins) is None:
+    may_train = path.split and folds > 0 and few and not path.interrupted
+    if before is not None and before.cross_fitted is not None:
+        on_all, maps[first] = before.cross_fitted, before.maps[first]
+    elif may_train and cannot_judge(rows := all_rows(path), n_bins) is None:
         on_all, maps[first] = cross_fitted(rows, found.members[first], settings, folds)
-        selection = when_needed(on_all, judge=f"all {rows.n:,} cross-fitted rows")
-        if not selection.recalibrated and not selection.at_floor:
+    if on_all is None:
+        selection = when_needed(found.table, doubt)
+        settled = (
+            selection.at_floor or doubt is not None or (selection.lam == first and is_right(found.table, selection))
+        )
+    else:
+        selection = when_needed(on_all, judge=f"all {path.train.n + path.validation.n:,} cross-fitted rows")
+        settled = selection.at_floor or selection.recalibrated
+        if not settled:
             # It is off, and a map does not correct it: the larger weights were measured on the validation rows alone.
             further = when_needed(found.table, doubt)
             selection = further if further.recalibrated or further.lam != selection.lam else selection
         doubt = None
-    else:
-        selection = when_needed(found.table, doubt)
     if may_train and selection.recalibrated and (on_all is None or selection.lam != first):
         _, maps[selection.lam] = cross_fitted(all_rows(path), found.members[selection.lam], settings, folds)
-    return Decision(selection, found.table, on_all, maps, doubt)
+    return Decision(selection, found.table, on_all, maps, doubt, settled)
 
 
 def by_weight(
@@ -218,6 +246,46 @@ def by_weight(
         chosen = lines.index if average else [lines["total"].idxmin()]
         found[float(lam)] = tuple(models[line] for line in chosen)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class PathSoFar:
+    """What a path has trained, with everything that training the rest needs: its rows, and how it is judged."""
+
+    path: TrainedPath
+    settings: Settings
+    lambdas: Sequence[float]
+    seeds: Sequence[int]
+    target: float | None
+    folds: int
+    average: bool
+
+    @property
+    def untrained(self) -> tuple[float, ...]:
+        """Weights without models."""
+        known = {model.lam for model in self.path.models}
+        return () if self.target is not None else tuple(lam for lam in self.lambdas if lam not in known)
+
+    def further(self, lambdas: Sequence[float], checkpoint: Path | None = None) -> "PathSoFar":
+        """Train more weights; models stand in the order of the seeds, then of the weights."""
+        path = fit_further(self.path, lambdas, self.seeds, self.settings, checkpoint)
+        place = {pair: k for k, pair in enumerate(product(self.seeds, self.lambdas))}
+        models = sorted(path.models, key=lambda model: place[model.seed, model.lam])
+        return replace(self, path=replace(path, models=tuple(models)))
+
+    def interrupted(self, now: bool = True) -> "PathSoFar":
+        """Return the same, whose decision trains nothing; or one that may train again."""
+        return replace(self, path=replace(self.path, interrupted=now))
+
+    def decided(self, before: Decision | None = None) -> tuple[pd.DataFrame, Decision]:
+        """Return the frontier of what was trained, and the choice from it; see `decide`."""
+        models, validation = self.path.models, self.path.validation
+        table = frontier(models, validation, self.settings.calibration_bins, one_group=self.target is not None)
+        if self.target is not None:
+            selection = by_target(table, self.target)
+            return table, Decision(selection, as_candidates(table), None, {}, None, settled=True)
+        kept = decide(self.path, table, self.settings, folds=self.folds, average=self.average, before=before)
+        return table, kept
 
 
 # --- What is kept of a path, to choose from again.

@@ -7,11 +7,10 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from xcal._checks import BoolArray, fail
+from xcal._checks import BoolArray, Floats, fail
 from xcal.data.survival import folds_by_event
 from xcal.recalibration.maps import (
     Count,
-    Floats,
     KaplanMeierRecalibration,
     Recalibration,
     held_out_rows,
@@ -79,15 +78,7 @@ class AveragedRecalibration(Recalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit the maps and their weights to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+        """Fit the maps and their weights to rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
         weights = softmax(np.append(_HEAD_START, _SHARE_OF_GAIN * _gains(u, happened)))
         weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from xcal._checks import (
     MANY,
     BoolArray,
+    Floats,
     as_count,
     as_event,
     as_numpy,
@@ -21,10 +22,8 @@ from xcal._checks import (
     effective_units,
     fail,
 )
+from xcal._files import Limits, read
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal._typed import Limits, read
-
-Floats = npt.NDArray[np.float64]
 
 # Digits to which F values are told apart by a map. Nearer ones are ties, as are those of rows that are alike but for
 # rounding: a map that rises between them would turn the rounding of F, 1e-16, into differences that can be seen.
@@ -111,18 +110,12 @@ def own_log_survival(values: Any, u: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PiecewiseRecalibration(Recalibration):
-    """A map G through points, straight in between.
+    """A map G through points, straight in between."""
 
-    Attributes
-    ----------
-    knots, levels : ndarray
-        F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
-    n, n_events : int
-        Rows and events that G was fitted to.
-    """
-
+    # knots, levels: F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1
     knots: Floats
     levels: Floats
+    # n, n_events: rows and events that G was fitted to
     n: Count
     n_events: Count
 
@@ -309,13 +302,6 @@ class IsotonicRecalibration(PiecewiseRecalibration):
     The slope of G is as variable as the gaps between neighbouring events: it costs a new row about 0.42 nats of
     likelihood, however many rows there are. `KaplanMeierRecalibration` is the same map made smooth.
 
-    Attributes
-    ----------
-    knots, levels : ndarray
-        F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
-    n, n_events : int
-        Rows and events that G was fitted to.
-
     References
     ----------
     Kuleshov, Fenner, Ermon (2018), Accurate Uncertainties for Deep Learning Using Calibrated Regression, ICML, PMLR 80.
@@ -328,15 +314,7 @@ class IsotonicRecalibration(PiecewiseRecalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
         curve_u, curve_g = middle_curve(u, happened)
         knots, levels = through_points(curve_u[1:-1], curve_g[1:-1])

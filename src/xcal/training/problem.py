@@ -171,15 +171,16 @@ class Problem:
         if not self.penalised:
             return mean
         features, happened = batch.row_features, batch.event.expand(cdf.shape)
+        edges = self.edges if batch.edges is None else batch.edges
         if self.across is not None:
             local = LocalRows(cdf, happened, weights, features=features, seen=seen)
-            penalty = penalty_across(local, self.edges, self.penalty, self.across.processes, averaged=False)
+            penalty = penalty_across(local, edges, self.penalty, self.across.processes, averaged=False)
         elif seen is not None:
-            penalty = part_penalty(cdf, happened, seen, self.edges, self.penalty, weights)
+            penalty = part_penalty(cdf, happened, seen, edges, self.penalty, weights)
         elif features is None:
-            penalty = unchecked_penalty(cdf, happened, self.edges, self.penalty, weights)
+            penalty = unchecked_penalty(cdf, happened, edges, self.penalty, weights)
         else:
-            penalty = unchecked_conditional_penalty(cdf, happened, features, self.edges, self.penalty, weights)
+            penalty = unchecked_conditional_penalty(cdf, happened, features, edges, self.penalty, weights)
         return mean + lambdas * penalty
 
     def loss_and_slopes(self, raw: Tensor, batch: Batch, lambdas: Tensor) -> Loss:
@@ -199,13 +200,12 @@ class Problem:
             if not self.penalised:
                 return Loss.from_slopes(mean, *terms.back(row_slope, None))
             happened = event.expand(cdf.shape)
+            edges = self.edges if batch.edges is None else batch.edges
             if batch.row_features is None:
-                penalty, slope = penalty_and_slope(cdf, happened, self.edges, self.penalty, weights)
+                penalty, slope = penalty_and_slope(cdf, happened, edges, self.penalty, weights)
             else:
                 features = batch.row_features.unsqueeze(1)
-                penalty, slope = conditional_penalty_and_slope(
-                    cdf, happened, features, self.edges, self.penalty, weights
-                )
+                penalty, slope = conditional_penalty_and_slope(cdf, happened, features, edges, self.penalty, weights)
             slope = slope * lambdas.to(slope.dtype).unsqueeze(-1)
             return Loss.from_slopes(mean + lambdas * penalty, *terms.back(row_slope, slope))
 

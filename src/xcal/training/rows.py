@@ -85,6 +85,7 @@ class Batch:
     weights: Tensor | None
     row_features: Tensor | None = None  # of the conditional penalty, (b, M) or (S, b, M)
     whole: int | None = None  # rows of the batch, where other processes have some of them
+    edges: Tensor | None = None  # of the bins of its penalty, where every batch has its own
     cause: Tensor | None = None
     entry: Tensor | None = None
     lower: Tensor | None = None
@@ -99,10 +100,8 @@ class Batch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         given = (self.x, self.time, self.event, self.weights, self.row_features, self.cause, self.entry, self.lower)
-        x, time, event, weights, features, cause, entry, lower = (
-            cast(Any, None if one is None else change(one)) for one in given
-        )
-        return Batch(x, time, event, weights, features, self.whole, cause, entry, lower)
+        x, time, event, weights, features, *seen = (cast(Any, None if one is None else change(one)) for one in given)
+        return Batch(x, time, event, weights, features, self.whole, self.edges, *seen)
 
     def of_several(self, there: Tensor, whole: int) -> "Batch":
         """Return the batch as the part of one of `whole` rows; those that are not `there` get weight zero."""
@@ -121,7 +120,7 @@ def take(
             x = rows.x[index] if isinstance(index, slice) else rows.x.select(index).to(rows.x.device)
     others = (rows.weights, row_features, rows.cause, rows.entry, rows.lower)
     weights, picked, *seen = (None if one is None else _take(one, index) for one in others)
-    return Batch(x, _take(rows.time, index), _take(rows.event, index), weights, picked, None, *seen)
+    return Batch(x, _take(rows.time, index), _take(rows.event, index), weights, picked, None, None, *seen)
 
 
 def features_of(rows: SurvivalData, maker: FeatureMaker) -> Tensor:
@@ -164,7 +163,7 @@ def _take(values: Tensor, index: Tensor | slice) -> Tensor:
 # whatever is trained beside it, and whether or not training was resumed.
 
 # What a stream of random numbers is for; two uses of one seed and epoch must not share numbers.
-ORDER, DROPOUT, PIECES = 0, 1, 2
+ORDER, DROPOUT, PIECES, EDGES = 0, 1, 2, 3
 
 
 def derived_seed(epoch: int, use: int, seeds: Sequence[int]) -> int:
@@ -201,6 +200,21 @@ def epoch_order(n: int, batch_size: int, seeds: Sequence[int], epoch: int) -> Te
         generator = torch.Generator().manual_seed(derived_seed(epoch, ORDER, [seed]))
         orders.append(torch.randperm(n, generator=generator)[: batches * rows].view(batches, rows))
     return torch.stack(orders, dim=1)
+
+
+def epoch_edges(n_bins: int, batches: int, epoch: int) -> Tensor:
+    """Random edges of the bins of every batch of an epoch, ``(batches, n_bins + 1)``, the same for all models.
+
+    Examples
+    --------
+    >>> edges = epoch_edges(20, batches=3, epoch=0)
+    >>> edges.shape, bool((edges.diff() >= 0).all()), edges[:, 0].tolist(), edges[:, -1].tolist()
+    (torch.Size([3, 21]), True, [0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    """
+    generator = torch.Generator().manual_seed(derived_seed(epoch, EDGES, []))
+    inner = torch.rand(batches, n_bins - 1, dtype=torch.float64, generator=generator)
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64).expand(batches, 2)
+    return torch.cat([inner, ends], dim=1).sort(dim=1).values
 
 
 # --- Training on several processes: who takes part, and which rows are whose.
