@@ -226,7 +226,8 @@ def test_tied_times_show_nothing():
 def skewed():
     """A log-normal model of times that are far from log-normal, with 600 rows to judge it by."""
     train, held_out = mixed_times(1500, 0), mixed_times(600, 1)
-    path = SurvivalPath((0.0, 5.0), 2, distribution="lognormal", hidden=(16,), epochs=30, learning_rate=1e-2)
+    options = {"distribution": "lognormal", "hidden": (16,), "epochs": 30, "learning_rate": 1e-2}
+    path = SurvivalPath((0.0, 5.0), 2, path="always", **options)
     return path.fit(*train, validation_data=held_out), held_out
 
 
@@ -280,7 +281,7 @@ def test_the_concordance_of_a_candidate_is_that_of_the_model_that_it_stands_for(
 def test_a_map_does_not_change_the_order_of_weak_models():
     """Maps of ten folds, put together, showed the noise of the maps as a loss of order: .44 in place of .63."""
     rows, new = survival_rows(400, seed=8), survival_rows(2000, seed=9)
-    path = SurvivalPath((1000.0, 2000.0), 1, cross_fit=0, **SETTINGS).fit(rows.x, rows.y)
+    path = SurvivalPath((1000.0, 2000.0), 1, path="always", cross_fit=0, **SETTINGS).fit(rows.x, rows.y)
     table = path.candidates_.set_index(["lambda", "recalibrated"])["concordance"]
     for lam in (1000.0, 2000.0):
         plain, mapped = (path.model(lam, recalibrated=which).score(new.x, new.y) for which in (False, True))
@@ -425,7 +426,7 @@ def visits():
     few, again = survival_rows(120, seed=3), np.repeat(np.arange(120), 4)
 
     def fitted(rows, clusters):
-        path = SurvivalPath((0, 10), 1, distribution="lognormal", cross_fit=0, progress=False, **SETTINGS)
+        path = SurvivalPath((0, 10), 1, path="always", distribution="lognormal", cross_fit=0, **SETTINGS)
         return path.fit(DATA.x, DATA.y, validation_data=(few.x[rows], few.y[rows]), validation_clusters=clusters)
 
     patients = [f"patient {k}" for k in again]

@@ -98,7 +98,7 @@ def _path(x: Any, y: Any, distribution: str, seeds: int, epochs: int, console: A
     from xcal import SurvivalPath
 
     path = SurvivalPath(
-        (0.0, 10.0, PENALTY), distribution=distribution, seeds=seeds, epochs=epochs, calibration_bins=10
+        (0.0, 10.0, PENALTY), seeds, path="always", distribution=distribution, epochs=epochs, calibration_bins=10
     )
     try:
         path.fit(x, y)

@@ -313,6 +313,7 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
     path = SurvivalPath(
         settings.lambdas,
         settings.seeds,
+        path=settings.path,
         distribution=settings.distribution,
         epochs=settings.epochs,
         encode="auto",

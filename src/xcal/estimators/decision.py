@@ -6,6 +6,8 @@ The values and the rules are those of `selection`.
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,15 @@ import pandas as pd
 from xcal._checks import fail
 from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import TrainedPath, train_on, trained
+from xcal.estimators.fitting import TrainedPath, fit_further, train_on, trained
 from xcal.estimators.selection import (
     Measured,
     Selection,
+    as_candidates,
+    by_target,
     cannot_judge,
+    frontier,
+    is_right,
     joined,
     losses_and_cdf,
     measured,
@@ -191,6 +197,8 @@ class Decision:
         Map of F for each weight that has one.
     doubt : str or None
         Why nothing could be judged, if so.
+    settled : bool
+        Whether larger weights, if any were left to train, could change nothing.
     """
 
     selection: Selection
@@ -198,10 +206,22 @@ class Decision:
     cross_fitted: pd.DataFrame | None
     maps: Maps
     doubt: str | None
+    settled: bool
 
 
-def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds: int, average: bool) -> Decision:
-    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier."""
+def decide(
+    path: TrainedPath,
+    table: pd.DataFrame,
+    settings: Settings,
+    *,
+    folds: int,
+    average: bool,
+    before: Decision | None = None,
+) -> Decision:
+    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier.
+
+    What the decision `before`, made when fewer weights were trained, has cross-fitted is not trained again.
+    """
     n_bins = settings.calibration_bins
     doubt = cannot_judge(path.validation, n_bins)
     found = candidates(
@@ -212,24 +232,32 @@ def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds:
         conditional=settings.conditional,
     )
     first, maps, on_all = min(found.members), dict(found.maps), None
-    may_train = path.split and folds > 0 and not path.interrupted
+    # Many validation rows show what is off, and a map of them has little noise: no networks are trained for either.
     few = np.count_nonzero(path.validation.event) < FEW_EVENTS
-    on_all_rows = may_train and few and cannot_judge(all_rows(path), n_bins) is None
-    judged = cross_fitted(all_rows(path), found.members[first], settings, folds) if on_all_rows else None
-    if judged is not None:
-        on_all, maps[first] = judged
-        selection = when_needed(on_all, judge=f"all {all_rows(path).n:,} cross-fitted rows")
-        if not selection.recalibrated and not selection.at_floor:
+    may_train = path.split and folds > 0 and few and not path.interrupted
+    if before is not None:  # the smallest weight was judged then
+        on_all = before.cross_fitted
+        maps |= {} if on_all is None else {first: before.maps[first]}
+    elif may_train and cannot_judge(rows := all_rows(path), n_bins) is None:
+        judged = cross_fitted(rows, found.members[first], settings, folds)
+        on_all, maps = (None, maps) if judged is None else (judged[0], maps | {first: judged[1]})
+    if on_all is None:
+        selection = when_needed(found.table, doubt)
+        settled = (
+            selection.at_floor or doubt is not None or (selection.lam == first and is_right(found.table, selection))
+        )
+    else:
+        selection = when_needed(on_all, judge=f"all {path.train.n + path.validation.n:,} cross-fitted rows")
+        settled = selection.at_floor or selection.recalibrated
+        if not settled:
             # It is off, and a map does not correct it: the larger weights were measured on the validation rows alone.
             further = when_needed(found.table, doubt)
             selection = further if further.recalibrated or further.lam != selection.lam else selection
         doubt = None
-    else:
-        selection = when_needed(found.table, doubt)
-    if may_train and selection.recalibrated and not (on_all_rows and selection.lam == first):
+    if may_train and selection.recalibrated and (on_all is None or selection.lam != first):
         again = cross_fitted(all_rows(path), found.members[selection.lam], settings, folds)
         maps |= {} if again is None else {selection.lam: again[1]}
-    return Decision(selection, found.table, on_all, maps, doubt)
+    return Decision(selection, found.table, on_all, maps, doubt, settled)
 
 
 def by_weight(
@@ -241,6 +269,46 @@ def by_weight(
         chosen = lines.index if average else [lines["total"].idxmin()]
         found[float(lam)] = tuple(models[line] for line in chosen)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class PathSoFar:
+    """What a path has trained, with everything that training the rest needs: its rows, and how it is judged."""
+
+    path: TrainedPath
+    settings: Settings
+    lambdas: Sequence[float]
+    seeds: Sequence[int]
+    target: float | None
+    folds: int
+    average: bool
+
+    @property
+    def untrained(self) -> tuple[float, ...]:
+        """Weights without models."""
+        known = {model.lam for model in self.path.models}
+        return () if self.target is not None else tuple(lam for lam in self.lambdas if lam not in known)
+
+    def further(self, lambdas: Sequence[float], checkpoint: Path | None = None) -> "PathSoFar":
+        """Train more weights; models stand in the order of the seeds, then of the weights."""
+        path = fit_further(self.path, lambdas, self.seeds, self.settings, checkpoint)
+        place = {pair: k for k, pair in enumerate(product(self.seeds, self.lambdas))}
+        models = sorted(path.models, key=lambda model: place[model.seed, model.lam])
+        return replace(self, path=replace(path, models=tuple(models)))
+
+    def interrupted(self, now: bool = True) -> "PathSoFar":
+        """Return the same, whose decision trains nothing; or one that may train again."""
+        return replace(self, path=replace(self.path, interrupted=now))
+
+    def decided(self, before: Decision | None = None) -> tuple[pd.DataFrame, Decision]:
+        """Return the frontier of what was trained, and the choice from it; see `decide`."""
+        models, validation = self.path.models, self.path.validation
+        table = frontier(models, validation, self.settings.calibration_bins, one_group=self.target is not None)
+        if self.target is not None:
+            selection = by_target(table, self.target)
+            return table, Decision(selection, as_candidates(table), None, {}, None, settled=True)
+        kept = decide(self.path, table, self.settings, folds=self.folds, average=self.average, before=before)
+        return table, kept
 
 
 # --- What is kept of a path, to choose from again.
