@@ -5,7 +5,7 @@ import torch
 from sksurv.util import Surv as SksurvSurv
 
 from xcal.data import Surv, SurvivalData
-from xcal.data.surv import read_outcome, time_and_event
+from xcal.data.surv import read_outcome
 
 TIME, EVENT = [5.0, 3.0, 8.0], [True, False, True]
 FORMS = {
@@ -19,6 +19,11 @@ FORMS = {
     "tuple of columns": (pd.Series(TIME, index=[2, 0, 1]), pd.Series(EVENT, index=[2, 0, 1])),
     "torch": {"time": torch.tensor(TIME), "event": torch.tensor(EVENT)},
 }
+
+
+def time_and_event(y, **given):
+    found = read_outcome(y, **given)
+    return found.time, found.event
 
 
 @pytest.mark.parametrize("form", FORMS)

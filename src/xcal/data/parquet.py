@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from xcal._checks import as_count, fail, first_row
 from xcal._files import new_file
-from xcal.data.surv import outcome_of
+from xcal.data.surv import outcome_given
 from xcal.data.survival import SurvivalData, read_ids, read_labels, read_weights
 
 _ROWS = 1 << 16  # of one piece
@@ -106,7 +106,7 @@ def map_parquet(
         pieces = file.iter_batches(batch_size=_ROWS, row_groups=pieces_of_file, columns=wanted)
         found = _copied(pieces, first, source, names, (others, {upper}), x)
         known = {role: found[columns[role]] for role in observed if role in columns}
-        outcome = outcome_of(known, causes, name=lambda role: columns.get(role, role))
+        outcome = outcome_given(known, causes, name=lambda role: columns.get(role, role))
         beside = {
             role: read(columns[role], found[columns[role]], n) for role, read in _BESIDE.items() if role in columns
         }

@@ -100,7 +100,7 @@ def Surv(
     array([0, 0, 1])
     """
     given = {"time": time, "event": event, "cause": cause, "entry": entry, "lower": lower, "upper": upper, "id": id}
-    return outcome_of(given, causes).target()
+    return outcome_given(given, causes).target()
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +182,31 @@ class Outcome:
             expected = "an event in the last row of an id alone"
             fail(name("event"), expected, f"one before row {other} of the same id", one)
         return found
+
+    def limited(
+        self, name: str, *, entry: bool = False, intervals: bool = False, people: bool = False, causes: bool = False
+    ) -> "Outcome":
+        """Return the same, or refuse what its reader does not know.
+
+        Without their entry, at the ends of their intervals, each for itself, or with all causes as one, rows say
+        something else.
+        """
+        refused = {
+            "one row for each person, which is all that is known here": (people, self.id, "several rows of one id"),
+            "rows under observation from the start, which is all that is known here": (
+                entry,
+                self.entry,
+                "times of entry",
+            ),
+            "times of events that are known, which is all that is known here": (intervals, self.lower, "intervals"),
+        }
+        for expected, (known, values, got) in refused.items():
+            if values is not None and not known:
+                fail(name, expected, got)
+        if len(self.causes) > 1 and not causes:
+            expected = "events of one kind, which is all that is known here (event=cause > 0 for any of them)"
+            fail(name, expected, f"the causes {', '.join(map(repr, self.causes))}")
+        return self
 
     def next_rows(self) -> tuple[IntArray, IntArray]:
         """Return rows of people that are not their last ones, and the next row of each; both empty without `id`."""
@@ -309,7 +334,7 @@ def as_intervals(lower: Any, upper: Any, *, names: tuple[str, str] = ("lower", "
     return Outcome(np.where(open_end, low, high), ~open_end, lower=low)
 
 
-def outcome_of(
+def outcome_given(
     given: Mapping[str, Any],
     causes: Sequence[str] | None = None,
     *,
@@ -350,22 +375,6 @@ def outcome_of(
     return found
 
 
-def time_and_event(
-    y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None
-) -> tuple[FloatArray, BoolArray]:
-    """Read times and events from any form of target; of several causes, whether any of them happened.
-
-    See `read_outcome`, which keeps the causes.
-
-    Examples
-    --------
-    >>> time_and_event({"time": [1.0, 2.0], "event": [True, False]})
-    (array([1., 2.]), array([ True, False]))
-    """
-    found = read_outcome(y, name=name, X=X, beside=beside)
-    return found.time, found.event
-
-
 def read_outcome(
     y: Any,
     *,
@@ -375,6 +384,7 @@ def read_outcome(
     entry: bool = False,
     intervals: bool = False,
     people: bool = False,
+    causes: bool = True,
 ) -> Outcome:
     """Read times, events, causes and what else is known of the rows from any form of target.
 
@@ -392,10 +402,9 @@ def read_outcome(
     beside : mapping, optional
         What else is known of the rows, by the names of the arguments. Rows are taken by position; where `X`, time,
         event or these are pandas objects whose indexes say otherwise, that is an error.
-    entry, intervals, people : bool
-        Whether the caller knows what to do with rows of delayed entry, with interval-censored ones, and with several
-        rows of one person. Where it does not, they are refused: without their entry, at the ends of their intervals, or
-        each for itself, they say something else.
+    entry, intervals, people, causes : bool
+        Whether the caller knows what to do with rows of delayed entry, with interval-censored ones, with several rows
+        of one person, and with several causes. Where it does not, they are refused (`Outcome.limited`).
 
     Returns
     -------
@@ -419,15 +428,10 @@ def read_outcome(
         elif "cause" in given:
             labels = fields["cause"][2] if len(fields.get("cause", ())) == 3 else None
             happened = given.pop("event", None)
-    found = outcome_of(given, labels, name=lambda key: f"{name}['{key}']", beside=beside)
+    found = outcome_given(given, labels, name=lambda key: f"{name}['{key}']", beside=beside)
     if happened is not None:
         _check_any_cause(found, happened, name)
-    if found.id is not None and not people:
-        fail(name, "one row for each person, which is all that is known here", "several rows of one id")
-    if found.entry is not None and not entry:
-        fail(name, "rows under observation from the start, which is all that is known here", "times of entry")
-    if found.lower is not None and not intervals:
-        fail(name, "times of events that are known, which is all that is known here", "intervals")
+    found = found.limited(name, entry=entry, intervals=intervals, people=people, causes=causes)
     return replace(found, time=found.time.astype(np.float64, copy=False))
 
 

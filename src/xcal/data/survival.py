@@ -24,7 +24,7 @@ from xcal._checks import (
 )
 from xcal._devices import as_device
 from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
-from xcal.data.surv import Outcome, outcome_of
+from xcal.data.surv import Outcome, outcome_given
 
 
 def check_nothing_beside(others: Mapping[str, Any]) -> None:
@@ -312,7 +312,7 @@ class SurvivalData:
         for name, values in given.items():
             if getattr(values, "ndim", 1) == 1 and hasattr(values, "__len__"):
                 check_same_length(name, values, "x", n)
-        found = outcome_of(given, self.causes or None, beside=beside)
+        found = outcome_given(given, self.causes or None, beside=beside)
         numbers = {one: getattr(found, one) for one in ("time", "event", "cause", "entry", "lower", "id")}
         numbers["weights"] = None if self.weights is None else read_weights("weights", self.weights, n)
         labels = {

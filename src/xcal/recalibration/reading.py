@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import BoolArray, FloatArray, Floats, as_count, as_numpy, check_same_length, fail
+from xcal._checks import BoolArray, FloatArray, Floats, as_count, check_same_length, fail
 from xcal.data import Surv, SurvivalData
 from xcal.data.surv import Outcome, read_outcome
 from xcal.data.survival import check_nothing_beside, folds_by_event
@@ -38,15 +38,29 @@ class OwnValues:
     time: Floats  # (n,): the time that F belongs to: the row's own, or the end of the curves
 
 
-def outcome_of(X: Any, y: Any, n: int | None = None, *, name: str = "y") -> Outcome:
-    """Read times and events of the `n` rows of X, from y or from the `SurvivalData` that X is."""
+def outcome_of(
+    X: Any,
+    y: Any,
+    n: int | None = None,
+    *,
+    name: str = "y",
+    entry: bool = False,
+    intervals: bool = False,
+    people: bool = False,
+    causes: bool = False,
+) -> Outcome:
+    """Read what was observed of the `n` rows of X, from y or from the `SurvivalData` that X is.
+
+    The last four say what the caller knows beside times and events, as in `xcal.data.surv.read_outcome`.
+    """
     if isinstance(X, SurvivalData):
         check_nothing_beside({name: y})
-        return Outcome(as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event))
+        found = X.outcome.limited("X", entry=entry, intervals=intervals, people=people, causes=causes)
+        return replace(found, time=found.time.astype(np.float64))
     if y is None:
         got = "None: a survival model requires y to be passed, but the target y is None"
         fail(name, "Surv(time=..., event=...)", got)
-    found = read_outcome(y, name=name, X=X)
+    found = read_outcome(y, name=name, X=X, entry=entry, intervals=intervals, people=people, causes=causes)
     held = count_rows(X) if n is None else n
     if held is not None:
         check_same_length(name, found.time, "X", held)
