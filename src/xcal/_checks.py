@@ -343,6 +343,20 @@ def as_time(time: Any, n: int | None = None, *, reference: str = "event", name: 
     return array
 
 
+def as_times(name: str, times: Any) -> npt.NDArray[np.float64]:
+    """One time or several, in any order, as float64: finite and not negative."""
+    return as_time(as_row(name, times), name=name).astype(np.float64)
+
+
+def as_levels(name: str, levels: Any) -> npt.NDArray[np.float64]:
+    """One share or several, in any order, as float64: above 0 and below 1."""
+    values = as_floats(name, as_row(name, levels)).astype(np.float64)
+    bad = ~((values > 0) & (values < 1))
+    if bad.any():
+        fail(name, "shares between 0 and 1", values[first_row(bad)], first_row(bad))
+    return values
+
+
 def as_causes(
     cause: Any,
     n: int,

@@ -33,29 +33,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file that a loader reads.
+    """One file that a loader reads."""
 
-    Attributes
-    ----------
-    path : str
-        Place inside the data directory.
-    sha256 : str
-    size : int or None
-        Bytes, where known.
-    urls : tuple of str
-        Public addresses of exactly this file, the preferred one first; empty when there is none.
-    origin : str
-        What a file without a public address is made from, for the reader of an error message.
-    needs : tuple of str
-        Packages without which it cannot be read.
-    """
-
-    path: str
+    path: str  # place inside the data directory
     sha256: str
-    size: int | None
+    size: int | None  # bytes, where known
+    # Public addresses of exactly this file, the preferred one first; empty when there is none
     urls: tuple[str, ...] = ()
-    origin: str = ""
-    needs: tuple[str, ...] = ()
+    origin: str = ""  # what a file without a public address is made from, for the reader of an error message
+    needs: tuple[str, ...] = ()  # packages without which it cannot be read
 
     @property
     def described(self) -> str:

@@ -135,38 +135,20 @@ def suggested(trial: Any, space: Space) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Trial:
-    """What one setting gave.
+    """What one setting gave."""
 
-    Attributes
-    ----------
-    search : str
-        Hash of everything that decides the trials of a search: estimator, space, rows, score, folds, seed, batch.
-    number : int
-        From 0, in the order in which they were chosen.
-    params : dict
-        The settings that were tried.
-    score : float or None
-        Mean over the folds; None if it failed.
-    scores, lambdas : tuple of float
-        Score of each fold, and the weight that ``select()`` chose there.
-    seconds : float
-    failure : str
-        Why there is no score; empty if there is one.
-    versions : dict
-    written : str
-        Date and time, UTC.
-    """
-
+    # Hash of everything that decides the trials of a search: estimator, space, rows, score, folds, seed, batch
     search: str
-    number: Annotated[int, Limits(at_least=0, below=2**31)]
-    params: dict[str, Any]
-    score: float | None
+    number: Annotated[int, Limits(at_least=0, below=2**31)]  # from 0, in the order in which they were chosen
+    params: dict[str, Any]  # the settings that were tried
+    score: float | None  # mean over the folds; None if it failed
+    # scores, lambdas: score of each fold, and the weight that ``select()`` chose there
     scores: tuple[float, ...] = ()
     lambdas: tuple[float, ...] = ()
     seconds: float = 0.0
-    failure: str = ""
+    failure: str = ""  # why there is no score; empty if there is one
     versions: dict[str, str] = field(default_factory=dict)
-    written: str = ""
+    written: str = ""  # date and time, UTC
 
     @property
     def key(self) -> tuple[str, int]:

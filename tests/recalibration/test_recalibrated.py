@@ -810,7 +810,7 @@ def test_a_forged_header_is_refused(models, tmp_path, old, new):
     from safetensors import safe_open
     from safetensors.numpy import save_file
 
-    from xcal.recalibration.registry import _digest
+    from xcal.recalibration.estimator import _digest
 
     Recalibrated(models["xcal Weibull"][0]).fit(*HELD).save(tmp_path / "good")
     with safe_open(tmp_path / "good", framework="numpy") as file:

@@ -31,28 +31,10 @@ _FACTS = ("xcal", "data_sha256", "test_sha256")
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Settings of a run; the options of the command, with the names that they have in ``config.toml``.
+    """Settings of a run; the options of the command, with the names that they have in ``config.toml``."""
 
-    Attributes
-    ----------
-    data, separator, decimal, dates, time, event, event_value
-        The file, how it is written (None: told by the file), and the columns of the outcome.
-    test, split, group, test_fraction
-        Where the rows come from that no model sees: another file, a column, or chance; `group` keeps rows together.
-    drop_duplicates
-        Whether rows that repeat another one are left out.
-    drop, keep
-        Columns that are no features, and columns that are even if they look like an id or like the outcome.
-    by, covariates
-        Columns whose groups the report judges apart, and columns that it asks "for whom?" about.
-    distribution, lambdas, seeds, epochs
-        Of the path.
-    horizons, time_unit, resamples, min_cell
-        Of the reports; the last is the smallest number of rows of which something is told.
-    seed
-        Of split, training and resamples.
-    """
-
+    # data, separator, decimal, dates, time, event, event_value: the file, how it is written (None: told by the file),
+    # and the columns of the outcome
     data: str
     time: str
     event: str
@@ -60,24 +42,31 @@ class FitSettings:
     separator: str | None = None
     decimal: str = "."
     dates: str | None = None
+    # test, split, group, test_fraction: where the rows come from that no model sees: another file, a column, or chance;
+    # `group` keeps rows together
     test: str | None = None
     split: str | None = None
     group: str | None = None
     test_fraction: float = 0.25
+    # drop, keep: columns that are no features, and columns that are even if they look like an id or like the outcome
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
-    drop_duplicates: bool = False
+    drop_duplicates: bool = False  # whether rows that repeat another one are left out
+    # by, covariates: columns whose groups the report judges apart, and columns that it asks "for whom?" about
     by: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
+    # distribution, lambdas, seeds, epochs: of the path
     distribution: str = DEFAULTS.distribution
     lambdas: tuple[float, ...] = LAMBDAS
     seeds: int = 3
     epochs: int = DEFAULTS.epochs
+    # horizons, time_unit, resamples, min_cell: of the reports; the last is the smallest number of rows of which
+    # something is told
     horizons: tuple[float, ...] | None = None
     time_unit: str = ""
     resamples: int | None = None
     min_cell: int = MIN_CELL
-    seed: int = 0
+    seed: int = 0  # of split, training and resamples
 
     def __post_init__(self) -> None:
         as_number("--test-fraction", self.test_fraction, above=0, below=1)

@@ -41,22 +41,12 @@ _SHOWN = 6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableFile:
-    """A table that was read from a file.
-
-    Attributes
-    ----------
-    path : Path
-    frame : pandas.DataFrame
-    lines : bool
-        Whether rows are lines of a text.
-    notes : tuple of str
-        What was guessed, a sentence each.
-    """
+    """A table that was read from a file."""
 
     path: Path
     frame: Any
-    lines: bool
-    notes: tuple[str, ...] = ()
+    lines: bool  # whether rows are lines of a text
+    notes: tuple[str, ...] = ()  # what was guessed, a sentence each
 
     @property
     def n(self) -> int:

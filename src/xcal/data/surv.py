@@ -120,38 +120,23 @@ def Surv(
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What was observed of some rows, checked once and passed whole.
+    """What was observed of some rows, checked once and passed whole."""
 
-    Attributes
-    ----------
-    time : array, shape (n,)
-        Observed times, finite and not negative.
-    event : bool array, shape (n,)
-        True where the event happened; of several causes, where any of them did.
-    cause : int array, shape (n,), or None
-        0 for a censored row, or the number of the cause of its event; None where events have no causes.
-    causes : tuple of str
-        Names of the causes; "1", "2", ... where they have none. Empty without `cause`.
-    entry : array, shape (n,), or None
-        Time from which each row was under observation, below its `time`; None where all were from 0 on.
-    lower : array, shape (n,), or None
-        Of interval-censored rows: an event lies in (lower, time], or at `time` where the two are equal. None where all
-        times of events are known.
-    competing : bool array, shape (n,), or None
-        Where `event` is that of one cause of several: True where an event of another cause came first, after which this
-        one cannot come. None where nothing competes.
-    id : int array, shape (n,), or None
-        Number of the person that a row is of, where some have several rows: one for each stretch of time, from `entry`
-        to `time`, on which their covariates keep their values. None where every row is a person.
-    """
-
-    time: FloatArray
-    event: BoolArray
+    time: FloatArray  # (n,): observed times, finite and not negative
+    event: BoolArray  # (n,): True where the event happened; of several causes, where any of them did
+    # (n,): 0 for a censored row, or the number of the cause of its event; None where events have no causes
     cause: IntArray | None = None
-    causes: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()  # names of the causes; "1", "2", ... where they have none. Empty without `cause`.
+    # (n,): time from which each row was under observation, below its `time`; None where all were from 0 on
     entry: FloatArray | None = None
+    # (n,): of interval-censored rows: an event lies in (lower, time], or at `time` where the two are equal. None where
+    # all times of events are known.
     lower: FloatArray | None = None
+    # (n,): where `event` is that of one cause of several: True where an event of another cause came first, after which
+    # this one cannot come. None where nothing competes.
     competing: BoolArray | None = None
+    # (n,): number of the person that a row is of, where some have several rows: one for each stretch of time, from
+    # `entry` to `time`, on which their covariates keep their values. None where every row is a person.
     id: IntArray | None = None
 
     @property

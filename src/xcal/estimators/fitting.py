@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from xcal._checks import fail, first_row
+from xcal._checks import effective_units, fail, first_row
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.calibration import d_calibration
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
@@ -24,7 +25,6 @@ from xcal.estimators.inputs import (
     warn_of_few_events,
 )
 from xcal.estimators.settings import FEATURES, OBJECTIVES, Settings
-from xcal.metrics import kaplan_meier
 from xcal.networks import MLP, start_near
 from xcal.training.path import fit_path, usual_penalty
 from xcal.training.result import History, PathResult
@@ -168,7 +168,8 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
     epochs would otherwise be one that the noise of these rows happens to favour. Unequal weights make it larger.
     """
     weights = validation.weights
-    curve = kaplan_meier(time=validation.time, event=validation.event, weights=weights)
+    own = None if weights is None else effective_units(weights)
+    curve = fit_kaplan_meier(validation.time, validation.event, weights=own)
     cdf = np.clip(1.0 - curve.at(validation.time), 0.0, 1.0)
     measured = d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None, weights=weights)
     if penalised and measured.value > _MOST_BY_TIES * measured.floor:

@@ -18,8 +18,8 @@ from xcal._checks import MIN_CELL, as_count, as_flag, check_rows, effective_unit
 from xcal.estimators.decision import Choices, Chosen, Decision, decide, trained_as
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
 from xcal.estimators.fitting import TrainedPath, fit_models
-from xcal.estimators.inputs import read_judged_weights, read_outcome, read_rows, read_table
-from xcal.estimators.model import SurvivalModel, SurvivalPredictor
+from xcal.estimators.inputs import read_rows, read_table
+from xcal.estimators.model import NetworkPredictor, SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.selection import (
     Selection,
@@ -44,7 +44,7 @@ from xcal.training.path import checked_lambdas
 from xcal.training.result import Progress
 
 
-class SurvivalPath(SurvivalPredictor):
+class SurvivalPath(NetworkPredictor):
     """One model for every weight of the calibration penalty and every seed, trained in one run.
 
     How much likelihood or concordance is calibration worth? The path shows the choices that the data offer
@@ -364,8 +364,8 @@ random_state, device, progress
 
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
-        time, event = read_outcome(X, y, len(x))
-        weights = read_judged_weights(X, None, len(x))
+        outcome, weights = self._judged(X, y, None, len(x))
+        time, event = outcome.time.astype(np.float64), outcome.event
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])

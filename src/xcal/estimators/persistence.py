@@ -27,7 +27,7 @@ from xcal.estimators.inputs import ColumnCode, Encoding, Floats
 from xcal.estimators.selection import Selection
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.registry import in_order, is_recalibrated, read_recalibrated
+from xcal.recalibration.estimator import in_order, is_recalibrated, read_recalibrated
 from xcal.training.result import History
 
 # --- What the header of a saved estimator says, held against the tensors that its file has.

@@ -18,25 +18,17 @@ _SUFFIXES = {".parquet", ".pq"}
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns: outcome, weight, and what a model says.
-
-    Attributes
-    ----------
-    time, event : str
-    weight, cdf, risk, nll : str or None
-        Whole numbers that say how often a row counts; F at the observed time; a number that is larger where the event
-        is expected sooner; negative log-likelihood.
-    survival : tuple of (float, str)
-        Times, increasing, and columns of the survival probabilities there.
-    """
+    """Names of the columns: outcome, weight, and what a model says."""
 
     time: str
     event: str
+    # weight, cdf, risk, nll: whole numbers that say how often a row counts; F at the observed time; a number that is
+    # larger where the event is expected sooner; negative log-likelihood
     weight: str | None
     cdf: str | None
     risk: str | None
     nll: str | None
-    survival: tuple[tuple[float, str], ...]
+    survival: tuple[tuple[float, str], ...]  # times, increasing, and columns of the survival probabilities there
 
     @property
     def names(self) -> list[str]:

@@ -79,15 +79,7 @@ class AveragedRecalibration(Recalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit the maps and their weights to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+        """Fit the maps and their weights to rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
         weights = softmax(np.append(_HEAD_START, _SHARE_OF_GAIN * _gains(u, happened)))
         weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)

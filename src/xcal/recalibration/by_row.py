@@ -44,17 +44,10 @@ class MapsOfRows(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MapByCurve(Kept, ABC):
-    """A map for each row, which depends on the row's own curve: F at `times`.
+    """A map for each row, which depends on the row's own curve: F at `times`."""
 
-    Attributes
-    ----------
-    times : ndarray
-        Times at which the model is asked for F, increasing.
-    n, n_events : int
-        Rows and events that it was fitted to.
-    """
-
-    times: Floats
+    times: Floats  # times at which the model is asked for F, increasing
+    # n, n_events: rows and events that it was fitted to
     n: Count
     n_events: Count
 
@@ -105,14 +98,9 @@ def as_curves(curves: Any) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class LineMaps:
-    """Maps of rows that each go through points of their own, straight in between and to (0, 0) and (1, 1).
+    """Maps of rows that each go through points of their own, straight in between and to (0, 0) and (1, 1)."""
 
-    Attributes
-    ----------
-    knots, levels : ndarray of shape (n, k)
-        F and G(F), neither of them falling along a row. Of points with one F the last counts.
-    """
-
+    # knots, levels: (n, k): F and G(F), neither of them falling along a row. Of points with one F the last counts.
     knots: Floats
     levels: Floats
 
@@ -324,16 +312,10 @@ class IsotonicSurface(MapByCurve):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any, curves: Any, times: Any, *, time: Any, happened: Any = None) -> Self:
-        """Fit to rows that did not train the model.
+        """Fit to rows that did not train the model; `cdf`, `event`, `curves` and `times` as in `RiskRecalibration.fit`.
 
         Parameters
         ----------
-        cdf, event : array-like of shape (n,)
-            F at each row's observed time, and whether the event happened.
-        curves : array-like of shape (n, m)
-            F of each row at `times`.
-        times : array-like of shape (m,)
-            Increasing, above zero.
         time : array-like of shape (n,)
             Observed times, which tell when rows are censored.
         happened : array-like of shape (n,), optional
@@ -452,7 +434,7 @@ class TemperatureRecalibration(MapByCurve):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any, curves: Any, times: Any) -> Self:
-        """Fit T to rows that did not train the model; arguments as of `RiskRecalibration.fit`."""
+        """Fit T to rows that did not train the model; arguments as in `RiskRecalibration.fit`."""
         from scipy.optimize import minimize_scalar
 
         rows = _Asked.of(cdf, event, curves, times)

@@ -111,18 +111,12 @@ def own_log_survival(values: Any, u: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PiecewiseRecalibration(Recalibration):
-    """A map G through points, straight in between.
+    """A map G through points, straight in between."""
 
-    Attributes
-    ----------
-    knots, levels : ndarray
-        F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
-    n, n_events : int
-        Rows and events that G was fitted to.
-    """
-
+    # knots, levels: F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1
     knots: Floats
     levels: Floats
+    # n, n_events: rows and events that G was fitted to
     n: Count
     n_events: Count
 
@@ -309,13 +303,6 @@ class IsotonicRecalibration(PiecewiseRecalibration):
     The slope of G is as variable as the gaps between neighbouring events: it costs a new row about 0.42 nats of
     likelihood, however many rows there are. `KaplanMeierRecalibration` is the same map made smooth.
 
-    Attributes
-    ----------
-    knots, levels : ndarray
-        F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
-    n, n_events : int
-        Rows and events that G was fitted to.
-
     References
     ----------
     Kuleshov, Fenner, Ermon (2018), Accurate Uncertainties for Deep Learning Using Calibrated Regression, ICML, PMLR 80.
@@ -328,15 +315,7 @@ class IsotonicRecalibration(PiecewiseRecalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
         curve_u, curve_g = middle_curve(u, happened)
         knots, levels = through_points(curve_u[1:-1], curve_g[1:-1])

@@ -134,15 +134,7 @@ class BetaRecalibration(BetaFormulas, Recalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
         log_a, log_b, c = CensoredLikelihood.of(u, happened).maximum()
         return cls(float(np.exp(log_a)), float(np.exp(log_b)), float(c), u.size, int(happened.sum()))
@@ -262,15 +254,7 @@ class KSPRecalibration(Recalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
         from scipy.optimize import minimize  # takes longer to import than a small map to fit
 
@@ -370,13 +354,6 @@ class CiPOTRecalibration(PiecewiseRecalibration):
     The spread of censored rows trusts the model that is corrected: under censoring the map undoes only part of the
     error. Levels that fall on one F, because many rows share it, become one knot at the lowest of them.
 
-    Attributes
-    ----------
-    knots, levels : ndarray
-        F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
-    n, n_events : int
-        Rows and events that G was fitted to.
-
     References
     ----------
     Qi, Yu, Greiner (2024), Toward Conditional Distribution Calibration in Survival Prediction, NeurIPS 37.
@@ -390,16 +367,9 @@ class CiPOTRecalibration(PiecewiseRecalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any, *, n_pieces: int | None = None) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`.
 
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        n_pieces : int, optional
-            One more than the number of levels; 10 by default, which are the deciles.
+        `n_pieces` is one more than the number of levels; 10 by default, which are the deciles.
         """
         u, happened = held_out_rows(cdf, event)
         pieces = DEFAULT_PIECES if n_pieces is None else as_count("n_pieces", n_pieces, at_least=2, at_most=MANY)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from xcal._checks import BoolArray, FloatArray, as_count, as_numpy, check_same_length, fail
 from xcal.data import Surv, SurvivalData
-from xcal.data.surv import time_and_event
+from xcal.data.surv import Outcome, read_outcome
 from xcal.data.survival import check_nothing_beside, folds_by_event
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop.predictions import WholeLaw, count_rows
@@ -29,40 +29,31 @@ _CLOSE = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class OwnValues:
-    """F of each row at its observed time.
+    """F of each row at its observed time."""
 
-    Attributes
-    ----------
-    cdf : array of shape (n,)
-    event : array of shape (n,)
-        Whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
-        censored at their end, and F is the one there: the model says no more.
-    nll : array of shape (n,), or None
-        Negative log-likelihood of each row, where the model has a density.
-    time : array of shape (n,)
-        The time that F belongs to: the row's own, or the end of the curves.
-    """
-
-    cdf: Floats
+    cdf: Floats  # (n,)
+    # (n,): whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
+    # censored at their end, and F is the one there: the model says no more.
     event: BoolArray
-    nll: Floats | None
-    time: Floats
+    nll: Floats | None  # (n,): negative log-likelihood of each row, where the model has a density
+    time: Floats  # (n,): the time that F belongs to: the row's own, or the end of the curves
 
 
-def read_outcome(X: Any, y: Any) -> tuple[Floats, BoolArray]:
-    """Read times and events, from y or from the `SurvivalData` that X is."""
+def outcome_of(X: Any, y: Any, n: int | None = None, *, name: str = "y") -> Outcome:
+    """Read times and events of the `n` rows of X, from y or from the `SurvivalData` that X is."""
     if isinstance(X, SurvivalData):
-        check_nothing_beside({"y": y})
-        if X.weights is not None and np.ptp(as_numpy("weights", X.weights)) > 0:
-            fail("X", "rows of equal weight: of recalibrations SurvivalPath.fit alone takes weights", "other weights")
-        return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
+        check_nothing_beside({name: y})
+        return Outcome(as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event))
     if y is None:
-        fail("y", "Surv(time=..., event=...)", "None: recalibration requires y to be passed, but the target y is None")
-    time, event = time_and_event(y, X=X)
-    held = count_rows(X)
+        got = "None: a survival model requires y to be passed, but the target y is None"
+        fail(name, "Surv(time=..., event=...)", got)
+    found = read_outcome(y, name=name, X=X)
+    held = count_rows(X) if n is None else n
     if held is not None:
-        check_same_length("y", time, "X", held)
-    return np.array(time, dtype=np.float64), np.array(event)
+        check_same_length(name, found.time, "X", held)
+    # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
+    # whatever its gaps, so that only a copy is safe.
+    return replace(found, time=np.array(found.time), event=np.array(found.event))
 
 
 def n_rows(X: Any) -> int:

@@ -1,25 +1,20 @@
-"""The methods of recalibration, each behind one name; what a recalibrated model predicts, and its file."""
+"""The methods of recalibration, each behind one name, and what a recalibrated model predicts."""
 
-import hashlib
-import json
-import os
-import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+import torch
 
 from xcal._checks import BoolArray, as_choice, fail
-from xcal._files import write_whole
-from xcal._typed import OneOf, parse_json, read, shown
 from xcal.data.survival import SurvivalData
+from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
+from xcal.distributions.composed import SurvivorDistribution
 from xcal.interop import ModelPredictions, Rows
-from xcal.interop.predictions import WholeLaw
+from xcal.interop.predictions import SeveralLaws, WholeLaw
 from xcal.recalibration.average import AveragedRecalibration
 from xcal.recalibration.by_row import (
     IsotonicSurface,
@@ -33,8 +28,10 @@ from xcal.recalibration.maps import (
     GroupedRecalibration,
     IsotonicRecalibration,
     KaplanMeierRecalibration,
+    PiecewiseRecalibration,
     Recalibration,
 )
+from xcal.recalibration.predictor import MeanTime, Predicting
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 from xcal.recalibration.reading import (
     bin_ends,
@@ -282,60 +279,139 @@ def _inside(u: Floats) -> Floats:
     return np.where(u < _ROUNDING, 0.0, np.minimum(u, 1.0))
 
 
+@dataclass(frozen=True, eq=False)
+class Corrected(Predicting):
+    """A model and what corrects it, asked about rows as the model takes them."""
+
+    model: Any
+    adjustment: Adjustment
+    times: Floats  # from 0 to the end
+
+    # `Recalibrated.times_` says which of both.
+    seen = "seen in training or recalibration"
+
+    @property
+    def grid(self) -> Floats:
+        """Times from 0 to the end."""
+        return self.times
+
+    @property
+    def law(self) -> bool:
+        """Whether the recalibrated model is a distribution."""
+        return self._map_of_law() is not None
+
+    def count(self, rows: Any) -> int:
+        """Return the number of rows."""
+        return n_rows(rows)
+
+    def risk(self, rows: Any) -> Floats:
+        """Mean of F' along straight lines over the grid."""
+        return np.asarray(np.trapezoid(self.cdf(rows, self.times), self.times, axis=1) / self.times[-1])
+
+    def cdf(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
+        """F' of each row at each time."""
+        values = self.adjustment.cdf(self.model, rows, times)
+        if after is None:
+            return values
+        left = 1 - self._reached(rows, after)[:, None]
+        survived = np.divide(1 - values, left, out=np.full(values.shape, np.nan), where=left > 0)
+        return np.where(times > after[:, None], 1 - survived, 0.0 * left)
+
+    def survival(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
+        """1 - F'."""
+        return 1 - self.cdf(rows, times, after)
+
+    def curves(self, rows: Any) -> Iterator[tuple[Floats, Callable[[Floats], Floats]]]:
+        """S' of each row at the grid, and the model asked again at other times."""
+        for row, values in enumerate(self.survival(rows, self.times)):
+            yield values, partial(self.survival, chosen_rows(rows, np.array([row])))
+
+    def quantile(self, rows: Any, levels: Floats, after: Floats | None = None) -> Floats:
+        """Find the times at which F' of each row reaches the levels."""
+        if after is not None:
+            gone = self._reached(rows, after)[:, None]
+            levels = gone + levels * (1 - gone)
+        values = self.adjustment.quantile(self.model, rows, levels, float(self.times[-1]))
+        return values if after is None else np.maximum(values, after[:, None])
+
+    def mean_time(self, rows: Any, after: Floats | None, horizon: float | None) -> MeanTime:
+        """Mean of the time until the event or the horizon, and those of the networks of a model that has several."""
+        own = self._map_of_law()
+        if own is None:
+            value = self._mean_of_curves(rows, after, horizon)
+            return MeanTime.of_networks(value, value[None])
+
+        def mean(law: SurvivalDistribution, reached: Floats | None) -> Floats:
+            law = RecalibratedDistribution(law, own.knots, own.levels)
+            law = law if reached is None else SurvivorDistribution(law, torch.from_numpy(reached))
+            if horizon is None:
+                return np.asarray(law.mean.numpy())
+            return np.asarray(law.restricted_mean(torch.full(law.batch_shape, horizon, dtype=torch.float64)).numpy())
+
+        whole, networks = [], []
+        for start in range(0, n_rows(rows), AT_ONCE):
+            few = np.arange(start, min(start + AT_ONCE, n_rows(rows)))
+            some, reached = chosen_rows(rows, few), None if after is None else after[few]
+            whole.append(mean(self.model.predict_distribution(some), reached))
+            members = self.model.predict_members(some) if isinstance(self.model, SeveralLaws) else ()
+            networks.append(np.array([mean(member, reached) for member in members]).reshape(len(members), few.size))
+        return MeanTime.of_networks(np.concatenate(whole), np.concatenate(networks, axis=1))
+
+    def _map_of_law(self) -> PiecewiseRecalibration | None:
+        """Return the map, where the recalibrated model is a distribution: a law behind one map of straight lines."""
+        own = self.adjustment.map if isinstance(self.adjustment, MapOfF) else None
+        return own if isinstance(own, PiecewiseRecalibration) and isinstance(self.model, WholeLaw) else None
+
+    def _mean_of_curves(self, rows: Any, after: Floats | None, horizon: float | None) -> Floats:
+        """Area under each curve along straight lines over the grid, up to the horizon or the end."""
+        stop = float(self.times[-1]) if horizon is None else horizon
+        grid = np.append(self.times[self.times < stop], stop)
+        survival = self.survival(rows, grid, after)
+        if after is None:
+            return np.asarray(np.trapezoid(survival, grid, axis=1))
+        # S is 1 until `after`, and falls from there on.
+        return np.asarray(after + np.trapezoid(survival, np.maximum(grid, after[:, None]), axis=1))
+
+    def _reached(self, rows: Any, after: Floats) -> Floats:
+        """F' of each row at the time that it has come to."""
+        return self.adjustment.own(self.model, rows, after, np.zeros(after.size, dtype=bool))[0]
+
+
 # --- The methods of recalibration, each behind one name: an entry here feeds `Recalibrated`, its files and its tests.
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that the model has not seen, and what it says of them.
+    """Rows that the model has not seen, and what it says of them."""
 
-    Attributes
-    ----------
-    time, happened : arrays of shape (n,)
-        Outcomes.
-    cdf, event : arrays of shape (n,)
-        F at the observed times, and whether the event happened there (see `OwnValues`).
-    quantiles : array of shape (n, k), or None
-        The model's quantiles, for a method that asks for them.
-    groups : array of shape (n,), or None
-        For a method that has groups.
-    curves, times : arrays of shape (n, m) and (m,), or None
-        The model's F of each row at some times, for a method that asks for them.
-    """
-
+    # time, happened: (n,): outcomes
     time: Floats
     happened: BoolArray
+    # cdf, event: (n,): F at the observed times, and whether the event happened there (see `OwnValues`)
     cdf: Floats
     event: BoolArray
-    quantiles: Floats | None = None
-    groups: Any = None
+    quantiles: Floats | None = None  # (n, k): the model's quantiles, for a method that asks for them
+    groups: Any = None  # (n,): for a method that has groups
+    # curves, times: (n, m) and (m,): the model's F of each row at some times, for a method that asks for them
     curves: Floats | None = None
     times: Floats | None = None
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to recalibrate.
-
-    Attributes
-    ----------
-    name, summary : str
-    kind : class
-        What is fitted, and read again from a file.
-    takes_pieces, asks_quantiles, asks_groups, asks_times : bool
-        Whether `n_pieces` means something, and what has to be read beside F: quantiles, groups, observed times.
-    curve_times : callable, optional
-        For a method that asks for F of each row on a grid of times: a function of model, X, times and events that
-        returns the grid.
-    """
+    """One way to recalibrate."""
 
     name: str
     summary: str
-    kind: Any
+    kind: Any  # what is fitted, and read again from a file
+    # takes_pieces, asks_quantiles, asks_groups, asks_times: whether `n_pieces` means something, and what has to be read
+    # beside F: quantiles, groups, observed times
     takes_pieces: bool = False
     asks_quantiles: bool = False
     asks_groups: bool = False
     asks_times: bool = False
+    # For a method that asks for F of each row on a grid of times: a function of model, X, times and events that returns
+    # the grid
     curve_times: Callable[[Any, Any, Floats, BoolArray], Floats] | None = None
 
     def fit(self, rows: HeldOut, n_pieces: int | None, group_column: Column | None) -> Adjustment:
@@ -406,121 +482,3 @@ def as_method(name: Any, n_pieces: Any, group_column: Any) -> Method:
     if group_column is not None and not method.asks_groups:
         fail("group_column", f"None with method={name!r} (it is for 'groups')", repr(group_column))
     return method
-
-
-# --- Recalibrated models of xcal as files: the model's own file inside, and JSON; nothing that could run.
-# The file is a safetensors file with one tensor, the bytes of the file that the model's `save` writes. Its metadata
-# has four entries: format, version, header (JSON: method, parameters, map) and digest, the SHA-256 of header and
-# tensor.
-
-FORMAT, VERSION = "xcal-recalibrated", "1"
-_EXPECTED = "a file that Recalibrated.save wrote"
-
-
-@dataclass(frozen=True)
-class _Header:
-    method: Annotated[str, OneOf(METHODS)]
-    cv: int | None
-    n_pieces: int | None
-    group_column: Column | None
-    random_state: int
-    times: tuple[float, ...]
-    adjustment: Any
-
-
-@runtime_checkable
-class Saved(WholeLaw, Protocol):
-    """A model of xcal that has a file."""
-
-    def save(self, path: Any) -> None:
-        """Write the model to a file that `xcal.load` reads."""
-        ...
-
-
-def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
-    """Write a fitted `Recalibrated` whose model is one of xcal to a new file, and move it into place."""
-    model = estimator.model_
-    if not isinstance(model, Saved):
-        advice = "save the other library's model in its own way, and the map by adjustment_.content()"
-        fail("save", f"a recalibrated model of xcal ({advice})", f"{type(model).__module__}.{type(model).__name__}")
-    cv = estimator.cv
-    header = json.dumps(
-        {
-            "method": estimator.method,
-            "cv": int(cv) if isinstance(cv, int | np.integer) else None,
-            "n_pieces": estimator.n_pieces,
-            "group_column": estimator.group_column,
-            "random_state": int(estimator.random_state),
-            "times": estimator.times_.tolist(),
-            "adjustment": estimator.adjustment_.content(),
-        }
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        inside = Path(folder) / "model"
-        model.save(inside)
-        content = np.frombuffer(inside.read_bytes(), dtype=np.uint8)
-    metadata = {"format": FORMAT, "version": VERSION, "header": header, "digest": _digest(header, content)}
-    write_whole(Path(path), in_order(save({"model": content}, metadata)))
-
-
-def in_order(content: bytes) -> bytes:
-    """Sort the metadata at the head of a file, which safetensors writes in random order: one model, one file."""
-    length = int.from_bytes(content[:8], "little")
-    head = json.loads(content[8 : 8 + length])
-    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
-    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
-    # The tensors after it start at a multiple of eight bytes.
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + content[8 + length :]
-
-
-def is_recalibrated(path: str | os.PathLike[str]) -> bool:
-    """Return whether this is a file of a recalibrated model; what is no safetensors file at all is not."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return (file.metadata() or {}).get("format") == FORMAT
-    except (SafetensorError, UnicodeDecodeError):
-        return False
-
-
-def read_recalibrated(path: str | os.PathLike[str], load_model: Callable[[Path], Any]) -> Any:
-    """Read a file that `write_recalibrated` wrote; `load_model` reads the file of the model inside.
-
-    It is only read as data: what does not fit is refused with one error.
-    """
-    from xcal.recalibration.estimator import Recalibrated
-
-    with safe_open(path, framework="numpy") as file:
-        metadata = file.metadata() or {}
-        whole = set(file.keys()) == {"model"} and file.get_slice("model").get_dtype() == "U8"
-        content = file.get_tensor("model") if whole else np.empty(0, dtype=np.uint8)
-    if not whole or metadata.get("version") != VERSION:
-        fail("path", f"{_EXPECTED}, of version {VERSION}", f"{path}, of another kind or version")
-    text = metadata.get("header", "")
-    if metadata.get("digest") != _digest(text, content):
-        fail("path", _EXPECTED, f"{path}, which was damaged: its checksum is wrong")
-    try:
-        header = read(_Header, parse_json("header", text), "header")
-        times: Floats = np.asarray(header.times)
-        if times.size == 0 or times[0] < 0 or (np.diff(times) <= 0).any():
-            fail("times", "increasing times, zero or larger", shown(header.times))
-        adjustment = METHODS[header.method].restore(header.adjustment, header.group_column)
-    except (ValueError, TypeError, KeyError) as error:  # of an adjustment that is something else
-        raise ValueError(f"path: expected {_EXPECTED}, got {path}, made by something else: {error}") from error
-    with tempfile.TemporaryDirectory() as folder:
-        inside = Path(folder) / "model"
-        inside.write_bytes(content.tobytes())
-        model = load_model(inside)
-    options = {name: getattr(header, name) for name in ("cv", "n_pieces", "group_column", "random_state")}
-    estimator = Recalibrated(model, header.method, **options)
-    estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, times
-    for name in ("n_features_in_", "feature_names_in_"):
-        if hasattr(model, name):
-            setattr(estimator, name, getattr(model, name))
-    return estimator
-
-
-def _digest(header: str, content: Any) -> str:
-    digest = hashlib.sha256(f"{FORMAT} {VERSION} {header}".encode())
-    digest.update(content.tobytes())
-    return digest.hexdigest()
