@@ -6,8 +6,8 @@ it is made (one Kaplan-Meier curve of the censoring) is no longer proper; the li
 
 1. Laws of two parameters are fitted by each score to 20,000 rows of their own family: F of the fit at the true median,
    where .5 is right, and its standard error over ``--runs`` data sets. Censoring times are exponential.
-2. The same with a covariate in the location, for the rows whose covariate is low and high, where rows at high risk leave
-   earlier ("early") or later ("late").
+2. The same with a covariate in the location, for the rows whose covariate is low and high, where rows at high risk
+   leave earlier ("early") or later ("late").
 3. Networks of ours (log-normal, 4,000 rows, 70 % censored) trained with each score: predicted over true risk at the
    true median of every row, and the mean distance from the true F over times up to the 90 % quantile of the true times.
 """
@@ -29,7 +29,7 @@ ROWS, SIGMA, SHAPE, EFFECT = 20_000, 0.6, 1.5, 0.7
 
 
 def draw(law: str, x: np.ndarray, share: float, leaving: float, rng: np.random.Generator) -> tuple:
-    """Times whose log has median ``-EFFECT x``, and censorings at a rate that changes with x by exp(leaving x)."""
+    """Draw times whose log has median ``-EFFECT x``, and censorings at a rate that changes with x by exp(leaving x)."""
     noise = SIGMA * rng.standard_normal(x.size) if law == "lognormal" else np.log(rng.weibull(SHAPE, x.size))
     happens = np.exp(noise - EFFECT * x)
     leaves = np.full(x.size, np.inf) if share == 0 else rng.exponential(size=x.size) * np.exp(-leaving * x)

@@ -49,7 +49,9 @@ NAN = {
     "evaluate": "value lower upper",
     # Values of parameters and times are not looked at, as the docstrings say.
     **dict.fromkeys(("Weibull", "LogLogistic", "LogNormal", "Categorical", "MTLR", "LogisticHazard"), "result"),
-    **dict.fromkeys(("nll", "survival_crps", "CensoredCRPS", "published_nll", "published_survival_crps", "ranking_time"), "result"),
+    **dict.fromkeys(
+        ("nll", "survival_crps", "CensoredCRPS", "published_nll", "published_survival_crps", "ranking_time"), "result"
+    ),
     "XCALLoss": "mean",  # of values that are not looked at, as the docstring says
 }
 
