@@ -23,8 +23,8 @@ from scipy import stats
 
 from xcal.recalibration import IsotonicSurface, KaplanMeierRecalibration, RiskRecalibration
 from xcal.recalibration.by_row import MapByCurve
-from xcal.recalibration.registry import METHODS
 from xcal.recalibration.reading import event_times, few_event_times
+from xcal.recalibration.registry import METHODS
 
 ROWS, NEW = (50, 200, 2000), 20_000
 MAPS = ("km", "beta", "cipot", "ksp", "isotonic", "auto", "risk", "dr-isr")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.floating[Any]]
+Floats = npt.NDArray[np.float64]
 Choice = TypeVar("Choice", bound=str)
 # More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
 MANY = 10**6
@@ -343,12 +344,12 @@ def as_time(time: Any, n: int | None = None, *, reference: str = "event", name: 
     return array
 
 
-def as_times(name: str, times: Any) -> npt.NDArray[np.float64]:
+def as_times(name: str, times: Any) -> Floats:
     """One time or several, in any order, as float64: finite and not negative."""
     return as_time(as_row(name, times), name=name).astype(np.float64)
 
 
-def as_levels(name: str, levels: Any) -> npt.NDArray[np.float64]:
+def as_levels(name: str, levels: Any) -> Floats:
     """One share or several, in any order, as float64: above 0 and below 1."""
     values = as_floats(name, as_row(name, levels)).astype(np.float64)
     bad = ~((values > 0) & (values < 1))
@@ -411,7 +412,7 @@ def as_cause_names(names: Any) -> tuple[str, ...]:
     return found
 
 
-def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[np.float64]:
+def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> Floats:
     """Check sampling weights: one finite number above zero per row."""
     array = as_floats(name, values).astype(np.float64)
     check_same_length(name, array, reference, n)
@@ -427,7 +428,7 @@ def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt
     return array
 
 
-def effective_units(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+def effective_units(weights: Floats) -> Floats | None:
     """Return weights in units in which their sum is the effective number of rows; None where all are equal.
 
     Only ratios of weights matter, and equal ones say nothing. In these units the sum of the weights is also the sum of

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from xcal._checks import fail
-from xcal._typed import LARGEST_INTEGER, check_keys, read, shown
+from xcal._files import LARGEST_INTEGER, check_keys, read, shown
 from xcal.calibration.membership import SoftBins
 from xcal.training.config import TrainingConfig
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
-from xcal._checks import MIN_CELL, BoolArray, effective_units
+from xcal._checks import MIN_CELL, BoolArray, Floats, effective_units
 from xcal._kaplan_meier import product_limit
-from xcal.calibration.bins import Clusters, Edges, Floats
+from xcal.calibration.bins import Clusters, Edges
 from xcal.calibration.histogram import (
     Array,
     BinSums,

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from xcal._checks import MANY, BoolArray, as_count, as_number, as_numpy, fail, first_row, is_missing
-from xcal.calibration.bins import Edges, Floats
+from xcal._checks import MANY, BoolArray, Floats, as_count, as_number, as_numpy, fail, first_row, is_missing
+from xcal.calibration.bins import Edges
 from xcal.calibration.histogram import edges_like, locate, rest
 from xcal.data.features import column_kind
 

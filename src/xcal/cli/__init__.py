@@ -38,6 +38,27 @@ Upper = Annotated[
     str | None,
     typer.Option(help="Column of the first visit with the event; empty in rows that are censored at --lower."),
 ]
+Site = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the hospital or region: each is judged, and the report says how much they differ and what to "
+        "expect at a new one."
+    ),
+]
+Landmarks = Annotated[
+    str | None,
+    typer.Option(
+        help="Times, with commas, at which those who have come so far are judged again by their risks from there on: "
+        "365,730. Horizons then count from there."
+    ),
+]
+LastSeen = Annotated[
+    str | None,
+    typer.Option(
+        help="For times in whole months or years: whether a patient censored in month 7 was observed through all of it "
+        "(end), half of it (middle), or that is not known (unknown: intervals hold both). exact: times are exact."
+    ),
+]
 Covariates = Annotated[
     str | None,
     typer.Option(

@@ -5,7 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli import By, Decimal, Entry, EventValue, Horizons, Lower, MinCell, Separator, Upper, listed
+from xcal.cli import (
+    By,
+    Decimal,
+    Entry,
+    EventValue,
+    Horizons,
+    Landmarks,
+    LastSeen,
+    Lower,
+    MinCell,
+    Separator,
+    Site,
+    Upper,
+    listed,
+)
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
@@ -34,23 +48,9 @@ Weights = Annotated[
         "of 10 % and 1 for a case that was sampled for sure."
     ),
 ]
-Site = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of the hospital or region: each is judged, and the report says how much they differ and what to "
-        "expect at a new one."
-    ),
-]
 Covariates = Annotated[
     str | None,
     typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
-]
-Landmarks = Annotated[
-    str | None,
-    typer.Option(
-        help="Times, with commas, at which those who have come so far are judged again by their risks from there on: "
-        "365,730. Horizons then count from there."
-    ),
 ]
 Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; by default along straight lines.")]
 Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
@@ -66,13 +66,6 @@ Censoring = Annotated[
     typer.Option(
         help="auto: correct values at horizons if censoring depends on the predicted risk or on covariates; "
         "independent: never, as in published guidelines; covariates: always."
-    ),
-]
-LastSeen = Annotated[
-    str,
-    typer.Option(
-        help="For times in whole months or years: whether a patient censored in month 7 was observed through all of it "
-        "(end), half of it (middle), or that is not known (unknown: intervals hold both). exact: times are exact."
     ),
 ]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]

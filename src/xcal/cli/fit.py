@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli import Covariates, Decimal, EventValue, MinCell, Separator, as_settings, is_helper, listed
+from xcal.cli import (
+    Covariates,
+    Decimal,
+    EventValue,
+    Landmarks,
+    LastSeen,
+    MinCell,
+    Separator,
+    Site,
+    as_settings,
+    is_helper,
+    listed,
+)
 
 File = Annotated[
     Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")
@@ -60,12 +72,15 @@ def fit(
     keep: Keep = None,
     drop_duplicates: DropDuplicates = False,
     by: By = None,
+    site: Site = None,
     covariates: Covariates = None,
     distribution: Distribution = None,
     lambdas: Lambdas = None,
     seeds: Seeds = None,
     epochs: Epochs = None,
     horizons: Horizons = None,
+    landmarks: Landmarks = None,
+    last_seen: LastSeen = None,
     time_unit: Unit = None,
     resamples: Resamples = None,
     min_cell: MinCell = None,
@@ -104,6 +119,7 @@ def fit(
     from xcal.cli.run_folder import SETTINGS, merged
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
+    reached = listed("--landmarks", landmarks, float, "times")
     # Every option has the name of its setting, but the file.
     options = locals() | {
         "data": None if file is None else str(file.resolve()),
@@ -111,6 +127,7 @@ def fit(
         "covariates": listed("--covariates", covariates, str, "columns"),
         "lambdas": None if weights is None else tuple(weights),
         "horizons": None if times is None else tuple(times),
+        "landmarks": None if reached is None else tuple(reached),
         "drop_duplicates": drop_duplicates or None,
     }
     settings = merged(config, as_settings({name: options[name] for name in SETTINGS}))

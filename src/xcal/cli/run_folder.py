@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from xcal import __version__
 from xcal._checks import MIN_CELL, as_choice, as_count, as_number, fail
-from xcal._files import check_writable, sole_user
-from xcal._typed import checked, parse_json
+from xcal._files import check_writable, checked, parse_json, sole_user
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
 from xcal.estimators.settings import DEFAULTS, LAMBDAS
 from xcal.training.rows import digest, launched
+from xcal.validation.sample import LastSeen
 
 # Which of day and month comes first in dates whose year is last.
 DATES = ("day-first", "month-first")
@@ -52,17 +52,21 @@ class FitSettings:
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     drop_duplicates: bool = False  # whether rows that repeat another one are left out
-    # by, covariates: columns whose groups the report judges apart, and columns that it asks "for whom?" about
+    # by, site, covariates: columns whose groups the report judges apart, that of sites, and columns that it asks "for
+    # whom?" about
     by: tuple[str, ...] = ()
+    site: str | None = None
     covariates: tuple[str, ...] = ()
     # distribution, lambdas, seeds, epochs: of the path
     distribution: str = DEFAULTS.distribution
     lambdas: tuple[float, ...] = LAMBDAS
     seeds: int = 3
     epochs: int = DEFAULTS.epochs
-    # horizons, time_unit, resamples, min_cell: of the reports; the last is the smallest number of rows of which
-    # something is told
+    # horizons, landmarks, last_seen, time_unit, resamples, min_cell: of the reports; the last is the smallest number of
+    # rows of which something is told
     horizons: tuple[float, ...] | None = None
+    landmarks: tuple[float, ...] | None = None
+    last_seen: str = "auto"
     time_unit: str = ""
     resamples: int | None = None
     min_cell: int = MIN_CELL
@@ -72,6 +76,7 @@ class FitSettings:
         as_number("--test-fraction", self.test_fraction, above=0, below=1)
         as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
         as_choice("--dates", self.dates, DATES, or_none=True)
+        as_choice("--last-seen", self.last_seen, get_args(LastSeen))
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)

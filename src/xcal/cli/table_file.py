@@ -105,7 +105,7 @@ class TableFile:
         """Read sampling weights: numbers above zero."""
         what = "a weight, a number above zero"
         values = self.numbers(name, option, what=what)
-        self._check(name, what, values <= 0, lambda row: f"{values[row]:g}")
+        self._check(name, what, values <= 0, lambda row: "a negative number" if values[row] < 0 else "zero")
         return values
 
     def shares(self, name: str, option: str) -> FloatArray:

@@ -162,17 +162,20 @@ class SurvivalDistribution(ABC):
     def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
         """Draw times of shape ``shape + batch_shape``, without gradient, from `generator` (on the same device)."""
 
-    @abstractmethod
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of ``F(z)^2`` for z from 0 to `time`: what a censored row adds to the survival CRPS."""
+        end = torch.clamp(time, min=0)
+        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
 
-    @abstractmethod
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of ``S(z)^2`` for z from `time` to infinity: what an event adds to that.
 
-        Rows that are not `needed` may hold any finite number. It can overflow where S falls slowly; the gradient of an
-        infinite number that nobody asked for would be NaN.
+        Here by quadrature as far as there is a chance of 1e-12 to reach. Rows that are not `needed` may hold any finite
+        number. It can overflow where S falls slowly; the gradient of an infinite number that nobody asked for would be
+        NaN.
         """
+        points, start = self.breaks(), torch.clamp(time, min=0)
+        return integral(lambda z: self.survival(z).square(), start, points[-1].expand(start.shape), points)
 
     def log_hazard(self, time: Tensor) -> Tensor:
         """Log of ``hazard`` of a continuous distribution."""
@@ -283,8 +286,34 @@ class SurvivalDistribution(ABC):
         below = self.squared_cdf_below(time)
         return torch.where(event, below + self.squared_survival_above(time, event), below)
 
+    def _quantile_between(self, low: Tensor, high: Tensor, level: Tensor, halvings: int) -> Tensor:
+        """Quantile of a law without a formula for it, between two times."""
+        return _search(
+            lambda time: self.cdf(time) - level, lambda time: torch.exp(self.log_prob(time)), low, high, halvings
+        )
+
+    def _quantile_left_between(self, low: Tensor, high: Tensor, log_left: Tensor, halvings: int) -> Tensor:
+        """`quantile_left` of a law without a formula for it, between two times."""
+        return _search(lambda time: log_left - self.log_survival(time), self.hazard, low, high, halvings)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_shape={tuple(self.batch_shape)})"
+
+
+def _search(
+    value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, halvings: int
+) -> Tensor:
+    """Find where a rising function is 0: by halving, and a step of Newton's method, which also carries the gradient."""
+    with torch.no_grad():
+        for _ in range(halvings):
+            middle = low + (high - low) / 2
+            below = value(middle) < 0
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    rate = slope(high)
+    # Where there is nothing to divide by, no step.
+    usable = (rate > 0) & torch.isfinite(rate) & torch.isfinite(high)
+    step = value(torch.where(usable, high, 1.0)) / torch.where(usable, rate, 1.0)
+    return torch.where(usable, high - step, high)
 
 
 def as_parameter(name: str, value: Tensor) -> Tensor:

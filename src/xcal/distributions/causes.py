@@ -15,12 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import as_causes, as_count, as_numpy, as_time, fail
+from xcal._checks import Floats, as_causes, as_count, as_numpy, as_time, fail
 from xcal.distributions._bins import Rows, likelihood_and_cdf
 from xcal.distributions.base import Family, SurvivalDistribution, as_level, can_broadcast, split_zero
 from xcal.distributions.discrete import DiscreteDistribution, DiscreteFamily, as_logits
-
-Floats = npt.NDArray[np.float64]
 
 
 class _ByCause(SurvivalDistribution):
@@ -306,34 +304,15 @@ class CauseHazards(_ByCause):
     def quantile(self, p: float | Tensor) -> Tensor:
         """Time at which F is `p`: not after the quantile of any part, and not before all of those of ``p / causes``."""
         level = as_level(p, self.example)
-        with torch.no_grad():
-            high = self._each(lambda part: part.quantile(level)).amin(0)
-            low = self._each(lambda part: part.quantile(level / self.n_causes)).amin(0)
-            high = self._halved(low, high, lambda time: self.cdf(time) < level)
-        density = torch.exp(self.log_prob(high))
-        usable = (density > 0) & torch.isfinite(density) & torch.isfinite(high)
-        step = (self.cdf(torch.where(usable, high, 1.0)) - level) / torch.where(usable, density, 1.0)
-        return torch.where(usable, high - step, high)
+        high = self._each(lambda part: part.quantile(level)).amin(0).detach()
+        low = self._each(lambda part: part.quantile(level / self.n_causes)).amin(0).detach()
+        return self._quantile_between(low, high, level, _HALVINGS)
 
     def quantile_left(self, log_left: Tensor) -> Tensor:
         """Time at which log S is this, found between those of the parts that have this, or their share of it, left."""
-        with torch.no_grad():
-            high = self._each(lambda part: part.quantile_left(log_left)).amin(0)
-            low = self._each(lambda part: part.quantile_left(log_left / self.n_causes)).amin(0)
-            high = self._halved(low, high, lambda time: self.log_survival(time) > log_left)
-        hazard = self.hazard(high)
-        usable = (hazard > 0) & torch.isfinite(hazard) & torch.isfinite(high)
-        step = (self.log_survival(torch.where(usable, high, 1.0)) - log_left) / torch.where(usable, hazard, 1.0)
-        return torch.where(usable, high + step, high)
-
-    @staticmethod
-    def _halved(low: Tensor, high: Tensor, early: Callable[[Tensor], Tensor]) -> Tensor:
-        """Halve the stretch in which a time lies until nothing is left of it."""
-        for _ in range(_HALVINGS):
-            middle = low + (high - low) / 2
-            below = early(middle)
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return high
+        high = self._each(lambda part: part.quantile_left(log_left)).amin(0).detach()
+        low = self._each(lambda part: part.quantile_left(log_left / self.n_causes)).amin(0).detach()
+        return self._quantile_left_between(low, high, log_left, _HALVINGS)
 
     def breaks(self) -> Tensor:
         """Return the points of the incidences."""

@@ -13,14 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import FloatArray, fail
+from xcal._checks import FloatArray, Floats, fail
 from xcal._devices import Workers
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
 from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
 from xcal.distributions.composed import SurvivorDistribution
-from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.predictor import MeanTime, Predicting

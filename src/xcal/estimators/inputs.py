@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from xcal._checks import (
+    Floats,
     as_numpy,
     as_weights,
     check_rows,
@@ -28,7 +28,6 @@ from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside, read_labels, read_weights
 from xcal.recalibration.reading import outcome_of
 
-Floats = npt.NDArray[np.float64]
 _ENCODE = (
     "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("
     "make_column_transformer((OneHotEncoder(), [names]), remainder='passthrough'), SurvivalModel()); or encode='auto'"

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import BoolArray, FloatArray, as_choice
+from xcal._checks import BoolArray, FloatArray, Floats, as_choice
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import ties_caution, unit_starts
@@ -21,7 +21,7 @@ from xcal.data.surv import Outcome
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, trained
-from xcal.estimators.inputs import Floats, read_judged_weights, read_rows
+from xcal.estimators.inputs import read_judged_weights, read_rows
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
 from xcal.recalibration import KaplanMeierRecalibration

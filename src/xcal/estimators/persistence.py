@@ -17,13 +17,12 @@ from safetensors.torch import save
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from xcal._checks import fail
-from xcal._files import write_whole
-from xcal._typed import Limits, NotANumberToo, OneOf, check_keys, checked, parse_json, read, shown
+from xcal._checks import Floats, fail
+from xcal._files import Limits, NotANumberToo, OneOf, check_keys, checked, parse_json, read, shown, write_whole
 from xcal.distributions._bins import READINGS
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.fitted import FittedModel, Outputs, Standardizer
-from xcal.estimators.inputs import ColumnCode, Encoding, Floats
+from xcal.estimators.inputs import ColumnCode, Encoding
 from xcal.estimators.selection import Selection
 from xcal.networks import MLP
 from xcal.recalibration import KaplanMeierRecalibration

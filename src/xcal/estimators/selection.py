@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from xcal._checks import BoolArray, as_choice, as_number, fail
+from xcal._checks import BoolArray, Floats, as_choice, as_number, fail
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import as_clusters, bin_edges, sum_of_squares
 from xcal.calibration.conditional import ConditionalCalibration
@@ -23,9 +23,6 @@ from xcal.calibration.significance import p_in_words
 from xcal.calibration.subgroups import RandomFeatures, as_columns
 from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel
-from xcal.estimators.inputs import (
-    Floats,
-)
 from xcal.estimators.settings import FEATURES
 from xcal.metrics import concordance_index, kaplan_meier
 from xcal.objectives import nll

@@ -15,7 +15,16 @@ from xcal._kaplan_meier import KaplanMeier, Of, curve_of_counts, fit_kaplan_meie
 from xcal.calibration.dcalibration import are_coarse
 from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.cells import Accumulator, CellCounts, GridAxis, SparseCells, grid_cells, grid_counts
-from xcal.metrics.inputs import Integers, Matrix, Vector, as_row_weights, as_score, as_time_grid, running_sums
+from xcal.metrics.inputs import (
+    Integers,
+    Matrix,
+    Vector,
+    as_row_weights,
+    as_score,
+    as_time_grid,
+    rounded_time,
+    running_sums,
+)
 
 
 def as_censoring(censoring: KaplanMeier | None, outcome: Outcome, weights: Vector | None = None) -> KaplanMeier:
@@ -258,7 +267,7 @@ def read_horizons(horizons: Any, time: FloatArray) -> Vector:
         fail("horizons", "finite times above 0", found[first_row(bad)], first_row(bad))
     last = float(time.max())
     if found.max() > last:
-        fail("horizons", f"times within the follow-up, whose last time is {last:g}", f"{found.max():g}")
+        fail("horizons", f"times within the follow-up, which ends at about {rounded_time(last):g}", f"{found.max():g}")
     return np.unique(found)
 
 

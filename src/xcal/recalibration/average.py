@@ -6,10 +6,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit, softmax
 
-from xcal._checks import BoolArray, as_weights, effective_units, fail
+from xcal._checks import BoolArray, Floats, as_weights, effective_units, fail
 from xcal.data.survival import folds_by_event
 from xcal.recalibration.maps import (
-    Floats,
     KaplanMeierRecalibration,
     PiecewiseRecalibration,
     Recalibration,

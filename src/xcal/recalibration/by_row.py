@@ -8,20 +8,13 @@ from typing import Annotated, Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_event, as_numpy, as_probability, as_time, check_rows, fail
-from xcal._typed import Limits
+from xcal._checks import BoolArray, Floats, as_event, as_numpy, as_probability, as_time, check_rows, fail
+from xcal._files import Limits
 from xcal.data.surv import Outcome
 from xcal.data.survival import folds_by_event
 from xcal.metrics.censoring import fit_censoring, normal_scores, same_for_all
 from xcal.metrics.pseudo_values import doubly_robust
-from xcal.recalibration.maps import (
-    DIGITS,
-    Count,
-    Floats,
-    Kept,
-    count_of_pieces,
-    held_out_rows,
-)
+from xcal.recalibration.maps import DIGITS, Count, Kept, count_of_pieces, held_out_rows
 from xcal.recalibration.published import BetaFormulas, CensoredLikelihood
 
 

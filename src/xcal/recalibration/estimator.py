@@ -19,9 +19,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import MANY, BoolArray, as_count, as_numpy, as_time, check_same_length, fail
-from xcal._files import write_whole
-from xcal._typed import OneOf, parse_json, read, shown
+from xcal._checks import MANY, BoolArray, Floats, as_count, as_numpy, as_time, check_same_length, fail
+from xcal._files import OneOf, parse_json, read, shown, write_whole
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
@@ -30,7 +29,7 @@ from xcal.data import SurvivalData
 from xcal.data.surv import Outcome
 from xcal.interop import ModelPredictions, Rows, read_model
 from xcal.interop.predictions import WholeLaw
-from xcal.recalibration.maps import Floats, KaplanMeierRecalibration, squared_distance
+from xcal.recalibration.maps import KaplanMeierRecalibration, squared_distance
 from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from xcal._checks import (
     MANY,
     BoolArray,
+    Floats,
     as_count,
     as_event,
     as_numpy,
@@ -21,10 +22,8 @@ from xcal._checks import (
     effective_units,
     fail,
 )
+from xcal._files import Limits, read
 from xcal._kaplan_meier import fit_kaplan_meier
-from xcal._typed import Limits, read
-
-Floats = npt.NDArray[np.float64]
 
 # Digits to which F values are told apart by a map. Nearer ones are ties, as are those of rows that are alike but for
 # rounding: a map that rises between them would turn the rounding of F, 1e-16, into differences that can be seen.

@@ -11,16 +11,14 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from xcal._checks import BoolArray, as_flag, as_levels, as_number, as_times, fail, first_row
+from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, fail, first_row
 from xcal.data.surv import Outcome
 from xcal.metrics import concordance_index
-
-Floats = npt.NDArray[np.float64]
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for. A probability at such a
 # time is NaN, and a quantile that would lie there is infinite ("later than anybody was seen"), both with a warning.
 
-_HOW = "extrapolate=True, or --extrapolate, for what the model says there"
+_HOW = "extrapolate=True (xcal predict --extrapolate) for what the model says there"
 # A mean is known if no more than this share of rows like it outlives the last time seen.
 _MOST_LEFT = 0.01
 

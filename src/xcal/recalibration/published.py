@@ -10,6 +10,7 @@ from scipy.special import expit, log_expit, logit
 from xcal._checks import (
     MANY,
     BoolArray,
+    Floats,
     as_count,
     as_event,
     as_numpy,
@@ -19,12 +20,11 @@ from xcal._checks import (
     effective_units,
     fail,
 )
+from xcal._files import Limits
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
-from xcal._typed import Limits
 from xcal.recalibration.maps import (
     DIGITS,
     Count,
-    Floats,
     Kept,
     PiecewiseRecalibration,
     Recalibration,

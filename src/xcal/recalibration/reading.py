@@ -10,14 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import BoolArray, FloatArray, as_count, as_numpy, check_same_length, fail
+from xcal._checks import BoolArray, FloatArray, Floats, as_count, as_numpy, check_same_length, fail
 from xcal.data import Surv, SurvivalData
 from xcal.data.surv import Outcome, read_outcome
 from xcal.data.survival import check_nothing_beside, folds_by_event
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop.predictions import WholeLaw, count_rows
 from xcal.metrics.curves import at_own_time, at_point
-from xcal.recalibration.maps import Floats, count_of_pieces
+from xcal.recalibration.maps import count_of_pieces
 
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60

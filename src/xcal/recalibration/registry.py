@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from xcal._checks import BoolArray, as_choice, fail
+from xcal._checks import BoolArray, Floats, as_choice, fail
 from xcal.data.survival import SurvivalData
 from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
 from xcal.distributions.composed import SurvivorDistribution
@@ -24,7 +24,6 @@ from xcal.recalibration.by_row import (
     TemperatureRecalibration,
 )
 from xcal.recalibration.maps import (
-    Floats,
     GroupedRecalibration,
     IsotonicRecalibration,
     KaplanMeierRecalibration,

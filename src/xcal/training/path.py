@@ -4,6 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -295,7 +296,7 @@ def fit_path(
         )
         used, groups = _grouped(mode, config, problem, make_network, seeds, first_lambdas)
         shown = progress if processes is None or processes.first else False
-        with sole_training(folder):
+        with nullcontext() if folder is None else sole_training(folder):
             states = _train_groups(groups, make_network, config, Reporter(shown, len(groups) * config.epochs), folder)
         best = {name: torch.cat([state.best[name] for state in states]) for name in states[0].best}
     return _result(states, seeds, used, config, best, make_network, family)

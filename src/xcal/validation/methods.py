@@ -425,7 +425,7 @@ def _left(result: AuditResult) -> tuple[ChecklistItem, ...]:
             None if result.data.compared_with_training else False,
             "Data: the differences found, if any; say where both come from."
             if result.data.compared_with_training
-            else "Give the training rows (training=, --training).",
+            else "Give the training rows (training=, in xcal audit --training).",
         ),
         _item("24", "Results of any update of the model, such as recalibration", False, where),
         _item("25–27", "Interpretation, limitations, and how the model would be used", False, where),

@@ -31,7 +31,7 @@ from xcal.data.features import column_kind, follows_time, tells_event
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData, check_nothing_beside
 from xcal.interop.predictions import ModelPredictions
-from xcal.metrics.inputs import Vector
+from xcal.metrics.inputs import Vector, rounded_time
 
 # --- The rows of an audit: outcomes, predictions, and what was asked about them.
 
@@ -307,7 +307,7 @@ def read_landmarks(landmarks: Any, outcome: Outcome, groups: Mapping[str, Labels
         fail("landmarks", "None beside intervals: who had come so far without the event is not known", f"{found[0]:g}")
     last = float(outcome.time[outcome.event].max())
     if found.max() >= last:
-        fail("landmarks", f"times before the last event, {last:g}", f"{found.max():g}")
+        fail("landmarks", f"times before the last event, at about {rounded_time(last):g}", f"{found.max():g}")
     if LANDMARK in groups:
         fail("groups", f"another name than {LANDMARK!r} beside landmarks", repr(LANDMARK))
     return np.unique(found)
