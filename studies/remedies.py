@@ -16,7 +16,7 @@ Claim: none in advance. Each remedy may use the training rows of a fold as it li
   which one hundredth is spread evenly because curves with steps leave bins empty; negative log-likelihood by density
   where there is one; integrated Brier score; Harrell's C; the mean distance to the true F.
 
-Each remedy of a cell is one line of JSON; the same command again adds what is missing, also a method that is new.
+Each cell is one line of JSON; the same command again adds what is missing, also a method that is new.
 Repetitions (fold and seed) come one after the other over all cells, so that ``--minutes`` cuts repetitions, not kinds.
 ``--markdown`` prints the tables of the page from the records, and what has not been run.
 """
@@ -346,26 +346,43 @@ def cells() -> Iterator[Cell]:
                     )
 
 
-def run(cell: Cell, wanted: list[str]) -> Iterator[dict[str, Any]]:
+def run(cell: Cell, wanted: list[str]) -> dict[str, list[float | None]]:
+    """Values of some remedies of a cell, in the order of `TABLES`."""
     data, size, base, fold, seed = cell
     train, test = split(data, size, fold, seed)
-    names = dict(zip(("data", "rows", "base", "fold", "seed"), cell, strict=True))
+    found = {}
     for remedy, estimator in treated(base, seed, train, wanted):
         values = measure(estimator, train, test, data if data in _laws.LAWS else None)
-        kept = {
-            name: None if value is None or not np.isfinite(value) else float(f"{value:.6g}")
-            for name, value in values.items()
-        }
-        yield names | {"remedy": remedy} | kept
+        found[remedy] = [_short(values[name], name) for name in TABLES]
+    return found
 
 
-def key(line: dict[str, Any]) -> tuple[Any, ...]:
-    return (line["data"], line["rows"], line["base"], line["fold"], line["seed"]), line["remedy"]
+def _short(value: float | None, name: str) -> float | None:
+    if value is None or not np.isfinite(value):
+        return None
+    return float(f"{value:.{6 if name in ('bins', 'nll') else 4}g}")
 
 
-def read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return {key(line): line for line in lines}
+def read(path: Path) -> dict[Cell, dict[str, list[float | None]]]:
+    """Values by cell and remedy; a cell whose remedies were run at different times has several lines."""
+    found: dict[Cell, dict[str, list[float | None]]] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        kept = json.loads(line)
+        found.setdefault(tuple(kept["cell"]), {}).update(kept["remedies"])
+    return found
+
+
+def as_lines(found: dict[Cell, dict[str, list[float | None]]]) -> list[dict[str, Any]]:
+    names = ("data", "rows", "base", "fold", "seed")
+    return [
+        dict(zip(names, cell, strict=True)) | {"remedy": remedy} | dict(zip(TABLES, values, strict=True))
+        for cell, remedies_ in found.items()
+        for remedy, values in remedies_.items()
+    ]
+
+
+def key(line: dict[str, Any]) -> Cell:
+    return line["data"], line["rows"], line["base"], line["fold"], line["seed"]
 
 
 # --- The page.
@@ -387,10 +404,10 @@ CLASSES = {"200": (0, 299), "300 to 1,000": (300, 1000), "5,000": (1001, 10**9)}
 
 def differences(lines: list[dict[str, Any]], name: str) -> dict[tuple[str, str], list[tuple[str, int, float]]]:
     """Value of each remedy less that of none, by base model and remedy: data, rows, difference."""
-    none = {key(line)[0]: line[name] for line in lines if line["remedy"] == "none"}
+    none = {key(line): line[name] for line in lines if line["remedy"] == "none"}
     found: dict[tuple[str, str], list[tuple[str, int, float]]] = {}
     for line in lines:
-        before = none.get(key(line)[0])
+        before = none.get(key(line))
         if line["remedy"] != "none" and before is not None and line[name] is not None:
             place = found.setdefault((line["base"], line["remedy"]), [])
             place.append((line["data"], line["rows"], line[name] - before))
@@ -431,10 +448,10 @@ def by_base(lines: list[dict[str, Any]], name: str) -> None:
 
 def per_data(lines: list[dict[str, Any]], remedy: str, name: str) -> dict[tuple[str, int], tuple[float, float, int]]:
     """Difference to none on each data set and size: mean over base models, standard error over repetitions."""
-    none = {key(line)[0]: line[name] for line in lines if line["remedy"] == "none"}
+    none = {key(line): line[name] for line in lines if line["remedy"] == "none"}
     found: dict[tuple[str, int], dict[tuple[int, int], list[float]]] = {}
     for line in lines:
-        before = none.get(key(line)[0])
+        before = none.get(key(line))
         if line["remedy"] == remedy and before is not None and line[name] is not None:
             repetition = found.setdefault((line["data"], line["rows"]), {}).setdefault((line["fold"], line["seed"]), [])
             repetition.append(line[name] - before)
@@ -505,13 +522,13 @@ def main() -> None:
     options = parser.parse_args()
     done = read(options.out)
     if options.markdown is not None:
-        markdown(list(done.values()), options.markdown or list(TABLES))
+        markdown(as_lines(done), options.markdown or list(TABLES))
         return
     warnings.simplefilter("ignore")  # of few rows, again and again
     torch.set_num_threads(1)
     start = clock.perf_counter()
     for cell in cells():
-        wanted = [remedy for remedy in remedies(cell[2]) if (cell, remedy) not in done]
+        wanted = [remedy for remedy in remedies(cell[2]) if remedy not in done.get(cell, ())]
         chosen = cell[0] in options.data and cell[2] in options.base
         if options.fast:
             chosen = cell == ("whas500", 200, "cox", 0, 0)
@@ -520,11 +537,15 @@ def main() -> None:
         if clock.perf_counter() - start > 60 * options.minutes:
             break
         began = clock.perf_counter()
+        try:
+            values = run(cell, wanted)
+        except ValueError as error:  # a model that did not converge in any of its folds, for instance
+            print(f"{cell}: {error}", flush=True)
+            values = {remedy: [None] * len(TABLES) for remedy in wanted}
+        line = json.dumps({"cell": cell, "remedies": values})
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        for line in run(cell, wanted):
-            done[key(line)] = line
-            with options.out.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+        with options.out.open("a") as file:
+            file.write(line + "\n")
         print(f"{cell}: {clock.perf_counter() - began:.1f} s", flush=True)
 
 
