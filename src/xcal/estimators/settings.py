@@ -36,6 +36,8 @@ CALIBRATIONS = ("marginal", "conditional")
 KINDS = ("number", "category", "date")
 # Whether a path predicts with the mixture of all seeds of a weight.
 AVERAGE = True
+# Which weights `fit` trains: the smallest, and the others only if it is off; or all.
+PATHS = ("when_needed", "always")
 LAMBDAS = (0.0, 1.0, 10.0, 100.0, 500.0, 1000.0)
 # Time bins, if their number is not given: the square root of the number of events, but no more than this.
 MOST_TIME_BINS = 50
