@@ -29,6 +29,7 @@ from xcal.data.features import pieces
 from xcal.data.survival import Fold
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import read_features
+from xcal.interop.predictions import take_rows
 from xcal.metrics import integrated_brier_score, kaplan_meier, mean_nll
 from xcal.metrics.times import supported_until
 from xcal.objectives import nll
@@ -195,6 +196,7 @@ class Table:
     @classmethod
     def of(cls, X: Any, y: Any, folds: int, score: ScoreName, seed: int, estimator: BaseEstimator) -> "Table":
         """Read the outcomes and divide the rows: each fold has its share of the events; groups stay together."""
+        X = np.asarray(X) if isinstance(X, list | tuple) else X
         outcome = outcome_of(X, y)
         time, event = outcome.time.astype(np.float64), outcome.event
         if isinstance(X, SurvivalData):
@@ -212,8 +214,7 @@ class Table:
         """Return features and outcomes of some rows."""
         if isinstance(self.X, SurvivalData):
             return self.X[rows], None
-        x = self.X.iloc[rows] if hasattr(self.X, "iloc") else _indexable(self.X)[rows]
-        return x, Surv(time=self.time[rows], event=self.event[rows])
+        return take_rows(self.X, rows), Surv(time=self.time[rows], event=self.event[rows])
 
     def digest(self) -> str:
         """Hash the rows."""
@@ -223,10 +224,6 @@ class Table:
             text = array.dtype.kind in "OUST"
             seen.update(repr(array.tolist()).encode() if text else str(array.dtype).encode() + array.tobytes())
         return seen.hexdigest()[:16]
-
-
-def _indexable(X: Any) -> Any:
-    return X.tocsr() if issparse(X) else np.asarray(X) if isinstance(X, list | tuple) else X
 
 
 def _pieces(X: Any) -> list[Any]:

@@ -28,14 +28,13 @@ from xcal.calibration.significance import Method as DMethod
 from xcal.data import SurvivalData
 from xcal.data.surv import Outcome
 from xcal.interop import ModelPredictions, Rows, read_model
-from xcal.interop.predictions import WholeLaw
+from xcal.interop.predictions import WholeLaw, take_rows
 from xcal.recalibration.maps import KaplanMeierRecalibration, squared_distance
 from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
     RowNumbers,
     check_each_row_once,
-    chosen_rows,
     folds,
     last_time,
     outcome_of,
@@ -373,12 +372,12 @@ class Recalibrated(SurvivalPredictor):
     def _cross_fitted(self, asked: Asked, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
         """Every row's F from a model trained on other folds, and the model trained on all rows."""
         cut = list(folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)))
-        models = [refit(self.model, chosen_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
+        models = [refit(self.model, take_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
         final = refit(self.model, X, time, event, self.fit_model)
         asked = asked.with_times(final, as_table(X), time, event)
         tested = [test for _, test in cut]
         parts = [
-            asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test])
+            asked.of(fresh, as_table(take_rows(X, test)), time[test], event[test])
             for fresh, test in zip(models, tested, strict=True)
         ]
         held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
