@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=str)
 # More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
 MANY = 10**6
 MIN_CELL = 5
-"""Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all. See `metrics.small_cells`."""
+"""Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all. See `metrics.inputs`."""
 # Sampling weights that can be squared and summed, and the largest over the smallest of them.
 _WEIGHTS, _RATIO = (1e-100, 1e100), 1e12
 _FLAGS = "True/False or 0/1"  # what an event may be

@@ -74,7 +74,7 @@ def starts_run(values: Keys) -> BoolArray:
 # --- The Kaplan-Meier curve of the events or of the censorings: the one place that holds the rule.
 # Metrics, recalibration and the initial values of distributions read their curves here. `xcal.calibration` needs the
 # curve of single rows or of cells of a grid, and writes the product again in ``histogram.redistributed``,
-# ``significance._censoring_curve`` and ``redistribution._uncensored``; ``tests/contracts/test_kaplan_meier.py`` holds
+# ``significance._censoring_curve`` and ``streaming._uncensored``; ``tests/contracts/test_kaplan_meier.py`` holds
 # those three to this one.
 
 Vector = npt.NDArray[np.float64]

@@ -23,11 +23,11 @@ from xcal.cli.training import (
     Parts,
     Trained,
     collected_warnings,
-    figures,
     judge,
     known_clusters,
     name_of,
     read_parts,
+    summary_values,
     train,
 )
 from xcal.cli.understanding import NO_KIND, Column
@@ -185,7 +185,7 @@ def trained_in_words(result: Trained) -> str:
 
 def judged_in_words(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> str:
     """Return what the held-out rows say."""
-    measured = {chosen.name: figures(result.audit)}
+    measured = {chosen.name: summary_values(result.audit)}
     if result.plain is not None:
         measured = {name_of(chosen.path.model(min(chosen.path.frontier_["lambda"]))): result.plain} | measured
     rows = [
@@ -353,7 +353,7 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
     """Everything that a program may want to know of a run."""
     selection, verdict = trained.path.selection_, judged.audit.verdict
     plain = name_of(trained.path.model(min(trained.path.frontier_["lambda"])))
-    test = {trained.name: figures(judged.audit)} | ({} if judged.plain is None else {plain: judged.plain})
+    test = {trained.name: summary_values(judged.audit)} | ({} if judged.plain is None else {plain: judged.plain})
     return {
         "data": settings.data,
         "rows": {

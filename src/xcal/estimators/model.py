@@ -75,8 +75,8 @@ class NetworkPredictor(SurvivalPredictor):
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
         """Return the distribution of each row's time in the unit of the training times, in torch's float64.
 
-        It is the law as it was fitted, at all times: its median, unlike `predict_median`, is finite also where it lies
-        after `last_time_`, and so says what ``extrapolate=True`` says.
+        It is the law as it was fitted, at all times, as likelihoods and draws need it: its median, unlike
+        `predict_median`, is finite also where it lies after `last_time_`, and so says what ``extrapolate=True`` says.
         """
         model, x = self._asked(X)
         return model.distribution(x)

@@ -102,7 +102,7 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
     for reasons of their own: they are named, and kept.
     """
     check_each_row_once(np.concatenate(tested), sum(part.time.size for part in parts))
-    off = _folds_that_differ(parts)
+    off = folds_that_differ(parts)
     if off:
         _tell(off, parts, at_random)
     kept = [k for k in range(len(parts)) if k not in off or not at_random]
@@ -116,8 +116,8 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
     return HeldOut(**{name: joined(name) for name in names}, times=parts[0].times)
 
 
-def _folds_that_differ(parts: Sequence[HeldOut]) -> dict[int, float]:
-    """Find the folds whose F are not distributed as those of the others, the furthest first, with their distance.
+def folds_that_differ(parts: Sequence[HeldOut]) -> dict[int, float]:
+    """Return the folds whose F are not distributed as those of the others, the furthest first, with their distance.
 
     F of the fold's rows goes through the Kaplan-Meier map of the other folds. If their models are alike, the map of the
     result is no change, but for noise: with m events in the fold and M in the others the mean squared distance is
