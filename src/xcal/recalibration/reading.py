@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import BoolArray, FloatArray, Floats, as_count, as_numpy, check_same_length, fail
+from xcal._checks import BoolArray, FloatArray, Floats, as_count, fail
 from xcal.data import Surv, SurvivalData
-from xcal.data.surv import Outcome, read_outcome
-from xcal.data.survival import check_nothing_beside, folds_by_event
+from xcal.data.survival import folds_by_event
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop.predictions import WholeLaw, count_rows, take_rows
 from xcal.metrics.curves import at_own_time, at_point
@@ -36,23 +35,6 @@ class OwnValues:
     event: BoolArray
     nll: Floats | None  # (n,): negative log-likelihood of each row, where the model has a density
     time: Floats  # (n,): the time that F belongs to: the row's own, or the end of the curves
-
-
-def outcome_of(X: Any, y: Any, n: int | None = None, *, name: str = "y") -> Outcome:
-    """Read times and events of the `n` rows of X, from y or from the `SurvivalData` that X is."""
-    if isinstance(X, SurvivalData):
-        check_nothing_beside({name: y})
-        return Outcome(as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event))
-    if y is None:
-        got = "None: a survival model requires y to be passed, but the target y is None"
-        fail(name, "Surv(time=..., event=...)", got)
-    found = read_outcome(y, name=name, X=X)
-    held = count_rows(X) if n is None else n
-    if held is not None:
-        check_same_length(name, found.time, "X", held)
-    # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
-    # whatever its gaps, so that only a copy is safe.
-    return replace(found, time=np.array(found.time), event=np.array(found.event))
 
 
 def n_rows(X: Any) -> int:
