@@ -18,6 +18,7 @@ from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import ties_caution, unit_starts
 from xcal.calibration.significance import DCalibrationResult, Method
 from xcal.data.surv import Outcome
+from xcal.data.survival import outcome_of
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, trained
@@ -26,7 +27,6 @@ from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.predictor import SurvivalPredictor
-from xcal.recalibration.reading import outcome_of
 from xcal.training.result import History, Progress
 
 Ties = Literal["auto", "interval", "point"]
@@ -69,6 +69,7 @@ class NetworkPredictor(SurvivalPredictor):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
 

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -545,3 +545,42 @@ def _labels(groups: Any, n: int) -> npt.NDArray[np.object_]:
         row = int(np.argmax(bad))
         fail("groups", "numbers or text", repr(labels[row]), row)
     return labels
+
+
+# A fold is not trusted if the map of its F lies so many times further from that of the other folds than chance puts it
+# (in mean squares), and so far (the root of it) that it matters. Of 5,300 fits of Cox models that did converge, to 60
+# to 1,000 rows in five folds, none came above 9.5; where lifelines did not converge on NACD, folds had 17 to 109.
+_TIMES_CHANCE = 12.0
+_MATTERS = 0.1
+Fold = tuple[Floats, BoolArray]  # F of its rows at their observed times, and their events
+
+
+def folds_that_differ(parts: Sequence[Fold]) -> dict[int, float]:
+    """Return the folds whose F are not distributed as those of the others, the furthest first, with their distance.
+
+    F of the fold's rows goes through the Kaplan-Meier map of the other folds. If their models are alike, the map of the
+    result is no change, but for noise: with m events in the fold and M in the others the mean squared distance is
+    (1 / m + 1 / M) / 6, that of two empirical distribution functions. One fold is taken away at a time, as it counts
+    among the others when those are judged.
+    """
+    left, off = list(range(len(parts))), {}
+    while len(left) > 1:
+        found = {k: _distance(parts[k], [parts[j] for j in left if j != k]) for k in left}
+        worst = max(found, key=lambda k: found[k][0])
+        times_chance, distance = found[worst]
+        if times_chance <= _TIMES_CHANCE or distance <= _MATTERS:
+            break
+        off[worst] = distance
+        left.remove(worst)
+    return off
+
+
+def _distance(part: Fold, others: Sequence[Fold]) -> tuple[float, float]:
+    """Mean squared distance of a fold from the others over that of chance, and its root."""
+    cdf, event = (np.concatenate(one) for one in zip(*others, strict=True))
+    m, rest = int(part[1].sum()), int(event.sum())
+    if m == 0 or rest == 0:
+        return 0.0, 0.0
+    common = KaplanMeierRecalibration.fit(cdf, event)
+    found = squared_distance(KaplanMeierRecalibration.fit(common.cdf(part[0]), part[1]))
+    return found / ((1 / m + 1 / rest) / 6), float(np.sqrt(found))

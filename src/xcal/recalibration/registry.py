@@ -14,7 +14,7 @@ from xcal.data.survival import SurvivalData
 from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.interop import ModelPredictions, Rows
-from xcal.interop.predictions import SeveralLaws, WholeLaw
+from xcal.interop.predictions import SeveralLaws, WholeLaw, take_rows
 from xcal.recalibration.average import AveragedRecalibration
 from xcal.recalibration.by_row import (
     IsotonicSurface,
@@ -34,7 +34,6 @@ from xcal.recalibration.predictor import MeanTime, Predicting
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 from xcal.recalibration.reading import (
     bin_ends,
-    chosen_rows,
     event_times,
     few_event_times,
     n_rows,
@@ -239,7 +238,7 @@ class ShiftedQuantiles(Adjustment):
         for start in range(0, rows.size, AT_ONCE):
             part = slice(start, start + AT_ONCE)
             nobody = np.zeros(rows[part].size, dtype=bool)
-            tail = read_own(model, chosen_rows(X, rows[part]), moved[part], nobody).cdf
+            tail = read_own(model, take_rows(X, rows[part]), moved[part], nobody).cdf
             result[rows[part], columns[part]] = np.maximum(levels[-1], tail)
         return result
 
@@ -331,7 +330,7 @@ class Corrected(Predicting):
     def curves(self, rows: Any) -> Iterator[tuple[Floats, Callable[[Floats], Floats]]]:
         """S' of each row at the grid, and the model asked again at other times."""
         for row, values in enumerate(self.survival(rows, self.times)):
-            yield values, partial(self.survival, chosen_rows(rows, np.array([row])))
+            yield values, partial(self.survival, take_rows(rows, np.array([row])))
 
     def quantile(self, rows: Any, levels: Floats, after: Floats | None = None) -> Floats:
         """Find the times at which F' of each row reaches the levels."""
@@ -358,7 +357,7 @@ class Corrected(Predicting):
         whole, networks = [], []
         for start in range(0, n_rows(rows), AT_ONCE):
             few = np.arange(start, min(start + AT_ONCE, n_rows(rows)))
-            some, reached = chosen_rows(rows, few), None if after is None else after[few]
+            some, reached = take_rows(rows, few), None if after is None else after[few]
             whole.append(mean(self.model.predict_distribution(some), reached))
             members = self.model.predict_members(some) if isinstance(self.model, SeveralLaws) else ()
             networks.append(np.array([mean(member, reached) for member in members]).reshape(len(members), few.size))
