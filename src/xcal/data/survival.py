@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from xcal._checks import (
 )
 from xcal._devices import as_device
 from xcal.data.features import MappedFeatures, chosen_features, loaded_features, moved_features, read_features
-from xcal.data.surv import Outcome, outcome_given
+from xcal.data.surv import Outcome, outcome_given, read_outcome
 
 
 def check_nothing_beside(others: Mapping[str, Any]) -> None:
@@ -530,3 +530,33 @@ def _named(names: Any, columns: Sequence[str]) -> Any:
 def _shape(x: Any) -> str:
     shape = " x ".join(str(size) for size in x.shape[1:])
     return f"{shape} feature{'s' * (tuple(x.shape[1:]) != (1,))}"
+
+
+def outcome_of(
+    X: Any,
+    y: Any,
+    n: int | None = None,
+    *,
+    name: str = "y",
+    entry: bool = False,
+    intervals: bool = False,
+    people: bool = False,
+    causes: bool = False,
+) -> Outcome:
+    """Read what was observed of the `n` rows of X, where that is known, from y or from the `SurvivalData` that X is.
+
+    The last four say what the caller knows beside times and events, as in `xcal.data.surv.read_outcome`.
+    """
+    if isinstance(X, SurvivalData):
+        check_nothing_beside({name: y})
+        found = X.outcome.limited("X", entry=entry, intervals=intervals, people=people, causes=causes)
+        return replace(found, time=found.time.astype(np.float64))
+    if y is None:
+        got = "None: a survival model requires y to be passed, but the target y is None"
+        fail(name, "Surv(time=..., event=...)", got)
+    found = read_outcome(y, name=name, X=X, entry=entry, intervals=intervals, people=people, causes=causes)
+    if n is not None:
+        check_same_length(name, found.time, "X", n)
+    # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
+    # whatever its gaps, so that only a copy is safe.
+    return replace(found, time=np.array(found.time), event=np.array(found.event))
