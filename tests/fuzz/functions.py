@@ -49,7 +49,9 @@ NAN = {
     "evaluate": "value lower upper",
     # Values of parameters and times are not looked at, as the docstrings say.
     **dict.fromkeys(("Weibull", "LogLogistic", "LogNormal", "Categorical", "MTLR", "LogisticHazard"), "result"),
-    **dict.fromkeys(("nll", "survival_crps", "published_nll", "published_survival_crps", "ranking_time"), "result"),
+    **dict.fromkeys(
+        ("nll", "survival_crps", "CensoredCRPS", "published_nll", "published_survival_crps", "ranking_time"), "result"
+    ),
     "XCALLoss": "mean",  # of values that are not looked at, as the docstring says
 }
 
@@ -263,6 +265,7 @@ def _distributions(r: dict[str, Any]) -> _Rows:
         ("objectives.nll", objectives.nll, {"dist": law, "density": False, "as_published": False} | own),
         ("objectives.nll (discrete)", objectives.nll, {"dist": discrete, "density": True} | own),
         ("objectives.survival_crps", objectives.survival_crps, {"dist": discrete, "as_published": False} | own),
+        ("objectives.CensoredCRPS", objectives.CensoredCRPS.of, {"time": r["time"], "event": r["event"], "n_nodes": 3}),
         ("published.published_nll", published.published_nll, {"dist": discrete} | own),
         ("published.published_survival_crps", published.published_survival_crps, {"dist": normal} | own),
         ("published.ranking_time", published.ranking_time, {"dist": law}),

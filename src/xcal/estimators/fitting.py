@@ -136,7 +136,7 @@ def train_on(
         make_network,
         family,
         *rows,
-        objective=OBJECTIVES[settings.objective],
+        objective=OBJECTIVES[settings.objective](rows[0]),
         calibration_bins=settings.calibration_bins,
         device=settings.where(),
         **(fixed | options),

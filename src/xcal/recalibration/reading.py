@@ -16,6 +16,7 @@ from xcal.data.survival import folds_by_event
 from xcal.interop import ModelPredictions, read_model
 from xcal.interop.predictions import WholeLaw, count_rows, take_rows
 from xcal.metrics.curves import at_own_time, at_point
+from xcal.recalibration.maps import count_of_pieces
 
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60
@@ -138,10 +139,19 @@ _GRID = 30
 
 def event_times(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
     """Choose times that tell rows apart: quantiles of the event times, within what the model knows."""
+    return _quantiles_of_events(time, event, _GRID)
+
+
+def few_event_times(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
+    """Choose times between which enough events lie for a density: as many as a histogram of them has bins."""
+    return _quantiles_of_events(time, event, count_of_pieces(int(event.sum())))
+
+
+def _quantiles_of_events(time: Floats, event: BoolArray, number: int) -> Floats:
     seen = time[event & (time > 0)]
     if seen.size == 0:
         fail("time", "an event after time 0", "none")
-    return np.unique(np.quantile(seen, np.linspace(0, 1, _GRID + 1)[1:]))
+    return np.unique(np.quantile(seen, np.linspace(0, 1, number + 1)[1:]))
 
 
 def bin_ends(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:

@@ -35,6 +35,7 @@ from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, 
 from xcal.recalibration.reading import (
     bin_ends,
     event_times,
+    few_event_times,
     n_rows,
     own_values,
     quantile_at,
@@ -51,6 +52,9 @@ AT_ONCE = 10_000
 
 # F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
 _ROUNDING = 1e-14
+
+# Nearer to 1, F has too few digits for the logarithm of 1 - F.
+_TAIL = 1e-6
 
 
 class Adjustment(ABC):
@@ -99,18 +103,22 @@ class MapOfF(Adjustment):
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
         """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
         found = read_own(model, X, time, event)
-        return self.changed(self._of(model, X), found.cdf, found.nll, event)
+        return self._changed(model, X, Rows(time, event), found.cdf, found.nll)
 
-    @staticmethod
-    def changed(
-        own: Recalibration | MapsOfRows, cdf: Floats, nll: Floats | None, event: BoolArray
-    ) -> tuple[Floats, Floats | None]:
+    def _changed(self, model: Any, X: Any, rows: Rows, cdf: Floats, nll: Floats | None) -> tuple[Floats, Floats | None]:
         """F' and the negative log-likelihood from those of the model, by the chain rule."""
+        own = self._of(model, X)
         if nll is None:
             return own.cdf(cdf), None
-        # The model's log-survival is known of censored rows only; an event needs none.
-        tail = np.where(event, 0.0, -nll)
-        loss = np.where(event, nll - own.log_density(cdf), -own.log_survival(cdf, tail))
+        # The likelihood of a censored row is its survival. An event far in the tail, where F has no digits left to tell
+        # it by, is asked about once more as if it were censored.
+        far = np.flatnonzero(rows.event & (cdf > 1 - _TAIL))
+        tail = np.where(rows.event, np.log1p(-np.minimum(cdf, 1 - _TAIL)), -nll)
+        if far.size:
+            nobody = np.zeros(far.size, dtype=bool)
+            again = read_own(model, chosen_rows(X, far), rows.time[far].astype(np.float64), nobody).nll
+            tail[far] = tail[far] if again is None else -again
+        loss = np.where(rows.event, nll - own.log_density(cdf, tail), -own.log_survival(cdf, tail))
         return own.cdf(cdf), loss
 
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
@@ -127,7 +135,7 @@ class MapOfF(Adjustment):
         )
         cdf = loss = None
         if found.cdf is not None:
-            cdf, loss = self.changed(own, found.cdf, found.nll, rows.event)
+            cdf, loss = self._changed(model, X, rows, found.cdf, found.nll)
         elif found.interpolation == "linear":
             # Lines between the points of the model's curves are bent by the map: read the model's, then map.
             cdf = own.cdf(own_values(found, rows.time.astype(np.float64), rows.event).cdf)
@@ -459,7 +467,7 @@ METHODS: dict[str, Method] = {
             "isotonic in risk and in time, doubly robust (Jain et al., 2026)",
             IsotonicSurface,
             asks_times=True,
-            curve_times=event_times,
+            curve_times=few_event_times,
         ),
         Method(
             "temperature",

@@ -25,7 +25,7 @@ from xcal.calibration.subgroups import FeatureMaker
 from xcal.data.survival import SurvivalData
 from xcal.distributions.base import Family
 from xcal.networks import has_convolutions
-from xcal.objectives import Objective, nll
+from xcal.objectives import CensoredCRPS, Objective, nll
 from xcal.training.checkpoint import check_folder, sole_training
 from xcal.training.config import Mode, TrainingConfig, check_number
 from xcal.training.loop import Group, train_stack
@@ -209,8 +209,8 @@ def fit_path(
     lambdas, seeds
         The path: all pairs of them.
     objective
-        One value per row from (distribution, time, event): `nll`, `survival_crps` or your own, written for leading
-        dimensions that count models.
+        One value per row from (distribution, time, event): `nll`, ``CensoredCRPS.of(train.time, train.event)`` or your
+        own, written for leading dimensions that count models.
     penalty : SoftBins, optional
         Which soft D-calibration; the default is ours, ``SoftBins("product", censored="soft")`` the paper's.
     calibration_bins
@@ -282,7 +282,7 @@ def fit_path(
         check_alike(train, validation)
         problem = Problem(
             family=family.to(where),
-            objective=objective,
+            objective=objective.to(where) if isinstance(objective, CensoredCRPS) else objective,
             penalty=penalty,
             edges=torch.from_numpy(bin_edges(calibration_bins)).to(where),
             train=train,
