@@ -116,7 +116,7 @@ class MapOfF(Adjustment):
         tail = np.where(rows.event, np.log1p(-np.minimum(cdf, 1 - _TAIL)), -nll)
         if far.size:
             nobody = np.zeros(far.size, dtype=bool)
-            again = read_own(model, chosen_rows(X, far), rows.time[far].astype(np.float64), nobody).nll
+            again = read_own(model, take_rows(X, far), rows.time[far].astype(np.float64), nobody).nll
             tail[far] = tail[far] if again is None else -again
         loss = np.where(rows.event, nll - own.log_density(cdf, tail), -own.log_survival(cdf, tail))
         return own.cdf(cdf), loss
