@@ -20,7 +20,7 @@ Choice = TypeVar("Choice", bound=str)
 # More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
 MANY = 10**6
 MIN_CELL = 5
-"""Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all. See `metrics.small_cells`."""
+"""Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all. See `metrics.inputs`."""
 # Sampling weights that can be squared and summed, and the largest over the smallest of them.
 _WEIGHTS, _RATIO = (1e-100, 1e100), 1e12
 _FLAGS = "True/False or 0/1"  # what an event may be
@@ -200,10 +200,10 @@ def first_row(bad: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(bad))
 
 
-def check_same_length(name: str, array: npt.NDArray[Any], reference_name: str, n: int) -> None:
+def check_same_length(name: str, array: Any, reference_name: str, n: int) -> None:
     """Check that `array` has one value for each of the `n` rows of the reference argument."""
-    if array.shape[0] != n:
-        fail(name, f"{n} rows, as many as {reference_name} has", f"{array.shape[0]}")
+    if len(array) != n:
+        fail(name, f"{n} rows, as many as {reference_name} has", f"{len(array)}")
 
 
 def check_rows(named: Mapping[str, Any]) -> None:

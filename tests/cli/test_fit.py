@@ -292,7 +292,7 @@ def test_training_says_how_far_it_is_where_no_bar_can_be_drawn(monkeypatch, caps
     path = xcal.SurvivalPath((0, 10), 1, epochs=2, cross_fit=0, progress=show)
     rng = np.random.default_rng(0)
     path.fit(rng.normal(size=(60, 2)), xcal.Surv(time=rng.exponential(size=60), event=np.ones(60)))
-    told = [f"epoch {k} of at most 2: 0 of 2 models have stopped" for k in (1, 2)]
+    told = [f"epoch {k} of at most 2: 0 of 1 models have stopped" for k in (1, 2)]
     assert capsys.readouterr().err.splitlines() == told
     monkeypatch.delenv("XCAL_PROGRESS")
     now_and_then(epochs_in_words)(None)  # too soon after the first
@@ -1101,7 +1101,7 @@ class TestConfig:
         path = written(tmp_path, patients(60), 'ein "Name" \\ mit ä.csv')
         settings = FitSettings(
             str(path), "t", "e", "dead", ";", ",", "day-first", None, "part", "g", 0.3, ("a",), ("b", "c"), True,
-            ("s",), "ward", ("x",), "weibull", (0.0, 1e-5), 2, 7, (1.0, 2.5), (1.5,), "end", "months", 0, 3,
+            ("s",), "ward", ("x",), "weibull", (0.0, 1e-5), 2, "always", 7, (1.0, 2.5), (1.5,), "end", "months", 0, 3,
         )  # fmt: skip
         (tmp_path / "c.toml").write_text(write_config(settings), encoding="utf-8")
         assert merged(tmp_path / "c.toml", {}) == settings

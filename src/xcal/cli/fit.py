@@ -49,6 +49,9 @@ Distribution = Annotated[
 ]
 Lambdas = Annotated[str | None, typer.Option(help="Weights of the calibration penalty, with commas: 0,10,100.")]
 Seeds = Annotated[int | None, typer.Option(help="Models for each lambda, 3 by default; they are averaged.")]
+Trains = Annotated[
+    str | None, typer.Option(help="when_needed: larger lambdas only if the smallest is off, the default; or always.")
+]
 Epochs = Annotated[int | None, typer.Option(help="Largest number of passes over the rows, 500 by default.")]
 Horizons = Annotated[str | None, typer.Option(help="Times at which the report judges risks, with commas: 12,24,60.")]
 Unit = Annotated[str | None, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
@@ -78,6 +81,7 @@ def fit(
     distribution: Distribution = None,
     lambdas: Lambdas = None,
     seeds: Seeds = None,
+    path: Trains = None,
     epochs: Epochs = None,
     horizons: Horizons = None,
     landmarks: Landmarks = None,
@@ -93,8 +97,8 @@ def fit(
 ) -> None:
     r"""Train a calibrated survival model on a table, and report on rows that it has not seen.
 
-    Says what it understands of the columns, holds rows out, trains a path
-    of models, recalibrates and chooses if the validation rows show a need,
+    Says what it understands of the columns, holds rows out, trains models,
+    recalibrates or trains with the calibration penalty if rows show a need,
     and leaves in the folder --out: the model, the frontier, a validation
     report (audit.html), a summary and a config file.
 

@@ -19,7 +19,7 @@ from xcal._files import check_writable, checked, parse_json, sole_user
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
-from xcal.estimators.settings import DEFAULTS, LAMBDAS
+from xcal.estimators.settings import DEFAULTS, LAMBDAS, PATHS
 from xcal.training.rows import digest, launched
 from xcal.validation.sample import LastSeen
 
@@ -57,10 +57,11 @@ class FitSettings:
     by: tuple[str, ...] = ()
     site: str | None = None
     covariates: tuple[str, ...] = ()
-    # distribution, lambdas, seeds, epochs: of the path
+    # distribution, lambdas, seeds, path, epochs: of the path
     distribution: str = DEFAULTS.distribution
     lambdas: tuple[float, ...] = LAMBDAS
     seeds: int = 3
+    path: str = PATHS[0]
     epochs: int = DEFAULTS.epochs
     # horizons, landmarks, last_seen, time_unit, resamples, min_cell: of the reports; the last is the smallest number of
     # rows of which something is told
@@ -76,6 +77,7 @@ class FitSettings:
         as_number("--test-fraction", self.test_fraction, above=0, below=1)
         as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
         as_choice("--dates", self.dates, DATES, or_none=True)
+        as_choice("--path", self.path, PATHS)
         as_choice("--last-seen", self.last_seen, get_args(LastSeen))
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)

@@ -27,6 +27,7 @@ from xcal.serve.work import MODELS, Desk, Dropped, Limits, read_asked
 from xcal.show.page import style
 
 _LARGEST_QUESTION = 1 << 18  # bytes of what the page asks, files aside
+_HEARD_OUT = 1 << 25  # bytes of a refused file that are read and thrown away
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -172,7 +173,15 @@ async def receive(request: Request) -> Response:
     desk: Desk = request.app.state.desk
     announced = request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() else 0
-    new = await desk.receive(request.query_params.get("name", ""), request.stream(), size)
+    body = request.stream()
+    try:
+        new = await desk.receive(request.query_params.get("name", ""), body, size)
+    except ValueError:
+        # Who is still sending hears the answer only at the end; what is far too large is not heard out.
+        left = 0 if size > _HEARD_OUT else _HEARD_OUT
+        while left > 0 and (piece := await anext(body, b"")):
+            left -= len(piece)
+        raise
     if not new.name.endswith(MODELS):
         await desk.understand(new)
     return JSONResponse(new.status())

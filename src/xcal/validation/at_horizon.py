@@ -187,6 +187,7 @@ MANY_EVENTS = 5000
 # Events by the horizon below which one level of risk cannot be told from another: over all rows, and in a group.
 FEWEST_FOR_LEVELS, FEWEST_FOR_LEVELS_IN_GROUP = 20, 50
 _PLACES = 26  # levels of risk at which the test looks
+_ROUNDING = 1e-9  # of sums and of their tails, relative
 _LEAST = float(np.finfo(np.float64).tiny)  # a survival of zero has no logarithm
 
 
@@ -298,7 +299,9 @@ def _tested(
     drawn_tails = np.array([one.tail(own) for one, own in zip(scaled, draws, strict=True)])
     # Of each family the smallest tail of each draw; a family without a test has none.
     least = np.array([drawn_tails[family == k].min(axis=0, initial=1.0) for k in range(3)])[family]
-    # The observed one is one more draw: a p-value is never zero.
+    # The observed one is one more draw: a p-value is never zero. With few events by a horizon, draws are as far as the
+    # observed one but for rounding.
+    tails, sizes = tails * (1 + _ROUNDING), sizes * (1 - _ROUNDING)
     p_values, as_small = (
         (1 + np.count_nonzero(as_far, axis=1)) / (draws.shape[1] + 1)
         for as_far in (draws >= sizes[:, None], least <= tails[:, None])

@@ -213,7 +213,7 @@ def _training(one: "AuditResult") -> _Answer:
     if one.data.compared_with_training:
         return (
             None,
-            "Data: outcomes were compared; give the training rows with their columns (training=, in xcal audit --training).",
+            "Data: outcomes were compared. The training rows have columns, too (training=, in xcal audit --training).",
         )
     return False, "Give the training rows (training=, in xcal audit --training)."
 

@@ -275,12 +275,10 @@ def _of_d_calibration(
         return None
     error, lower, upper = (math.sqrt(max(0.0, x) * N_BINS) for x in (excess.value, excess.lower, excess.upper))
     bin_error = AuditValue("bin_error", None, value.group, error, lower, upper)
-    shape = shapes.get(value.group, "")
-    bins = f"bins of F{'' if shape else ' over all times'} hold {100 * error:.0f} % too many or too few events"
-    brief = f"over all times {shape}" if shape else bins
-    words = f"{brief}: {bins}" if shape else bins
+    brief = f"over all times {shapes.get(value.group) or 'events come at other times than predicted'}"
     scale = f"D-calibration {value.value:.2g}, of a perfect model about {floor.value:.2g}"
-    words = f"{words} ({scale}, {p_in_words(tested[0])})"
+    bins = f"bins of F hold {100 * error:.0f} % too many or too few events ({scale}, {p_in_words(tested[0])})"
+    words = f"{brief}: {bins}"
     found = _judged(bin_error, 0.0, (0.0, GOOD_BINS), tested, brief, words, scale, times_as_many(0.0, upper, GOOD_BINS))
     return replace(found, value=value)
 
