@@ -9,7 +9,7 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from xcal import Surv, SurvivalData
-from xcal.data.surv import Outcome, read_outcome, time_and_event
+from xcal.data.surv import Outcome, read_outcome
 
 NAMES = ("recurrence", "death")
 
@@ -48,7 +48,8 @@ class TestSurv:
         assert read_outcome(np.concatenate([a, b])).causes == NAMES
 
     def test_readers_of_one_event_see_whether_any_happened(self):
-        time, event = time_and_event(Surv(time=[1, 2, 3], cause=[2, 0, 1], causes=NAMES))
+        found = read_outcome(Surv(time=[1, 2, 3], cause=[2, 0, 1], causes=NAMES))
+        time, event = found.time, found.event
         assert (time.tolist(), event.tolist()) == ([1, 2, 3], [True, False, True])
 
     def test_a_table_with_a_column_cause(self):

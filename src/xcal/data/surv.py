@@ -324,22 +324,6 @@ def as_intervals(lower: Any, upper: Any, *, names: tuple[str, str] = ("lower", "
     return Outcome(np.where(open_end, low, high), ~open_end, lower=low)
 
 
-def time_and_event(
-    y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None
-) -> tuple[FloatArray, BoolArray]:
-    """Read times and events from any form of target; of several causes, whether any of them happened.
-
-    See `read_outcome`, which keeps the causes.
-
-    Examples
-    --------
-    >>> time_and_event({"time": [1.0, 2.0], "event": [True, False]})
-    (array([1., 2.]), array([ True, False]))
-    """
-    found = read_outcome(y, name=name, X=X, beside=beside)
-    return found.time, found.event
-
-
 def read_outcome(
     y: Any,
     *,
