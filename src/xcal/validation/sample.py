@@ -193,7 +193,7 @@ def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str,
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):
         check_rows({"X": X, **(beside or {})})
-        found = y.outcome
+        found = y.outcome.limited(name, entry=True, intervals=True, causes=True)
     else:
         found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True, intervals=True)
     if found.n < 2:
