@@ -221,6 +221,17 @@ def test_a_small_p_value_stands_beside_what_is_good_enough():
     assert not any("questions" in sentence for sentence in verdict(*GOOD).sentences)
 
 
+def test_a_slope_that_is_uncertain_is_told_and_costs_no_trust():
+    found = verdict(*good_but("slope", *of_slope(0.85, 0.77, 0.93, 0.4)))
+    assert found.level == "trust"
+    (said,) = [sentence for sentence in found.sentences if "slope" in sentence]
+    assert said == (
+        "Uncertain, and the average error says how much it can matter: "
+        "calibration slope by 5 years: 0.85 (interval 0.77 to 0.93)."
+    )
+    assert not any("Uncertain" in sentence for sentence in verdict(*GOOD).sentences)
+
+
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
     rare = value("observed_risk", 0.04, horizon=5.0)  # a quarter of 4 % is 1 point
     assert verdict(*good_but("ici", *of_error(0.006, 0.0, 0.02, 0.5)), rare).level == "unknown"
