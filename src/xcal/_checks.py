@@ -200,10 +200,10 @@ def first_row(bad: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(bad))
 
 
-def check_same_length(name: str, array: npt.NDArray[Any], reference_name: str, n: int) -> None:
+def check_same_length(name: str, array: Any, reference_name: str, n: int) -> None:
     """Check that `array` has one value for each of the `n` rows of the reference argument."""
-    if array.shape[0] != n:
-        fail(name, f"{n} rows, as many as {reference_name} has", f"{array.shape[0]}")
+    if len(array) != n:
+        fail(name, f"{n} rows, as many as {reference_name} has", f"{len(array)}")
 
 
 def check_rows(named: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ import torch
 from sksurv.util import Surv as SksurvSurv
 
 from xcal.data import Surv, SurvivalData
-from xcal.data.surv import read_outcome, time_and_event
+from xcal.data.surv import read_outcome
 
 TIME, EVENT = [5.0, 3.0, 8.0], [True, False, True]
 FORMS = {
@@ -19,6 +19,11 @@ FORMS = {
     "tuple of columns": (pd.Series(TIME, index=[2, 0, 1]), pd.Series(EVENT, index=[2, 0, 1])),
     "torch": {"time": torch.tensor(TIME), "event": torch.tensor(EVENT)},
 }
+
+
+def time_and_event(y, **given):
+    found = read_outcome(y, **given)
+    return found.time, found.event
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -176,3 +181,32 @@ class TestIntervals:
     def test_bad_rows(self, given, message):
         with pytest.raises(ValueError, match=message):
             Surv(**{"lower": [2, 4], "upper": [5, np.inf], **given})
+
+
+ROWS = {"time": [2.0, 5.0], "event": [0, 1]}
+ENDS = {"lower": [1.0, 2.0], "upper": [3.0, np.nan]}
+
+
+class TestNothingIsIgnored:
+    """Columns of a table that say something of the rows are read, or refused."""
+
+    @pytest.mark.parametrize("form", [dict, pd.DataFrame])
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (ROWS | {"id": [4, 4]}, r"y\['entry'\]: expected rows of one id that do not overlap.* at row 1"),
+            (ENDS | {"id": [4, 4]}, r"y\['lower'\], y\['upper'\]: expected both ends .*, got id too"),
+            (ENDS | ROWS, r"y\['lower'\], y\['upper'\]: expected both ends .*, got time too"),
+            ({"lower": [1.0, 2.0]}, r"y\['lower'\], y\['upper'\]: expected both ends .*, got one of them"),
+            ({"time": [2.0, 5.0], "cause": [0, 2], "id": [4, 4]}, r"y\['id'\]: expected None beside y\['cause'\]"),
+            (ROWS | {"cause": [0, 0]}, r"y\['event'\]: expected False, as y\['cause'\] says, got True at row 1"),
+        ],
+    )
+    def test_what_does_not_mix(self, form, given, message):
+        with pytest.raises(ValueError, match=message):
+            read_outcome(form(given), entry=True, intervals=True, people=True)
+
+    def test_a_table_made_of_an_array_is_read_as_the_array(self):
+        y = Surv(time=[2, 5, 4], cause=[2, 0, 1], entry=[1, 0, 0])
+        found = read_outcome(pd.DataFrame(y), entry=True)
+        assert (found.cause.tolist(), found.entry.tolist()) == ([2, 0, 1], [1, 0, 0])

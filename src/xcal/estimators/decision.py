@@ -36,8 +36,7 @@ from xcal.estimators.selection import (
 )
 from xcal.estimators.settings import Settings
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.estimator import folds_that_differ
-from xcal.recalibration.registry import HeldOut
+from xcal.recalibration.maps import folds_that_differ
 
 # A map is fitted to all validation rows but one part, and measured on that part. Ten parts leave it nine tenths of the
 # rows, so that what is measured is hardly worse than the map of all rows that is kept.
@@ -126,9 +125,7 @@ def cross_fitted(
     networks = [trained_as(members, rows[fold.train], settings) for fold in divided]
     folds = [fold.test for fold in divided]
     values = [measured(lam, combined(models), rows[fold]) for models, fold in zip(networks, folds, strict=True)]
-    known = [(rows.time[fold], rows.event[fold]) for fold in folds]
-    parts = [HeldOut(*own, one.cdf, own[1]) for own, one in zip(known, values, strict=True)]
-    if off := folds_that_differ(parts):
+    if off := folds_that_differ([(one.cdf, rows.event[fold]) for one, fold in zip(values, folds, strict=True)]):
         told = ", ".join(f"{k + 1} ({folds[k].size:,} rows, by {off[k]:.2f})" for k in sorted(off))
         warnings.warn(
             f"the path trained its networks once more for each of {len(folds)} folds, and their F at the observed "

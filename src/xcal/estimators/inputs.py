@@ -25,8 +25,7 @@ from xcal._checks import (
 from xcal.data.features import ColumnKind, MappedFeatures, column_kind, loaded_features
 from xcal.data.parquet import map_parquet
 from xcal.data.surv import Outcome
-from xcal.data.survival import SurvivalData, check_nothing_beside, read_labels, read_weights
-from xcal.recalibration.reading import outcome_of
+from xcal.data.survival import SurvivalData, check_nothing_beside, outcome_of, read_labels, read_weights
 
 _ENCODE = (
     "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("

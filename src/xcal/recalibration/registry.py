@@ -14,7 +14,7 @@ from xcal.data.survival import SurvivalData
 from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.interop import ModelPredictions, Rows
-from xcal.interop.predictions import SeveralLaws, WholeLaw
+from xcal.interop.predictions import SeveralLaws, WholeLaw, take_rows
 from xcal.recalibration.average import AveragedRecalibration
 from xcal.recalibration.by_row import (
     IsotonicSurface,
@@ -34,8 +34,8 @@ from xcal.recalibration.predictor import MeanTime, Predicting
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 from xcal.recalibration.reading import (
     bin_ends,
-    chosen_rows,
     event_times,
+    few_event_times,
     n_rows,
     own_values,
     quantile_at,
@@ -52,6 +52,9 @@ AT_ONCE = 10_000
 
 # F that is 1 - S is off by so much: a sum of the masses of many time bins, which may not be 1 in its last digits.
 _ROUNDING = 1e-14
+
+# Nearer to 1, F has too few digits for the logarithm of 1 - F.
+_TAIL = 1e-6
 
 
 class Adjustment(ABC):
@@ -100,18 +103,22 @@ class MapOfF(Adjustment):
     def own(self, model: Any, X: Any, time: Floats, event: BoolArray) -> tuple[Floats, Floats | None]:
         """F' of each row at its observed time, and its negative log-likelihood where the model has a density."""
         found = read_own(model, X, time, event)
-        return self.changed(self._of(model, X), found.cdf, found.nll, event)
+        return self._changed(model, X, Rows(time, event), found.cdf, found.nll)
 
-    @staticmethod
-    def changed(
-        own: Recalibration | MapsOfRows, cdf: Floats, nll: Floats | None, event: BoolArray
-    ) -> tuple[Floats, Floats | None]:
+    def _changed(self, model: Any, X: Any, rows: Rows, cdf: Floats, nll: Floats | None) -> tuple[Floats, Floats | None]:
         """F' and the negative log-likelihood from those of the model, by the chain rule."""
+        own = self._of(model, X)
         if nll is None:
             return own.cdf(cdf), None
-        # The model's log-survival is known of censored rows only; an event needs none.
-        tail = np.where(event, 0.0, -nll)
-        loss = np.where(event, nll - own.log_density(cdf), -own.log_survival(cdf, tail))
+        # The likelihood of a censored row is its survival. An event far in the tail, where F has no digits left to tell
+        # it by, is asked about once more as if it were censored.
+        far = np.flatnonzero(rows.event & (cdf > 1 - _TAIL))
+        tail = np.where(rows.event, np.log1p(-np.minimum(cdf, 1 - _TAIL)), -nll)
+        if far.size:
+            nobody = np.zeros(far.size, dtype=bool)
+            again = read_own(model, take_rows(X, far), rows.time[far].astype(np.float64), nobody).nll
+            tail[far] = tail[far] if again is None else -again
+        loss = np.where(rows.event, nll - own.log_density(cdf, tail), -own.log_survival(cdf, tail))
         return own.cdf(cdf), loss
 
     def quantile(self, model: Any, X: Any, p: Floats, last: float) -> Floats:
@@ -128,7 +135,7 @@ class MapOfF(Adjustment):
         )
         cdf = loss = None
         if found.cdf is not None:
-            cdf, loss = self.changed(own, found.cdf, found.nll, rows.event)
+            cdf, loss = self._changed(model, X, rows, found.cdf, found.nll)
         elif found.interpolation == "linear":
             # Lines between the points of the model's curves are bent by the map: read the model's, then map.
             cdf = own.cdf(own_values(found, rows.time.astype(np.float64), rows.event).cdf)
@@ -231,7 +238,7 @@ class ShiftedQuantiles(Adjustment):
         for start in range(0, rows.size, AT_ONCE):
             part = slice(start, start + AT_ONCE)
             nobody = np.zeros(rows[part].size, dtype=bool)
-            tail = read_own(model, chosen_rows(X, rows[part]), moved[part], nobody).cdf
+            tail = read_own(model, take_rows(X, rows[part]), moved[part], nobody).cdf
             result[rows[part], columns[part]] = np.maximum(levels[-1], tail)
         return result
 
@@ -323,7 +330,7 @@ class Corrected(Predicting):
     def curves(self, rows: Any) -> Iterator[tuple[Floats, Callable[[Floats], Floats]]]:
         """S' of each row at the grid, and the model asked again at other times."""
         for row, values in enumerate(self.survival(rows, self.times)):
-            yield values, partial(self.survival, chosen_rows(rows, np.array([row])))
+            yield values, partial(self.survival, take_rows(rows, np.array([row])))
 
     def quantile(self, rows: Any, levels: Floats, after: Floats | None = None) -> Floats:
         """Find the times at which F' of each row reaches the levels."""
@@ -350,7 +357,7 @@ class Corrected(Predicting):
         whole, networks = [], []
         for start in range(0, n_rows(rows), AT_ONCE):
             few = np.arange(start, min(start + AT_ONCE, n_rows(rows)))
-            some, reached = chosen_rows(rows, few), None if after is None else after[few]
+            some, reached = take_rows(rows, few), None if after is None else after[few]
             whole.append(mean(self.model.predict_distribution(some), reached))
             members = self.model.predict_members(some) if isinstance(self.model, SeveralLaws) else ()
             networks.append(np.array([mean(member, reached) for member in members]).reshape(len(members), few.size))
@@ -460,7 +467,7 @@ METHODS: dict[str, Method] = {
             "isotonic in risk and in time, doubly robust (Jain et al., 2026)",
             IsotonicSurface,
             asks_times=True,
-            curve_times=event_times,
+            curve_times=few_event_times,
         ),
         Method(
             "temperature",

@@ -187,13 +187,13 @@ PART_OF_ROWS = 10_000
 def read_outcome(y: Any, *, name: str = "y", X: Any = None, beside: Mapping[str, Any] | None = None) -> Outcome:
     """Read times, events, entries and intervals from `Surv`, a structured array, a data frame, or (time, event).
 
-    `X` and `beside` are what else is known of the same rows, as in `time_and_event`.
+    `X` and `beside` are what else is known of the same rows, as in `xcal.data.surv.read_outcome`.
     """
     if y is None:
         fail(name, "the outcomes of the rows, Surv(time=..., event=...)", "None")
     if isinstance(y, SurvivalData):
         check_rows({"X": X, **(beside or {})})
-        found = y.outcome
+        found = y.outcome.limited(name, entry=True, intervals=True, causes=True)
     else:
         found = surv.read_outcome(y, name=name, X=X, beside=beside, entry=True, intervals=True)
     if found.n < 2:
