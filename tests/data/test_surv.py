@@ -31,7 +31,8 @@ def time_and_event(y, **given):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same(form):
-    time, event = time_and_event(FORMS[form])
+    found = read_outcome(FORMS[form])
+    time, event = found.time, found.event
     np.testing.assert_array_equal(time, TIME)
     np.testing.assert_array_equal(event, EVENT)
     assert (time.dtype, event.dtype) == (np.float64, np.bool_)
@@ -79,7 +80,7 @@ def test_bad_rows(time, event, message):
 )
 def test_bad_targets(y, message):
     with pytest.raises(ValueError, match=message):
-        time_and_event(y)
+        read_outcome(y)
 
 
 LABELS = list("abc")
@@ -99,16 +100,16 @@ WRONG = {
 def test_an_index_that_contradicts_the_order_is_refused(case):
     X, y = WRONG[case]
     with pytest.raises(ValueError, match=r"y\['(time|event)'\]: expected rows with the index of .* labels"):
-        time_and_event(y, X=X)
+        read_outcome(y, X=X)
 
 
 def test_an_index_that_counts_rows_says_nothing():
     for X in (LABELLED.reset_index(), LABELLED.to_numpy(), LABELLED, None):
-        time, _ = time_and_event(LABELLED, X=X)
+        time = read_outcome(LABELLED, X=X).time
         np.testing.assert_array_equal(time, TIME)
-    np.testing.assert_array_equal(time_and_event(LABELLED.reset_index(), X=TURNED)[0], TIME)
+    np.testing.assert_array_equal(read_outcome(LABELLED.reset_index(), X=TURNED).time, TIME)
     twice = pd.concat([LABELLED, LABELLED])
-    assert time_and_event(twice, X=twice)[0].size == 6
+    assert read_outcome(twice, X=twice).n == 6
 
 
 def test_surv_refuses_columns_of_different_orders():
