@@ -218,6 +218,13 @@ def resampled_interval(
     return float(min(ends)), float(max(ends))
 
 
+def resampled_intervals(values: Vector, draws: Sequence[Vector] | Matrix, level: float) -> tuple[Vector, Vector]:
+    """Return such an interval at each point of a curve; `draws` have shape (resamples, points)."""
+    ends = [resampled_interval(float(v), own, level) for v, own in zip(values, np.transpose(draws), strict=True)]
+    lower, upper = np.transpose(ends)
+    return lower, upper
+
+
 def percentile_interval(draws: Sequence[float] | Vector, level: float) -> tuple[float, float]:
     """Percentile interval over the resamples in which the metric was defined."""
     defined = [value for value in draws if np.isfinite(value)]

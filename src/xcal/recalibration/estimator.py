@@ -34,23 +34,23 @@ from xcal.recalibration.maps import folds_that_differ
 from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
+    Column,
     RowNumbers,
     check_each_row_once,
     folds,
+    labels_of,
     last_time,
+    model_quantiles,
     read_own,
     refit,
     survival_at,
 )
 from xcal.recalibration.registry import (
     METHODS,
-    Column,
     Corrected,
     HeldOut,
     Method,
     as_method,
-    labels_of,
-    model_quantiles,
 )
 
 # --- What a recalibration is fitted to: F, and what else a method asks, of rows that the model has not seen.

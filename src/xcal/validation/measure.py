@@ -17,6 +17,7 @@ from xcal.metrics.across_sites import error_of_interval, random_effects
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
 from xcal.metrics.censoring import same_for_all
 from xcal.metrics.inputs import Vector, is_small, shown_range, told
+from xcal.metrics.intervals import resampled_intervals
 from xcal.metrics.net_benefit import CountedValues, DecisionCurve, benefit, decision_curve
 from xcal.metrics.observed_expected import events_between
 from xcal.metrics.pit import PitHistogram, PPCurve, bin_shares, pit_histogram, pp_curve
@@ -308,7 +309,7 @@ def _measure_rows(
         if thresholds is not None and thresholds.size and at is not None:
             benefits = _decision(rows, horizon, at, thresholds)
             if horizon in draws.benefit:
-                lower, upper = np.quantile(draws.benefit[horizon], [(1 - level) / 2, (1 + level) / 2], axis=0)
+                lower, upper = resampled_intervals(benefits.model, draws.benefit[horizon], level)
                 benefits = replace(benefits, lower=lower, upper=upper)
             decision.append(_of_enough_rows(benefits, risk, rows.min_cell))
     return _Measured(group, found, draws, tuple(calibration), tuple(decision), _pit(rows, group))

@@ -458,6 +458,10 @@ def _not_wrong(whole: Sequence[Finding], needed: int | None, time_unit: str) -> 
     if questioned:
         told = (f"{in_short([one], time_unit)[0]}: {_p_values(one)}" for one in questioned)
         yield Sentence(f"Good enough, though a test alone questions it: {'; '.join(told)}.")
+    slopes = [finding for finding in whole if finding.state == "unsure" and finding.value.metric == "slope"]
+    if slopes:
+        said = "; ".join(in_short(slopes, time_unit))
+        yield Sentence(f"Uncertain, and the average error says how much it can matter: {said}.")
 
 
 def _p_values(finding: Finding) -> str:
