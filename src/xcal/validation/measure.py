@@ -29,6 +29,7 @@ from xcal.validation.for_whom import covariate_parts, dependent_censoring, measu
 from xcal.validation.result import AtLandmark, AuditValue, CensoringTest, Measurements, PartFound, Skipped
 from xcal.validation.rows import Rows, Subgroup, read_rows, rows_of_groups, subgroups, too_few_to_judge
 from xcal.validation.sample import LANDMARK, Censoring, Sample
+from xcal.validation.updating import measure_updates
 
 Progress = Callable[[int, int], None]
 
@@ -106,10 +107,11 @@ def measure(
     _put_across_sites([part for part in parts if part.group in sites and part.group != small], whole, level)
     found_parts, families = _put_tests(rows, columns, groups, come, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
+    updates, not_updated = measure_updates(rows, whole.estimates, level, seed)
     everything = (whole, *parts)
     pp = _pp(rows, level, whole.estimates)
     risks, hidden = _risks(rows)
-    skipped = [*unreached, *_too_late(sample), *too_small, *hidden]
+    skipped = [*unreached, *_too_late(sample), *too_small, *hidden, *not_updated]
     for part in everything:
         skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
     if censoring is not None and censoring.corrected:
@@ -133,6 +135,7 @@ def measure(
         sites=tuple(sites),
         small_sites=small,
         landmarks=tuple(_at_risk(group, sample) for group in come),
+        updates=updates,
     )
 
 
