@@ -25,11 +25,10 @@ from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
-from xcal.data import SurvivalData
 from xcal.data.surv import Outcome
-from xcal.data.survival import outcome_of
-from xcal.interop import ModelPredictions, Rows, read_model
-from xcal.interop.predictions import WholeLaw, count_rows, take_rows
+from xcal.data.survival import SurvivalData, outcome_of
+from xcal.interop.predictions import ModelPredictions, Rows, WholeLaw, count_rows, take_rows
+from xcal.interop.reading import read_model
 from xcal.recalibration.maps import folds_that_differ
 from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, fail, first_row
 from xcal.data.surv import Outcome
-from xcal.metrics import concordance_index
+from xcal.metrics.concordance import concordance_index
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for. A probability at such a
 # time is NaN, and a quantile that would lie there is infinite ("later than anybody was seen"), both with a warning.

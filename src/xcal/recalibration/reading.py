@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from xcal._checks import BoolArray, FloatArray, Floats, as_count, fail
-from xcal.data import Surv, SurvivalData
-from xcal.data.survival import folds_by_event
-from xcal.interop import ModelPredictions, read_model
-from xcal.interop.predictions import WholeLaw, count_rows, take_rows
+from xcal.data.surv import Surv
+from xcal.data.survival import SurvivalData, folds_by_event
+from xcal.interop.predictions import ModelPredictions, WholeLaw, count_rows, take_rows
+from xcal.interop.reading import read_model
 from xcal.metrics.curves import at_own_time, at_point
 from xcal.recalibration.maps import count_of_pieces
 

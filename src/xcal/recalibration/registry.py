@@ -12,10 +12,9 @@ from scipy.special import expit, softmax
 
 from xcal._checks import BoolArray, Floats, as_choice, as_weights, effective_units, fail
 from xcal.data.survival import folds_by_event
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
-from xcal.distributions.composed import SurvivorDistribution
-from xcal.interop import ModelPredictions, Rows
-from xcal.interop.predictions import SeveralLaws, WholeLaw, take_rows
+from xcal.distributions.base import SurvivalDistribution
+from xcal.distributions.composed import RecalibratedDistribution, SurvivorDistribution
+from xcal.interop.predictions import ModelPredictions, Rows, SeveralLaws, WholeLaw, take_rows
 from xcal.recalibration.by_row import (
     IsotonicSurface,
     MapByCurve,
