@@ -18,8 +18,8 @@ from scipy.special import expit, logit
 
 from xcal.data.survival import folds_by_event
 from xcal.metrics.inputs import Integers, Vector
-from xcal.recalibration.average import AveragedRecalibration
 from xcal.recalibration.maps import KaplanMeierRecalibration
+from xcal.recalibration.registry import AveragedRecalibration
 from xcal.validation.at_horizon import FEWEST_FOR_LEVELS_IN_GROUP, calibration_at, observed_values
 from xcal.validation.estimates import Estimates, accuracy
 from xcal.validation.result import AuditValue, Skipped, Update
