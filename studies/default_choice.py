@@ -44,7 +44,7 @@ from xcal.estimators.settings import Settings
 from xcal.metrics import integrated_brier_score, kaplan_meier
 from xcal.objectives import nll
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.average import AveragedRecalibration
+from xcal.recalibration.registry import AveragedRecalibration
 
 N_FOLDS, N_BINS, N_TIMES, N_POINTS = 5, 10, 50, 1000
 FAMILIES = ("mtlr", "weibull")

@@ -26,13 +26,13 @@ from xcal._files import Corrupt, Limits, add_lines, as_line, check_keys, check_p
 from xcal._workers import Engine, as_engine, cluster, has_gpus, results
 from xcal.data import Surv, SurvivalData
 from xcal.data.features import pieces
-from xcal.data.survival import Fold
+from xcal.data.survival import Fold, outcome_of
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import read_features
+from xcal.interop.predictions import count_rows, take_rows
 from xcal.metrics import integrated_brier_score, kaplan_meier, mean_nll
 from xcal.metrics.times import supported_until
 from xcal.objectives import nll
-from xcal.recalibration.reading import outcome_of
 
 __all__ = ["Range", "TuningResult", "tune"]
 
@@ -195,7 +195,8 @@ class Table:
     @classmethod
     def of(cls, X: Any, y: Any, folds: int, score: ScoreName, seed: int, estimator: BaseEstimator) -> "Table":
         """Read the outcomes and divide the rows: each fold has its share of the events; groups stay together."""
-        outcome = outcome_of(X, y)
+        X = np.asarray(X) if isinstance(X, list | tuple) else X
+        outcome = outcome_of(X, y, count_rows(X))
         time, event = outcome.time.astype(np.float64), outcome.event
         if isinstance(X, SurvivalData):
             rows = X.replaced(time=time, event=event)
@@ -212,8 +213,7 @@ class Table:
         """Return features and outcomes of some rows."""
         if isinstance(self.X, SurvivalData):
             return self.X[rows], None
-        x = self.X.iloc[rows] if hasattr(self.X, "iloc") else _indexable(self.X)[rows]
-        return x, Surv(time=self.time[rows], event=self.event[rows])
+        return take_rows(self.X, rows), Surv(time=self.time[rows], event=self.event[rows])
 
     def digest(self) -> str:
         """Hash the rows."""
@@ -223,10 +223,6 @@ class Table:
             text = array.dtype.kind in "OUST"
             seen.update(repr(array.tolist()).encode() if text else str(array.dtype).encode() + array.tobytes())
         return seen.hexdigest()[:16]
-
-
-def _indexable(X: Any) -> Any:
-    return X.tocsr() if issparse(X) else np.asarray(X) if isinstance(X, list | tuple) else X
 
 
 def _pieces(X: Any) -> list[Any]:

@@ -142,7 +142,7 @@ def test_curves_say_what_the_table_says(model):
 
 
 @pytest.mark.parametrize(("distribution", "interpolation"), DISTRIBUTIONS)
-@pytest.mark.parametrize("objective", ["nll", "scrps"])
+@pytest.mark.parametrize("objective", ["nll", "scrps", "censored-crps"])
 def test_units_of_time_do_not_matter(distribution, interpolation, objective):
     def fitted(unit):
         data = survival_rows(200, unit=unit)

@@ -1,6 +1,7 @@
 """The rules that choose a weight: each chooses what it says, and the default does no harm."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
-from xcal.estimators import SurvivalPath, load
+from xcal.estimators import SurvivalPath, decision, load
 from xcal.estimators.decision import _folds
 from xcal.estimators.selection import (
     Measured,
@@ -361,12 +362,13 @@ def test_a_target_says_how_close_it_came():
 class TestJudgedOnAllRows:
     """A model that is off: 120 validation rows cannot show it, all 600 can."""
 
+    OPTIONS: ClassVar = {"distribution": "lognormal", "hidden": (16,), "epochs": 30, "learning_rate": 1e-2}
+
     @pytest.fixture(scope="class")
     @staticmethod
     def path():
         x, y = mixed_times(600, 3)
-        options = {"distribution": "lognormal", "hidden": (16,), "epochs": 30, "learning_rate": 1e-2}
-        return SurvivalPath((0.0, 5.0), 2, **options).fit(x, y)
+        return SurvivalPath((0.0, 5.0), 2, **TestJudgedOnAllRows.OPTIONS).fit(x, y)
 
     def test_the_map_that_all_rows_ask_for_is_chosen(self, path):
         assert (path.selection_.lam, path.selection_.recalibrated) == (0, True)
@@ -382,6 +384,32 @@ class TestJudgedOnAllRows:
         # On its own rows a map of F has no error left: there D-calibration would be next to zero.
         assert path.cross_fitted_["dcal"][1] > path.cross_fitted_["dcal_floor"][1] / 10
         assert path.cross_fitted_["nll"][1] < path.cross_fitted_["nll"][0]
+
+    @pytest.mark.parametrize("wrong", [{1: 5}, {0: 5, 2: 0.2, 3: 30}])
+    def test_folds_whose_networks_have_not_converged_do_not_count(self, path, monkeypatch, wrong):
+        """Networks of some folds learn other times; where it is most folds, the validation rows judge."""
+        trained, calls = decision.trained_as, []
+
+        def sometimes_wrong(members, rows, settings):
+            times = wrong.get(len(calls), 1) * rows.time
+            calls.append(times)
+            return trained(members, SurvivalData(rows.x, time=times, event=rows.event), settings)
+
+        monkeypatch.setattr(decision, "trained_as", sometimes_wrong)
+        x, y = mixed_times(600, 3)
+        which = "2 " if len(wrong) == 1 else "1 .*, 3 .*, 4 "
+        with pytest.warns(UserWarning, match=rf"5 folds.* by far more than chance in fold {which}\(120 rows, by 0"):
+            found = SurvivalPath((0.0, 5.0), 2, **self.OPTIONS).fit(x, y)
+        if len(wrong) == 1:
+            # The map of 480 rows is nearly that of all 600, and so are the values.
+            np.testing.assert_allclose(found.cross_fitted_["dcal"], path.cross_fitted_["dcal"], atol=1e-3)
+            u = np.linspace(0.05, 0.95, 19)
+            some, every = (one.select().fitted_.recalibration.cdf(u) for one in (found, path))
+            np.testing.assert_allclose(some, every, atol=0.05)
+            assert found.selection_.recalibrated
+        else:
+            assert found.cross_fitted_ is None
+            assert "validation rows" in found.selection_.reason
 
     def test_they_are_saved(self, path, tmp_path):
         path.save(tmp_path / "path")

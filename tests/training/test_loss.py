@@ -11,7 +11,7 @@ from xcal.calibration import xcal_penalty
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.distributions import Categorical, family
-from xcal.objectives import nll, survival_crps, with_slopes
+from xcal.objectives import CensoredCRPS, nll, survival_crps, with_slopes
 from xcal.training.config import TrainingConfig
 from xcal.training.path import fit_path
 from xcal.training.problem import Problem, by_autograd
@@ -41,6 +41,7 @@ CHANGES = {
     "paper": {"penalty": SoftBins("product", censored="soft")},
     "own objective": {"objective": lambda dist, time, event: (event.float() - dist.cdf(time)) ** 2},
     "crps": {"objective": survival_crps},
+    "proper crps": {"objective": CensoredCRPS.of([0.5, 1.0, 2.0, 3.0], [True, False, True, True])},
     "published": {"objective": published_nll},
     "a wrapper, which has nll's attributes": {"objective": doubled},
     "penalty alone": {"objective": lambda dist, time, event: torch.zeros_like(time)},

@@ -19,6 +19,7 @@ from xcal.cli import (
     Site,
     Upper,
     listed,
+    now_and_then,
 )
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
@@ -68,6 +69,29 @@ Censoring = Annotated[
         "independent: never, as in published guidelines; covariates: always."
     ),
 ]
+StudyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--study",
+        help="study.toml: source of the data, eligibility, funding and whatever else only you know, for the report and "
+        "its checklists.",
+    ),
+]
+
+
+def _new_study(path: Path | None) -> None:
+    """Write an empty study file, and end."""
+    if path is not None:
+        from xcal.validation.study import new_study
+
+        typer.echo(f"wrote {new_study(path)}: fill it in, and give it by --study", err=True)
+        raise typer.Exit
+
+
+NewStudy = Annotated[
+    Path | None,
+    typer.Option("--new-study", callback=_new_study, is_eager=True, help="Write a study file to fill in, and end."),
+]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
 
@@ -103,6 +127,8 @@ def audit(
     min_cell: MinCell = None,
     level: Level = 0.95,
     seed: Seed = 0,
+    study: StudyFile = None,
+    new_study: NewStudy = None,
     separator: Separator = None,
     decimal: Decimal = ".",
 ) -> None:
@@ -146,6 +172,10 @@ def audit(
     known at the start, such as the cause of death:
       xcal audit predictions.csv --time t --event e --curves "s_*" --covariates age,sex
 
+    With what only you know about the study, for its checklists:
+      xcal audit --new-study study.toml
+      xcal audit predictions.csv --time t --event e --curves "s_*" --study study.toml
+
     The risk at five years only, with every number as JSON:
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
@@ -182,7 +212,10 @@ def audit(
         **_covariates(table, covariates, (*columns.values(), risk, cdf, clusters, weights, site), curves),
     }
     if training is not None:
-        given["training"] = read_table_file(training, **written).outcome(**columns).target()
+        before = read_table_file(training, **written)
+        known, outcome = given.get("X", given.get("covariates")), before.outcome(**columns).target()
+        shared = [] if known is None else [name for name in known if name in before.names]
+        given["training"] = (before.frame[shared], outcome) if shared else outcome
     result = xcal.audit(
         **given,
         n_bootstrap="auto" if resamples is None else resamples,
@@ -193,8 +226,14 @@ def audit(
         seed=seed,
         time_unit=time_unit,
         name=file.name if name is None else name,
+        study=study,
+        progress=now_and_then(_resampling_in_words),
     )
     _give(result, out, as_json)
+
+
+def _resampling_in_words(done: int, total: int) -> str:
+    return f"resampling: {100 * done // max(1, total)} %"
 
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:

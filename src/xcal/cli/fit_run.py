@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,11 @@ from xcal.cli.training import (
     Parts,
     Trained,
     collected_warnings,
-    figures,
     judge,
     known_clusters,
     name_of,
     read_parts,
+    summary_values,
     train,
 )
 from xcal.cli.understanding import NO_KIND, Column
@@ -133,18 +132,10 @@ def _weights(lambdas: Sequence[float]) -> str:
     return ", ".join(f"{lam:g}" for lam in lambdas)
 
 
-def now_and_then(say: Callable[[str], None], seconds: float = 10.0) -> Callable[[EpochReport], None]:
-    """Return a function of an epoch that says how far training is, not more often than so many seconds."""
-    said = monotonic()
-
-    def show(report: EpochReport) -> None:
-        nonlocal said
-        if monotonic() - said >= seconds:
-            said = monotonic()
-            say(f"epoch {report.epoch} of at most {report.epochs}: {np.count_nonzero(report.stopped)} of "
-                f"{report.stopped.size} models have stopped")  # fmt: skip
-
-    return show
+def epochs_in_words(report: EpochReport) -> str:
+    """Say how far training is."""
+    stopped, of = np.count_nonzero(report.stopped), report.stopped.size
+    return f"epoch {report.epoch} of at most {report.epochs}: {stopped} of {of} models have stopped"
 
 
 def not_kept_in_words(folder: Path, error: OSError) -> str:
@@ -185,7 +176,7 @@ def trained_in_words(result: Trained) -> str:
 
 def judged_in_words(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> str:
     """Return what the held-out rows say."""
-    measured = {chosen.name: figures(result.audit)}
+    measured = {chosen.name: summary_values(result.audit)}
     if result.plain is not None:
         measured = {name_of(chosen.path.model(min(chosen.path.frontier_["lambda"]))): result.plain} | measured
     rows = [
@@ -353,7 +344,7 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
     """Everything that a program may want to know of a run."""
     selection, verdict = trained.path.selection_, judged.audit.verdict
     plain = name_of(trained.path.model(min(trained.path.frontier_["lambda"])))
-    test = {trained.name: figures(judged.audit)} | ({} if judged.plain is None else {plain: judged.plain})
+    test = {trained.name: summary_values(judged.audit)} | ({} if judged.plain is None else {plain: judged.plain})
     return {
         "data": settings.data,
         "rows": {

@@ -265,7 +265,7 @@ def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
 
 
 # Values that the summary shows of a model, by their names in an audit.
-FIGURES = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
+SUMMARISED = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
 # Concordance above which a column that knows the outcome is likelier than a model that good.
 TOO_GOOD = 0.95
 
@@ -354,11 +354,12 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
         plain = trained.path.model(min(trained.path.frontier_["lambda"]))
         others = None
         if _which(plain) != _which(trained.model):
-            # The horizons do not matter to these figures; those of the report are known to be good. Clusters and
+            # The horizons do not matter to these values; those of the report are known to be good. Clusters and
             # training rows do: floor, test and censoring weights of two models side by side are the same.
             at = replace(settings, horizons=result.horizons, resamples=0, by=(), site=None, landmarks=None)
-            others = figures(audit_of(plain, replace(test, labels=None, sites=None), at, False, training=parts.train))
-    concordance = figures(result).get("harrell", 0.0)
+            plainly = replace(test, labels=None, sites=None)
+            others = summary_values(audit_of(plain, plainly, at, False, training=parts.train))
+    concordance = summary_values(result).get("harrell", 0.0)
     if concordance > TOO_GOOD:
         notes.append(
             f"concordance {concordance:.3f} is rarely reached by what is known at the start: look for columns that "
@@ -408,10 +409,10 @@ def audit_of(
     )
 
 
-def figures(result: AuditResult) -> dict[str, float]:
+def summary_values(result: AuditResult) -> dict[str, float]:
     """Return the few numbers of an audit that a summary shows."""
     known = {value.metric: value.value for value in result if value.horizon is None and value.group is None}
-    return {name: known[name] for name in FIGURES if name in known}
+    return {name: known[name] for name in SUMMARISED if name in known}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 The values and the rules are those of `selection`.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -35,6 +36,7 @@ from xcal.estimators.selection import (
 )
 from xcal.estimators.settings import Settings
 from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.maps import folds_that_differ
 
 # A map is fitted to all validation rows but one part, and measured on that part. Ten parts leave it nine tenths of the
 # rows, so that what is measured is hardly worse than the map of all rows that is kept.
@@ -107,26 +109,41 @@ def fitted_map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp])
 
 def cross_fitted(
     rows: SurvivalData, members: Sequence[FittedModel], settings: Settings, n_folds: int
-) -> tuple[pd.DataFrame, KaplanMeierRecalibration]:
+) -> tuple[pd.DataFrame, KaplanMeierRecalibration] | None:
     """Measure one weight on all rows of a path, as it is and recalibrated, and fit its map of F to them.
 
     The validation rows are a fifth of all, and show five times less; a map of them has five times the noise. So the
     networks are trained once more for each fold, as long as those of the path were, and every row is measured by the
     networks of the other folds. The map is then used with the networks of the path, which were made in the same way
     from nearly as many rows.
+
+    Rows of a fold where the networks have not converged, as their F are far from those of the others, do not count; a
+    warning names it. None where that is half of the folds.
     """
     lam = members[0].lam
-    folds = rows.folds(n_folds, seed=0)
-    networks = [trained_as(members, rows[fold.train], settings) for fold in folds]
-    trained_folds = list(zip(folds, networks, strict=True))
-    plain = joined([(fold.test, measured(lam, combined(models), rows[fold.test])) for fold, models in trained_folds])
+    divided = rows.folds(n_folds, seed=0)
+    networks = [trained_as(members, rows[fold.train], settings) for fold in divided]
+    folds = [fold.test for fold in divided]
+    values = [measured(lam, combined(models), rows[fold]) for models, fold in zip(networks, folds, strict=True)]
+    if off := folds_that_differ([(one.cdf, rows.event[fold]) for one, fold in zip(values, folds, strict=True)]):
+        told = ", ".join(f"{k + 1} ({folds[k].size:,} rows, by {off[k]:.2f})" for k in sorted(off))
+        warnings.warn(
+            f"the path trained its networks once more for each of {len(folds)} folds, and their F at the observed "
+            f"times differ from those of the other folds by far more than chance in fold {told}. Have they converged? "
+            "Its rows do not count in the choice",
+            UserWarning,
+            stacklevel=2,
+        )
+    if 2 * len(off) >= len(folds):
+        return None
+    kept = [k for k in range(len(folds)) if k not in off]
+    # Numbers of the rows among those that count.
+    order = np.sort(np.concatenate([folds[k] for k in kept]))
+    rows, tested = rows[order], {k: np.searchsorted(order, folds[k]) for k in kept}
+    plain = joined([(tested[k], values[k]) for k in kept])
     # Each row's map, too, is one of the other folds.
-    mapped = joined(
-        [
-            (fold.test, measured(lam, combined(models, fitted_map(plain, rows, fold.train)), rows[fold.test]))
-            for fold, models in trained_folds
-        ]
-    )
+    maps = {k: fitted_map(plain, rows, np.setdiff1d(np.arange(rows.n), tested[k])) for k in kept}
+    mapped = joined([(tested[k], measured(lam, combined(networks[k], maps[k]), rows[tested[k]])) for k in kept])
     table = measured_table([plain, mapped], rows, settings.calibration_bins, conditional=settings.conditional)
     return table, fitted_map(plain, rows, np.arange(rows.n))
 
@@ -219,10 +236,12 @@ def decide(
     # Many validation rows show what is off, and a map of them has little noise: no networks are trained for either.
     few = np.count_nonzero(path.validation.event) < FEW_EVENTS
     may_train = path.split and folds > 0 and few and not path.interrupted
-    if before is not None and before.cross_fitted is not None:
-        on_all, maps[first] = before.cross_fitted, before.maps[first]
+    if before is not None:  # the smallest weight was judged then
+        on_all = before.cross_fitted
+        maps |= {} if on_all is None else {first: before.maps[first]}
     elif may_train and cannot_judge(rows := all_rows(path), n_bins) is None:
-        on_all, maps[first] = cross_fitted(rows, found.members[first], settings, folds)
+        judged = cross_fitted(rows, found.members[first], settings, folds)
+        on_all, maps = (None, maps) if judged is None else (judged[0], maps | {first: judged[1]})
     if on_all is None:
         selection = when_needed(found.table, doubt)
         settled = (
@@ -237,7 +256,8 @@ def decide(
             selection = further if further.recalibrated or further.lam != selection.lam else selection
         doubt = None
     if may_train and selection.recalibrated and (on_all is None or selection.lam != first):
-        _, maps[selection.lam] = cross_fitted(all_rows(path), found.members[selection.lam], settings, folds)
+        again = cross_fitted(all_rows(path), found.members[selection.lam], settings, folds)
+        maps |= {} if again is None else {selection.lam: again[1]}
     return Decision(selection, found.table, on_all, maps, doubt, settled)
 
 

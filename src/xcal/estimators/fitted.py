@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import FloatArray, Floats, fail
+from xcal._checks import FloatArray, Floats, effective_units, fail
 from xcal._devices import Workers
 from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.features import MappedFeatures, pieces
@@ -21,7 +21,7 @@ from xcal.data.survival import SurvivalData
 from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
-from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.recalibration.predictor import MeanTime, Predicting
 from xcal.training.result import History
 
@@ -182,6 +182,13 @@ def time_edges(table: SurvivalData, n_bins: int) -> Floats:
     # The last observed time is often an event time already; training cannot tell edges apart that float32 cannot.
     _, first = np.unique(edges.astype(np.float32), return_index=True)
     return np.asarray(edges[first])
+
+
+def kaplan_meier_cdf(rows: SurvivalData) -> Floats:
+    """F of the Kaplan-Meier curve of some rows at their observed times: a perfect model, if covariates tell nothing."""
+    weights = None if rows.weights is None else effective_units(rows.weights)
+    curve = fit_kaplan_meier(rows.time, rows.event, weights=weights)
+    return np.clip(1.0 - curve.at(rows.time), 0.0, 1.0)
 
 
 # --- What an estimator predicts with.

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from xcal._checks import effective_units, fail, first_row
-from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
-from xcal.estimators.fitted import FittedModel, Outputs, Standardizer, in_own_memory
+from xcal.estimators.fitted import FittedModel, Outputs, Standardizer, in_own_memory, kaplan_meier_cdf
 from xcal.estimators.inputs import (
     check_events,
     check_no_event_at_zero,
@@ -140,7 +139,7 @@ def train_on(
         make_network,
         family,
         *rows,
-        objective=OBJECTIVES[settings.objective],
+        objective=OBJECTIVES[settings.objective](rows[0]),
         calibration_bins=settings.calibration_bins,
         device=settings.where(),
         **(fixed | options),
@@ -193,10 +192,7 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
     degrees of freedom, scaled to have the floor as its mean. Two standard deviations are added: the lowest of many
     epochs would otherwise be one that the noise of these rows happens to favour. Unequal weights make it larger.
     """
-    weights = validation.weights
-    own = None if weights is None else effective_units(weights)
-    curve = fit_kaplan_meier(validation.time, validation.event, weights=own)
-    cdf = np.clip(1.0 - curve.at(validation.time), 0.0, 1.0)
+    cdf, weights = kaplan_meier_cdf(validation), validation.weights
     measured = d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None, weights=weights)
     if penalised and measured.value > _MOST_BY_TIES * measured.floor:
         warnings.warn(

@@ -3,7 +3,6 @@
 import datetime
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -25,8 +24,7 @@ from xcal._checks import (
 from xcal.data.features import ColumnKind, MappedFeatures, column_kind, loaded_features
 from xcal.data.parquet import map_parquet
 from xcal.data.surv import Outcome
-from xcal.data.survival import SurvivalData, check_nothing_beside, read_labels, read_weights
-from xcal.recalibration.reading import outcome_of
+from xcal.data.survival import SurvivalData, check_nothing_beside, outcome_of, read_labels, read_weights
 
 _ENCODE = (
     "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("
@@ -266,11 +264,6 @@ class Encoding:
     def as_json(self) -> list[dict[str, Any]]:
         """Return the columns in the form of a file."""
         return [asdict(column) | {"categories": list(column.categories)} for column in self.columns]
-
-    @classmethod
-    def from_json(cls, content: Sequence[Mapping[str, Any]]) -> "Encoding":
-        """Read what `as_json` wrote, and `header` has checked."""
-        return cls(tuple(ColumnCode(**{**column, "categories": tuple(column["categories"])}) for column in content))
 
 
 def _column(frame: Any, name: str) -> "pd.Series[Any]":

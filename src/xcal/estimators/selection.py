@@ -22,9 +22,9 @@ from xcal.calibration.membership import bins_from_above, exact_above
 from xcal.calibration.significance import p_in_words
 from xcal.calibration.subgroups import RandomFeatures, as_columns
 from xcal.data.survival import SurvivalData
-from xcal.estimators.fitted import FittedModel, PredictingModel
+from xcal.estimators.fitted import FittedModel, PredictingModel, kaplan_meier_cdf
 from xcal.estimators.settings import FEATURES
-from xcal.metrics import concordance_index, kaplan_meier
+from xcal.metrics import concordance_index
 from xcal.objectives import nll
 
 
@@ -402,8 +402,7 @@ def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows"
         return f"{events} events among {rows.n} {judge} are too few to judge calibration by"
     # Without covariates the Kaplan-Meier curve is a perfect model. If the test finds it off, that is the work of ties,
     # and no model can be judged by it. The factor is that of plotting positions: the last event is not at F = 1.
-    curve = kaplan_meier(time=rows.time, event=rows.event, weights=rows.weights)
-    cdf = np.clip(1.0 - curve.at(rows.time), 0.0, 1.0) * rows.n / (rows.n + 1)
+    cdf = kaplan_meier_cdf(rows) * rows.n / (rows.n + 1)
     p_value = d_calibration(cdf, rows.event, n_bins=n_bins, weights=rows.weights).p_value
     if p_value is not None and p_value < _LEVEL:
         distinct = np.unique(rows.time).size

@@ -7,11 +7,10 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import issparse
 
 from xcal._checks import BoolArray, FloatArray, fail, first_row
 from xcal.calibration.causes import as_incidence
-from xcal.distributions import SurvivalDistribution
+from xcal.distributions.base import SurvivalDistribution
 from xcal.distributions.discrete import DiscreteDistribution
 from xcal.metrics.curves import Interpolation, at_own_time, at_point, fraction, left_column
 from xcal.metrics.inputs import Vector, rounded_time
@@ -107,14 +106,18 @@ def count_rows(X: Any) -> int | None:
     return len(X) if hasattr(X, "__len__") else None
 
 
-def take_rows(X: Any, part: slice) -> Any:
-    """Pick neighbouring rows of a table, array, tensor or tuple of them."""
+def take_rows(X: Any, rows: Any) -> Any:
+    """Pick rows, by a slice or their numbers, of a table, array, tensor, list or tuple of them."""
     if isinstance(X, tuple):
-        return tuple(take_rows(values, part) for values in X)
-    if issparse(X):
-        return X.tocsr()[part]  # of the sparse forms the one whose rows can be picked
+        return tuple(take_rows(values, rows) for values in X)
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "tocsr"):  # of scipy's sparse forms, the one that has rows
+        return X.tocsr()[rows]
+    if hasattr(X, "num_row"):  # XGBoost's DMatrix
+        return X.slice(np.arange(X.num_row())[rows])
     try:
-        return X.iloc[part] if hasattr(X, "iloc") else X[part]
+        return np.asarray(X)[rows] if isinstance(X, list) else X[rows]
     except (TypeError, IndexError, KeyError):
         fail("X", "rows of features: a table or an array", type(X).__name__)
 

@@ -25,42 +25,34 @@ from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
-from xcal.data import SurvivalData
 from xcal.data.surv import Outcome
-from xcal.interop import ModelPredictions, Rows, read_model
-from xcal.interop.predictions import WholeLaw
-from xcal.recalibration.maps import KaplanMeierRecalibration, squared_distance
+from xcal.data.survival import SurvivalData, outcome_of
+from xcal.interop.predictions import ModelPredictions, Rows, WholeLaw, count_rows, take_rows
+from xcal.interop.reading import read_model
+from xcal.recalibration.maps import folds_that_differ
 from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
+    Column,
     RowNumbers,
     check_each_row_once,
-    chosen_rows,
     folds,
+    labels_of,
     last_time,
-    outcome_of,
+    model_quantiles,
     read_own,
     refit,
     survival_at,
 )
 from xcal.recalibration.registry import (
     METHODS,
-    Column,
     Corrected,
     HeldOut,
     Method,
     as_method,
-    labels_of,
-    model_quantiles,
 )
 
 # --- What a recalibration is fitted to: F, and what else a method asks, of rows that the model has not seen.
-
-# A fold is not trusted if the map of its F lies so many times further from that of the other folds than chance puts it
-# (in mean squares), and so far (the root of it) that it matters. Of 5,300 fits of Cox models that did converge, to 60
-# to 1,000 rows in five folds, none came above 9.5; where lifelines did not converge on NACD, folds had 17 to 109.
-_TIMES_CHANCE = 12.0
-_MATTERS = 0.1
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
     for reasons of their own: they are named, and kept.
     """
     check_each_row_once(np.concatenate(tested), sum(part.time.size for part in parts))
-    off = _folds_that_differ(parts)
+    off = folds_that_differ([(part.cdf, part.event) for part in parts])
     if off:
         _tell(off, parts, at_random)
     kept = [k for k in range(len(parts)) if k not in off or not at_random]
@@ -115,37 +107,6 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
 
     names = ("time", "happened", "cdf", "event", "quantiles", "groups", "curves")
     return HeldOut(**{name: joined(name) for name in names}, times=parts[0].times)
-
-
-def _folds_that_differ(parts: Sequence[HeldOut]) -> dict[int, float]:
-    """Find the folds whose F are not distributed as those of the others, the furthest first, with their distance.
-
-    F of the fold's rows goes through the Kaplan-Meier map of the other folds. If their models are alike, the map of the
-    result is no change, but for noise: with m events in the fold and M in the others the mean squared distance is
-    (1 / m + 1 / M) / 6, that of two empirical distribution functions. One fold is taken away at a time, as it counts
-    among the others when those are judged.
-    """
-    left, off = list(range(len(parts))), {}
-    while len(left) > 1:
-        found = {k: _distance(parts[k], [parts[j] for j in left if j != k]) for k in left}
-        worst = max(found, key=lambda k: found[k][0])
-        times_chance, distance = found[worst]
-        if times_chance <= _TIMES_CHANCE or distance <= _MATTERS:
-            break
-        off[worst] = distance
-        left.remove(worst)
-    return off
-
-
-def _distance(part: HeldOut, others: Sequence[HeldOut]) -> tuple[float, float]:
-    """Mean squared distance of a fold from the others over that of chance, and its root."""
-    cdf, event = (np.concatenate([getattr(other, name) for other in others]) for name in ("cdf", "event"))
-    m, rest = int(part.event.sum()), int(event.sum())
-    if m == 0 or rest == 0:
-        return 0.0, 0.0
-    common = KaplanMeierRecalibration.fit(cdf, event)
-    found = squared_distance(KaplanMeierRecalibration.fit(common.cdf(part.cdf), part.event))
-    return found / ((1 / m + 1 / rest) / 6), float(np.sqrt(found))
 
 
 def _tell(off: dict[int, float], parts: Sequence[HeldOut], at_random: bool) -> None:
@@ -295,6 +256,7 @@ class Recalibrated(SurvivalPredictor):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
         # Rows go to the model as they come: sparse ones are welcome where it takes them. Only scikit-learn's say so.
         if isinstance(self.model, BaseEstimator):
             tags.input_tags.sparse = get_tags(self.model).input_tags.sparse
@@ -373,12 +335,12 @@ class Recalibrated(SurvivalPredictor):
     def _cross_fitted(self, asked: Asked, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
         """Every row's F from a model trained on other folds, and the model trained on all rows."""
         cut = list(folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)))
-        models = [refit(self.model, chosen_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
+        models = [refit(self.model, take_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
         final = refit(self.model, X, time, event, self.fit_model)
         asked = asked.with_times(final, as_table(X), time, event)
         tested = [test for _, test in cut]
         parts = [
-            asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test])
+            asked.of(fresh, as_table(take_rows(X, test)), time[test], event[test])
             for fresh, test in zip(models, tested, strict=True)
         ]
         held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
@@ -393,7 +355,7 @@ def _outcome(X: Any, y: Any) -> Outcome:
     """Read the outcomes of rows of equal weight."""
     if isinstance(X, SurvivalData) and X.weights is not None and np.ptp(as_numpy("weights", X.weights)) > 0:
         fail("X", "rows of equal weight: of recalibrations SurvivalPath.fit alone takes weights", "other weights")
-    return outcome_of(X, y)
+    return outcome_of(X, y, count_rows(X))
 
 
 def _warn_of_few(n_events: int) -> None:

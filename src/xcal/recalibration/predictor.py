@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 
 from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, fail, first_row
 from xcal.data.surv import Outcome
-from xcal.metrics import concordance_index
+from xcal.metrics.concordance import concordance_index
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for. A probability at such a
 # time is NaN, and a quantile that would lie there is infinite ("later than anybody was seen"), both with a warning.
@@ -192,11 +191,6 @@ class SurvivalPredictor(BaseEstimator):
     @abstractmethod
     def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, Floats | None]:
         """Read outcomes and weights of n rows to be judged by, from y or from the `SurvivalData` that X is."""
-
-    def __sklearn_tags__(self) -> Tags:
-        tags: Tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def predict(self, X: Any) -> Floats:
         """Risk of each row; the higher, the sooner the event is expected.

@@ -566,13 +566,14 @@ class _Run:
             problem = replace(problem, penalty=replace(problem.penalty, temperature=self.temperature))
         # A GPU's step is recorded once: what it does besides arithmetic costs nothing there.
         alone_on_cpu = problem.across is None and self.stack.flat.device.type == "cpu"
-        return problem.loss_and_slopes if alone_on_cpu else by_autograd(problem.loss)
+        return problem.loss_and_slopes if alone_on_cpu and problem.train.plain else by_autograd(problem.loss)
 
     def _compiled_loss(self) -> LossFunction:
         """Compile the network or the loss, whichever pays, and return the loss."""
         problem, stack = self.problem, self.stack
-        if problem.across is not None:
-            _log.warning("the loss is not compiled: it has sums over processes")
+        if problem.across is not None or not problem.train.plain:
+            why = "it has sums over processes" if problem.train.plain else "rows are seen in part"
+            _log.warning("the loss is not compiled: %s", why)
             return self._plain_loss()
         batch = take(problem.train, self.order[0].to(stack.flat.device), row_features=problem.row_features)
         if problem.penalty.random_edges:
