@@ -15,7 +15,7 @@ import numpy as np
 
 from xcal import d_calibration
 from xcal.metrics import evaluate
-from xcal.metrics.predictions import read_predictions
+from xcal.metrics.evaluation import read_predictions
 from xcal.metrics.spec import METRICS
 
 NAMES = ("d_calibration", "ici", "e50", "e90", "emax", "km_calibration")

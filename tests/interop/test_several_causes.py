@@ -13,7 +13,7 @@ from xcal.interop import read_model
 from xcal.interop.causes import named_as
 from xcal.interop.predictions import Rows
 from xcal.interop.reading import read_incidence
-from xcal.metrics.competing import aalen_johansen
+from xcal.metrics.observed import aalen_johansen
 
 COVARIATES = ["age", "size", "nodes_positive", "hr_negative"]
 NAMES = ("recurrence", "death")

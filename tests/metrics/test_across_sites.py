@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from xcal.metrics.across_sites import error_of_interval, random_effects
+from xcal.metrics.intervals import error_of_interval, random_effects
 from xcal.metrics.intervals import PLAIN, POSITIVE, SHARE
 
 # Thirteen trials of BCG against tuberculosis: cases and others among the vaccinated, and among the controls

@@ -26,7 +26,7 @@ from xcal.metrics import (
     quantile_slope,
     scaled_brier_score,
 )
-from xcal.metrics.predictions import read_predictions
+from xcal.metrics.evaluation import read_predictions
 from xcal.metrics.spec import METRICS
 
 

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from tests.metrics.simulate import survival_data
 from xcal.data.surv import Outcome
-from xcal.metrics.censoring import CensoringModel, fit_censoring
+from xcal.metrics.pseudo_values import CensoringModel, fit_censoring
 from xcal.metrics.pseudo_values import doubly_robust, jackknife
 
 

@@ -11,8 +11,9 @@ from tests.validation.simulate import HORIZONS, THRESHOLDS, TIMES, sample
 from xcal import _devices as _threads
 from xcal.metrics import concordance_index, evaluate
 from xcal.metrics.intervals import true_square
-from xcal.validation.bootstrap import Draws, _counts, _scaled, bootstrap
-from xcal.validation.estimates import Estimates, estimate
+from xcal.metrics.evaluation import Draws, _scaled, bootstrap
+from xcal.validation.bootstrap import _counts
+from xcal.metrics.evaluation import Estimates, estimate
 from xcal.validation.measure import measure
 from xcal.validation.rows import read_rows
 

@@ -12,7 +12,7 @@ from xcal.calibration.bins import as_clusters
 from xcal.interop.predictions import ModelPredictions
 from xcal.validation.bootstrap import _counts, _part
 from xcal.validation.measure import measure
-from xcal.validation.result import Skipped
+from xcal.metrics.spec import Skipped
 from xcal.validation.rows import read_rows
 
 COPIES = 4

@@ -16,12 +16,14 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
-from xcal.metrics.auc import CountedAUC, brier_scores, integrated, null_brier_scores
+from xcal.metrics.auc import CountedAUC
+from xcal.metrics.errors import brier_scores, integrated, null_brier_scores
 from xcal.metrics.concordance import antolini_indices, uno_weights
-from xcal.metrics.net_benefit import CountedBenefit, CountedValues
+from xcal.metrics.auc import CountedValues
+from xcal.metrics.net_benefit import CountedBenefit
 from xcal.metrics.pairs import CountedPairs
 from xcal.metrics.pit import CountedCurve, CountedRedistribution, bin_shares, uniform_masses
-from xcal.metrics.times import Block, Timeline
+from xcal.metrics.resamples import Block, Timeline
 from xcal.validation.rows import read_rows
 
 N = 150

@@ -14,7 +14,7 @@ from xcal.metrics import concordance_index, evaluate, observed_expected
 from xcal.metrics.pit import bin_shares, redistributed_variance, uniform_variance
 from xcal.metrics.spec import VALUES
 from xcal.validation.measure import measure
-from xcal.validation.result import Skipped
+from xcal.metrics.spec import Skipped
 from xcal.validation.rows import MIN_EVENTS
 
 OF_HORIZON = {

@@ -12,7 +12,7 @@ from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.surv import Outcome
 from xcal.interop.predictions import ModelPredictions
 from xcal.metrics import concordance_index
-from xcal.metrics.censoring import fit_censoring, same_for_all, score_test
+from xcal.metrics.pseudo_values import fit_censoring, same_for_all, score_test
 from xcal.metrics.observed_expected import event_ratio
 from xcal.metrics.pseudo_values import doubly_robust
 from xcal.validation.at_horizon import _Deviations, _World

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import xcal
-from xcal.metrics.across_sites import error_of_interval, random_effects
+from xcal.metrics.intervals import error_of_interval, random_effects
 from xcal.metrics.intervals import POSITIVE, SHARE
 from xcal.show.page import Table, Text
 

@@ -12,12 +12,13 @@ from tests.validation.simulate import HORIZONS, THRESHOLDS, sample
 from xcal._checks import effective_units
 from xcal.calibration.subgroups import Column
 from xcal.data import SurvivalData
-from xcal.metrics.censoring import score_test
+from xcal.metrics.pseudo_values import score_test
 from xcal.metrics.net_benefit import CountedBenefit
-from xcal.metrics.times import Block, Timeline
+from xcal.metrics.resamples import Block, Timeline
 from xcal.validation.at_horizon import horizon_tests
 from xcal.validation.bootstrap import _resampled, net_benefits
-from xcal.validation.estimates import WEIGHTED, estimate
+from xcal.metrics.evaluation import estimate
+from xcal.metrics.of_rows import WEIGHTED
 from xcal.validation.for_whom import dependent_censoring
 from xcal.validation.measure import measure
 from xcal.validation.rows import read_rows

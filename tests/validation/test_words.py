@@ -15,7 +15,8 @@ from tests.validation.simulate import sample
 from xcal.data.surv import Outcome
 from xcal.metrics.pit import PitHistogram
 from xcal.validation import methods
-from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence, Skipped
+from xcal.metrics.spec import Skipped
+from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence
 from xcal.validation.summary import Training, differing_columns, summarise_data
 from xcal.validation.verdict import Finding, in_short, judge, state_of
 from xcal.validation.words import to_text

@@ -23,7 +23,7 @@ from xcal.estimators.settings import DEFAULTS
 from xcal.training.result import Progress
 from xcal.validation import audit
 from xcal.validation.result import AuditResult
-from xcal.validation.sample import read_covariates, read_groups
+from xcal.validation.arguments import read_covariates, read_groups
 
 # --- Which rows are trained on, which decide when to stop and what to choose, and which no model sees.
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from xcal._checks import FloatArray, as_choice, as_floats, as_row, fail, first_row
 from xcal.data.surv import Outcome, as_outcome
-from xcal.metrics.competing import observed_risk
 from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights
+from xcal.metrics.observed import observed_risk
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for.
 # One rule for the estimators and for `Recalibrated`: a probability at such a time is NaN, and a quantile that would
@@ -167,6 +167,17 @@ def at_own_time(survival: FloatArray, times: Vector, time: FloatArray, interpola
         following = survival[rows, np.minimum(index + 1, times.size - 1)]
         value = (1 - share) * value + share * following
     return value
+
+
+def restricted_mean(survival: FloatArray, times: Vector, interpolation: Interpolation) -> Vector:
+    """Area under each curve from 0 to the last time of the grid."""
+    widths = np.diff(times, prepend=0.0)
+    # Weight of every column: a value that is held reaches to the right, a line to both sides. The rest is the curve's
+    # start at 1.
+    after = np.append(widths[1:], 0.0)
+    if interpolation == "previous":
+        return np.asarray(widths[0] + survival @ after)
+    return np.asarray(widths[0] / 2 + survival @ ((widths + after) / 2))
 
 
 # --- Average predicted survival curve against the Kaplan-Meier curve.

@@ -1,19 +1,296 @@
-"""Everything that can be said about a model's predictions, in one table."""
+"""Every metric of rows with its interval: of the rows themselves, of resamples of them, and as one table, `evaluate`."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, as_choice, as_labels, check_rows, fail
+from xcal._checks import (
+    MANY,
+    MIN_CELL,
+    BoolArray,
+    FloatArray,
+    as_choice,
+    as_count,
+    as_labels,
+    as_probability,
+    check_rows,
+    check_same_length,
+    fail,
+)
+from xcal._devices import Workers
 from xcal._kaplan_meier import KaplanMeier
-from xcal.calibration.bins import N_BINS
-from xcal.calibration.significance import Method
-from xcal.metrics.curves import Interpolation
-from xcal.metrics.intervals import check_bootstrap, resampled_interval, resampled_rows, true_square, unit
-from xcal.metrics.predictions import Predictions, read_predictions
-from xcal.metrics.spec import METRICS, NAMES, VALUES, Metric, column
+from xcal.calibration.bins import N_BINS, as_clusters
+from xcal.calibration.significance import Method, p_in_words
+from xcal.data.surv import as_outcome
+from xcal.metrics.curves import INTERPOLATIONS, Interpolation, at_own_time, at_point, restricted_mean
+from xcal.metrics.inputs import Matrix, Vector, as_curves, as_row_weights, as_score, as_time_point
+from xcal.metrics.intervals import Distance, resampled_interval, true_square, unit
+from xcal.metrics.net_benefit import CountedBenefit, benefit_of_values
+from xcal.metrics.observed import as_censoring
+from xcal.metrics.of_rows import CURVES, DEPENDENT, WEIGHTED, Asked
+from xcal.metrics.pseudo_values import FEWEST_CENSORED, LEVEL, normal_scores, score_test
+from xcal.metrics.resamples import (
+    Block,
+    Draw,
+    Seed,
+    check_bootstrap,
+    drawn_by_generator,
+    drawn_by_seed,
+    numbers_of,
+    resampled,
+)
+from xcal.metrics.rows import Rows
+from xcal.metrics.spec import METRICS, NAMES, VALUES, Interval, Key, Metric, Skipped, numbers
+
+UNKNOWN: Interval = (float("nan"), float("nan"))
+
+# --- Values of rows.
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """Values, the intervals that have a formula, and what was skipped and why."""
+
+    values: dict[Key, float] = field(default_factory=dict)
+    intervals: dict[Key, Interval] = field(default_factory=dict)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def put(self, key: Key, value: float, interval: Interval = UNKNOWN) -> None:
+        """Add a value; one that the rows do not determine is named as skipped instead."""
+        if math.isnan(value):
+            self.skipped.append(Skipped(key.metric, "these rows do not determine it", key.horizon))
+            return
+        self.values[key] = float(value)
+        if not math.isnan(interval[0]):
+            self.intervals[key] = interval
+
+
+def estimates(rows: Rows, names: Iterable[str], asked: Asked) -> Estimates:
+    """Compute metrics of rows, by their names in `METRICS`."""
+    found = Estimates()
+    for metric in map(METRICS.__getitem__, names):
+        why = metric.lacks(rows)
+        if why:
+            found.skipped.append(Skipped(metric.gives[0], why))
+        if why != "":
+            continue
+        for horizon in metric.horizons(rows):
+            told = metric.compute(rows, horizon, asked)
+            if isinstance(told, str):
+                found.skipped.append(Skipped(metric.gives[0], told, horizon))
+                continue
+            for name, number in numbers(told):
+                found.put(Key(name, horizon), number.value, number[1:])
+    return found
+
+
+# --- The same of resamples.
+# Of very many rows a random part is resampled, and what the resamples differ by is scaled to all rows: deviations of
+# an average over m rows are the square root of n / m times those over n. The part is one of whole clusters.
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """What the resamples gave, one line for each.
+
+    Attributes
+    ----------
+    n : int
+        Resamples.
+    values : mapping of Key to array of shape (n,)
+        The metric on each resample; NaN where it is not determined.
+    along, squares : mapping of Key to array of shape (n,)
+        For squared distances from a perfect model, what the deviations of a resample differ by from those of the rows:
+        the part along these, and the squared length; see `metrics.intervals.true_square`.
+    benefit : mapping of horizon to array of shape (n, points)
+        Net benefits.
+    skipped : tuple of Skipped
+        Metrics without an interval, and why.
+    """
+
+    n: int
+    values: dict[Key, Vector] = field(default_factory=dict)
+    along: dict[Key, Vector] = field(default_factory=dict)
+    squares: dict[Key, Vector] = field(default_factory=dict)
+    benefit: dict[float, Matrix] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
+
+    def interval(self, key: Key, value: float, level: float) -> Interval:
+        """Return the interval by the spread of the draws, or that of a distance; NaN where nothing was drawn."""
+        if key in self.squares:
+            found = self.distance(key, value, level)
+            return found.lower, found.upper
+        return resampled_interval(value, self.values.get(key, np.empty(0)), level, VALUES[key.metric].scale)
+
+    def distance(self, key: Key, value: float, level: float) -> Distance:
+        """Return what is known of a squared distance."""
+        return true_square(value, self.along[key], self.squares[key], level)
+
+
+# What was drawn: "values" of a metric, "along" and "squares" of the noise of a squared distance, or "benefit".
+Drawn = Mapping[tuple[str, Any], Matrix]
+Drawer = Callable[[Block], Drawn]
+
+
+def bootstrap(
+    rows: Rows,
+    found: Estimates,
+    n_bootstrap: int,
+    seed: Seed,
+    *,
+    thresholds: Vector | None = None,
+    most_rows: int | None = None,
+    progress: Callable[[int], None] = lambda rows_done: None,
+) -> Draws:
+    """Draw rows with replacement and compute what was found on the rows themselves.
+
+    Parameters
+    ----------
+    rows, found
+        The rows, and the values whose intervals are wanted.
+    n_bootstrap, seed
+        Resamples and their seed.
+    thresholds : array, optional
+        Of the decision curves.
+    most_rows : int, optional
+        If there are more rows, a random part of this size is resampled, and the draws are scaled to all rows.
+    progress : callable
+        Called with the number of rows drawn since the last call.
+    """
+    if n_bootstrap == 0:
+        return Draws(0)
+    if most_rows is None or rows.n <= most_rows:
+        draw = drawn_by_seed(rows.order, rows.clusters, seed)
+        return resamples(rows, found, n_bootstrap, draw, thresholds=thresholds, progress=progress)
+    part = rows.part(_part(rows, most_rows, seed))
+    draw = drawn_by_seed(part.order, part.clusters, seed)
+    draws = resamples(part, found, n_bootstrap, draw, thresholds=thresholds, progress=progress)
+    own = resamples(part, found, 1, lambda number: np.ones(part.n), thresholds=thresholds)
+    benefit = {} if thresholds is None else {h: net_benefits(rows, h, thresholds) for h in draws.benefit}
+    return _scaled(draws, own, found, benefit, math.sqrt(part.n / rows.n))
+
+
+def resamples(
+    rows: Rows,
+    found: Estimates,
+    n_bootstrap: int,
+    draw: Draw,
+    *,
+    thresholds: Vector | None = None,
+    progress: Callable[[int], None] = lambda rows_done: None,
+    where: Sequence[str] = ("everywhere",),
+) -> Draws:
+    """Compute what was found of resamples that are drawn by their numbers."""
+    drawers: dict[int | None, list[Drawer]] = {None: []}
+    skipped = []
+    for metric in METRICS.values():
+        for horizon in metric.horizons(rows) if metric.resampled in where else ():
+            wanted = {name: Key(name, horizon) for name in metric.gives if Key(name, horizon) in found.values}
+            if not wanted:
+                continue
+            if metric.too_long is not None and (why := metric.too_long(rows, n_bootstrap)):
+                skipped.append(Skipped(metric.gives[0], why, interval=True))
+                continue
+            drawers.setdefault(metric.lines, []).append(_drawer(metric, rows, horizon, wanted))
+    if thresholds is not None and thresholds.size:
+        drawers[None] += [_of_benefit(rows, h, thresholds) for h in rows.risk if rows.at(h).is_followed]
+    drawn: dict[tuple[str, Any], Matrix] = {}
+    with Workers() as workers:
+        for lines, own in drawers.items():
+
+            def make(block: Block, own: Sequence[Drawer] = own) -> Drawn:
+                return {key: array for drawer in own for key, array in drawer(block).items()}
+
+            given = (rows.line, rows.weights, n_bootstrap, draw, make, workers)
+            drawn |= resampled(*given, lines=lines, progress=progress if lines is None else lambda rows_done: None)
+    kinds: dict[str, dict[Any, Matrix]] = {"values": {}, "along": {}, "squares": {}, "benefit": {}}
+    for (kind, key), array in drawn.items():
+        kinds[kind][key] = array
+    return Draws(n_bootstrap, **kinds, skipped=tuple(skipped))
+
+
+def _drawer(metric: Metric, rows: Rows, horizon: float | None, wanted: Mapping[str, Key]) -> Drawer:
+    """Work out everything that does not depend on the resample, and return what does the rest."""
+    if metric.deviations is not None:
+        deviations, key = metric.deviations(rows), wanted[metric.gives[0]]
+        own = deviations(Block.once_each(rows.line, rows.weights))[0]
+        along = unit(own)
+
+        def squared(block: Block) -> Drawn:
+            found = deviations(block)
+            noise = found - own
+            kinds = {"values": np.square(found).sum(axis=1), "along": noise @ along}
+            return {(kind, key): one for kind, one in (kinds | {"squares": np.square(noise).sum(axis=1)}).items()}
+
+        return squared
+    counted = _again(metric, rows, horizon) if metric.counted is None else metric.counted(rows, horizon)
+    return lambda block: {("values", wanted[name]): one for name, one in counted(block).items() if name in wanted}
+
+
+def _again(metric: Metric, rows: Rows, horizon: float | None) -> Callable[[Block], Mapping[str, Vector]]:
+    """Compute a metric again of the rows of each resample, where there is no quicker way."""
+
+    def of(counts: Vector) -> dict[str, float]:
+        own = rows.take(np.repeat(np.arange(rows.n), counts.astype(np.int64)))
+        found = metric.compute(own, horizon, Asked())
+        return {} if isinstance(found, str) else {name: number.value for name, number in numbers(found)}
+
+    def draw(block: Block) -> Mapping[str, Vector]:
+        lines = [of(counts) for counts in block.drawn]
+        return {name: np.array([line.get(name, np.nan) for line in lines]) for name in metric.gives}
+
+    return draw
+
+
+def _of_benefit(rows: Rows, horizon: float, thresholds: Vector) -> Drawer:
+    if rows.by_values:
+        at = rows.at(horizon)
+        given = at.risk, at.values
+        return lambda block: {("benefit", horizon): benefit_of_values(*given, at.own(block).counts, thresholds)}
+    counted = CountedBenefit(rows.line, rows.risk[horizon], thresholds, horizon)
+    return lambda block: {("benefit", horizon): counted.values(block)}
+
+
+def net_benefits(rows: Rows, horizon: float, thresholds: Vector) -> Vector:
+    """Return the net benefit of rows at every threshold."""
+    ones = Block.once_each(rows.line, rows.weights)
+    return np.asarray(_of_benefit(rows, horizon, thresholds)(ones)["benefit", horizon][0])
+
+
+def _part(rows: Rows, size: int, seed: Seed) -> BoolArray:
+    """Choose rows at random, by their places in the sample: the same for every model. Marked in time order.
+
+    Whole clusters are chosen where there are some, at least two and as many as have no more than `size` rows.
+    """
+    # A stream of its own: those of the resamples end in their number.
+    rng = np.random.default_rng([*numbers_of(seed), 0, 0])
+    if rows.clusters is not None:
+        shuffled = rng.permutation(rows.clusters.count)
+        together = np.cumsum(rows.clusters.sums(np.ones(rows.n))[shuffled])
+        kept = np.zeros(rows.clusters.count, dtype=np.bool_)
+        kept[shuffled[: max(2, np.count_nonzero(together <= size))]] = True
+        return np.asarray(kept[rows.clusters.codes])
+    chosen = np.zeros(rows.n, dtype=np.bool_)
+    chosen[rng.choice(rows.n, size, replace=False)] = True
+    return chosen[rows.order]
+
+
+def _scaled(draws: Draws, own: Draws, found: Estimates, benefit: Mapping[float, Vector], scale: float) -> Draws:
+    """Scale what the resamples of a part differ by from that part, and put it around the values of all rows."""
+    return Draws(
+        draws.n,
+        {key: found.values[key] + scale * (drawn - own.values[key][0]) for key, drawn in draws.values.items()},
+        {key: scale * drawn for key, drawn in draws.along.items()},
+        {key: scale**2 * drawn for key, drawn in draws.squares.items()},
+        {h: benefit[h] + scale * (drawn - own.benefit[h][0]) for h, drawn in draws.benefit.items()},
+        draws.skipped,
+    )
+
+
+# --- Everything as one table.
 
 
 @dataclass(frozen=True)
@@ -36,7 +313,7 @@ class Evaluation:
     scores : tuple of Score
         What could be computed; ``evaluation["ici"]`` picks one by name.
     skipped : mapping of str to str
-        What could not, and what it lacked: a prediction, independent rows, or rows of equal weight.
+        What could not, and why.
     n, n_events : int
         Rows, and rows with an event.
     at : float
@@ -49,6 +326,9 @@ class Evaluation:
         Clusters, where they were given.
     n_effective : float or None
         Where weights were given, the rows of equal weight whose mean would be as noisy (Kish).
+    censoring_p : float
+        P-value of the test whether censoring before `at` depends on the predicted risk. If it does, values of one time
+        are biased, as nothing is corrected here (`xcal.audit` does); NaN where the rows cannot tell.
     groups : mapping of label to Evaluation
         The same within each group; empty unless groups were given.
     """
@@ -62,6 +342,7 @@ class Evaluation:
     n_bootstrap: int
     n_clusters: int | None = None
     n_effective: float | None = None
+    censoring_p: float = float("nan")
     groups: Mapping[Any, "Evaluation"] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Score:
@@ -97,12 +378,15 @@ class Evaluation:
                 interval = f"[{score.lower:.4f}, {score.upper:.4f}]"
             ideal = "" if score.ideal is None else f"{score.ideal:g}"
             shown = f"{score.value:.2e}" if 0 < abs(score.value) < 1e-3 else f"{score.value:.4f}"
-            if score.name.endswith("_p") and score.value == 0:
+            if VALUES[score.name].form == "p" and score.value == 0:
                 shown = "< 1e-300"  # smaller than the smallest number there is
             lines.append(_line(score.name, shown, interval, ideal))
-        for needed in sorted(set(self.skipped.values())):
-            names = [name for name, lacks in self.skipped.items() if lacks == needed]
-            lines.append(f"not computed without {needed}: {', '.join(names)}")
+        for why in dict.fromkeys(self.skipped.values()):
+            names = [name for name, reason in self.skipped.items() if reason == why]
+            lines.append(f"not computed, as {why.removeprefix('it ')}: {', '.join(names)}")
+        if self.censoring_p < LEVEL:
+            told = f"note: censoring depends on the predicted risk ({p_in_words(self.censoring_p)})"
+            lines.append(f"{told}, so that values of one time are biased; xcal.audit corrects for it")
         for label, own in self.groups.items():
             if own.n >= MIN_CELL:
                 lines += ["", f"group {label}: {own!r}"]
@@ -164,8 +448,8 @@ def evaluate(
     censoring : KaplanMeier, optional
         Censoring curve of the training rows for Uno's concordance, AUC and the Brier scores; by default from these.
     metrics : sequence of str, optional
-        Which to compute, by their names in a result; all by default. Antolini's
-        concordance with "linear" takes O(n) time for each event.
+        Which to compute, by their names in a result, with what belongs to each, such as its floor; all by default.
+        Antolini's concordance with "linear" takes O(n) time for each event.
     n_bins : int
         Bins of D-calibration and risk groups of one-calibration. 10, with which others report both, so that values can
         be compared; models are trained with 20 (``calibration_bins``), as in the X-CAL paper.
@@ -174,11 +458,11 @@ def evaluate(
         20 % of censored rows on it hides miscalibration, and "km" does not. The floor beside it is what a perfect
         model scores on average.
     n_bootstrap : int
-        Resamples of the rows for standard errors, and so for intervals; 0 for none. D-calibration and KM calibration
-        are distances, zero at best, and grow under resampling; theirs are intervals of the true distance, which reach
-        zero where the rows do not exclude a perfect model (see "Intervals" in the documentation). O/E, slope,
-        intercept, ICI, E50, E90 and Emax have intervals by formula, with or without resamples. P-values and the ICI by
-        a Cox model get none.
+        Resamples of the rows for standard errors, and so for intervals; 0 for none. KM calibration, and D-calibration
+        by another method than "uniform", are distances, zero at best, and grow under resampling; theirs are intervals
+        of the true distance, which reach zero where the rows do not exclude a perfect model (see "Intervals" in the
+        documentation). D-calibration, O/E, slope, intercept, ICI, E50, E90, Emax and the values by a Cox regression
+        have intervals by formula, with or without resamples. P-values and the ICI by a Cox model get none.
     level : float
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
@@ -210,10 +494,10 @@ def evaluate(
     >>> time, event = rng.exponential(1 / rate), np.ones(500)
     >>> result = evaluate(time=time, event=event, cdf=1 - np.exp(-rate * time), predicted_time=1 / rate)
     >>> [score.name for score in result.scores]
-    ['concordance_harrell', 'concordance_uno', 'd_calibration', 'd_calibration_floor', 'd_calibration_p',
-     'quantile_slope', 'quantile_intercept']
+    ['harrell', 'uno', 'd_calibration', 'd_calibration_floor', 'd_calibration_p', 'quantile_slope',
+     'quantile_intercept']
     """
-    predictions = read_predictions(
+    rows, at = _read(
         time=time,
         event=event,
         cdf=cdf,
@@ -230,107 +514,169 @@ def evaluate(
     )
     chosen = _chosen(metrics)
     check_bootstrap(n_bootstrap, level, generator)
-    skipped = {name: METRICS[name].needs for name in chosen if getattr(predictions, METRICS[name].needs) is None}
-    skipped |= _naive(chosen, predictions, asked=metrics is not None)
+    skipped = _lacking(chosen, rows, asked=metrics is not None)
     check_rows({"time": time, "groups": groups})
-    labels = None if groups is None else as_labels("groups", groups, predictions.time.size, reference="time")
+    labels = None if groups is None else as_labels("groups", groups, rows.n, reference="time")
+    names = [name for name in chosen if _ENTRIES[name] not in skipped]
+    weighted = weights is not None
 
-    def measured(rows: Predictions) -> Evaluation:
-        computed = [name for name in chosen if name not in skipped]
-        scores = _scores(computed, rows, _resamples(rows, n_bootstrap, generator), level)
-        n_events = int(np.count_nonzero(rows.event))
-        n_clusters = None if rows.clusters is None else rows.clusters.count
-        effective = None if weights is None else float(rows.time.size if rows.weights is None else rows.weights.sum())
-        counts = (rows.time.size, n_events, rows.at, level, n_bootstrap, n_clusters, effective)
-        return Evaluation(scores, skipped, *counts)
+    def measured(own: Rows) -> Evaluation:
+        scores = _scores(names, own, at, level, n_bootstrap, generator)
+        n_clusters = None if own.clusters is None else own.clusters.count
+        effective = None if not weighted else float(own.n if own.weights is None else own.weights.sum())
+        counts = (own.n, int(np.count_nonzero(own.event)), at, level, n_bootstrap, n_clusters, effective)
+        return Evaluation(scores, skipped, *counts, _censoring_p(own, at))
 
-    whole = measured(predictions)
+    whole = measured(rows)
     if labels is None:
         return whole
     # Labels of an array of objects are Python's already.
-    known = np.unique(labels).tolist()
-    return replace(
-        whole, groups={label: measured(predictions.take(np.flatnonzero(labels == label))) for label in known}
-    )
+    of_row = labels[rows.order]
+    return replace(whole, groups={label: measured(rows.take(of_row == label)) for label in np.unique(labels).tolist()})
 
 
-def _scores(
-    names: Sequence[str], predictions: Predictions, resamples: Sequence[Predictions], level: float
-) -> tuple[Score, ...]:
-    """Every value of the named metrics, with its interval where it has one."""
-    values = {key: value for name in names for key, value in METRICS[name].compute(predictions).items()}
-    intervals = _all_intervals(names, predictions, resamples, values, level)
-    unknown = (float("nan"), float("nan"))
-    return tuple(
-        Score(column(name), value, *intervals.get(name, unknown), VALUES[name].perfect)
-        for name, value in values.items()
-    )
+# By every value the metric that gives it.
+_ENTRIES = {value: name for name, metric in METRICS.items() if metric.evaluated for value in metric.gives}
 
 
 def _chosen(metrics: Any) -> tuple[str, ...]:
-    """Metrics that were asked for, each once, in the order in which they were."""
+    """Values that were asked for, each once, in the order in which they were."""
     try:
         asked = tuple(METRICS) if metrics is None else (metrics,) if isinstance(metrics, str) else tuple(metrics)
     except TypeError:  # an array of no dimension says only when asked that it has no items
         fail("metrics", "names of metrics", repr(metrics))
-    chosen: dict[str, None] = {}
-    for name in asked:
-        chosen[NAMES[as_choice("metrics", name, tuple(NAMES))]] = None
-    return tuple(chosen)
+    if metrics is None:
+        return tuple(name for name in _ENTRIES if VALUES[name].evaluated)
+    return tuple(dict.fromkeys(value for name in asked for value in NAMES[as_choice("metrics", name, tuple(NAMES))]))
 
 
-def _naive(names: Sequence[str], predictions: Predictions, *, asked: bool) -> dict[str, str]:
-    """Metrics that would take rows for independent ones of equal weight; an error if they were asked for by name."""
-    naive = [] if predictions.clusters is None else [name for name in names if not METRICS[name].clustered]
-    if naive and asked:
-        expected = "metrics that hold for rows in clusters"
-        fail("metrics", expected, f"{naive[0]!r}, whose p-value counts every row as an independent observation")
-    unweighted = [] if predictions.weights is None else [name for name in names if not METRICS[name].weighted]
-    if unweighted and asked:
-        fail("metrics", "metrics that take weights", f"{unweighted[0]!r}, which counts every row once")
-    return dict.fromkeys(unweighted, "rows of equal weight") | dict.fromkeys(naive, "independent rows")
+def _lacking(names: Sequence[str], rows: Rows, *, asked: bool) -> dict[str, str]:
+    """Return what these rows do not allow, and why; an error if it was asked for and would not hold for such rows."""
+    found: dict[str, str] = {}
+    for entry in dict.fromkeys(_ENTRIES[name] for name in names):
+        metric = METRICS[entry]
+        why = metric.lacks(rows)
+        if not why and not rows.risk and (metric.at_horizon or why is None):
+            why = CURVES
+        if why and asked and why in (DEPENDENT, WEIGHTED):
+            expected = "metrics that hold for rows in clusters" if why == DEPENDENT else "metrics that take weights"
+            fail("metrics", expected, f"{entry!r}: {why}")
+        found |= {entry: why} if why else {}
+    return found
 
 
-def _resamples(predictions: Predictions, n_bootstrap: int, generator: np.random.Generator | None) -> list[Predictions]:
-    """Predictions of rows, or of whole clusters, drawn with replacement."""
-    if generator is None:
-        return []
-    n, clusters = predictions.time.size, predictions.clusters
-    return [predictions.take(resampled_rows(n, clusters, generator)) for _ in range(n_bootstrap)]
-
-
-def _all_intervals(
+def _scores(
     names: Sequence[str],
-    predictions: Predictions,
-    resamples: Sequence[Predictions],
-    values: Mapping[str, float],
+    rows: Rows,
+    at: float,
     level: float,
-) -> dict[str, tuple[float, float]]:
-    """Interval of every value that has one: by formula, or from resamples where there are some."""
-    intervals: dict[str, tuple[float, float]] = {}
+    n_bootstrap: int,
+    generator: np.random.Generator | None,
+) -> tuple[Score, ...]:
+    """Every value that was asked for, with its interval where it has one."""
+    found = estimates(rows, dict.fromkeys(_ENTRIES[name] for name in names), Asked(level, simulated=False))
+    draws = Draws(0)
+    if n_bootstrap and generator is not None:
+        draw = drawn_by_generator(generator, n_bootstrap, rows.order, rows.clusters)
+        draws = resamples(rows, found, n_bootstrap, draw, where=("everywhere", "evaluate"))
+    scores = []
     for name in names:
-        metric = METRICS[name]
-        if metric.intervals is not None:
-            intervals |= metric.intervals(predictions, level)
-        elif resamples and metric.resampled:
-            intervals |= _intervals(metric, predictions, resamples, values, level)
-    return intervals
+        key = Key(name, at if VALUES[name].at_horizon else None)
+        value, ends = found.values.get(key, float("nan")), found.intervals.get(key)
+        if ends is None:
+            ends = draws.interval(key, value, level) if draws.n else UNKNOWN
+        scores.append(Score(name, value, *ends, VALUES[name].perfect))
+    return tuple(scores)
 
 
-def _intervals(
-    metric: Metric,
-    predictions: Predictions,
-    resamples: Sequence[Predictions],
-    values: Mapping[str, float],
-    level: float,
-) -> dict[str, tuple[float, float]]:
-    """Interval of every value of one metric, from resamples."""
-    if metric.deviations is None:
-        draws = [metric.compute(resample) for resample in resamples]
-        drawn = {name: [one[name] for one in draws] for name in metric.gives}
-        return {name: resampled_interval(values[name], own, level, VALUES[name].scale) for name, own in drawn.items()}
-    own = metric.deviations(predictions, predictions)
-    noise = np.array([metric.deviations(predictions, resample) - own for resample in resamples])
-    (name,) = metric.gives
-    found = true_square(values[name], noise @ unit(own), np.square(noise).sum(axis=1), level)
-    return {name: (found.lower, found.upper)}
+def _censoring_p(rows: Rows, at: float) -> float:
+    """Return the p-value of the test whether censoring before a time depends on the predicted risk."""
+    risk, censored = rows.risk.get(at), ~rows.outcome.ended & (rows.time < at)
+    if risk is None or np.count_nonzero(censored) < FEWEST_CENSORED or np.ptp(risk) == 0:
+        return float("nan")
+    return score_test(normal_scores(risk), rows.time, censored, at, rows.weights)
+
+
+# Survival curves may rise by this much from one time to the next: rounding, in float32 too.
+_ROUNDING = 1e-6
+
+
+def _read(
+    *,
+    time: Any,
+    event: Any,
+    cdf: Any,
+    predicted_time: Any,
+    survival: Any,
+    times: Any,
+    at: Any,
+    interpolation: Interpolation,
+    censoring: KaplanMeier | None,
+    n_bins: int,
+    d_calibration_method: Method,
+    clusters: Any,
+    weights: Any,
+) -> tuple[Rows, float]:
+    """Check the arguments of `evaluate`, and derive from the survival curves what was not given beside them."""
+    as_choice("d_calibration_method", d_calibration_method, get_args(Method))
+    beside = {"cdf": cdf, "predicted_time": predicted_time, "survival": survival}
+    outcome = as_outcome(time, event, beside={**beside, "clusters": clusters, "weights": weights})
+    n, order = outcome.n, outcome.order()
+    if (survival is None) != (times is None):
+        fail("survival, times", "both or neither", "only one of them")
+    if cdf is None and predicted_time is None and survival is None:
+        fail("cdf, predicted_time, survival", "at least one kind of prediction", "none")
+    as_choice("interpolation", interpolation, INTERPOLATIONS)
+    own: FloatArray | None = None
+    if cdf is not None:
+        own = as_probability("cdf", cdf)
+        check_same_length("cdf", own, "time", n)
+    score = None if predicted_time is None else as_score("predicted_time", predicted_time, n)
+    curves, grid = (None, None) if survival is None else _falling_curves(survival, times, n)
+    if censoring is not None:
+        as_censoring(censoring, outcome)
+    as_count("n_bins", n_bins, at_least=2, at_most=MANY)
+    median = float(np.median(outcome.time[outcome.event if outcome.event.any() else slice(None)]))
+    moment = median if at is None else as_time_point("at", at)
+    event_of_cdf, risk = outcome.event, {}
+    if curves is not None and grid is not None:
+        if own is None:  # past the end of a grid a row counts as censored
+            own = np.clip(1 - at_own_time(curves, grid, outcome.time, interpolation), 0.0, 1.0)
+            event_of_cdf = event_of_cdf & (outcome.time <= grid[-1])
+        if score is None:
+            score = restricted_mean(curves, grid, interpolation)
+        # A survival curve given in float32 may leave [0, 1] by a rounding when it is interpolated.
+        risk = {moment: np.clip(1 - at_point(curves, grid, moment, interpolation), 0.0, 1.0)[order]}
+    groups = None if clusters is None else as_clusters(clusters, n, reference="time")
+    own_weights = as_row_weights(weights, n)
+    rows = Rows(
+        order=order,
+        outcome=outcome.take(order),
+        risk=risk,
+        cdf_event=event_of_cdf[order],
+        cdfs=() if own is None else (own[order],),
+        survival=None if curves is None else curves[order],
+        times=grid,
+        interpolation=interpolation,
+        score=None if score is None else score[order],
+        censoring=censoring,
+        clusters=None if groups is None else groups.of_rows(order),
+        weights=None if own_weights is None else own_weights[order],
+        n_bins=n_bins,
+        method=d_calibration_method,
+    )
+    return rows, moment
+
+
+def _falling_curves(survival: Any, times: Any, n: int) -> tuple[FloatArray, Vector]:
+    """Survival curves and their times. Curves that rise are refused, unless by a rounding.
+
+    A curve that rises is one of event probabilities, or has its columns in the wrong order.
+    """
+    curves, grid = as_curves("survival", survival, times, n)
+    rises = np.diff(curves, axis=1) > _ROUNDING
+    if rises.any():
+        row, before = (int(i) for i in np.argwhere(rises)[0])
+        rise = f"{curves[row, before + 1]} after {curves[row, before]}"
+        fail("survival", "curves that do not rise", rise, (row, before + 1))
+    return curves, grid

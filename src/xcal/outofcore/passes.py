@@ -22,7 +22,7 @@ from xcal.metrics.streaming import (
     StreamingOneCalibration,
     StreamingQuantiles,
 )
-from xcal.metrics.times import BoundedCurve
+from xcal.metrics.kaplan_meier_streaming import BoundedCurve
 from xcal.outofcore.reading import Batch, Columns
 
 # --- What each pass over the rows accumulates.
