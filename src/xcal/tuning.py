@@ -32,8 +32,8 @@ from xcal.data.survival import Fold, check_nothing_beside
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import read_features
 from xcal.metrics import integrated_brier_score, kaplan_meier, mean_nll
-from xcal.validation.arguments import supported_until
 from xcal.objectives import nll
+from xcal.validation.arguments import supported_until
 
 __all__ = ["Range", "TuningResult", "tune"]
 

@@ -18,9 +18,8 @@ from xcal.metrics import (
     observed_expected,
     scaled_brier_score,
 )
-from xcal.metrics.observed import aalen_johansen, fit_aalen_johansen
-from xcal.metrics.pseudo_values import jackknife
 from xcal.metrics.concordance import concordance_at
+from xcal.metrics.observed import aalen_johansen, fit_aalen_johansen
 from xcal.metrics.pseudo_values import jackknife
 
 

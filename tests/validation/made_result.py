@@ -11,7 +11,24 @@ import numpy as np
 from xcal.calibration import d_calibration
 from xcal.metrics import brier_score, concordance_index, integrated_calibration_index, kaplan_meier
 from xcal.metrics.spec import Skipped
-from xcal.validation.result import AuditResult, AuditValue, CalibrationCurve, Concern, CovariatePart, DataSummary, DecisionCurve, ForWhom, Measurements, OverTime, PPCurve, PitHistogram, RiskDistribution, Sentence, Verdict, WorstSubgroup
+from xcal.validation.result import (
+    AuditResult,
+    AuditValue,
+    CalibrationCurve,
+    Concern,
+    CovariatePart,
+    DataSummary,
+    DecisionCurve,
+    ForWhom,
+    Measurements,
+    OverTime,
+    PitHistogram,
+    PPCurve,
+    RiskDistribution,
+    Sentence,
+    Verdict,
+    WorstSubgroup,
+)
 
 HORIZONS = (1.0, 3.0, 5.0)
 NAN = float("nan")

@@ -201,8 +201,8 @@ def percentile_interval(draws: Sequence[float] | Vector, level: float) -> tuple[
 
 
 # --- Random effects across sites: the mean of a value, how much the sites differ, and what a new one may show.
-# Each site has a value y_i (O/E, slope, AUC) and its standard error s_i. The values of the sites themselves are taken to
-# be normal around a mean with variance tau², on a scale on which that is plausible (logarithm of O/E, log-odds of AUC):
+# Each site has a value y_i (O/E, slope, AUC) and its standard error s_i. The values of the sites are taken to be normal
+# around a mean with variance tau², on a scale on which that is plausible (logarithm of O/E, log-odds of AUC):
 #
 #     y_i ~ N(mu, s_i² + tau²)
 #

@@ -230,7 +230,7 @@ def resampled(
     lines: int | None = None,
     progress: Callable[[int], None] = lambda rows_done: None,
 ) -> dict[Any, Matrix]:
-    """Return what `make` gives of every resample, one line each; so many `lines` at a time, or as many as fit a cache."""
+    """Return what `make` gives of every resample, one line each; `lines` at a time, or as many as fit a cache."""
     n = line.outcome.n
     size = lines or max(_FEWEST_LINES, min(_MOST_LINES, _BLOCK // n))
     blocks = [range(k, min(k + size, n_bootstrap)) for k in range(0, n_bootstrap, size)]

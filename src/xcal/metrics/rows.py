@@ -54,7 +54,7 @@ class Rows:
     survival: FloatArray | None = None  # the curves, (n, m)
     times: Vector | None = None
     interpolation: Interpolation = "linear"
-    score: Vector | None = None  # larger for a later event
+    score: FloatArray | None = None  # larger for a later event
     nll: Vector | None = None
     cdf_entry: FloatArray | None = None  # F at the times of entry; `cdfs` is as it was predicted, not since entry
     cdf_lower: FloatArray | None = None  # F at the lower ends of intervals, `cdfs` being that at the upper ends
@@ -170,6 +170,8 @@ class Rows:
         """
         _, order = np.unique(self.order[chosen], return_inverse=True)
         model = self.censoring_model
+        own = {name: getattr(self, name) for name in ("survival", "score", "nll", "cdf_entry", "cdf_lower")}
+        of_each: dict[str, Any] = {name: None if one is None else one[chosen] for name, one in own.items()}
         return replace(
             self,
             order=order.astype(np.int64, copy=False),
@@ -177,7 +179,7 @@ class Rows:
             risk={horizon: risk[chosen] for horizon, risk in self.risk.items()},
             cdf_event=self.cdf_event[chosen],
             cdfs=tuple(cdf[chosen] for cdf in self.cdfs),
-            **{name: _taken(getattr(self, name), chosen) for name in _OF_EACH_ROW},
+            **of_each,
             clusters=None if self.clusters is None else self.clusters.of_rows(chosen),
             weights=None if self.weights is None else effective_units(self.weights[chosen]),
             censoring_model=None if model is None else model.take(chosen),
@@ -191,13 +193,6 @@ class Rows:
             for h, at in self._at.items()
         }
         return replace(self.take(chosen), _known=own)
-
-
-_OF_EACH_ROW = ("survival", "score", "nll", "cdf_entry", "cdf_lower")
-
-
-def _taken(values: FloatArray | None, chosen: Any) -> FloatArray | None:
-    return None if values is None else values[chosen]
 
 
 def since(later: FloatArray, earlier: FloatArray) -> Vector:

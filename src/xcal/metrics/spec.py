@@ -63,7 +63,7 @@ class Skipped:
 # What a value says about another one: what a perfect model scores, what is left without noise, tests of it, and what
 # is said of it across sites.
 Role = Literal["floor", "excess", "noise", "p", "p_corrected", "sites", "new_site", "sites_tau2", "sites_i2"]
-# Where values are shown: in the short text of an audit, on top of its report, in a section of it, on the page of a path.
+# Where values are shown: in the text of an audit, on top of its report, in a section of it, on the page of a path.
 Place = Literal["text", "glance", "average", "level", "times", "order", "error", "covariates", "frontier"]
 
 
@@ -273,7 +273,7 @@ class Metric:
     compute: Callable[[Rows, Any, Asked], Found]
     # Why it cannot be computed of such rows; "" if it can, None where it has no place and is not missed.
     lacks: Callable[[Rows], str | None] = _allowed
-    # Of which rows an audit asks for it: all rows alone, sites too, groups too. Those who come to a landmark are as all.
+    # Of which rows an audit asks for it: all, sites too, groups too. Those who come to a landmark are as all.
     within: Literal["all", "sites", "groups"] = "all"
     evaluated: bool = True  # whether `evaluate` computes it
     audited: bool = True  # whether an audit does

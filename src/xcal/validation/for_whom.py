@@ -12,7 +12,7 @@ from xcal.calibration import conditional_calibration
 from xcal.calibration.bins import N_BINS, bin_edges
 from xcal.calibration.histogram import edges_like, locate, residuals
 from xcal.calibration.subgroups import Column, Subgroup, masses
-from xcal.metrics.evaluation import Estimates
+from xcal.metrics.estimates import Estimates
 from xcal.metrics.inputs import Vector, mean_of, merged, merged_edges
 from xcal.metrics.of_rows import DEPENDENT, WEIGHTED
 from xcal.metrics.pseudo_values import (

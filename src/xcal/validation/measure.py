@@ -16,7 +16,7 @@ from xcal.calibration.subgroups import Column
 from xcal.metrics.calibration_curve import CalibrationCurve, RiskDistribution, drawn_curve, risk_distribution
 from xcal.metrics.curves import at_point
 from xcal.metrics.errors import brier_score
-from xcal.metrics.evaluation import UNKNOWN, Draws, Estimates, bootstrap, estimates, net_benefits
+from xcal.metrics.estimates import UNKNOWN, Draws, Estimates, bootstrap, estimates, net_benefits
 from xcal.metrics.inputs import Vector, is_small, mean_of, reached, shown_range, told
 from xcal.metrics.intervals import error_of_interval, random_effects
 from xcal.metrics.net_benefit import DecisionCurve, benefit
@@ -201,7 +201,7 @@ def measure(
 def _prepared(
     sample: Sample,
 ) -> tuple[Rows, tuple[Column, ...], tuple[tuple[str, str], ...], CensoringTest | None]:
-    """Return the rows with the model of their censoring that their values need, their covariates, and the test of it."""
+    """Return the rows with the model of their censoring that values need, their covariates, and the test of it."""
     columns, left_out = usable_columns(sample)
     found, model = dependent_censoring(sample.rows, columns, sample.censoring)
     late = sample.rows.entry is not None and sample.rows.lower is None

@@ -86,8 +86,8 @@ def sample_of(
 ) -> Sample:
     """Return checked rows in the order of their times, with the predictions read; see `Sample`.
 
-    `training` are the outcomes of the rows that the model was trained on, where the censoring curve is theirs. `weights`
-    are in effective units, None if all are equal, and `clusters` None if all rows are independent.
+    `training` are the outcomes of the rows that the model was trained on, where the censoring curve is theirs.
+    `weights` are in effective units, None if all are equal, and `clusters` None if all rows are independent.
     """
     p, order = predictions, outcome.order()
     own = outcome.take(order)
@@ -246,15 +246,15 @@ class Landmark:
 
 
 def group_name(variable: str, label: str) -> str:
-    """Return the name of a group: "variable = label", in quotes where either holds such a sign, so that no two are one.
+    """Return the name of a group, "variable = label": no two have the same, as the first such sign parts them.
 
     Examples
     --------
     >>> group_name("sex", "f"), group_name("a", "b = c"), group_name("a = b", "c")
-    ('sex = f', "'a' = 'b = c'", "'a = b' = 'c'")
+    ('sex = f', 'a = b = c', "'a = b' = c")
     """
-    plain = f"{variable} = {label}"
-    return plain if plain.count(" = ") == 1 else f"{variable!r} = {label!r}"
+    plain = " = " not in variable and not variable.startswith(("'", '"'))
+    return f"{variable if plain else repr(variable)} = {label}"
 
 
 # --- Predictions of rows, and of those who have come to a landmark.
@@ -466,4 +466,5 @@ def few_times(found: ModelPredictions) -> Vector | None:
 
 
 def size_of(found: ModelPredictions) -> int:
+    """Return at how many times the curves are given."""
     return 0 if found.times is None else int(found.times.size)
