@@ -192,6 +192,7 @@ def audit(
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> rate = rng.uniform(0.5, 2.0, 500)
     >>> y = (rng.exponential(1 / rate), np.full(500, True))
