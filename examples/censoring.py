@@ -100,12 +100,12 @@ def p_text(p: float) -> str:
     return f"{p:.2g}" if p > 1e-300 else "<1e-300"
 
 
-def first_table(title: str, truth: float, figures: dict[str, np.ndarray]) -> Iterator[str]:
+def first_table(title: str, truth: float, values: dict[str, np.ndarray]) -> Iterator[str]:
     yield f"\n{title}: true D-calibration {truth:.4f}"
     yield f"{'censored':>9}" + "".join(f"{m:>19}" for m in METHODS) + f"{'p akritas':>13}{'p pearson':>11}"
     for i, share in enumerate(SHARES):
-        cells = "".join(f"{figures[m][i].mean():>11.5f} ±{figures[m][i].std(ddof=1):.5f}" for m in METHODS)
-        ps = "".join(f"{p_text(np.median(figures[t][i])):>{w}}" for t, w in (("akritas", 13), ("pearson", 11)))
+        cells = "".join(f"{values[m][i].mean():>11.5f} ±{values[m][i].std(ddof=1):.5f}" for m in METHODS)
+        ps = "".join(f"{p_text(np.median(values[t][i])):>{w}}" for t, w in (("akritas", 13), ("pearson", 11)))
         yield f"{share:>9.0%}{cells}{ps}"
 
 
@@ -131,9 +131,9 @@ def draw(
     shift = {"uniform": -0.8, "ipcw": 0.0, "km": 0.8}
     x = 100 * np.array(SHARES)
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.7), layout="constrained")
-    for axis, figures in ((left, fast), (middle, perfect)):
+    for axis, values in ((left, fast), (middle, perfect)):
         for method in METHODS:
-            mean, spread = figures[method].mean(axis=1), figures[method].std(axis=1, ddof=1)
+            mean, spread = values[method].mean(axis=1), values[method].std(axis=1, ddof=1)
             axis.errorbar(
                 x + shift[method], mean, spread, marker="o", ms=5, capsize=3, color=colours[method], label=method
             )

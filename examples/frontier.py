@@ -32,10 +32,10 @@ y = Surv(time=np.minimum(dies, leaves), event=dies <= leaves)
 train, test = slice(0, 3000), slice(3000, None)
 
 # %%
-# One fit trains every weight and every seed. ``dcal`` is D-calibration on validation rows, ``dcal_floor`` is what a
-# perfect model scores there on average.
+# With ``path="always"`` one fit trains every weight and every seed. ``dcal`` is D-calibration on validation rows,
+# ``dcal_floor`` is what a perfect model scores there on average.
 
-path = SurvivalPath(distribution="weibull", lambdas=(0, 10, 30, 100, 300, 1000), seeds=2, epochs=options.epochs)
+path = SurvivalPath((0, 10, 30, 100, 300, 1000), seeds=2, path="always", distribution="weibull", epochs=options.epochs)
 path.fit(patients[train], y[train])
 print(path.summary()[["nll", "dcal", "dcal_floor", "concordance"]].round(4))
 

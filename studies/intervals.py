@@ -155,8 +155,8 @@ def main() -> None:
                         for k in range(options.datasets)
                     ]
                     means = np.mean(list(pool.map(covered, tasks, chunksize=5)), axis=0)
-                    figures = "  ".join(f"{a:>5.3f} / {b:>5.3f} ({w:.2f})" for a, b, w in means)
-                    print(f"{name:>8}  {n:>6,}  {share:>8.0%}  {figures}", flush=True)
+                    cells = "  ".join(f"{a:>5.3f} / {b:>5.3f} ({w:.2f})" for a, b, w in means)
+                    print(f"{name:>8}  {n:>6,}  {share:>8.0%}  {cells}", flush=True)
     print(f"standard error of a coverage of .95: {(0.05 * 0.95 / options.datasets) ** 0.5:.3f}")
 
 

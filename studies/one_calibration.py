@@ -53,8 +53,8 @@ def main() -> None:
                     for at in TIMES:
                         tasks = [(k, n, share, at, too_fast) for k in range(options.datasets)]
                         *rates, events = np.mean(list(pool.map(rejected, tasks, chunksize=50)), axis=0)
-                        figures = "  ".join(f"{rate:>16.3f}" for rate in rates)
-                        print(f"{name:>8}  {n:>6,}  {1 - events:>8.0%}  {at:>4}  {figures}", flush=True)
+                        cells = "  ".join(f"{rate:>16.3f}" for rate in rates)
+                        print(f"{name:>8}  {n:>6,}  {1 - events:>8.0%}  {at:>4}  {cells}", flush=True)
     print(f"standard error of a size of .05: {(0.05 * 0.95 / options.datasets) ** 0.5:.3f}")
 
 

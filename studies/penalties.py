@@ -31,7 +31,7 @@ from xcal_paper.models import make_family, make_network, make_objective
 from xcal_paper.spec import ModelSpec, Spec
 
 Penalty = Callable[..., Tensor]
-FIGURES = ("nll", "dcal", "dcal_floor", "concordance")
+METRICS = ("nll", "dcal", "dcal_floor", "concordance")
 
 
 class Counted:
@@ -136,7 +136,7 @@ def path_of(trial: Trial, spec: Spec, model: ModelSpec, data: TableData) -> dict
     family = make_family(model, "as-published", data.edges)
     make = make_network(model, settings, tuple(data.train.x.shape[1:]), family.n_outputs)
     steps = training.epochs * -(-len(data.train.time) // training.batch_size)
-    figures = []
+    metrics = []
     config = training.config("ramped" if trial.ramped else "paper")
     # One by one, as a stand-in that counts its calls counts the steps of one training; others are trained together.
     for seeds in [spec.seeds] if trial.stand_in is None else [(seed,) for seed in spec.seeds]:
@@ -150,10 +150,10 @@ def path_of(trial: Trial, spec: Spec, model: ModelSpec, data: TableData) -> dict
             )  # fmt: skip
         finally:
             problem.unchecked_penalty = unchecked_penalty
-        figures += test_metrics(path, data, "as-published", spec.calibration_bins, None)[0]
+        metrics += test_metrics(path, data, "as-published", spec.calibration_bins, None)[0]
     count = len(spec.lambdas)
     return {
-        lam: {name: float(np.mean([f[name] for f in figures[k::count]])) for name in FIGURES}
+        lam: {name: float(np.mean([f[name] for f in metrics[k::count]])) for name in METRICS}
         for k, lam in enumerate(spec.lambdas)
     }
 
@@ -188,8 +188,8 @@ def main() -> None:
             levels = [level_at(model.name, lam, p, theirs[model.name], own) for lam, p in theirs[model.name].items()]
             every += levels
             print(f"{name}, {model.name}: {counts(levels)}, {time.perf_counter() - start:.1f} s")
-            for figure, form in (("nll", "{:.3f}"), ("dcal", "{:.1e}"), ("concordance", "{:.3f}")):
-                print(f"    {figure:12s}", *(form.format(point[figure]) for point in found.values()))
+            for metric, form in (("nll", "{:.3f}"), ("dcal", "{:.1e}"), ("concordance", "{:.3f}")):
+                print(f"    {metric:12s}", *(form.format(point[metric]) for point in found.values()))
         print(f"{chosen.table}, {name}: {counts(every)} of the levels of {chosen.against}", flush=True)
 
 

@@ -4,14 +4,14 @@ Claims: a plain `SurvivalModel` and the model that `SurvivalPath` selects are no
 that peer's standard error over folds, in concordance and in the integrated Brier score; the selected one has the lowest
 D-calibration, as far as chance allows to tell.
 
-Folds, figures and headlines were fixed before any result was seen; the seeds to average over and the measure of chance
+Folds, metrics and headlines were fixed before any result was seen; the seeds to average over and the measure of chance
 were added after the first run. The defaults of the estimators were chosen on these folds; ``--fold-seed 1`` gives
 others.
 
 - The folds are ``table.folds(5, seed=0)``. Features are standardised with the training rows of the fold. What needs
   early stopping holds out a fifth of the training rows, with its share of events; our estimators do so themselves.
-- Networks are trained with three seeds and their figures averaged; a path has three seeds of its own.
-- Every figure is computed from survival curves, for all methods by the same code of `xcal.metrics`. C is Harrell's
+- Networks are trained with three seeds and their metrics averaged; a path has three seeds of its own.
+- Every metric is computed from survival curves, for all methods by the same code of `xcal.metrics`. C is Harrell's
   concordance of the restricted mean, the area under the curve; C(t) is Antolini's, of the curves themselves. C is the
   headline, because it is what `score` gives. The Brier score is integrated over 100 times from 0 to the 90 % quantile
   of all observed times, which is also where the area ends; its weights come from the training rows.
@@ -71,7 +71,7 @@ METHODS = OURS | PEERS
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Figures of one method on one test fold with one seed, and F at each row's observed time."""
+    """Metrics of one method on one test fold with one seed, and F at each row's observed time."""
 
     concordance: float
     antolini: float
@@ -126,7 +126,7 @@ def run_one(data: str, n_folds: int, fold_seed: int, fold: int, method: str, see
 class Summary:
     """One method on one data set: mean and standard error over folds by name, and D-calibration of all rows."""
 
-    figures: dict[str, tuple[float, float]]
+    metrics: dict[str, tuple[float, float]]
     dcal: float
     floor: float
     km: float
@@ -135,10 +135,10 @@ class Summary:
 
 def summarise(runs: Sequence[Sequence[Measured]]) -> Summary:
     """Average over seeds; `runs` has one sequence a seed, with one result a fold."""
-    figures = {}
+    metrics = {}
     for name in ("concordance", "antolini", "brier", "excess"):
         by_fold = np.array([[getattr(fold, name) for fold in folds] for folds in runs]).mean(axis=0)
-        figures[name] = float(by_fold.mean()), float(by_fold.std(ddof=1) / np.sqrt(by_fold.size))
+        metrics[name] = float(by_fold.mean()), float(by_fold.std(ddof=1) / np.sqrt(by_fold.size))
     pooled, km = [], []
     for folds in runs:
         cdf, event = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("cdf", "event"))
@@ -146,7 +146,7 @@ def summarise(runs: Sequence[Sequence[Measured]]) -> Summary:
         km.append(d_calibration(cdf, event, n_bins=N_BINS, method="km", p_value=None).value)
     p_value = np.median([result.p_value for result in pooled])
     dcal, floor = (float(np.mean([getattr(result, name) for result in pooled])) for name in ("value", "floor"))
-    return Summary(figures, dcal, floor, float(np.mean(km)), float(p_value))
+    return Summary(metrics, dcal, floor, float(np.mean(km)), float(p_value))
 
 
 def table_of(data: str, summaries: dict[str, Summary]) -> None:
@@ -154,8 +154,8 @@ def table_of(data: str, summaries: dict[str, Summary]) -> None:
     heads = f"{'C':>15}  {'C(t)':>15}  {'IBS':>15}  {'excess':>13}  {'all rows':>8}  {'floor':>5}  {'p':>7}  {'km':>5}"
     print(f"{'':>20}  {heads}")
     for name, s in summaries.items():
-        cells = [f"{m:.4f} ± {e:.4f}" for m, e in (s.figures[k] for k in ("concordance", "antolini", "brier"))]
-        excess = "{:5.2f} ± {:.2f}".format(*(1e3 * value for value in s.figures["excess"]))
+        cells = [f"{m:.4f} ± {e:.4f}" for m, e in (s.metrics[k] for k in ("concordance", "antolini", "brier"))]
+        excess = "{:5.2f} ± {:.2f}".format(*(1e3 * value for value in s.metrics["excess"]))
         dcal = f"{1e3 * s.dcal:>8.2f}  {1e3 * s.floor:>5.2f}  {s.p_value:>7.0e}  {1e3 * s.km:>5.2f}"
         print(f"{name:>20}  {'  '.join(f'{cell:>15}' for cell in cells)}  {excess:>13}  {dcal}", flush=True)
 
@@ -164,10 +164,10 @@ def verdicts(summaries: dict[str, Summary]) -> None:
     peers = {name: s for name, s in summaries.items() if name in PEERS}
     ours = {name: s for name, s in summaries.items() if name in OURS}
     for label, key, sign in (("C", "concordance", 1), ("C(t)", "antolini", 1), ("IBS", "brier", -1)):
-        best = max(peers, key=lambda name: sign * peers[name].figures[key][0])
-        mean, error = peers[best].figures[key]
+        best = max(peers, key=lambda name: sign * peers[name].metrics[key][0])
+        mean, error = peers[best].metrics[key]
         for name, s in ours.items():
-            ahead = sign * (s.figures[key][0] - mean) / error
+            ahead = sign * (s.metrics[key][0] - mean) / error
             word = "better" if ahead >= 0 else "within one" if ahead >= -1 else "WORSE"
             print(f"{name}, {label}: {ahead:+.1f} standard errors of the best peer, {best}: {word}")
     best = min(peers, key=lambda name: peers[name].dcal)

@@ -41,8 +41,8 @@ def main() -> None:
                     share = exact.n_censored / n
                 largest = np.max(found, axis=0)
                 beyond = sum(error > bound + 1e-12 for _, _, error, bound in found)
-                figures = "  ".join(f"{x:>8.1e}" for x in largest)
-                print(f"{n:>10,}  {share:>8.0%}  {name:>9}  {figures}  {beyond:>6}", flush=True)
+                cells = "  ".join(f"{x:>8.1e}" for x in largest)
+                print(f"{n:>10,}  {share:>8.0%}  {name:>9}  {cells}  {beyond:>6}", flush=True)
 
 
 if __name__ == "__main__":

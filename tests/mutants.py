@@ -7,14 +7,16 @@ condition, the sign of a returned value. The tests of the folder run once on the
 them reach which line; for a mutant those come first, the quick ones before the slow ones, then the others until one
 fails. Tests that fail on the unchanged copy (a package is missing) are named and left out. Docstrings, annotations,
 error messages and decorators are left alone. A survivor changes nothing (then it is equivalent), or changes a result
-that no test holds: such a one needs a law or an outside reference. Several folders, on many cores:
+that no test holds: such a one needs a law or an outside reference. Several folders, on many cores, resumed by the same
+command after it was cut short:
 
-``python -m tests.mutants --folder calibration metrics --mutants 40 --reaching --processes 16 --mark "not ci"``
+``python -m tests.mutants --folder calibration metrics --reaching --processes 16 --record runs/mutants.jsonl``
 """
 
 import argparse
 import ast
 import copy
+import hashlib
 import json
 import os
 import random
@@ -24,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -230,36 +232,51 @@ class Tests:
         if not (ROOT / "tests" / folder).exists():
             raise SystemExit(f"no tests/{folder}: the folders are {', '.join(FOLDERS)}")
         found = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
-        self.files = [*found, *also]
+        self.files = [*found, f"src/xcal/{folder}", *also]  # the package itself: its doctests
         self.reached: dict[str, dict[str, list[str]]] = {}
         self.seconds: dict[str, float] = {}
         self.failing: list[str] = []
 
-    def measure(self, copy: Copy, file: str, limit: float) -> None:
-        """Run one file of tests unchanged."""
+    def measure(self, copy: Copy, file: str, limit: float) -> dict:
+        """Run one file of tests unchanged, and return what it showed."""
         from coverage import CoverageData
+
+        shown: dict = {"removed": False, "failing": [], "seconds": {}, "reached": {}}
 
         place = copy.place
         package = place / "src" / "xcal" / self.folder
         options = (f"--cov={package}", "--cov-context=test", "--cov-report=", "--durations=0", "-vv")
         status, _ = copy.run([file], *options, *self.options, limit=limit, first=[], without=[])
-        if status in (None, 2):
-            self.files.remove(file)  # it cannot be read here (a package is missing), or takes too long
+        shown["removed"] = status in (None, 2)  # it cannot be read here (a package is missing), or takes too long
         if status not in (0, 5):
             lines = copy.said.splitlines()
             failed = [line.partition(" - ")[0] for line in lines if line.startswith(("FAILED ", "ERROR "))]
-            self.failing += [line.split(" ", 1)[1] for line in failed] or [file]
+            shown["failing"] = [line.split(" ", 1)[1] for line in failed] or [file]
         for line in copy.said.splitlines():
             words = line.split(maxsplit=2)
             if len(words) == 3 and words[1] in ("call", "setup") and words[0].endswith("s"):
-                self.seconds[words[2]] = self.seconds.get(words[2], 0.0) + float(words[0][:-1])
+                shown["seconds"][words[2]] = shown["seconds"].get(words[2], 0.0) + float(words[0][:-1])
         data = CoverageData(str(place / ".coverage"))
         data.read()
         for path in data.measured_files():
-            lines_reached = self.reached.setdefault(str(Path(path).relative_to(place)), {})
-            for line, names in data.contexts_by_lineno(path).items():
-                lines_reached.setdefault(str(line), []).extend(name for name in names if name)
+            lines_reached = {
+                str(line): [name for name in names if name] for line, names in data.contexts_by_lineno(path).items()
+            }
+            shown["reached"][str(Path(path).relative_to(place))] = lines_reached
         data.erase()
+        return shown
+
+    def know(self, file: str, shown: dict) -> None:
+        """Keep what a file of tests showed."""
+        if shown["removed"]:
+            self.files.remove(file)
+        self.failing += shown["failing"]
+        for name, seconds in shown["seconds"].items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        for path, by_line in shown["reached"].items():
+            lines_reached = self.reached.setdefault(path, {})
+            for line, names in by_line.items():
+                lines_reached.setdefault(line, []).extend(names)
 
     def first(self, mutant: Mutant) -> list[str]:
         """Return the tests that reach a mutant, quick ones first; of a shared fixture, all tests of that file."""
@@ -289,6 +306,31 @@ class Tests:
             return "too slow"
         failed = [line for line in copy.said.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return failed[0][:150] if failed else f"pytest ended with {status}"
+
+
+class Record:
+    """What earlier runs of the same code found: JSON lines, each with a key, and a digest of package and tests."""
+
+    def __init__(self, file: str | None) -> None:
+        self.file = Path(file) if file else None
+        self.lock = threading.Lock()
+        paths = sorted(path for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py"))
+        self.code = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+        lines = self.file.read_text().splitlines() if self.file and self.file.exists() else []
+        found = [json.loads(line) for line in lines]
+        self.known = {tuple(one["key"]): one["value"] for one in found if one["code"] == self.code}
+
+    def get(self, key: tuple, make: Callable[[], object]) -> object:
+        """Return what is known under a key, or make it and keep it."""
+        if key not in self.known:
+            made = make()
+            with self.lock:
+                self.known[key] = made
+                if self.file:
+                    self.file.parent.mkdir(parents=True, exist_ok=True)
+                    with self.file.open("a") as out:
+                        out.write(json.dumps({"code": self.code, "key": key, "value": made}) + "\n")
+        return self.known[key]
 
 
 def in_each(copies: list[Copy], tasks: list[tuple], until: float) -> None:
@@ -343,15 +385,19 @@ def main() -> None:
     )
     parser.add_argument("--processes", type=int, default=1, help="mutants at a time, each in a copy of its own")
     parser.add_argument("--limit", type=float, default=1200, help="seconds for one file of tests without a change")
+    parser.add_argument("--record", metavar="FILE", help="keep what is found, and resume from it while no code changes")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no mutant after so many seconds")
     options = parser.parse_args()
     until = time.monotonic() + options.seconds
     counts = {folder: [0, 0] for folder in options.folder}
     lock = threading.Lock()
+    record = Record(options.record)
+    chosen = (options.mark, options.reaching, *options.also)
 
     def try_one(copy: Copy, tests: Tests, mutant: Mutant) -> None:
-        how = tests.killed(copy, mutant, reaching=options.reaching)
         where = mutant.file.relative_to(ROOT / "src" / "xcal")
+        key = ("mutant", hashlib.sha256(mutant.text.encode()).hexdigest()[:12], str(where), mutant.line, *chosen)
+        how = record.get(key, lambda: tests.killed(copy, mutant, reaching=options.reaching))
         with lock:
             counts[tests.folder][how is not None] += 1
             print(f"{'killed  ' if how else 'SURVIVED'} {where}:{mutant.line}: {mutant.before}  ->  {mutant.after}")
@@ -360,7 +406,11 @@ def main() -> None:
             sys.stdout.flush()
 
     def measure(copy: Copy, tests: Tests, file: str) -> None:
-        tests.measure(copy, file, options.limit)
+        shown = record.get(
+            ("tests", file, tests.folder, options.mark), lambda: tests.measure(copy, file, options.limit)
+        )
+        with lock:
+            tests.know(file, shown)
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         copies = [Copy(Path(place).resolve() / str(i)) for i in range(options.processes)]

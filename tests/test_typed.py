@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from xcal._typed import Limits, NotANumberToo, OneOf, parse_json, read
+from xcal._files import Limits, NotANumberToo, OneOf, parse_json, read
 
 
 @dataclass

@@ -15,11 +15,12 @@ import numpy.typing as npt
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.floating[Any]]
+Floats = npt.NDArray[np.float64]
 Choice = TypeVar("Choice", bound=str)
 # More bins, points, groups, features or draws than anybody needs, and far fewer than fill a memory.
 MANY = 10**6
 MIN_CELL = 5
-"""Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all. See `metrics.small_cells`."""
+"""Rows of a cell that is shown, unless another number is asked for; 0 and 1 show all. See `metrics.inputs`."""
 # Sampling weights that can be squared and summed, and the largest over the smallest of them.
 _WEIGHTS, _RATIO = (1e-100, 1e100), 1e12
 _FLAGS = "True/False or 0/1"  # what an event may be
@@ -199,10 +200,10 @@ def first_row(bad: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(bad))
 
 
-def check_same_length(name: str, array: npt.NDArray[Any], reference_name: str, n: int) -> None:
+def check_same_length(name: str, array: Any, reference_name: str, n: int) -> None:
     """Check that `array` has one value for each of the `n` rows of the reference argument."""
-    if array.shape[0] != n:
-        fail(name, f"{n} rows, as many as {reference_name} has", f"{array.shape[0]}")
+    if len(array) != n:
+        fail(name, f"{n} rows, as many as {reference_name} has", f"{len(array)}")
 
 
 def check_rows(named: Mapping[str, Any]) -> None:
@@ -220,26 +221,33 @@ def check_rows(named: Mapping[str, Any]) -> None:
     ValueError: event: expected rows with the index of time, in its order (to match labels: .loc[time.index]; if the \
 rows are in order as they are: .to_numpy()), got the same labels in another order
     """
-    indexed = [(name, index) for name, values in named.items() if (index := _index(values)) is not None]
+    indexed = [(name, index) for name, values in named.items() if (index := index_of(values)) is not None]
     for place, (name, own) in enumerate(indexed):
         for reference, other in indexed[:place]:
             got = "" if len(own) != len(other) or own.equals(other) else _difference(own, other)
             if got:
-                ways = f"to match labels: .loc[{reference}.index]; if the rows are in order as they are: .to_numpy()"
+                # A target that was made of columns with an index has no rows to locate.
+                found = "" if hasattr(named[name], "loc") else "Surv of columns "
+                taken = ".to_numpy()" if not found else f"numpy.asarray({name})"
+                ways = f"to match labels: {found}.loc[{reference}.index]; if the rows are in order as they are: {taken}"
                 fail(name, f"rows with the index of {reference}, in its order ({ways})", got)
 
 
 def _difference(own: Any, other: Any) -> str:
     if set(own) == set(other):
         return "the same labels in another order"
-    counts = any(list(index) == list(range(len(own))) for index in (own, other))
-    return "" if counts else "other labels"
+    return "" if counts_rows(own) or counts_rows(other) else "other labels"
 
 
-def _index(values: Any) -> Any:
-    """Index of a pandas object; None for anything else. Lists and tuples have a method of that name."""
+def index_of(values: Any) -> Any:
+    """Return the index of a pandas object or of a target; None for anything else. Lists have a method of that name."""
     index = getattr(values, "index", None)
     return index if hasattr(index, "equals") else None
+
+
+def counts_rows(index: Any) -> bool:
+    """Return whether an index only counts the rows: 0, 1, 2, ..."""
+    return list(index) == list(range(len(index)))
 
 
 def as_event(event: Any, n: int, *, reference: str = "cdf", name: str = "event") -> BoolArray:
@@ -343,6 +351,20 @@ def as_time(time: Any, n: int | None = None, *, reference: str = "event", name: 
     return array
 
 
+def as_times(name: str, times: Any) -> Floats:
+    """One time or several, in any order, as float64: finite and not negative."""
+    return as_time(as_row(name, times), name=name).astype(np.float64)
+
+
+def as_levels(name: str, levels: Any) -> Floats:
+    """One share or several, in any order, as float64: above 0 and below 1."""
+    values = as_floats(name, as_row(name, levels)).astype(np.float64)
+    bad = ~((values > 0) & (values < 1))
+    if bad.any():
+        fail(name, "shares between 0 and 1", values[first_row(bad)], first_row(bad))
+    return values
+
+
 def as_causes(
     cause: Any,
     n: int,
@@ -397,7 +419,7 @@ def as_cause_names(names: Any) -> tuple[str, ...]:
     return found
 
 
-def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt.NDArray[np.float64]:
+def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> Floats:
     """Check sampling weights: one finite number above zero per row."""
     array = as_floats(name, values).astype(np.float64)
     check_same_length(name, array, reference, n)
@@ -413,7 +435,7 @@ def as_weights(name: str, values: Any, n: int, *, reference: str = "cdf") -> npt
     return array
 
 
-def effective_units(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+def effective_units(weights: Floats) -> Floats | None:
     """Return weights in units in which their sum is the effective number of rows; None where all are equal.
 
     Only ratios of weights matter, and equal ones say nothing. In these units the sum of the weights is also the sum of

@@ -184,17 +184,10 @@ _agreed: "WeakKeyDictionary[Any, set[tuple[int, ...]]]" = WeakKeyDictionary()
 
 @dataclass(frozen=True, eq=False)
 class Processes:
-    """The processes of a group, and which of them this one is.
+    """The processes of a group, and which of them this one is."""
 
-    Attributes
-    ----------
-    group
-        A group of `torch.distributed`.
-    rank, size : int
-        Number of this process in the group, from 0, and number of processes.
-    """
-
-    group: Group
+    group: Group  # a group of `torch.distributed`
+    # rank, size: number of this process in the group, from 0, and number of processes
     rank: int
     size: int
 

@@ -8,7 +8,6 @@ import csv
 import hashlib
 import io
 import os
-import sys
 import tempfile
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xcal._checks import fail
+from xcal._files import cache_folder
 from xcal.data import SurvivalData
 
 __all__ = [
@@ -33,29 +33,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file that a loader reads.
+    """One file that a loader reads."""
 
-    Attributes
-    ----------
-    path : str
-        Place inside the data directory.
-    sha256 : str
-    size : int or None
-        Bytes, where known.
-    urls : tuple of str
-        Public addresses of exactly this file, the preferred one first; empty when there is none.
-    origin : str
-        What a file without a public address is made from, for the reader of an error message.
-    needs : tuple of str
-        Packages without which it cannot be read.
-    """
-
-    path: str
+    path: str  # place inside the data directory
     sha256: str
-    size: int | None
+    size: int | None  # bytes, where known
+    # Public addresses of exactly this file, the preferred one first; empty when there is none
     urls: tuple[str, ...] = ()
-    origin: str = ""
-    needs: tuple[str, ...] = ()
+    origin: str = ""  # what a file without a public address is made from, for the reader of an error message
+    needs: tuple[str, ...] = ()  # packages without which it cannot be read
 
     @property
     def described(self) -> str:
@@ -124,15 +110,7 @@ def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:
         return Path(data_dir).expanduser()
     if chosen := os.environ.get("XCAL_DATA"):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or ""
-        # The convention's own rule: a relative path there is to be ignored.
-        base = base if os.path.isabs(base) else "~/.cache"
-    return Path(base).expanduser() / "xcal"
+    return cache_folder()
 
 
 def read_file(*files: DataFile, data_dir: str | os.PathLike[str] | None = None) -> tuple[DataFile, bytes]:

@@ -21,16 +21,15 @@ import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
-from xcal._checks import BoolArray, as_choice, as_count, as_flag, as_number, as_numpy, fail
-from xcal._files import Corrupt, add_lines, as_line, check_place, read_lines, sole_user
-from xcal._typed import Limits, check_keys, read, shown
+from xcal._checks import BoolArray, Floats, as_choice, as_count, as_flag, as_number, as_numpy, fail
+from xcal._files import Corrupt, Limits, add_lines, as_line, check_keys, check_place, read, read_lines, shown, sole_user
 from xcal._workers import Engine, as_engine, cluster, has_gpus, results
 from xcal.data import Surv, SurvivalData
 from xcal.data.features import pieces
-from xcal.data.surv import time_and_event
-from xcal.data.survival import Fold, check_nothing_beside
+from xcal.data.survival import Fold, outcome_of
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators.inputs import read_features
+from xcal.interop.predictions import count_rows, take_rows
 from xcal.metrics import integrated_brier_score, kaplan_meier, mean_nll
 from xcal.objectives import nll
 from xcal.validation.arguments import supported_until
@@ -135,38 +134,20 @@ def suggested(trial: Any, space: Space) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Trial:
-    """What one setting gave.
+    """What one setting gave."""
 
-    Attributes
-    ----------
-    search : str
-        Hash of everything that decides the trials of a search: estimator, space, rows, score, folds, seed, batch.
-    number : int
-        From 0, in the order in which they were chosen.
-    params : dict
-        The settings that were tried.
-    score : float or None
-        Mean over the folds; None if it failed.
-    scores, lambdas : tuple of float
-        Score of each fold, and the weight that ``select()`` chose there.
-    seconds : float
-    failure : str
-        Why there is no score; empty if there is one.
-    versions : dict
-    written : str
-        Date and time, UTC.
-    """
-
+    # Hash of everything that decides the trials of a search: estimator, space, rows, score, folds, seed, batch
     search: str
-    number: Annotated[int, Limits(at_least=0, below=2**31)]
-    params: dict[str, Any]
-    score: float | None
+    number: Annotated[int, Limits(at_least=0, below=2**31)]  # from 0, in the order in which they were chosen
+    params: dict[str, Any]  # the settings that were tried
+    score: float | None  # mean over the folds; None if it failed
+    # scores, lambdas: score of each fold, and the weight that ``select()`` chose there
     scores: tuple[float, ...] = ()
     lambdas: tuple[float, ...] = ()
     seconds: float = 0.0
-    failure: str = ""
+    failure: str = ""  # why there is no score; empty if there is one
     versions: dict[str, str] = field(default_factory=dict)
-    written: str = ""
+    written: str = ""  # date and time, UTC
 
     @property
     def key(self) -> tuple[str, int]:
@@ -188,52 +169,16 @@ def _trial(content: dict[str, Any]) -> Trial:
     return trial
 
 
-@dataclass(frozen=True)
-class TrialFile:
-    """The trials of one or more searches, in a file or, without a path, nowhere."""
-
-    path: Path | None
-
-    def read(self, search: str) -> tuple[dict[int, Trial], list[Corrupt]]:
-        """Return the trials of a search by number, and the lines of the file that cannot be read."""
-        if self.path is None:
-            return {}, []
-        found, corrupt = read_lines(self.path, _trial, lambda trial: trial.key)
-        return {trial.number: trial for trial in found.values() if trial.search == search}, corrupt
-
-    def check_place(self) -> None:
-        """Find out before the first trial whether they can be written."""
-        if self.path is not None:
-            if self.path.is_dir():
-                fail("records", "the name of a file", f"the folder {self.path}")
-            check_place(self.path, "records")
-
-    def add(self, trial: Trial) -> None:
-        """Write one more trial."""
-        if self.path is not None:
-            add_lines(self.path, _trial, [trial], "records")
-
-
-def same_params(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether two trials have the same settings, one of them read from a file, in which tuples are lists."""
-    return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(other)))
+def read_trials(path: Path | None, search: str) -> tuple[dict[int, Trial], list[Corrupt]]:
+    """Return the trials of a search by number, and the lines of the file that cannot be read; without a file, none."""
+    found, corrupt = ({}, []) if path is None else read_lines(path, _trial, lambda trial: trial.key)
+    return {trial.number: trial for trial in found.values() if trial.search == search}, corrupt
 
 
 # --- How good a setting is: a path fitted on some of the rows, and its choice scored on the others.
 
-Floats = npt.NDArray[np.float64]
 ScoreName = Literal["ibs", "nll"]
 _GRID = 100
-
-
-@dataclass(frozen=True)
-class Scored:
-    """The outcome of one setting; `failure` says why there is none."""
-
-    scores: tuple[float, ...]
-    lambdas: tuple[float, ...]
-    seconds: float
-    failure: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,18 +195,12 @@ class Table:
     @classmethod
     def of(cls, X: Any, y: Any, folds: int, score: ScoreName, seed: int, estimator: BaseEstimator) -> "Table":
         """Read the outcomes and divide the rows: each fold has its share of the events; groups stay together."""
+        X = np.asarray(X) if isinstance(X, list | tuple) else X
+        outcome = outcome_of(X, y, count_rows(X))
+        time, event = outcome.time.astype(np.float64), outcome.event
         if isinstance(X, SurvivalData):
-            check_nothing_beside({"y": y})
-            outcome = X.to("cpu")
-            time, event = np.asarray(outcome.time, dtype=np.float64), np.asarray(outcome.event)
             rows = X.replaced(time=time, event=event)
         else:
-            if y is None:
-                fail("y", "Surv(time=..., event=...)", None)
-            read = time_and_event(y, X=X)
-            time, event = np.array(read[0], dtype=np.float64), np.array(read[1])
-            if np.shape(X)[:1] != (time.size,):
-                fail("X", f"{time.size} rows, as many as y has", f"shape {np.shape(X)}")
             rows = SurvivalData.trusted(np.empty((time.size, 0)), time, event)
         if int(event.sum()) < 2:
             fail("y", "at least two events, one for each fold", int(event.sum()))
@@ -274,8 +213,7 @@ class Table:
         """Return features and outcomes of some rows."""
         if isinstance(self.X, SurvivalData):
             return self.X[rows], None
-        x = self.X.iloc[rows] if hasattr(self.X, "iloc") else _indexable(self.X)[rows]
-        return x, Surv(time=self.time[rows], event=self.event[rows])
+        return take_rows(self.X, rows), Surv(time=self.time[rows], event=self.event[rows])
 
     def digest(self) -> str:
         """Hash the rows."""
@@ -285,10 +223,6 @@ class Table:
             text = array.dtype.kind in "OUST"
             seen.update(repr(array.tolist()).encode() if text else str(array.dtype).encode() + array.tobytes())
         return seen.hexdigest()[:16]
-
-
-def _indexable(X: Any) -> Any:
-    return X.tocsr() if issparse(X) else np.asarray(X) if isinstance(X, list | tuple) else X
 
 
 def _pieces(X: Any) -> list[Any]:
@@ -304,10 +238,14 @@ def _pieces(X: Any) -> list[Any]:
     return [as_numpy("X", X)]
 
 
-def scored(table: Table, params: dict[str, Any]) -> Scored:
-    """Fit and score one setting on every fold. What cannot be trained is a failure, not the end of the search."""
-    start = clock.perf_counter()
-    scores, lambdas = [], []
+def scored(table: Table, params: dict[str, Any]) -> dict[str, Any]:
+    """Fit and score one setting on every fold, and return the outcome as fields of a `Trial`.
+
+    What cannot be trained is a failure, not the end of the search.
+    """
+    start, failure = clock.perf_counter(), ""
+    scores: list[float] = []
+    lambdas: list[float] = []
     try:
         for fold in table.folds:
             estimator = clone(table.estimator).set_params(**params, progress=False)
@@ -322,8 +260,11 @@ def scored(table: Table, params: dict[str, Any]) -> Scored:
             scores.append(value)
             lambdas.append(float(model.xcal_lambda))
     except (ValueError, RuntimeError, ArithmeticError) as error:
-        return Scored((), (), clock.perf_counter() - start, f"{type(error).__name__}: {error}"[:500])
-    return Scored(tuple(scores), tuple(lambdas), clock.perf_counter() - start)
+        scores, lambdas, failure = [], [], f"{type(error).__name__}: {error}"[:500]
+    seconds = round(clock.perf_counter() - start, 3)
+    mean = float(np.mean(scores)) if scores else None
+    found = {"score": mean, "scores": tuple(scores), "lambdas": tuple(lambdas)}
+    return found | {"seconds": seconds, "failure": failure}
 
 
 def _ibs(table: Table, model: Any, fold: Fold) -> float:
@@ -483,23 +424,22 @@ def tune(
         # Once, of all rows: an error within a fold would name the row of the fold.
         read_features(clone(chosen), X, reset=True)
     table = Table.of(X, y, as_count("folds", folds, at_least=2), score, seed, chosen)
-    file = TrialFile(_path(records))
-    file.check_place()
-    with nullcontext() if file.path is None else sole_user("records", file.path):
+    file = _checked_place(records)
+    with nullcontext() if file is None else sole_user("records", file):
         search = _Search(table, wanted, batch, seed, engine, file)
         trials, corrupt = search.run(n_trials)
     best = _best(trials)
     params = {name: _as_set(wanted, name, value) for name, value in best.params.items()}
     fitted = clone(chosen).set_params(**params).fit(X, y)
     return TuningResult(
-        params, float(np.mean(best.scores)), fitted, frame_of(trials), score, file.path, tuple(map(str, corrupt))
+        params, float(np.mean(best.scores)), fitted, frame_of(trials), score, file, tuple(map(str, corrupt))
     )
 
 
 class _Search:
     """One call of `tune`: trials are chosen in batches, run wherever, and told to the sampler in their order."""
 
-    def __init__(self, table: Table, space: Space, batch: int, seed: int, engine: Engine, file: TrialFile) -> None:
+    def __init__(self, table: Table, space: Space, batch: int, seed: int, engine: Engine, file: Path | None) -> None:
         self.table, self.space, self.batch, self.seed = table, space, batch, seed
         self.engine, self.file = engine, file
         estimator = table.estimator
@@ -510,7 +450,7 @@ class _Search:
 
     def run(self, n_trials: int) -> tuple[list[Trial], list[Any]]:
         """Make the trials that have no record yet, and return all of them."""
-        done, corrupt = self.file.read(self.hash)
+        done, corrupt = read_trials(self.file, self.hash)
         optuna = _optuna()
         trials: list[Trial] = []
         with _quiet(optuna), cluster() if self.engine == "ray" else nullcontext():
@@ -531,37 +471,32 @@ class _Search:
         numbers = range(first, first + len(params))
         found = {number: done[number] for number in numbers if number in done}
         for number, trial in found.items():
-            if not same_params(trial.params, params[number - first]):
+            # Of a trial that was read from a file, tuples are lists.
+            if json.dumps(trial.params, sort_keys=True) != json.dumps(params[number - first], sort_keys=True):
                 expected = "trials that the sampler chooses again"
                 fail("records", expected, f"others: trial {number} was made with Optuna {trial.versions.get('optuna')}")
         missing = [number for number in numbers if number not in found]
         gpus = int(self.engine == "ray" and getattr(self.table.estimator, "device", "cpu") != "cpu" and has_gpus())
         tasks = [params[number - first] for number in missing]
         for place, outcome in results(self.engine, scored, self.table, tasks, gpus=gpus):
-            trial = self._trial(missing[place], tasks[place], outcome)
-            self.file.add(trial)
-            found[trial.number] = trial
+            written = datetime.now(UTC).isoformat(timespec="seconds")
+            made = Trial(self.hash, missing[place], tasks[place], versions=_versions(), written=written, **outcome)
+            if self.file is not None:
+                add_lines(self.file, _trial, [made], "records")
+            found[made.number] = made
         return found
 
-    def _trial(self, number: int, params: dict[str, Any], outcome: Scored) -> Trial:
-        return Trial(
-            self.hash,
-            number,
-            params,
-            float(np.mean(outcome.scores)) if outcome.scores else None,
-            outcome.scores,
-            outcome.lambdas,
-            round(outcome.seconds, 3),
-            outcome.failure,
-            _versions(),
-            datetime.now(UTC).isoformat(timespec="seconds"),
-        )
 
-
-def _path(records: Any) -> Path | None:
-    if records is not None and not isinstance(records, str | PathLike):
+def _checked_place(records: Any) -> Path | None:
+    """Find out before the first trial whether they can be written."""
+    if records is None:
+        return None
+    if not isinstance(records, str | PathLike):
         fail("records", "the name of a file", repr(records))
-    return None if records is None else Path(records)
+    if Path(records).is_dir():
+        fail("records", "the name of a file", f"the folder {records}")
+    check_place(Path(records), "records")
+    return Path(records)
 
 
 def _versions() -> dict[str, str]:

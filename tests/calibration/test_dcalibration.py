@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import re
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, islice, pairwise, permutations
@@ -393,6 +394,16 @@ def test_groups_of_few_rows_are_not_printed():
     assert {"four", "one"} <= set(grouped.groups)
     assert [line.split()[0] for line in shown.splitlines()[2:-2]] == ["a", "b", "five"]
     assert shown.splitlines()[-1] == "not shown: 2 groups of fewer than 5 rows (.groups has them)"
+
+
+def test_a_notebook_shows_values_and_bins():
+    u, event, _ = survival_data(200, 1.0, rng=np.random.default_rng(1))
+    result = d_calibration(u, event, n_bins=4)
+    shown = result._repr_html_()
+    assert shown.startswith(f"<p>{repr(result).splitlines()[0]}</p>")
+    masses = [float(cell) for cell in re.findall(r"<td>(0\.\d{3})</td><td>0\.250</td>", shown)]
+    np.testing.assert_allclose(masses, result.histogram, atol=5e-4)
+    assert "<td>0.25 to 0.5</td>" in shown
 
 
 def test_groups_without_p_values_have_none_to_correct():

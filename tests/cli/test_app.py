@@ -1,11 +1,16 @@
 """The command line as a whole: quick help, one-line errors."""
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+import xcal
 from xcal import __version__
 from xcal.cli.app import app, main
 
@@ -48,6 +53,68 @@ def test_an_error_is_one_line(monkeypatch, capsys):
     assert stopped.value.code == 2
     expected = "error: --dataset: expected one of simulated, metabric, support, got 'moon'"
     assert capsys.readouterr().err.strip() == expected
+
+
+# Whose texts come from which files: of the commands that judge, of all that read a table, of one.
+JUDGE = ("fit", "evaluate", "report", "audit")
+SAID_BY = {
+    "validation/": JUDGE,
+    "recalibration/": JUDGE,
+    "metrics/": JUDGE,
+    "interop/": JUDGE,
+    "estimators/": ("fit",),
+    "training/": ("fit",),
+    "outofcore/": ("evaluate",),
+    "_workers.py": ("evaluate",),
+    "cli/table_file.py": ("evaluate", "report", "audit"),
+    "cli/training.py": ("fit",),
+    "cli/understanding.py": ("fit",),
+    "cli/run_folder.py": ("fit",),
+    "cli/fit_run.py": ("fit",),
+    "cli/fit.py": ("fit",),
+    "cli/audit.py": ("audit",),
+}
+# Messages of one command that stand in a file of another.
+ELSEWHERE = {("cli/training.py", "--copy"): ("predict",), ("cli/training.py", "--after"): ("predict",)}
+
+
+def texts(path):
+    """Every text of a file, the pieces of one sentence together."""
+    inside = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            inside |= {id(part) for part in node.values}
+            yield "".join(part.value if isinstance(part, ast.Constant) else "..." for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            yield node.value
+
+
+def test_every_option_that_a_text_names_is_one_of_the_command_that_shows_it():
+    """``(clusters=, in xcal audit --clusters)`` names the command; without its name all that show the text have it."""
+    options = {
+        command.name: {option for one in command.params for option in one.opts}
+        for command in typer.main.get_command(app).commands.values()
+    }
+    command_before = re.compile(rf"xcal ({'|'.join(options)})\b")
+    package, seen, wrong = Path(xcal.__file__).parent, 0, []
+    for path in sorted(set(package.rglob("*.py")) - set((package / "show").iterdir())):
+        file = path.relative_to(package).as_posix()
+        shown_by = next((commands for start, commands in SAID_BY.items() if file.startswith(start)), None)
+        for text in texts(path):
+            for found in re.finditer(r"(?<![\w-])--[a-z][a-z-]+", text):
+                option, before = found.group(), re.split(r"[.;]\s|\n\n", text[: found.start()])[-1]
+                # The name of an argument alone stands before an error of the command that was given it.
+                if text == option or option in ("--help", "--version") or re.search("python -m|torchrun", before):
+                    continue
+                named = command_before.findall(before)
+                some = (named[-1],) if named else ELSEWHERE.get((file, option), shown_by)
+                # A file of all commands, such as this one of shared options: the option is that of some.
+                have = [option in options[name] for name in some or options]
+                seen += 1
+                if not (any(have) if some is None else all(have)):
+                    wrong.append((file, option, text))
+    assert not wrong, "\n".join(map(repr, wrong))
+    assert seen > 100
 
 
 def broken_library(*_, **__):

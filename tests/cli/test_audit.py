@@ -122,7 +122,7 @@ def test_rows_have_sampling_weights(table, tmp_path):
     assert found == pytest.approx(weights.sum() ** 2 / np.square(weights).sum())
     weights[3] = 0
     told = error(run(written(tmp_path, table.assign(w=weights)), "--curves", "s_*", "--weights", "w"))
-    assert "column 'w', line 5: expected a weight, a number above zero, got 0" in told
+    assert "column 'w', line 5: expected a weight, a number above zero, got zero" in told
 
 
 @pytest.mark.parametrize("kind", ["gz", "parquet", "bom", "tsv", "semicolon", "quoted"])
@@ -268,7 +268,7 @@ def test_a_parquet_file_whose_notes_for_pandas_are_damaged(table, tmp_path):
         (["--risk", "r"], "--horizon: expected the time of --risk"),
         (["--cdf", "F", "--horizons", "1"], "--horizons: expected times of --curves"),
         (["--curves", "s_"], "a pattern with one star"),
-        (["--curves", "s_*", "--horizons", "1,99"], "within the follow-up, whose last time is"),
+        (["--curves", "s_*", "--horizons", "1,99"], "within the follow-up, which ends at about"),
         (["--curves", "s_*", "--horizons", "1,x"], "--horizons: expected times with commas"),
         (["--risk", "F", "--horizon", "99"], "within the follow-up"),
         (["--curves", "s_*", "--by", "race"], "--by, "),
@@ -278,6 +278,37 @@ def test_a_parquet_file_whose_notes_for_pandas_are_damaged(table, tmp_path):
 )
 def test_options_that_do_not_fit(table, tmp_path, words, told):
     assert told in error(run(written(tmp_path, table), *words))
+
+
+@pytest.mark.parametrize("cell", ["Quux-4711", -4711.5, 4711.5, "4711,5"])
+def test_no_error_quotes_a_cell(table, tmp_path, cell):
+    """Any column, whatever it is for: the column and the line are enough, and the cell may be a patient's."""
+    frame = table.assign(
+        t0=0.1 * table["t"],
+        w=1.0,
+        **{f"s_{k}": np.exp(-k * table["r"]) for k in range(3, 12)},
+    )
+    curves = ["--curves", "s_*"]
+    for column, words in {
+        "t": curves,
+        "e": curves,
+        "s_1": curves,
+        "r": ["--risk", "r", "--horizon", "1"],
+        "F": ["--cdf", "F"],
+        "t0": [*curves, "--entry", "t0"],
+        "w": [*curves, "--weights", "w"],
+    }.items():
+        done = run(written(tmp_path, changed(frame, column, 7, cell)), *words)
+        if column == "w" and cell == 4711.5:  # a weight like any other
+            continue
+        told = error(done)
+        assert f"column '{column}'" in told or "column 's_2'" in told
+        assert "4711" not in told
+    # Nor the exact last time of a patient.
+    for words in (["--horizons", "9999"], ["--landmarks", "9999"]):
+        told = error(run(written(tmp_path, table), *curves, *words))
+        assert "at about" in told
+        assert not {f"{time:g}" for time in table["t"]} & set(told.replace(",", "").split())
 
 
 def test_an_error_is_one_line_and_ends_with_2(table, tmp_path, monkeypatch, capsys):

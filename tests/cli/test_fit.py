@@ -16,9 +16,9 @@ from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 import xcal
-from xcal.cli import as_settings
+from xcal.cli import as_settings, now_and_then
 from xcal.cli.app import app
-from xcal.cli.fit_run import fit_run, now_and_then
+from xcal.cli.fit_run import epochs_in_words, fit_run
 from xcal.cli.run_folder import FILES, FitSettings, merged
 from xcal.cli.table_file import read_table_file
 from xcal.cli.training import Trained, judge, read_parts
@@ -286,15 +286,17 @@ class TestInterrupt:
             assert done.stderr.startswith("interrupted")
 
 
-def test_training_says_how_far_it_is_where_no_bar_can_be_drawn():
-    told = []
-    show = now_and_then(told.append, seconds=0)
+def test_training_says_how_far_it_is_where_no_bar_can_be_drawn(monkeypatch, capsys):
+    monkeypatch.setenv("XCAL_PROGRESS", "0")
+    show = now_and_then(epochs_in_words)
     path = xcal.SurvivalPath((0, 10), 1, epochs=2, cross_fit=0, progress=show)
     rng = np.random.default_rng(0)
     path.fit(rng.normal(size=(60, 2)), xcal.Surv(time=rng.exponential(size=60), event=np.ones(60)))
-    assert told == [f"epoch {k} of at most 2: 0 of 2 models have stopped" for k in (1, 2)]
-    now_and_then(told.append, seconds=1e9)(None)  # too soon after the first
-    assert len(told) == 2
+    told = [f"epoch {k} of at most 2: 0 of 1 models have stopped" for k in (1, 2)]
+    assert capsys.readouterr().err.splitlines() == told
+    monkeypatch.delenv("XCAL_PROGRESS")
+    now_and_then(epochs_in_words)(None)  # too soon after the first
+    assert capsys.readouterr().err == ""
 
 
 class TestSplitting:
@@ -762,6 +764,49 @@ class TestCovariates:
             xcal.audit(survival=np.tile([0.8, 0.5, 0.3], (120, 1)), times=times, y=y, covariates=covariates)
 
 
+class TestSitesAndLandmarks:
+    def test_what_the_pages_advise_can_be_asked_for(self, tmp_path):
+        """Whole months, two hospitals, and those who have come to month 5: in the run, and on the same rows again."""
+        n = 400
+        wards = np.where(np.arange(n) % 2, "north", "south")
+        frame = patients(n).assign(months=lambda f: np.ceil(f["months"]), ward=wards).drop(columns=["visit_of", "seen"])
+        words = ["--site", "ward", "--drop", "ward", "--landmarks", "5", "--last-seen", "end"]
+        done = run(written(tmp_path, frame), *words, out=tmp_path / "run")
+        assert done.exit_code == 0, done.exception
+        config = tomllib.loads((tmp_path / "run/config.toml").read_text())
+        assert {name: config[name] for name in ("site", "landmarks", "last_seen")} == {
+            **{"site": "ward", "landmarks": [5.0]},
+            "last_seen": "end",
+        }
+        whole = {"ward = north", "ward = south", "landmark = 5"}
+        assert whole <= set(json.loads((tmp_path / "run/audit.json").read_text())["groups"])
+        settled = (tmp_path / "run/audit.html").read_text()
+        assert "last_seen= (--last-seen) settles it" not in settled
+        # The same rows with another answer, and rows that lack the column of sites.
+        other = tmp_path / "new.csv"
+        frame.drop(columns="ward").to_csv(other, index=False)
+        words = [tmp_path / "run", other, "--last-seen", "unknown", "--resamples", "0", "--landmarks", "7"]
+        done = CliRunner().invoke(app, ["report", *map(str, words), "--out", str(tmp_path / "new.html")])
+        assert done.exit_code == 0, done.exception
+        assert "these rows have no such column, 'ward' (--site)" in " ".join(done.output.split())
+        assert "landmark = 7" in (tmp_path / "new.html").read_text()
+        done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), str(other), "--site", "ward"])
+        assert "--site" in error(done)
+
+    @pytest.mark.parametrize(
+        ("words", "expected"),
+        [
+            (["--site", "sute"], "did you mean 'site'"),
+            (["--site", "site"], "sites: expected two sites or more, got here in every row"),
+            (["--landmarks", "5,1000000"], "landmarks: expected times before the last event"),
+            (["--last-seen", "start"], "--last-seen: expected one of"),
+        ],
+    )
+    def test_what_the_report_would_refuse_is_refused_before_training(self, tmp_path, monkeypatch, words, expected):
+        monkeypatch.setattr("xcal.cli.fit_run.train", lambda *_, **__: pytest.fail("it was trained"))
+        assert expected in error(run(written(tmp_path, patients()), *words, out=tmp_path / "run"))
+
+
 def of_one_person(frame):
     """Patients with a marker that no two of them share, and three wards that are named after their one patient."""
     rng, wards = np.random.default_rng(5), np.array(["north", "south"], dtype=object)
@@ -1056,7 +1101,7 @@ class TestConfig:
         path = written(tmp_path, patients(60), 'ein "Name" \\ mit ä.csv')
         settings = FitSettings(
             str(path), "t", "e", "dead", ";", ",", "day-first", None, "part", "g", 0.3, ("a",), ("b", "c"), True,
-            ("s",), ("x",), "weibull", (0.0, 1e-5), 2, 7, (1.0, 2.5), "months", 0, 3,
+            ("s",), "ward", ("x",), "weibull", (0.0, 1e-5), 2, "always", 7, (1.0, 2.5), (1.5,), "end", "months", 0, 3,
         )  # fmt: skip
         (tmp_path / "c.toml").write_text(write_config(settings), encoding="utf-8")
         assert merged(tmp_path / "c.toml", {}) == settings

@@ -166,7 +166,7 @@ def test_as_many_events_as_are_needed_are_enough(kind, distribution, to_train):
     ("options", "message"),
     [
         ({"distribution": "gamma"}, "one of 'mtlr', 'categorical', 'logistic-hazard', 'lognormal', .*got 'gamma'"),
-        ({"objective": "brier"}, "objective: expected one of 'nll', 'scrps', got 'brier'"),
+        ({"objective": "brier"}, "objective: expected one of 'nll', 'scrps', 'censored-crps', got 'brier'"),
         ({"interpolation": "cubic"}, "interpolation: expected one of 'step', 'linear', got 'cubic'"),
         ({"hidden": 8}, "hidden: expected a sequence of layer sizes, got 8"),
         ({"hidden": (8, 0)}, "hidden: expected an integer of 1 or more, got 0"),
@@ -299,7 +299,7 @@ def test_a_loss_that_is_never_finite(kind):
 
 
 def test_a_path_of_which_some_models_fail_says_so():
-    steep = new(SurvivalPath, lambdas=(0, 1e308), distribution="lognormal", epochs=3, batch_size=24)
+    steep = new(SurvivalPath, lambdas=(0, 1e308), path="always", distribution="lognormal", epochs=3, batch_size=24)
     with pytest.warns(
         ConvergenceWarning, match=r"some models stopped early: lambda 1e\+308, seed 0: model 1: the loss"
     ):

@@ -25,7 +25,9 @@ REFUSED = r"^path: expected (a file that SurvivalModel.save|a file of format ver
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
     SurvivalModel(hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(folder / "model")
-    SurvivalPath((0.0, 10.0), 1, cross_fit=0, hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(folder / "path")
+    SurvivalPath((0.0, 10.0), 1, path="always", cross_fit=0, hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(
+        folder / "path"
+    )
     SurvivalPath((0.0, 10.0), 1, hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(folder / "judged on all rows")
     SurvivalModel("weibull", hidden=(4,), epochs=2).fit(DATA.x, DATA.y).save(folder / "weibull")
     frame = pd.DataFrame({"stage": ["I", "II"] * 60, "seen": pd.date_range("2020-01-01", periods=120)})

@@ -17,7 +17,6 @@ from tests.estimators.simulate import survival_rows
 from xcal import Surv, SurvivalData, concordance_index, d_calibration
 from xcal.estimators import SurvivalModel, SurvivalPath
 from xcal.estimators import decision as crossfit
-from xcal.estimators import path as path_module
 from xcal.estimators.fitted import in_own_memory, time_edges
 from xcal.estimators.fitting import _floor
 from xcal.metrics import kaplan_meier
@@ -143,7 +142,7 @@ def test_curves_say_what_the_table_says(model):
 
 
 @pytest.mark.parametrize(("distribution", "interpolation"), DISTRIBUTIONS)
-@pytest.mark.parametrize("objective", ["nll", "scrps"])
+@pytest.mark.parametrize("objective", ["nll", "scrps", "censored-crps"])
 def test_units_of_time_do_not_matter(distribution, interpolation, objective):
     def fitted(unit):
         data = survival_rows(200, unit=unit)
@@ -353,7 +352,7 @@ class TestInterrupt:
 
 @pytest.mark.parametrize("part", ["frontier", "decide"])
 def test_an_interrupt_after_training_keeps_what_was_trained(part, monkeypatch):
-    path, calls, own = SurvivalPath((0, 10), seeds=1, hidden=(4,), epochs=3), [], getattr(path_module, part)
+    path, calls, own = SurvivalPath((0, 10), seeds=1, hidden=(4,), epochs=3), [], getattr(crossfit, part)
 
     def interrupted_once(*arguments, **options):
         calls.append(arguments)
@@ -361,7 +360,7 @@ def test_an_interrupt_after_training_keeps_what_was_trained(part, monkeypatch):
             raise KeyboardInterrupt
         return own(*arguments, **options)
 
-    monkeypatch.setattr(path_module, part, interrupted_once)
+    monkeypatch.setattr(crossfit, part, interrupted_once)
     with pytest.raises(KeyboardInterrupt, match="fitted with the best weights until then"):
         path.fit(DATA.x, DATA.y)
     monkeypatch.undo()

@@ -1,5 +1,7 @@
 """The path: its models are those that one would fit alone, and the rules choose what they say."""
 
+import pickle
+from dataclasses import replace
 from itertools import combinations
 
 import matplotlib as mpl
@@ -23,7 +25,11 @@ LAMBDAS = (0.0, 10.0, 1000.0)
 
 @pytest.fixture(scope="module")
 def path():
-    return SurvivalPath(LAMBDAS, 2, **SETTINGS).fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
+    return all_trained(SurvivalPath(LAMBDAS, 2, **SETTINGS))
+
+
+def all_trained(path, rows=HELD_OUT):
+    return clone(path).set_params(path="always").fit(DATA.x, DATA.y, validation_data=(rows.x, rows.y))
 
 
 @pytest.mark.parametrize("lam", LAMBDAS)
@@ -36,6 +42,83 @@ def test_a_model_of_the_path_is_the_model_fitted_alone(path, lam, seed):
     # Trained in float32, stacked or alone: sums in another order.
     np.testing.assert_allclose(model.predict(TEST.x), alone.predict(TEST.x), rtol=1e-4)
     assert model.best_epoch_ == alone.best_epoch_
+
+
+class TestTrainedWhenNeeded:
+    GOOD = survival_rows(200, seed=5)  # rows that do not show that lambda 0 is off
+
+    @pytest.fixture
+    @staticmethod
+    def lazy():
+        good = TestTrainedWhenNeeded.GOOD
+        return SurvivalPath(LAMBDAS, 2, **SETTINGS).fit(DATA.x, DATA.y, validation_data=(good.x, good.y))
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def path():
+        return all_trained(SurvivalPath(LAMBDAS, 2, **SETTINGS), TestTrainedWhenNeeded.GOOD)
+
+    def test_the_choice_is_that_of_the_whole_path_and_the_rest_is_trained_when_it_is_asked_for(self, lazy, path):
+        assert lazy.untrained_ == LAMBDAS[1:]
+        assert {model.lam for model in lazy.fitted_} == {0.0}
+        assert (lazy.selection_.lam, lazy.selection_.recalibrated) == (
+            path.selection_.lam,
+            path.selection_.recalibrated,
+        )
+        np.testing.assert_allclose(lazy.predict(TEST.x), path.predict(TEST.x), rtol=1e-4)
+        for table, lines in ((lazy.frontier_, 4), (lazy.candidates_, 2), (lazy.summary(), 2)):
+            assert table["nll"].isna().sum() == lines
+        before = lazy.selection_
+        assert lazy.model(10.0).xcal_lambda == 10
+        assert lazy.untrained_ == LAMBDAS[2:]
+        lazy.plot()
+        assert lazy.untrained_ == ()
+        assert lazy.selection_ == before
+        numbers = ["lambda", "seed", "nll", "dcal", "concordance", "best_epoch"]
+        np.testing.assert_allclose(lazy.frontier_[numbers], path.frontier_[numbers], rtol=1e-3)
+        pd.testing.assert_frame_equal(lazy.candidates_, path.candidates_, rtol=1e-2, atol=1e-4)
+
+    @pytest.mark.parametrize("rule", [{"max_dcal": 1.0}, {"max_concordance_drop": 0.5}, {"rule": "one_standard_error"}])
+    def test_other_rules_see_all_weights(self, lazy, path, rule):
+        assert lazy.select(**rule).xcal_lambda == path.select(**rule).xcal_lambda
+        assert lazy.untrained_ == ()
+
+    def test_what_is_off_and_not_corrected_by_a_map_is_trained_further(self):
+        path = SurvivalPath(LAMBDAS, 2, **SETTINGS).fit(DATA.x, DATA.y, validation_data=(HELD_OUT.x, HELD_OUT.y))
+        assert "is off, as the validation rows show" in path.selection_.reason
+        assert path.untrained_ == ()
+        assert path.frontier_["lambda"].tolist() == 2 * list(LAMBDAS)
+
+    def test_a_copy_and_a_file_have_no_rows_and_say_what_to_do(self, lazy, tmp_path):
+        lazy.save(tmp_path / "path")
+        for other in (load(tmp_path / "path"), pickle.loads(pickle.dumps(lazy))):
+            assert other.untrained_ == LAMBDAS[1:]
+            pd.testing.assert_frame_equal(other.frontier_, lazy.frontier_)
+            np.testing.assert_array_equal(other.predict(TEST.x), lazy.predict(TEST.x))
+            with pytest.raises(
+                ValueError, match=r"lam: expected .* \(fit it again with path='always'\), got lambda 10$"
+            ):
+                other.model(10.0)
+            with pytest.raises(ValueError, match="select: expected weights that were trained"):
+                other.select(max_dcal=1.0)
+            assert "λ = 10, 1000" in other.plot().get_title()
+            page = other.report(tmp_path / "page.html", HELD_OUT.x, HELD_OUT.y).read_text()
+            assert "Not trained, as the choice did not need them: λ = 10, 1000" in page
+        assert lazy.untrained_ == LAMBDAS[1:]
+
+    def test_an_interrupt_keeps_what_was_there_before(self, lazy):
+        before, shown = lazy.predict(TEST.x), []
+
+        def stop(report):
+            shown.append(report)
+            raise KeyboardInterrupt
+
+        lazy._so_far = replace(lazy._so_far, settings=replace(lazy._so_far.settings, progress=stop))
+        with pytest.raises(KeyboardInterrupt):
+            lazy.model(10.0)
+        assert len(shown) == 1
+        np.testing.assert_array_equal(lazy.predict(TEST.x), before)
+        assert lazy.model(10.0).xcal_lambda == 10  # of one epoch
 
 
 def test_the_split_of_a_path_is_that_of_its_first_seed():

@@ -74,7 +74,7 @@ def test_round_trip(tmp_path, options):
 
 
 def test_a_path(tmp_path):
-    path = SurvivalPath((0.0, 10.0), 2, hidden=(4,), epochs=2).fit(FRAME, DATA.y)
+    path = SurvivalPath((0.0, 10.0), 2, path="always", hidden=(4,), epochs=2).fit(FRAME, DATA.y)
     path.save(tmp_path / "path.xcal")
     again = load(str(tmp_path / "path.xcal"))
     assert_same(path, again)

@@ -59,7 +59,7 @@ def test_saved_with_the_model(model, tmp_path):
 
 
 def test_a_path_keeps_its_maps(tmp_path):
-    path = SurvivalPath((0.0, 10.0), 2, **FAST).fit(DATA.x, DATA.y)
+    path = SurvivalPath((0.0, 10.0), 2, path="always", **FAST).fit(DATA.x, DATA.y)
     assert path.candidates_["recalibrated"].tolist() == [False, True, False, True]
     path.save(tmp_path / "path.xcal")
     again = load(tmp_path / "path.xcal")

@@ -1,6 +1,7 @@
 """The rules that choose a weight: each chooses what it says, and the default does no harm."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tests.estimators.simulate import survival_rows
 from xcal import Surv, d_calibration
 from xcal.data import SurvivalData
-from xcal.estimators import SurvivalPath, load
+from xcal.estimators import SurvivalPath, decision, load
 from xcal.estimators.decision import _folds
 from xcal.estimators.selection import (
     Measured,
@@ -225,7 +226,8 @@ def test_tied_times_show_nothing():
 def skewed():
     """A log-normal model of times that are far from log-normal, with 600 rows to judge it by."""
     train, held_out = mixed_times(1500, 0), mixed_times(600, 1)
-    path = SurvivalPath((0.0, 5.0), 2, distribution="lognormal", hidden=(16,), epochs=30, learning_rate=1e-2)
+    options = {"distribution": "lognormal", "hidden": (16,), "epochs": 30, "learning_rate": 1e-2}
+    path = SurvivalPath((0.0, 5.0), 2, path="always", **options)
     return path.fit(*train, validation_data=held_out), held_out
 
 
@@ -279,7 +281,7 @@ def test_the_concordance_of_a_candidate_is_that_of_the_model_that_it_stands_for(
 def test_a_map_does_not_change_the_order_of_weak_models():
     """Maps of ten folds, put together, showed the noise of the maps as a loss of order: .44 in place of .63."""
     rows, new = survival_rows(400, seed=8), survival_rows(2000, seed=9)
-    path = SurvivalPath((1000.0, 2000.0), 1, cross_fit=0, **SETTINGS).fit(rows.x, rows.y)
+    path = SurvivalPath((1000.0, 2000.0), 1, path="always", cross_fit=0, **SETTINGS).fit(rows.x, rows.y)
     table = path.candidates_.set_index(["lambda", "recalibrated"])["concordance"]
     for lam in (1000.0, 2000.0):
         plain, mapped = (path.model(lam, recalibrated=which).score(new.x, new.y) for which in (False, True))
@@ -360,12 +362,13 @@ def test_a_target_says_how_close_it_came():
 class TestJudgedOnAllRows:
     """A model that is off: 120 validation rows cannot show it, all 600 can."""
 
+    OPTIONS: ClassVar = {"distribution": "lognormal", "hidden": (16,), "epochs": 30, "learning_rate": 1e-2}
+
     @pytest.fixture(scope="class")
     @staticmethod
     def path():
         x, y = mixed_times(600, 3)
-        options = {"distribution": "lognormal", "hidden": (16,), "epochs": 30, "learning_rate": 1e-2}
-        return SurvivalPath((0.0, 5.0), 2, **options).fit(x, y)
+        return SurvivalPath((0.0, 5.0), 2, **TestJudgedOnAllRows.OPTIONS).fit(x, y)
 
     def test_the_map_that_all_rows_ask_for_is_chosen(self, path):
         assert (path.selection_.lam, path.selection_.recalibrated) == (0, True)
@@ -382,6 +385,32 @@ class TestJudgedOnAllRows:
         assert path.cross_fitted_["dcal"][1] > path.cross_fitted_["dcal_floor"][1] / 10
         assert path.cross_fitted_["nll"][1] < path.cross_fitted_["nll"][0]
 
+    @pytest.mark.parametrize("wrong", [{1: 5}, {0: 5, 2: 0.2, 3: 30}])
+    def test_folds_whose_networks_have_not_converged_do_not_count(self, path, monkeypatch, wrong):
+        """Networks of some folds learn other times; where it is most folds, the validation rows judge."""
+        trained, calls = decision.trained_as, []
+
+        def sometimes_wrong(members, rows, settings):
+            times = wrong.get(len(calls), 1) * rows.time
+            calls.append(times)
+            return trained(members, SurvivalData(rows.x, time=times, event=rows.event), settings)
+
+        monkeypatch.setattr(decision, "trained_as", sometimes_wrong)
+        x, y = mixed_times(600, 3)
+        which = "2 " if len(wrong) == 1 else "1 .*, 3 .*, 4 "
+        with pytest.warns(UserWarning, match=rf"5 folds.* by far more than chance in fold {which}\(120 rows, by 0"):
+            found = SurvivalPath((0.0, 5.0), 2, **self.OPTIONS).fit(x, y)
+        if len(wrong) == 1:
+            # The map of 480 rows is nearly that of all 600, and so are the values.
+            np.testing.assert_allclose(found.cross_fitted_["dcal"], path.cross_fitted_["dcal"], atol=1e-3)
+            u = np.linspace(0.05, 0.95, 19)
+            some, every = (one.select().fitted_.recalibration.cdf(u) for one in (found, path))
+            np.testing.assert_allclose(some, every, atol=0.05)
+            assert found.selection_.recalibrated
+        else:
+            assert found.cross_fitted_ is None
+            assert "validation rows" in found.selection_.reason
+
     def test_they_are_saved(self, path, tmp_path):
         path.save(tmp_path / "path")
         found = load(tmp_path / "path")
@@ -397,7 +426,7 @@ def visits():
     few, again = survival_rows(120, seed=3), np.repeat(np.arange(120), 4)
 
     def fitted(rows, clusters):
-        path = SurvivalPath((0, 10), 1, distribution="lognormal", cross_fit=0, progress=False, **SETTINGS)
+        path = SurvivalPath((0, 10), 1, path="always", distribution="lognormal", cross_fit=0, **SETTINGS)
         return path.fit(DATA.x, DATA.y, validation_data=(few.x[rows], few.y[rows]), validation_clusters=clusters)
 
     patients = [f"patient {k}" for k in again]

@@ -27,7 +27,7 @@ from tests.fuzz.outcomes import Target
 from tests.fuzz.spoiling import Table
 from tests.small_table import small_table
 from xcal import data
-from xcal.tuning import Trial, TrialFile
+from xcal.tuning import Trial, read_trials
 from xcal_paper import Record, RecordFile, load_spec
 
 HERE = "@folder@"  # stands for the folder of the files, which has another name each time
@@ -96,7 +96,7 @@ def _forged(folder: Path, name: str, file: Path) -> Target:
     from safetensors.torch import save
 
     from xcal.estimators import persistence
-    from xcal.recalibration import registry as saving
+    from xcal.recalibration import estimator as saving
 
     with safe_open(file, framework="pt") as opened:
         metadata = opened.metadata()
@@ -118,7 +118,7 @@ def _records(folder: Path) -> Iterator[Target]:
     lines = "".join(replace(record, seed=seed).line() + "\n" for seed in range(4))
     yield _reader(folder, "records.jsonl", lambda path: RecordFile(path).read(), lines.encode(), "results")
     trial = "".join(Trial("s", number, {"dropout": 0.1}, 0.2, (0.2,), (0.0,)).line() + "\n" for number in range(3))
-    yield _reader(folder, "trials.jsonl", lambda path: TrialFile(path).read("s"), trial.encode(), "records")
+    yield _reader(folder, "trials.jsonl", lambda path: read_trials(path, "s"), trial.encode(), "records")
     spec = small_table(n=100, epochs=1)
     yield _reader(folder, "spec.toml", load_spec, spec.encode(), "table")
 

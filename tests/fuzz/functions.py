@@ -19,7 +19,7 @@ from xcal import (
     tuning,
 )
 from xcal.calibration.bins import bin_edges
-from xcal.data.surv import time_and_event
+from xcal.data.surv import read_outcome
 from xcal.distributions.composed import SurvivorDistribution
 from xcal_paper import load_gamma, published
 
@@ -49,7 +49,9 @@ NAN = {
     "evaluate": "value lower upper censoring_p",
     # Values of parameters and times are not looked at, as the docstrings say.
     **dict.fromkeys(("Weibull", "LogLogistic", "LogNormal", "Categorical", "MTLR", "LogisticHazard"), "result"),
-    **dict.fromkeys(("nll", "survival_crps", "published_nll", "published_survival_crps", "ranking_time"), "result"),
+    **dict.fromkeys(
+        ("nll", "survival_crps", "CensoredCRPS", "published_nll", "published_survival_crps", "ranking_time"), "result"
+    ),
     "XCALLoss": "mean",  # of values that are not looked at, as the docstring says
 }
 
@@ -263,6 +265,7 @@ def _distributions(r: dict[str, Any]) -> _Rows:
         ("objectives.nll", objectives.nll, {"dist": law, "density": False, "as_published": False} | own),
         ("objectives.nll (discrete)", objectives.nll, {"dist": discrete, "density": True} | own),
         ("objectives.survival_crps", objectives.survival_crps, {"dist": discrete, "as_published": False} | own),
+        ("objectives.CensoredCRPS", objectives.CensoredCRPS.of, {"time": r["time"], "event": r["event"], "n_nodes": 3}),
         ("published.published_nll", published.published_nll, {"dist": discrete} | own),
         ("published.published_survival_crps", published.published_survival_crps, {"dist": normal} | own),
         ("published.ranking_time", published.ranking_time, {"dist": law}),
@@ -289,7 +292,7 @@ def _data(r: dict[str, Any]) -> _Rows:
             data.Surv,
             {"entry": r["time"] / 2, "time": r["time"], "event": r["event"], "id": np.arange(len(r["time"]))},
         ),
-        ("data.time_and_event", time_and_event, {"y": data.Surv(time=r["time"], event=r["event"])}),
+        ("data.read_outcome", read_outcome, {"y": data.Surv(time=r["time"], event=r["event"])}),
         ("data.SurvivalData", data.SurvivalData, table),
         ("data.SurvivalData.split", whole.split, parts),
         ("data.SurvivalData.folds", whole.folds, {"k": 3, "seed": 0, "whole_groups": False}),

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from xcal.interop import read_model
-from xcal.interop.causes import named_as
-from xcal.interop.predictions import Rows
+from xcal.interop.predictions import Rows, named_as
 from xcal.interop.reading import read_incidence
 from xcal.metrics.observed import aalen_johansen
 
@@ -83,11 +82,11 @@ def test_smooth_models_by_cause_are_the_integral_of_their_hazards(name):
 
 
 def test_of_many_rows_the_times_are_the_same_as_of_few(monkeypatch):
-    import xcal.interop.causes
+    import xcal.interop.predictions
 
     models = by_cause("CoxPHFitter")
     whole, x, time = read(models)
-    monkeypatch.setattr(xcal.interop.causes, "_FEW_ROWS", 7)
+    monkeypatch.setattr(xcal.interop.predictions, "_FEW_ROWS", 7)
     pieces, _, _ = read(list(models.values()))
     assert pieces.causes == ("1", "2")
     assert np.array_equal(pieces.incidence, whole.incidence)

@@ -155,10 +155,9 @@ def test_ray_gives_the_same(tmp_path, monkeypatch):
     folder = written(tmp_path / "in", columns, 3)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     all_passes = {"exact_rows": 0, "ici_bound": True}
-    # A small store, as CI has little shared memory. Ray keeps as many idle processes as it has CPUs, and merging takes
-    # other processes than counting: with two, every pass would start all of them anew.
+    # A small store, as CI has little shared memory.
     ray.init(
-        num_cpus=4,
+        num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="ERROR",
@@ -246,9 +245,10 @@ def test_a_bad_value_is_named(tmp_path, name, processes):
     columns[name][450 + 333] = BAD[name][0]
     written(folder, columns, 2, row_group_size=200)
     where = rf"part-001.parquet, column '{name}', row group 1, row 334: expected .*{BAD[name][1]}"
-    with pytest.raises(ValueError, match=where):
+    with pytest.raises(ValueError, match=where) as refused:
         run(folder, tmp_path / "m.json", processes=processes)
     assert not (tmp_path / "m.json").exists()
+    assert not math.isfinite(BAD[name][0]) or str(BAD[name][0]) not in str(refused.value)  # it may be a patient's
 
 
 def test_other_bad_files_are_named(tmp_path):

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
+from xcal.show import page as page_module
 from xcal.show.charts import COLOURS, colour
 from xcal.show.page import (
     Callout,
@@ -166,7 +167,7 @@ def hostile_page():
         Table(HOSTILE, (HOSTILE, "b"), ((HOSTILE, (HOSTILE, 2.0, HOSTILE)),), filterable=True),
         Copyable(HOSTILE, HOSTILE),
         Download(HOSTILE, HOSTILE, HOSTILE),
-        Checklist(HOSTILE, (ChecklistItem(HOSTILE, HOSTILE, "yes", HOSTILE),)),
+        Checklist(HOSTILE, (ChecklistItem(HOSTILE, HOSTILE, "audit", HOSTILE),)),
         Row((Stack((Text(HOSTILE),)), Text("b"))),
         Selector("one", HOSTILE, (HOSTILE, "b"), "list"),
         Selector("two", HOSTILE, (HOSTILE, "b"), "slider"),
@@ -297,3 +298,29 @@ def test_a_page_that_cannot_work_is_not_written(at, page, message):
         write_page(page, at)
     assert at.read_text() == "old"
     assert [path.name for path in at.parent.iterdir()] == ["page.html"]
+
+
+def test_the_script_of_charts_is_made_once_and_a_damaged_or_read_only_cache_costs_time_alone(tmp_path, monkeypatch):
+    import vl_convert
+
+    made = []
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: made.append(1) or "draw();\r\n")
+    monkeypatch.setattr("xcal.show.page.cache_folder", lambda: tmp_path / "caches")
+
+    def script():
+        page_module._vega.cache_clear()  # as in a new process
+        return page_module._vega()
+
+    try:
+        assert [script(), script()] == ["draw();\n"] * 2
+        assert len(made) == 1
+        (kept,) = (tmp_path / "caches").iterdir()
+        kept.write_bytes(kept.read_bytes().replace(b"draw", b"steal"))
+        assert script() == "draw();\n"
+        assert len(made) == 2
+        (tmp_path / "a file").touch()
+        monkeypatch.setattr("xcal.show.page.cache_folder", lambda: tmp_path / "a file" / "caches")
+        assert script() == "draw();\n"
+        assert len(made) == 3
+    finally:
+        page_module._vega.cache_clear()

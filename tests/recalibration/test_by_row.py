@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 
 from xcal.recalibration import BetaRecalibration, IsotonicSurface, RiskRecalibration, TemperatureRecalibration
-from xcal.recalibration.by_row import CensoredLikelihood, LineMaps, _rising_in_both, doubly_robust
+from xcal.recalibration.by_row import CensoredLikelihood, LineMaps, _rising_in_both
 
 TIMES = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 
@@ -128,42 +128,6 @@ def test_the_parameters_by_risk_maximise_a_likelihood_written_another_way():
 
 
 # isotonic in risk and time
-
-
-def test_the_doubly_robust_numbers_are_the_formula_integrated():
-    """One row at a time, by quadrature; F and G smooth."""
-    times = np.linspace(0.02, 3.0, 150)
-
-    def g(t):
-        return np.exp(-0.3 * t)
-
-    for rate, time, event in ((1.0, 1.23, True), (0.5, 2.0, False), (2.0, 0.4, True)):
-        curves = -np.expm1(-rate * times)[None]
-        found = doubly_robust(
-            -np.expm1([-rate * time]), np.array([event]), curves, g(np.array([time])), g(times), np.array([time]), times
-        )[0]
-        for k in (10, 60, 140):
-            t = times[k]
-            passed, _ = integrate.quad(lambda v, r=rate: r * np.exp(r * v) / g(v), 0, min(t, time))
-            gained = np.exp(rate * time) / g(time) if event and time <= t else 0.0
-            expected = 1 - np.exp(-rate * t) + np.exp(-rate * t) * (gained - passed)
-            assert found[k] == pytest.approx(expected, abs=2e-3)
-
-
-@pytest.mark.parametrize(("right_model", "right_censoring"), [(True, False), (False, True)])
-def test_the_doubly_robust_numbers_are_right_on_average_if_either_part_is(right_model, right_censoring):
-    rng = np.random.default_rng(12)
-    n = 100_000
-    happens, leaves = rng.exponential(size=n), rng.exponential(2.0, n)
-    time, event = np.minimum(happens, leaves), happens <= leaves
-    rate, loss = 1.0 if right_model else 1.6, 0.5 if right_censoring else 0.2
-    times = np.linspace(0.05, 2.0, 40)
-    curves = np.broadcast_to(-np.expm1(-rate * times), (n, 40))
-    values = doubly_robust(
-        -np.expm1(-rate * time), event, curves, np.exp(-loss * time), np.exp(-loss * times), time, times
-    )
-    error = values.std(axis=0) / np.sqrt(n)
-    assert (np.abs(values.mean(axis=0) - -np.expm1(-times)) < 4 * error + 5e-4).all()
 
 
 def test_the_surface_is_the_nearest_one_that_rises_both_ways():

@@ -94,16 +94,13 @@ def test_the_far_tail_is_exact_with_the_models_own_log_survival(kind):
     log_survival = np.array([-20.0, -50.0, -800.0])  # F rounds to 1 from the second on
     found = own.log_survival(-np.expm1(log_survival), log_survival)
     assert np.isfinite(found).all()
-    # Near 1, log(1 - G) is a constant plus a power of 1 - F: 1 for straight lines, b for the beta map, a for KSP, and
-    # of an average the smallest.
+    # Near 1, log(1 - G) is a constant plus a power of 1 - F: 1 for straight lines, b for the beta map, a for KSP.
     powers = {BetaRecalibration: "b", KSPRecalibration: "a"}
     power = getattr(own, powers[kind]) if kind in powers else 1.0
-    if kind is AveragedRecalibration:
-        assert own.weights[1] > 0
-        power = min(own.beta.b, 1.0)
-    # Of an average the other terms are still seen at the first.
-    rtol = 1e-3 if kind is AveragedRecalibration else 1e-6
-    np.testing.assert_allclose(np.diff(found), power * np.diff(log_survival), rtol=rtol)
+    np.testing.assert_allclose(np.diff(found), power * np.diff(log_survival), rtol=1e-6)
+    # So is the slope of G, of which the derivative of 1 - G in 1 - F is the power law of one less.
+    slope = own.log_density(-np.expm1(log_survival), log_survival)
+    np.testing.assert_allclose(slope, found - log_survival + np.log(power), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", MAPS)
@@ -208,7 +205,9 @@ def test_the_slope_of_beta_at_the_ends():
     near = np.array([1e-9, 1 - 1e-9])
     np.testing.assert_allclose(straight.log_density(near), [0.7, -0.7], atol=1e-6)
     # A power below 1 rises without bound at its end, one above 1 not at all.
-    assert BetaRecalibration(0.5, 2.0, 0.7, 1, 1).log_density([0.0, 1.0]).tolist() == [np.inf, -np.inf]
+    # An infinite slope and one of 0 are those at the next numbers: F that rounds to 0 or 1 is not quite there.
+    ends = BetaRecalibration(0.5, 2.0, 0.7, 1, 1).log_density([0.0, 1.0])
+    np.testing.assert_allclose(ends, [0.7 + np.log(0.5) + 0.5 * 1022 * np.log(2), -0.7 + np.log(2) - 53 * np.log(2)])
 
 
 # conformal
@@ -325,6 +324,41 @@ def test_the_weights_of_auto_are_those_of_the_stated_rule():
         gains.append(gain)
     weights = np.exp(np.array([1.0, *(0.5 * np.array(gains))]))
     np.testing.assert_allclose(AveragedRecalibration.fit(u, event).weights, weights / weights.sum(), atol=2e-3)
+
+
+def test_auto_is_the_weighted_mean_of_its_maps():
+    u, event = ROWS["censored"]
+    own, at = AveragedRecalibration.fit(u, event), np.linspace(0.001, 0.999, 301)
+    maps = [kind.fit(u, event) for kind in (BetaRecalibration, CiPOTRecalibration, KaplanMeierRecalibration)]
+    levels = own.weights[0] * at + sum(w * one.cdf(at) for w, one in zip(own.weights[1:], maps, strict=True))
+    np.testing.assert_allclose(own.cdf(at), levels, atol=1.5e-4)
+    slopes = own.weights[0] + sum(w * np.exp(one.log_density(at)) for w, one in zip(own.weights[1:], maps, strict=True))
+    assert np.quantile(np.abs(np.exp(own.log_density(at)) / slopes - 1), 0.95) < 0.02
+
+
+@pytest.mark.parametrize("kind", [BetaRecalibration, CiPOTRecalibration, AveragedRecalibration])
+def test_weighted_rows_count_as_often_as_their_weight_says(kind):
+    u, event = (np.asarray(values)[:150] for values in ROWS["censored"])
+    rng, at = np.random.default_rng(18), np.linspace(0, 1, 101)
+    plain = kind.fit(u, event).cdf(at)
+    np.testing.assert_allclose(kind.fit(u, event, weights=np.full(150, 7.0)).cdf(at), plain, atol=1e-9)
+    # Rows that were kept with a known probability, by their weights: nearer to the whole than without.
+    many, happened = simulate(20_000, 19)
+    kept = rng.uniform(size=many.size) < 0.05 + 0.5 * (many > 0.7)
+    weights = 1 / (0.05 + 0.5 * (many[kept] > 0.7))
+    whole = kind.fit(many, happened).cdf(at)
+    weighted, naive = (kind.fit(many[kept], happened[kept], weights=w).cdf(at) for w in (weights, None))
+    assert np.abs(weighted - whole).max() < 0.3 * np.abs(naive - whole).max()
+    with pytest.raises(ValueError, match="weights: expected finite weights above zero"):
+        kind.fit(u, event, weights=np.zeros(150))
+
+
+def test_weights_of_whole_numbers_are_rows_written_several_times():
+    u, event = (np.asarray(values)[:80] for values in ROWS["censored"])
+    times = np.random.default_rng(20).integers(1, 4, 80)
+    often = CiPOTRecalibration.fit(np.repeat(u, times), np.repeat(event, times))
+    found, at = CiPOTRecalibration.fit(u, event, weights=times), np.linspace(0, 1, 101)
+    np.testing.assert_allclose(found.cdf(at), often.cdf(at), atol=1e-7)
 
 
 def test_auto_leaves_a_true_model_of_many_rows_alone_and_follows_a_clear_error():

@@ -3,6 +3,7 @@
 import warnings
 from functools import cache
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,8 +27,8 @@ from xcal.estimators import make_survival_pipeline
 from xcal.interop import ModelPredictions, read_model, register
 from xcal.interop.reading import unregister
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.reading import _inverted, folds, own_values, quantile_at
-from xcal.recalibration.registry import METHODS, labels_of
+from xcal.recalibration.reading import _inverted, folds, labels_of, own_values, quantile_at
+from xcal.recalibration.registry import METHODS
 
 N = 300
 FAST = {"epochs": 15, "hidden": (8,), "progress": False}
@@ -757,6 +758,33 @@ def test_survival_data_bring_their_outcomes_and_groups():
 # files and clones
 
 
+@pytest.fixture
+def far_tail():
+    """The exponential law of rate 1, recalibrated by a method on rows of rate 0.6."""
+    rng = np.random.default_rng(3)
+    register("mine", exponential, modules=(Law.__module__,))
+    y = Surv(time=rng.exponential(1 / 0.6, size=200), event=np.arange(200) % 4 > 0)
+    yield lambda method: Recalibrated(Law(), method).fit(pd.DataFrame({"a": np.zeros(200)}), y)
+    unregister("mine")
+
+
+@pytest.mark.parametrize("method", ["km", "auto", "isotonic", "cipot", "beta", "ksp", "risk"])
+def test_an_event_far_in_the_tail_has_a_finite_likelihood(far_tail, method):
+    """Where F rounds to 1; of the beta map that of its formula in 400 digits."""
+    own = far_tail(method)
+    time = np.array([15.0, 40.0, 300.0])
+    found = own.nll(pd.DataFrame({"a": np.zeros(3)}), Surv(time=time, event=np.ones(3)))
+    assert np.isfinite(found).all()
+    if method == "beta":
+        a, b, c = (mpmath.mpf(float(getattr(own.adjustment_.map, name))) for name in "abc")
+        for t, value in zip(time, found, strict=True):
+            with mpmath.workdps(400):
+                left = mpmath.exp(-mpmath.mpf(t))
+                odds = mpmath.exp(c) * (1 - left) ** a * left**-b
+                slope = odds / (1 + odds) ** 2 * (a / (1 - left) + b / left)
+                assert value == pytest.approx(float(-mpmath.log(slope * left)), rel=1e-9)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_saved_model_predicts_the_same_bits(models, method, tmp_path):
     fitted = Recalibrated(models["xcal MTLR path"][0], method, **options(method)).fit(*HELD)
@@ -810,7 +838,7 @@ def test_a_forged_header_is_refused(models, tmp_path, old, new):
     from safetensors import safe_open
     from safetensors.numpy import save_file
 
-    from xcal.recalibration.registry import _digest
+    from xcal.recalibration.estimator import _digest
 
     Recalibrated(models["xcal Weibull"][0]).fit(*HELD).save(tmp_path / "good")
     with safe_open(tmp_path / "good", framework="numpy") as file:

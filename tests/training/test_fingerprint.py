@@ -287,6 +287,54 @@ def test_a_module_that_is_handed_on_must_be_readable(user_code):
         settings_digest("objective", objectives.handed_on)
 
 
+BY_NAME = """
+import builtins, importlib, sys
+from importlib import import_module
+M = sys.modules
+system = sys
+def known(d, t, e): return sys.modules["user_package.settings"].K
+def kept(d, t, e): return M["user_package.settings"].K
+def handed_on(d, t, e): return getattr(getattr(system, "modules")["user_package.settings"], "K")
+def imported_there(d, t, e):
+    import sys as own
+    return own.modules["user_package.settings"].K
+def taken_there(d, t, e):
+    from sys import modules
+    return modules["user_package.settings"].K
+def by_import(d, t, e): return import_module("user_package.settings").K
+def by_importlib(d, t, e): return importlib.import_module("user_package.settings").K
+def by_built_in(d, t, e): return __import__("user_package.settings").settings.K
+def by_builtins(d, t, e): return builtins.eval("__import__('user_package.settings')").settings.K
+def within(d, t, e): return [eval("M")["user_package.settings"].K for _ in range(2)]
+def default(d, t, e, where=M): return where["user_package.settings"].K
+"""
+
+
+@pytest.mark.parametrize("way", [line.split("(")[0][4:] for line in BY_NAME.splitlines() if line.startswith("def ")])
+def test_a_module_that_is_looked_up_by_its_name_is_refused(user_code, way):
+    """Which module it is is known only when the code runs: two runs that differ in it would share a checkpoint."""
+    names = {"__name__": "user_by_name", "__package__": None}
+    exec(BY_NAME, names)
+    assert names[way](None, None, None) in (1.0, [1.0, 1.0])
+    with pytest.raises(ValueError, match=r"checkpoint: expected settings of the objective .* any module can be read"):
+        settings_digest("objective", names[way])
+
+
+def test_other_parts_of_python_are_used_as_before(user_code):
+    def objective(d, t, e):
+        import sys as own
+
+        print(sys.float_info.max, own.version, importlib.util.find_spec("json"), file=sys.stderr)
+
+    settings_digest("objective", objective)
+
+
+def test_what_cannot_be_described_is_one_error():
+    odd = type("Odd", (), {"__module__": property(len)})
+    with pytest.raises(ValueError, match=r"checkpoint: expected settings of the objective .* AttributeError"):
+        settings_digest("objective", partial(nll, odd))
+
+
 def test_what_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint: expected settings of the objective .* got a _thread\.lock"):
         run(tmp_path, {"objective": Objective(threading.Lock())})

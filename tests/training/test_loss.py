@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.simulate import simulated_rows
+from tests.training.simulate import simulated_rows, small_mlp
+from xcal.calibration import xcal_penalty
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.membership import SoftBins
 from xcal.distributions import Categorical, family
-from xcal.objectives import nll, survival_crps, with_slopes
+from xcal.objectives import CensoredCRPS, nll, survival_crps, with_slopes
+from xcal.training.config import TrainingConfig
+from xcal.training.path import fit_path
 from xcal.training.problem import Problem, by_autograd
-from xcal.training.rows import prepared, take
+from xcal.training.rows import epoch_edges, epoch_order, prepared, take
 from xcal_paper.published import published_nll
 
 EDGES = torch.tensor([0.0, 0.5, 1.0, 2.0, 5.0])
@@ -38,6 +41,7 @@ CHANGES = {
     "paper": {"penalty": SoftBins("product", censored="soft")},
     "own objective": {"objective": lambda dist, time, event: (event.float() - dist.cdf(time)) ** 2},
     "crps": {"objective": survival_crps},
+    "proper crps": {"objective": CensoredCRPS.of([0.5, 1.0, 2.0, 3.0], [True, False, True, True])},
     "published": {"objective": published_nll},
     "a wrapper, which has nll's attributes": {"objective": doubled},
     "penalty alone": {"objective": lambda dist, time, event: torch.zeros_like(time)},
@@ -91,3 +95,33 @@ def test_a_likelihood_of_a_users_own_is_what_is_trained():
     time, event = torch.tensor([0.2, 1.5, 4.0]), torch.tensor([True, False, True])
     own, plain = (with_slopes(nll)(kind(raw, EDGES), time, event).objective for kind in (Halved, Categorical))
     torch.testing.assert_close(2 * own, plain)
+
+
+def test_random_edges_are_those_of_a_loop_of_ones_own():
+    """S-cal: every batch has bins of its own, the same for all models; a plain loop over them comes to the same end."""
+    rows, config = simulated_rows(90), TrainingConfig(epochs=2, batch_size=30, learning_rate=0.01)
+    asked = {"penalty": SoftBins(random_edges=True), "calibration_bins": 5, "config": config, "device": "cpu"}
+    path = fit_path(small_mlp, family("weibull"), rows, rows, lambdas=(0.0, 30.0), **asked)
+    alone = fit_path(small_mlp, family("weibull"), rows, rows, lambdas=(30.0,), **asked)
+    np.testing.assert_allclose(path.history.objective[:, 1], alone.history.objective[:, 0], rtol=1e-5)
+
+    torch.manual_seed(0)
+    network = small_mlp()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    edges = []
+    for epoch in range(2):
+        drawn, batches = epoch_edges(5, 3, epoch), epoch_order(90, 30, [0], epoch)[:, 0]
+        edges.extend(drawn)
+        for own, batch in zip(drawn, batches, strict=True):
+            dist = family("weibull").distribution(network(rows.x[batch]))
+            time, event = rows.time[batch], rows.event[batch]
+            loss = nll(dist, time, event).mean() + 30 * xcal_penalty(dist.cdf(time), event, edges=own)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert len({tuple(own.tolist()) for own in edges}) == 6
+    with torch.no_grad():
+        found = nll(family("weibull").distribution(network(rows.x)), rows.time, rows.event).mean()
+    np.testing.assert_allclose(alone.history.objective[-1, 0], float(found), rtol=1e-5)
+    even = fit_path(small_mlp, family("weibull"), rows, rows, lambdas=(30.0,), **asked | {"penalty": SoftBins()})
+    assert abs(even.history.objective[-1, 0] - float(found)) > 1e-3

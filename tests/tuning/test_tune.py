@@ -121,7 +121,7 @@ def test_the_score_is_the_integrated_brier_score_of_scikit_survival():
     ]
     outside = outside_ibs(*pairs, curves, times)
     # Ours begins at the first of the 100 times, theirs at the first observation; neither matters at this size.
-    assert got.scores[0] == pytest.approx(outside, rel=0.02)
+    assert got["scores"][0] == pytest.approx(outside, rel=0.02)
 
 
 def test_the_likelihood_can_be_the_score():
@@ -136,7 +136,7 @@ def test_the_likelihood_can_be_the_score():
     outside = weibull_min(c=law.concentration.numpy(), scale=law.scale.numpy())
     time, event = table.time[fold.test], table.event[fold.test]
     expected = -np.where(event, outside.logpdf(time), outside.logsf(time)).mean()
-    assert scored(table, {}).scores[1] == pytest.approx(expected, rel=1e-5)  # weights in single precision
+    assert scored(table, {})["scores"][1] == pytest.approx(expected, rel=1e-5)  # weights in single precision
 
 
 def test_a_setting_that_cannot_be_trained_is_a_failed_trial(tmp_path):

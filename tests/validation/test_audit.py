@@ -95,7 +95,7 @@ def test_groups_in_every_form(rows, y):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"horizons": [0.5, 99]}, r"horizons: expected times within the follow-up, whose last time is \d"),
+        ({"horizons": [0.5, 99]}, r"horizons: expected times within the follow-up, which ends at about \d"),
         ({"horizons": [-1.0]}, "finite times above 0, got -1.0 at row 0"),
         ({"horizons": 2.55}, "the model's curves cover, which end at 2.5, got 2.55"),
         ({"groups": ["sex"]}, "where X is no data frame, got the name 'sex'"),

@@ -19,7 +19,7 @@ from xcal.validation import methods
 from xcal.validation.result import AuditValue, Concern, DataSummary, Measurements, PartFound, Sentence
 from xcal.validation.summary import Training, differing_columns, summarise_data
 from xcal.validation.verdict import Finding, in_short, judge, state_of
-from xcal.validation.words import to_text
+from xcal.validation.words import broken, to_text, wrapped
 
 NAN = math.nan
 
@@ -148,7 +148,8 @@ def test_what_is_wrong_is_said(name, bad, words):
     assert found.level == "distrust"
     assert found.sentences[0].startswith("Wrong: ")
     assert words in found.sentences[0]
-    assert words in found.headline
+    # A number of bins of F is nothing that a reader repeats.
+    assert ("other times than predicted" if name == "d_calibration" else words) in found.headline
     # Few events do not take away what is shown beyond doubt: the p-value counts them.
     assert verdict(*good_but(name, *bad), n_events=50).level == "distrust"
 
@@ -169,7 +170,7 @@ def test_an_error_that_is_real_and_small_does_not_cost_trust_and_is_said():
     assert dcal.level == "trust"
     assert "p < 0.0001" not in " ".join(s for s in dcal.sentences if s.startswith("Good enough"))
     zero = verdict(*good_but("d_calibration", *calibrated(1e-4, (1e-4, 0.0, 4e-4))))
-    assert any(s.startswith("Small, but no chance: bins of F") for s in zero.sentences)
+    assert any(s.startswith("Small, but no chance: over all times") for s in zero.sentences)
     assert not any(s.startswith("Good enough") and "D-calibration" in s for s in zero.sentences)
 
 
@@ -180,7 +181,7 @@ def test_an_error_that_is_real_and_small_does_not_cost_trust_and_is_said():
         (np.linspace(0.14, 0.06, 10), "over all times events come earlier than predicted"),
         (0.06 + 0.0048 * (np.arange(10) - 4.5) ** 2, "over all times predicted distributions are too narrow"),
         (0.14 - 0.0048 * (np.arange(10) - 4.5) ** 2, "over all times predicted distributions are too wide"),
-        (np.tile([0.06, 0.14], 5), "bins of F over all times hold 50 % too many or too few events"),
+        (np.tile([0.06, 0.14], 5), "over all times events come at other times than predicted"),
     ],
 )
 def test_d_calibration_is_told_by_what_its_histogram_shows(mass, said):
@@ -219,6 +220,17 @@ def test_a_small_p_value_stands_beside_what_is_good_enough():
         (good,) = [sentence for sentence in found.sentences if sentence.startswith("Good enough: ")]
         assert ("O/E" in good, "D-calibration" in good) == (name != "oe", name == "oe")
     assert not any("questions" in sentence for sentence in verdict(*GOOD).sentences)
+
+
+def test_a_slope_that_is_uncertain_is_told_and_costs_no_trust():
+    found = verdict(*good_but("slope", *of_slope(0.85, 0.77, 0.93, 0.4)))
+    assert found.level == "trust"
+    (said,) = [sentence for sentence in found.sentences if "slope" in sentence]
+    assert said == (
+        "Uncertain, and the average error says how much it can matter: "
+        "calibration slope by 5 years: 0.85 (interval 0.77 to 0.93)."
+    )
+    assert not any("Uncertain" in sentence for sentence in verdict(*GOOD).sentences)
 
 
 def test_an_average_error_may_not_exceed_a_quarter_of_the_risk():
@@ -494,3 +506,18 @@ def test_a_phrase_names_the_horizons_where_a_value_has_one():
 
     assert short(12.0) == ["O/E by 12 months: 1.04 (interval 0.86 to 1.26)"]
     assert short(None) == ["O/E 1.04 (interval 0.86 to 1.26)"]
+
+
+@pytest.mark.parametrize("n_words", [5, 40, 60, 61, 70])
+def test_long_sentences_are_cut_at_a_word(n_words):
+    """At most three lines, none longer than those of the whole sentence, and nothing is cut that fits."""
+    text = " ".join(["five4"] * n_words)
+    whole, shown = broken(text, 100, "- ", "  "), wrapped(text, "- ")
+    if len(whole) <= 3:
+        assert shown == whole
+        return
+    assert len(shown) == 3
+    assert shown[:2] == whole[:2]
+    assert shown[2].endswith("five4 ...")
+    assert 90 < len(shown[2]) <= 100
+    assert whole[2].startswith(shown[2].removesuffix(" ..."))

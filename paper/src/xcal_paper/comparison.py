@@ -226,7 +226,7 @@ def compare(
         for lam in spec.lambdas
     )
     other_jobs = sum(_of_other_job(r, spec.of_penalty(soft)) for r in kept)
-    trial = epochs if isinstance(epochs, str) and epochs in full.trials else ""
+    trial = epochs if isinstance(epochs, str) and epochs in full.trials | full.score_trials else ""
     return Comparison(spec, chosen, soft, cells, kept, corrupt, other_jobs, part, trial)
 
 

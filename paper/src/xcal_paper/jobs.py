@@ -106,7 +106,7 @@ class JobRecords:
             data.validation,
             lambdas=job.lambdas,
             seeds=job.seeds,
-            objective=make_objective(job.model, self.variant),
+            objective=make_objective(job.model, self.variant, data.train),
             penalty=soft_bins(self.penalty, job.model),
             calibration_bins=self.spec.calibration_bins,
             config=self.spec.training_of(job.model, self.variant).config(self.penalty),

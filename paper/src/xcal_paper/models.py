@@ -14,11 +14,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from xcal.data import SurvivalData
 from xcal.distributions import Family, family
 from xcal.distributions._bins import Bins
 from xcal.distributions.base import SurvivalDistribution
 from xcal.networks import MLP, Linear, TwoTower
-from xcal.objectives import Objective, nll, survival_crps
+from xcal.objectives import CensoredCRPS, Objective, nll, survival_crps
 from xcal.recalibration import KaplanMeierRecalibration
 from xcal.training.stack import MakeNetwork
 from xcal_paper.networks import PaperCNN, PublishedCNN
@@ -108,10 +109,12 @@ def _bias(network: nn.Module) -> Tensor:
     return network.output.bias
 
 
-def make_objective(model: ModelSpec, variant: Variant) -> Objective:
+def make_objective(model: ModelSpec, variant: Variant, train: SurvivalData) -> Objective:
     """Return what a model minimises besides the penalty."""
     if model.objective == "nll":
         return likelihood(variant)
+    if model.objective == "censored-crps":
+        return CensoredCRPS.of(train.time, train.event)
     return published_survival_crps if variant == "as-published" else survival_crps
 
 

@@ -131,9 +131,9 @@ class RecordFile:
     ) -> "RecordFile":
         """Return the file of a table.
 
-        Runs with other epochs than the spec's are trials and have their own folder. So have runs on a part of the data
-        (see `xcal_paper.data.data_part`). A model whose epochs a trial leaves as they are has its records in the
-        table's own file.
+        Runs with other epochs or scores than the spec's are trials and have their own folder. So have runs on a part of
+        the data (see `xcal_paper.data.data_part`). A model that a trial leaves as it is has its records in the table's
+        own file.
         """
         folder = results / spec.table / part / ("trial" if trial else "")
         return cls(folder / f"{variant}.{penalty}.jsonl")
@@ -156,8 +156,9 @@ class RecordFile:
 
 
 def is_trial(full: Spec, asked: Spec, model: ModelSpec, variant: Variant) -> bool:
-    """Return whether a model is to be trained for other epochs than the table's spec says."""
-    return asked.training_of(model, variant) != full.training_of(model, variant)
+    """Return whether a model is to be trained for other epochs, or by another score, than the table's spec says."""
+    other_score = model.objective != full.model(model.name).objective
+    return other_score or asked.training_of(model, variant) != full.training_of(model, variant)
 
 
 def _record(content: dict[str, Any]) -> Record:

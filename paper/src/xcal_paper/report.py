@@ -406,7 +406,8 @@ def _figure(found: list[Comparison], of: str) -> Any:
     for unused in panels[n:]:
         unused.set_axis_off()
     part = f", {found[0].part} data" if found[0].part else ""
-    trial = f", {found[0].trial}: {spec.training.epochs} epochs" if found[0].trial else ""
+    trial = f", {found[0].trial}" if found[0].trial else ""
+    trial += f": {spec.training.epochs} epochs" if found[0].trial in spec.trials else ""
     figure.suptitle(f"{spec.title}{part}, {found[0].variant}{trial}", fontsize=12)
     _draw_legend(figure, panels)
     return figure
@@ -539,7 +540,9 @@ def _with_records(folder: Path) -> Iterator[Comparison]:
         spec = load_spec(table)
         penalties = get_args(Penalty) if spec.kind == "path" else ("paper",)
         parts = PARTS if spec.data.name == "mimic" else ("",)
-        for epochs, variant, penalty, part in product((None, *spec.trials), get_args(Variant), penalties, parts):
+        for epochs, variant, penalty, part in product(
+            (None, *spec.trials, *spec.score_trials), get_args(Variant), penalties, parts
+        ):
             found = compare(table, variant=variant, penalty=penalty, epochs=epochs, results=folder, part=part)
             if any(not epochs or is_trial(spec, found.spec, spec.model(r.model), variant) for r in found.records):
                 yield found

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from xcal._checks import fail
-from xcal._typed import LARGEST_INTEGER, check_keys, read, shown
+from xcal._files import LARGEST_INTEGER, check_keys, read, shown
 from xcal.calibration.membership import SoftBins
 from xcal.training.config import TrainingConfig
 
@@ -109,7 +109,7 @@ class ModelSpec:
     label: str
     distribution: Literal["lognormal", "weibull", "categorical", "mtlr"]
     network: Literal["mlp", "linear", "cnn", "published-cnn", "aft"]
-    objective: Literal["nll", "scrps"] = "nll"
+    objective: Literal["nll", "scrps", "censored-crps"] = "nll"
     interpolation: Literal["step", "linear"] | None = None
     hidden: tuple[int, ...] = ()
     dropout: float = 0.0
@@ -135,7 +135,7 @@ class Spec:
     `job` says which runs are trained together: "model", all lambdas and seeds of a model; or "run", each run alone.
     `larger_lambdas` are weights beyond the paper's, for the other penalties alone: at the same weight these ask for
     less, and two penalties are compared at the same D-calibration. They are a job of their own. `trials` are other
-    numbers of epochs for all models, by name.
+    numbers of epochs for all models, by name, and `score_trials` other objectives for those of the survival CRPS.
 
     Examples
     --------
@@ -165,6 +165,7 @@ class Spec:
     models: tuple[ModelSpec, ...]
     larger_lambdas: tuple[float, ...] = ()
     trials: dict[str, int] = field(default_factory=dict)
+    score_trials: dict[str, Literal["censored-crps"]] = field(default_factory=dict)
 
     def of_penalty(self, penalty: Penalty) -> "Spec":
         """Return the spec with all lambdas that a penalty is trained with."""
@@ -184,7 +185,7 @@ class Spec:
     ) -> "Spec":
         """Return the spec with some of its models and lambdas, with other seeds, or with other epochs for all models.
 
-        `epochs` is a number, or the name of one of the `trials`.
+        `epochs` is a number, or the name of one of the `trials` or `score_trials`.
         """
         spec = self
         if models is not None:
@@ -195,7 +196,11 @@ class Spec:
             spec = replace(spec, lambdas=tuple(lam for lam in self.lambdas if lam in chosen))
         if seeds is not None:
             spec = replace(spec, seeds=checked_seeds(seeds))
-        if epochs is not None:
+        if isinstance(epochs, str) and epochs in self.score_trials:
+            score = self.score_trials[epochs]
+            others = (replace(m, objective=score) if m.objective == "scrps" else m for m in spec.models)
+            spec = replace(spec, models=tuple(others))
+        elif epochs is not None:
             number = self.epochs_of(epochs)
             equal = tuple(replace(model, published_epochs=None) for model in spec.models)
             spec = replace(spec, training=replace(spec.training, epochs=number), models=equal)
@@ -206,7 +211,8 @@ class Spec:
         if isinstance(epochs, str) and epochs in self.trials:
             return self.trials[epochs]
         if isinstance(epochs, str) and not epochs.isdecimal():
-            names = f", or the name of a trial ({', '.join(self.trials)})" if self.trials else ""
+            trials = [*self.trials, *self.score_trials]
+            names = f", or the name of a trial ({', '.join(trials)})" if trials else ""
             fail("epochs", f"a whole number of 1 or more{names}", repr(epochs))
         return TrainingConfig(epochs=int(epochs) if isinstance(epochs, str) else epochs).epochs
 
@@ -332,18 +338,19 @@ def check_spec(spec: "Spec") -> None:
         spec.training.config()
     except ValueError as error:
         raise ValueError(f"training.{error}") from error
-    _check_trials(spec.trials)
+    _check_names(spec.trials | spec.score_trials)
+    for name, epochs in spec.trials.items():
+        _check_epochs(f"trials.{name}", epochs)
     _check_data(spec)
     for index, model in enumerate(spec.models):
         _check_model(f"models[{index}]", model, spec)
     _check_variants(spec)
 
 
-def _check_trials(trials: dict[str, int]) -> None:
-    for name, epochs in trials.items():
+def _check_names(trials: Iterable[str]) -> None:
+    for name in trials:
         if not _NAME.fullmatch(name) or name.isdecimal():
             fail("trials", "names of letters, digits, '-', '_' and '.', no numbers", repr(name))
-        _check_epochs(f"trials.{name}", epochs)
 
 
 def _check_epochs(where: str, epochs: int) -> None:

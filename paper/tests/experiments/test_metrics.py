@@ -35,7 +35,7 @@ def test_stacked_metrics_are_those_of_each_network(small, variant, name):
         data.validation,
         lambdas=(0.0, 10.0),
         seeds=(0, 1),
-        objective=make_objective(model, variant),
+        objective=make_objective(model, variant, data.train),
         config=spec.training.config(),
     )
     found, recalibrated = test_metrics(path, data, variant, 20, 0)

@@ -112,6 +112,25 @@ def test_a_trial_is_compared_with_the_records_that_it_shares_with_the_table(smal
     assert compare_penalties(path, epochs="appendix", results=tmp_path).trial == "appendix"
 
 
+def test_a_trial_by_another_score_trains_the_models_of_the_survival_crps_with_it(small, tmp_path):
+    scores = ("[variants.as-published]", '[score_trials]\nproper = "censored-crps"\n\n[variants.as-published]')
+    path = small(("hidden = [16]" + AFTER, 'hidden = [16]\nobjective = "scrps"' + AFTER), scores)
+    only = {"models": ["lognormal-nll", "mtlr-i"], "seeds": [0], "results": tmp_path, "device": "cpu"}
+    assert reproduce(path, **only).trained == 4
+    found = reproduce(path, **only, epochs="proper")
+    assert (found.trained, found.kept, found.path.parent.name) == (2, 2, "trial")
+    proper, published = compare(path, epochs="proper", results=tmp_path), compare(path, results=tmp_path)
+    assert (proper.trial, len(proper.records), len(published.records)) == ("proper", 4, 4)
+    dcal = [
+        {r.lam: r.metrics["dcal"] for r in one.records if r.model == "lognormal-nll"} for one in (proper, published)
+    ]
+    assert all(dcal[0][lam] != dcal[1][lam] for lam in dcal[0])
+    for table in ("gamma-censored", "mnist-censored"):
+        assert load_spec(table).score_trials == {"proper": "censored-crps"}
+    with pytest.raises(ValueError, match=r"score_trials\.proper: expected 'censored-crps'"):
+        load_spec(small((scores[0], scores[1].replace("censored-", "uncensored-"))))
+
+
 def test_pages_of_trials_stand_beside_their_records(tmp_path, monkeypatch):
     """A trial has a page of its own only where it has records of its own: the corrected variant has none here."""
     for variant, penalty in (("as-published", "paper"), ("corrected", "ours")):

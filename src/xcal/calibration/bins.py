@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xcal._checks import BoolArray, as_count, as_labels, as_vector, fail, first_row
+from xcal._checks import BoolArray, Floats, as_count, as_labels, as_vector, fail, first_row
 
 # A value on an edge belongs to the bin on its right, and 1.0 to the last bin, so every row counts exactly once.
 
-Floats = npt.NDArray[np.float64]
 Edges = Floats
 # Equal bins by default: those in which D-calibration is measured and reported, and the finer ones of the penalty and of
 # calibration given the covariates.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from xcal._checks import (
     MANY,
+    Floats,
     as_count,
     as_event,
     as_flag,
@@ -21,7 +22,7 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import FINE_BINS, Edges, Floats, bin_edges
+from xcal.calibration.bins import FINE_BINS, Edges, bin_edges
 from xcal.calibration.dcalibration import as_at_most
 from xcal.calibration.histogram import residuals
 from xcal.calibration.subgroups import SEARCHED_ROWS, KernelFeatures, Subgroup, as_columns, find_subgroup

@@ -10,6 +10,7 @@ import numpy as np
 from xcal._checks import (
     MANY,
     BoolArray,
+    Floats,
     as_choice,
     as_count,
     as_event,
@@ -23,7 +24,7 @@ from xcal._checks import (
     fail,
     first_row,
 )
-from xcal.calibration.bins import N_BINS, Clusters, Edges, Floats, as_clusters, bin_edges, sum_of_squares
+from xcal.calibration.bins import N_BINS, Clusters, Edges, as_clusters, bin_edges, sum_of_squares
 from xcal.calibration.histogram import Array, as_censoring_survival, lost_mass_caution
 from xcal.calibration.significance import DCalibrationResult, GroupedDCalibration, Method, PValue, Rows, measured
 

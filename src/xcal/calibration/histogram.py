@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from xcal._checks import BoolArray, as_floats, check_same_length, fail, first_row
+from xcal._checks import BoolArray, Floats, as_floats, check_same_length, fail, first_row
 from xcal._kaplan_meier import product_limit
-from xcal.calibration.bins import Clusters, Edges, Floats, sum_of_squares
+from xcal.calibration.bins import Clusters, Edges, sum_of_squares
 
 # --- The censored share: what a row censored at F leaves in each bin, as its event is uniform on [F, 1].
 # In its own bin [a, b) that is (b - F) / (1 - F) = 1 - (1 - b) / (1 - F), in every later bin (b - a) / (1 - F), and

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from xcal._checks import as_choice, as_count, as_number, fail
+from xcal._checks import as_choice, as_count, as_flag, as_number, fail
 from xcal.calibration.histogram import mass_of_bins
 
 # Every function takes `u`, the model's F at each row's observed time with shape (..., n), and returns one number per
@@ -180,6 +180,10 @@ class SoftBins:
 
     A temperature that changes while a model is trained is a tensor of one number. It is read at every step, by a
     recorded CUDA graph too, so that whoever fills it anew changes the penalty.
+
+    With `random_edges`, `xcal.fit_path` draws new inner edges for every batch, uniform on [0, 1], and no bin is looked
+    at twice: S-cal (Stochastic Explicit Calibration Algorithm for Survival Models, IEEE Access, 2025), written from its
+    abstract. A loop of your own gives such edges to `xcal_penalty`.
     """
 
     membership: Membership = "partition"
@@ -187,8 +191,10 @@ class SoftBins:
     gamma: float | None = None
     censored: Censored = "exact"
     estimator: Estimator = "bound"
+    random_edges: bool = False
 
     def __post_init__(self) -> None:
+        as_flag("random_edges", self.random_edges)
         for name, known in (("membership", Membership), ("censored", Censored), ("estimator", Estimator)):
             as_choice(name, getattr(self, name), get_args(known))
         uses_gamma = self.membership == "product" or self.censored == "soft"

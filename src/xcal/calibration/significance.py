@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any, Literal
 
 import numpy as np
 from scipy.special import chdtrc
 
-from xcal._checks import MIN_CELL, BoolArray, effective_units
+from xcal._checks import MIN_CELL, BoolArray, Floats, effective_units
 from xcal._kaplan_meier import product_limit
-from xcal.calibration.bins import Clusters, Edges, Floats
+from xcal.calibration.bins import Clusters, Edges
 from xcal.calibration.histogram import (
     Array,
     BinSums,
@@ -99,6 +100,16 @@ class DCalibrationResult:
         over = "width" if self.expected is None else "what the model expects"
         told = [head, f"{rows}{tested}", f"mass of {widths.size} bins over {over}  {bars}  (equal heights: calibrated)"]
         return "\n".join(told + ([self.disagreement] if self.disagreement else []))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the values, and the mass of each bin beside that of a perfect model."""
+        head, rows, *said = repr(self).split("\n")
+        expected = np.diff(self.edges) if self.expected is None else self.expected
+        bins = zip(self.edges[:-1], self.edges[1:], self.histogram, expected, strict=True)
+        lines = "".join(f"<tr><td>{a:.3g} to {b:.3g}</td><td>{m:.3f}</td><td>{w:.3f}</td></tr>" for a, b, m, w in bins)
+        names = "".join(f"<th>{name}</th>" for name in ("F", "share of the rows", "of a perfect model"))
+        told = "".join(f"<p>{escape(line)}</p>" for line in (head, rows, *said[1:]))
+        return f"{told}<table><tr>{names}</tr>{lines}</table>"
 
     @property
     def disagreement(self) -> str | None:

@@ -13,6 +13,7 @@ from scipy.special import zeta
 from xcal._checks import (
     MANY,
     BoolArray,
+    Floats,
     as_choice,
     as_count,
     as_event,
@@ -23,7 +24,7 @@ from xcal._checks import (
     fail,
 )
 from xcal._kaplan_meier import product_limit
-from xcal.calibration.bins import N_BINS, Edges, Floats, bin_edges
+from xcal.calibration.bins import N_BINS, Edges, bin_edges
 from xcal.calibration.dcalibration import check_choices, pearson_caution
 from xcal.calibration.histogram import (
     SUMS,

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from xcal._checks import MANY, BoolArray, as_count, as_number, as_numpy, fail, first_row, is_missing
-from xcal.calibration.bins import Edges, Floats
+from xcal._checks import MANY, BoolArray, Floats, as_count, as_number, as_numpy, fail, first_row, is_missing
+from xcal.calibration.bins import Edges
 from xcal.calibration.histogram import edges_like, locate, rest
 from xcal.data.features import column_kind
 
@@ -336,38 +336,20 @@ class Condition:
 
 @dataclass(frozen=True)
 class Subgroup:
-    """The subgroup with the largest excess, and its test on rows that were not searched.
+    """The subgroup with the largest excess, and its test on rows that were not searched."""
 
-    Attributes
-    ----------
-    description : str
-        In words: "rows with age > 71 and stage = III: events come earlier than predicted".
-    rule : str
-        The conditions alone.
-    finding : str
-        What the histogram of its rows in the half that was not searched shows.
-    n : int
-        Its rows among those looked at, in both halves.
-    z, p_value : float
-        Of the half that took no part in the search; two-sided, and honest: one test was made.
-    conditions : tuple of Condition
-    n_tested : int
-        Its rows in that half.
-    tested : array of shape (n_tested,)
-        Their row numbers.
-    mass, mass_error : arrays of shape (B,)
-        Share of F in each bin among these rows, and the standard error of each, by the same rule as z.
-    """
-
-    description: str
-    rule: str
-    finding: str
-    n: int
+    description: str  # in words: "rows with age > 71 and stage = III: events come earlier than predicted"
+    rule: str  # the conditions alone
+    finding: str  # what the histogram of its rows in the half that was not searched shows
+    n: int  # its rows among those looked at, in both halves
+    # z, p_value: of the half that took no part in the search; two-sided, and honest: one test was made
     z: float
     p_value: float
     conditions: tuple[Condition, ...]
-    n_tested: int
-    tested: npt.NDArray[np.intp] = field(compare=False, repr=False)
+    n_tested: int  # its rows in that half
+    tested: npt.NDArray[np.intp] = field(compare=False, repr=False)  # (n_tested,): their row numbers
+    # mass, mass_error: (B,): share of F in each bin among these rows, and the standard error of each, by the same rule
+    # as z
     mass: Floats = field(compare=False, repr=False)
     mass_error: Floats = field(compare=False, repr=False)
 

@@ -4,7 +4,9 @@ Here stand the arguments and options that several commands share, and how a list
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -38,6 +40,27 @@ Upper = Annotated[
     str | None,
     typer.Option(help="Column of the first visit with the event; empty in rows that are censored at --lower."),
 ]
+Site = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the hospital or region: each is judged, and the report says how much they differ and what to "
+        "expect at a new one."
+    ),
+]
+Landmarks = Annotated[
+    str | None,
+    typer.Option(
+        help="Times, with commas, at which those who have come so far are judged again by their risks from there on: "
+        "365,730. Horizons then count from there."
+    ),
+]
+LastSeen = Annotated[
+    str | None,
+    typer.Option(
+        help="For times in whole months or years: whether a patient censored in month 7 was observed through all of it "
+        "(end), half of it (middle), or that is not known (unknown: intervals hold both). exact: times are exact."
+    ),
+]
 Covariates = Annotated[
     str | None,
     typer.Option(
@@ -52,6 +75,24 @@ MinCell = Annotated[
         "shows everything.",
     ),
 ]
+
+
+def now_and_then(words: Callable[..., str]) -> Callable[..., None] | None:
+    """Return a function that says now and then how far the work is; None where a bar can be drawn.
+
+    Not more often than every 10 seconds, or as many as the variable XCAL_PROGRESS says.
+    """
+    if sys.stderr.isatty():
+        return None
+    said, seconds = monotonic(), float(os.environ.get("XCAL_PROGRESS", "") or 10.0)
+
+    def show(*work: Any) -> None:
+        nonlocal said
+        if monotonic() - said >= seconds:
+            said = monotonic()
+            typer.echo(words(*work), err=True)
+
+    return show
 
 
 def listed(name: str, text: str | None, make: Callable[[str], _Item], kind: str) -> list[_Item] | None:

@@ -5,7 +5,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli import By, Decimal, Entry, EventValue, Horizons, Lower, MinCell, Separator, Upper, listed
+from xcal.cli import (
+    By,
+    Decimal,
+    Entry,
+    EventValue,
+    Horizons,
+    Landmarks,
+    LastSeen,
+    Lower,
+    MinCell,
+    Separator,
+    Site,
+    Upper,
+    listed,
+    now_and_then,
+)
 
 if TYPE_CHECKING:  # numpy and pandas take a second to import, and --help should not
     from xcal import AuditResult
@@ -34,23 +49,9 @@ Weights = Annotated[
         "of 10 % and 1 for a case that was sampled for sure."
     ),
 ]
-Site = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of the hospital or region: each is judged, and the report says how much they differ and what to "
-        "expect at a new one."
-    ),
-]
 Covariates = Annotated[
     str | None,
     typer.Option(help='Columns to ask "for whom?" about, with commas: age,sex. By default all that have no other use.'),
-]
-Landmarks = Annotated[
-    str | None,
-    typer.Option(
-        help="Times, with commas, at which those who have come so far are judged again by their risks from there on: "
-        "365,730. Horizons then count from there."
-    ),
 ]
 Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; by default along straight lines.")]
 Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
@@ -68,12 +69,28 @@ Censoring = Annotated[
         "independent: never, as in published guidelines; covariates: always."
     ),
 ]
-LastSeen = Annotated[
-    str,
+StudyFile = Annotated[
+    Path | None,
     typer.Option(
-        help="For times in whole months or years: whether a patient censored in month 7 was observed through all of it "
-        "(end), half of it (middle), or that is not known (unknown: intervals hold both). exact: times are exact."
+        "--study",
+        help="study.toml: source of the data, eligibility, funding and whatever else only you know, for the report and "
+        "its checklists.",
     ),
+]
+
+
+def _new_study(path: Path | None) -> None:
+    """Write an empty study file, and end."""
+    if path is not None:
+        from xcal.validation.study import new_study
+
+        typer.echo(f"wrote {new_study(path)}: fill it in, and give it by --study", err=True)
+        raise typer.Exit
+
+
+NewStudy = Annotated[
+    Path | None,
+    typer.Option("--new-study", callback=_new_study, is_eager=True, help="Write a study file to fill in, and end."),
 ]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
@@ -110,6 +127,8 @@ def audit(
     min_cell: MinCell = None,
     level: Level = 0.95,
     seed: Seed = 0,
+    study: StudyFile = None,
+    new_study: NewStudy = None,
     separator: Separator = None,
     decimal: Decimal = ".",
 ) -> None:
@@ -153,6 +172,10 @@ def audit(
     known at the start, such as the cause of death:
       xcal audit predictions.csv --time t --event e --curves "s_*" --covariates age,sex
 
+    With what only you know about the study, for its checklists:
+      xcal audit --new-study study.toml
+      xcal audit predictions.csv --time t --event e --curves "s_*" --study study.toml
+
     The risk at five years only, with every number as JSON:
       xcal audit predictions.csv --time t --event e --risk r5 --horizon 5 --json audit.json
     """
@@ -189,7 +212,10 @@ def audit(
         **_covariates(table, covariates, (*columns.values(), risk, cdf, clusters, weights, site), curves),
     }
     if training is not None:
-        given["training"] = read_table_file(training, **written).outcome(**columns).target()
+        before = read_table_file(training, **written)
+        known, outcome = given.get("X", given.get("covariates")), before.outcome(**columns).target()
+        shared = [] if known is None else [name for name in known if name in before.names]
+        given["training"] = (before.frame[shared], outcome) if shared else outcome
     result = xcal.audit(
         **given,
         n_bootstrap="auto" if resamples is None else resamples,
@@ -200,8 +226,14 @@ def audit(
         seed=seed,
         time_unit=time_unit,
         name=file.name if name is None else name,
+        study=study,
+        progress=now_and_then(_resampling_in_words),
     )
     _give(result, out, as_json)
+
+
+def _resampling_in_words(done: int, total: int) -> str:
+    return f"resampling: {100 * done // max(1, total)} %"
 
 
 def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:

@@ -98,7 +98,7 @@ def _path(x: Any, y: Any, distribution: str, seeds: int, epochs: int, console: A
     from xcal import SurvivalPath
 
     path = SurvivalPath(
-        (0.0, 10.0, PENALTY), distribution=distribution, seeds=seeds, epochs=epochs, calibration_bins=10
+        (0.0, 10.0, PENALTY), seeds, path="always", distribution=distribution, epochs=epochs, calibration_bins=10
     )
     try:
         path.fit(x, y)
@@ -208,20 +208,20 @@ def _story(
 ) -> list[str]:
     """Return what the table shows of the first and of the chosen model: every number is computed."""
     told = []
-    for name, what in ((next(iter(metrics)), "As trained"), (list(metrics)[-1], _corrected_by(chosen))):
+    for name, what in ((next(iter(metrics)), "The model as trained"), (list(metrics)[-1], _corrected_by(chosen))):
         error = metrics[name].get("error of the risks")
-        off = "" if error is None else f", and a patient's risk is {100 * error:.1f} points from the truth"
-        order = f"{what}, the model orders the patients with a concordance of {metrics[name]['concordance']:.3f}{off}."
-        told.append(f"{order} The judge, who does not know the truth: {audits[name].verdict.headline}")
+        off = "" if error is None else f": its risks are {100 * error:.1f} points from the truth on average"
+        order = f"{what} (concordance {metrics[name]['concordance']:.3f}){off}"
+        told.append(f"{order}. The judge, who does not know the truth, says: {audits[name].verdict.headline}")
     return told
 
 
 def _corrected_by(chosen: "SurvivalModel") -> str:
-    weight = f"trained with a calibration penalty of weight {chosen.xcal_lambda:g}"
+    penalty = f"a calibration penalty of weight {chosen.xcal_lambda:g}"
     if chosen.fitted_.recalibration is None:
-        return f"{weight[0].upper()}{weight[1:]}" if chosen.xcal_lambda else "Left as it is"
-    corrected = "With a map of its probabilities, fitted after training (recalibrated)"
-    return f"{corrected}, and {weight}" if chosen.xcal_lambda else corrected
+        return f"The model trained with {penalty}" if chosen.xcal_lambda else "The same model, left as it is"
+    corrected = "corrected by a map of its probabilities"
+    return f"The {f'model trained with {penalty}, and' if chosen.xcal_lambda else 'same model,'} {corrected}"
 
 
 def _save(

@@ -5,7 +5,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xcal.cli import By, Covariates, Decimal, Entry, Horizons, Lower, MinCell, Separator, Upper, as_settings, listed
+from xcal.cli import (
+    By,
+    Covariates,
+    Decimal,
+    Entry,
+    Horizons,
+    Landmarks,
+    LastSeen,
+    Lower,
+    MinCell,
+    Separator,
+    Site,
+    Upper,
+    as_settings,
+    listed,
+)
 
 if TYPE_CHECKING:
     from xcal.cli.run_folder import FitSettings
@@ -129,6 +144,9 @@ def evaluate(
     file: MaybeRows = None,
     horizons: Horizons = None,
     by: By = None,
+    site: Site = None,
+    landmarks: Landmarks = None,
+    last_seen: LastSeen = None,
     time: Time = None,
     event: Event = None,
     event_value: EventValue = None,
@@ -172,6 +190,7 @@ def evaluate(
         of_a_file = {"--by": by, "--event-value": event_value, "--resamples": resamples, "--covariates": covariates}
         of_a_file |= {"--time-unit": time_unit, "--min-cell": min_cell, "--separator": separator, "--decimal": decimal}
         of_a_file |= {"--entry": entry, "--lower": lower, "--upper": upper}
+        of_a_file |= {"--site": site, "--landmarks": landmarks, "--last-seen": last_seen}
         if given := list(as_settings(of_a_file)):
             raise ValueError(f"{given[0]}: expected with a run and a file, got a folder alone")
         found = _folder(run, out, horizons, (time, event), (engine, processes, exact_rows, d_calibration, ici_bound))
@@ -229,6 +248,9 @@ def report(
     out: Out = None,
     horizons: Horizons = None,
     by: By = None,
+    site: Site = None,
+    landmarks: Landmarks = None,
+    last_seen: LastSeen = None,
     time: Time = None,
     event: Event = None,
     event_value: EventValue = None,
@@ -269,7 +291,10 @@ def report(
 
 
 # Options of both commands that take the place of a setting of the run.
-_ASKED = ("time", "event", "event_value", "separator", "decimal", "by", "resamples", "time_unit", "min_cell")
+_ASKED = (
+    *("time", "event", "event_value", "separator", "decimal"),
+    *("by", "site", "last_seen", "resamples", "time_unit", "min_cell"),
+)
 # Columns of a new file that tell how its rows came under observation.
 _BESIDE = ("entry", "lower", "upper")
 
@@ -284,13 +309,14 @@ def _audited(run: Path, file: Path | None, options: dict[str, Any]) -> "AuditRes
 
     model, settings = read_run(run)
     asked = {name: options[name] for name in _ASKED}
-    asked["horizons"] = listed("--horizons", options["horizons"], float, "times")
+    for name in ("horizons", "landmarks"):
+        asked[name] = listed(f"--{name}", options[name], float, "times")
     asked["covariates"] = listed("--covariates", options["covariates"], str, "columns")
     beside = {name: options[name] for name in _BESIDE}
     _check_beside(file, beside)
     settings = replace(settings, **as_settings(asked))
     with collected_warnings() as told:
-        part, training = _rows(run, file, model, settings, beside)
+        part, training = _rows(run, file, model, settings, beside, options["site"])
         result = audit_of(model, part, settings, None, training=training)
     for line in notes(told):
         typer.echo(line, err=True)
@@ -309,9 +335,14 @@ def _check_beside(file: Path | None, beside: dict[str, str | None]) -> None:
 
 
 def _rows(
-    run: Path, file: Path | None, model: Any, settings: "FitSettings", beside: dict[str, str | None]
+    run: Path,
+    file: Path | None,
+    model: Any,
+    settings: "FitSettings",
+    beside: dict[str, str | None],
+    site: str | None,
 ) -> tuple[Any, Any]:
-    """Rows to judge by, and those trained on where they are at hand."""
+    """Rows to judge by, and those trained on where they are at hand; a site that was asked for must be there."""
     import warnings
 
     from xcal.cli.run_folder import CONFIG, merged
@@ -321,6 +352,8 @@ def _rows(
         table = read_rows(file, settings)
         for note in table.notes:
             warnings.warn(note, stacklevel=2)
+        if site is not None:
+            table.column(site, "--site")
         return read_part(table, model, settings, beside), None
     # The files must still be those of the run: other rows would be held out of another model.
     merged(run / CONFIG, {})

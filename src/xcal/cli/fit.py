@@ -5,7 +5,20 @@ from typing import Annotated
 
 import typer
 
-from xcal.cli import Covariates, Decimal, EventValue, MinCell, Separator, as_settings, is_helper, listed
+from xcal.cli import (
+    Covariates,
+    Decimal,
+    EventValue,
+    Landmarks,
+    LastSeen,
+    MinCell,
+    Separator,
+    Site,
+    as_settings,
+    is_helper,
+    listed,
+    now_and_then,
+)
 
 File = Annotated[
     Path | None, typer.Argument(help="CSV (.csv, .tsv, also .gz) or parquet file with one row per patient.")
@@ -36,6 +49,9 @@ Distribution = Annotated[
 ]
 Lambdas = Annotated[str | None, typer.Option(help="Weights of the calibration penalty, with commas: 0,10,100.")]
 Seeds = Annotated[int | None, typer.Option(help="Models for each lambda, 3 by default; they are averaged.")]
+Trains = Annotated[
+    str | None, typer.Option(help="when_needed: larger lambdas only if the smallest is off, the default; or always.")
+]
 Epochs = Annotated[int | None, typer.Option(help="Largest number of passes over the rows, 500 by default.")]
 Horizons = Annotated[str | None, typer.Option(help="Times at which the report judges risks, with commas: 12,24,60.")]
 Unit = Annotated[str | None, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
@@ -60,12 +76,16 @@ def fit(
     keep: Keep = None,
     drop_duplicates: DropDuplicates = False,
     by: By = None,
+    site: Site = None,
     covariates: Covariates = None,
     distribution: Distribution = None,
     lambdas: Lambdas = None,
     seeds: Seeds = None,
+    path: Trains = None,
     epochs: Epochs = None,
     horizons: Horizons = None,
+    landmarks: Landmarks = None,
+    last_seen: LastSeen = None,
     time_unit: Unit = None,
     resamples: Resamples = None,
     min_cell: MinCell = None,
@@ -77,8 +97,8 @@ def fit(
 ) -> None:
     r"""Train a calibrated survival model on a table, and report on rows that it has not seen.
 
-    Says what it understands of the columns, holds rows out, trains a path
-    of models, recalibrates and chooses if the validation rows show a need,
+    Says what it understands of the columns, holds rows out, trains models,
+    recalibrates or trains with the calibration penalty if rows show a need,
     and leaves in the folder --out: the model, the frontier, a validation
     report (audit.html), a summary and a config file.
 
@@ -97,13 +117,13 @@ def fit(
         xcal fit patients.csv --time months --event died --out run
     """
     import json
-    import sys
 
     from xcal.cli.fit_run import as_json as plain
-    from xcal.cli.fit_run import fit_run, now_and_then, take_part
+    from xcal.cli.fit_run import epochs_in_words, fit_run, take_part
     from xcal.cli.run_folder import SETTINGS, merged
 
     weights, times = listed("--lambdas", lambdas, float, "numbers"), listed("--horizons", horizons, float, "times")
+    reached = listed("--landmarks", landmarks, float, "times")
     # Every option has the name of its setting, but the file.
     options = locals() | {
         "data": None if file is None else str(file.resolve()),
@@ -111,6 +131,7 @@ def fit(
         "covariates": listed("--covariates", covariates, str, "columns"),
         "lambdas": None if weights is None else tuple(weights),
         "horizons": None if times is None else tuple(times),
+        "landmarks": None if reached is None else tuple(reached),
         "drop_duplicates": drop_duplicates or None,
     }
     settings = merged(config, as_settings({name: options[name] for name in SETTINGS}))
@@ -123,7 +144,6 @@ def fit(
         take_part(settings, out)
         return
     # A bar where one can be drawn; lines where the messages go to a file.
-    shown = None if sys.stderr.isatty() else now_and_then(lambda text: typer.echo(text, err=True))
-    summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=shown)
+    summary = fit_run(settings, out, say=say, overwrite=overwrite, progress=now_and_then(epochs_in_words))
     if as_json:
         typer.echo(json.dumps(plain(summary), indent=2, ensure_ascii=False))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,11 @@ from xcal.cli.training import (
     Parts,
     Trained,
     collected_warnings,
-    figures,
     judge,
     known_clusters,
     name_of,
     read_parts,
+    summary_values,
     train,
 )
 from xcal.cli.understanding import NO_KIND, Column
@@ -115,27 +114,28 @@ def _counted_rows(part: Part, min_cell: int) -> tuple[str, ...]:
 
 def about_to_train_in_words(settings: FitSettings) -> str:
     """Return what is trained."""
-    lambdas = ", ".join(f"{lam:g}" for lam in settings.lambdas)
+    weights = sorted(settings.lambdas)
+    what = f"for each weight of the calibration penalty (lambda {_weights(weights)})"
+    if settings.path != "always" and weights[1:]:
+        what = f"without calibration penalty (lambda {weights[0]:g}; {_weights(weights[1:])} only if it is off)"
+        if weights[0]:
+            what = f"with a calibration penalty of {weights[0]:g} ({_weights(weights[1:])} only if it is off)"
     return (
-        f"\nTraining a model ({settings.distribution}) for each weight of the calibration penalty (lambda {lambdas}), "
+        f"\nTraining a model ({settings.distribution}) {what}, "
         f"{settings.seeds} seed{'s' * (settings.seeds > 1)} each, at most "
         f"{settings.epochs} epoch{'s' * (settings.epochs > 1)}. "
         "Ctrl-C keeps the best so far."
     )
 
 
-def now_and_then(say: Callable[[str], None], seconds: float = 10.0) -> Callable[[EpochReport], None]:
-    """Return a function of an epoch that says how far training is, not more often than so many seconds."""
-    said = monotonic()
+def _weights(lambdas: Sequence[float]) -> str:
+    return ", ".join(f"{lam:g}" for lam in lambdas)
 
-    def show(report: EpochReport) -> None:
-        nonlocal said
-        if monotonic() - said >= seconds:
-            said = monotonic()
-            say(f"epoch {report.epoch} of at most {report.epochs}: {np.count_nonzero(report.stopped)} of "
-                f"{report.stopped.size} models have stopped")  # fmt: skip
 
-    return show
+def epochs_in_words(report: EpochReport) -> str:
+    """Say how far training is."""
+    stopped, of = np.count_nonzero(report.stopped), report.stopped.size
+    return f"epoch {report.epoch} of at most {report.epochs}: {stopped} of {of} models have stopped"
 
 
 def not_kept_in_words(folder: Path, error: OSError) -> str:
@@ -158,9 +158,9 @@ def kept_in_words(folder: Path, *, finishes: bool) -> str:
 def trained_in_words(result: Trained) -> str:
     """Return what came out of training, on the validation rows."""
     lines = [] if not result.interrupted else ["Interrupted: what follows is from what was trained until then.", ""]
-    found, selected = result.path.candidates_, result.path.selection_
+    found, selected, left = result.path.candidates_, result.path.selection_, result.path.untrained_
     rows = []
-    for line in found.itertuples(index=False):
+    for line in found[~found["lambda"].isin(left)].itertuples(index=False):
         values = line._asdict()
         name = f"{line[0]:g}" + (", recalibrated" if values["recalibrated"] else "")
         chosen = (line[0], values["recalibrated"]) == (selected.lam, selected.recalibrated)
@@ -169,12 +169,14 @@ def trained_in_words(result: Trained) -> str:
     lines += [f"On the validation rows (D-calibration in {result.path.calibration_bins} bins):"]
     lines += table(("lambda", "D-calibration", "of a perfect model", "concordance", "NLL", ""), rows, left=(0, 5))
     lines += ["", *wrapped(f"Chosen: {selected.reason}.")]
+    if left:
+        lines += wrapped(f"Not trained, as the choice did not need them: lambda {_weights(left)} (--path always).")
     return "\n".join([*lines, *notes(result.notes)])
 
 
 def judged_in_words(result: Judged, chosen: Trained, name_of: Callable[[Any], str]) -> str:
     """Return what the held-out rows say."""
-    measured = {chosen.name: figures(result.audit)}
+    measured = {chosen.name: summary_values(result.audit)}
     if result.plain is not None:
         measured = {name_of(chosen.path.model(min(chosen.path.frontier_["lambda"]))): result.plain} | measured
     rows = [
@@ -342,7 +344,7 @@ def _summary(settings: FitSettings, parts: Parts, trained: Trained, judged: Judg
     """Everything that a program may want to know of a run."""
     selection, verdict = trained.path.selection_, judged.audit.verdict
     plain = name_of(trained.path.model(min(trained.path.frontier_["lambda"])))
-    test = {trained.name: figures(judged.audit)} | ({} if judged.plain is None else {plain: judged.plain})
+    test = {trained.name: summary_values(judged.audit)} | ({} if judged.plain is None else {plain: judged.plain})
     return {
         "data": settings.data,
         "rows": {
@@ -392,6 +394,7 @@ def _write(
                 time_unit=settings.time_unit,
                 clusters=known_clusters(test),
                 min_cell=settings.min_cell,
+                train=False,
             )
         judged.audit.report(folder / run_folder.AUDIT_PAGE)
         judged.audit.to_json(folder / run_folder.AUDIT_NUMBERS)

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from xcal import __version__
 from xcal._checks import MIN_CELL, as_choice, as_count, as_number, fail
-from xcal._files import check_writable, sole_user
-from xcal._typed import checked, parse_json
+from xcal._files import check_writable, checked, parse_json, sole_user
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.model import SurvivalModel
 from xcal.estimators.persistence import MODEL_IN_FOLDER
-from xcal.estimators.settings import DEFAULTS, LAMBDAS
+from xcal.estimators.settings import DEFAULTS, LAMBDAS, PATHS
 from xcal.training.rows import digest, launched
+from xcal.validation.arguments import LastSeen
 
 # Which of day and month comes first in dates whose year is last.
 DATES = ("day-first", "month-first")
@@ -31,28 +31,10 @@ _FACTS = ("xcal", "data_sha256", "test_sha256")
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Settings of a run; the options of the command, with the names that they have in ``config.toml``.
+    """Settings of a run; the options of the command, with the names that they have in ``config.toml``."""
 
-    Attributes
-    ----------
-    data, separator, decimal, dates, time, event, event_value
-        The file, how it is written (None: told by the file), and the columns of the outcome.
-    test, split, group, test_fraction
-        Where the rows come from that no model sees: another file, a column, or chance; `group` keeps rows together.
-    drop_duplicates
-        Whether rows that repeat another one are left out.
-    drop, keep
-        Columns that are no features, and columns that are even if they look like an id or like the outcome.
-    by, covariates
-        Columns whose groups the report judges apart, and columns that it asks "for whom?" about.
-    distribution, lambdas, seeds, epochs
-        Of the path.
-    horizons, time_unit, resamples, min_cell
-        Of the reports; the last is the smallest number of rows of which something is told.
-    seed
-        Of split, training and resamples.
-    """
-
+    # data, separator, decimal, dates, time, event, event_value: the file, how it is written (None: told by the file),
+    # and the columns of the outcome
     data: str
     time: str
     event: str
@@ -60,29 +42,43 @@ class FitSettings:
     separator: str | None = None
     decimal: str = "."
     dates: str | None = None
+    # test, split, group, test_fraction: where the rows come from that no model sees: another file, a column, or chance;
+    # `group` keeps rows together
     test: str | None = None
     split: str | None = None
     group: str | None = None
     test_fraction: float = 0.25
+    # drop, keep: columns that are no features, and columns that are even if they look like an id or like the outcome
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
-    drop_duplicates: bool = False
+    drop_duplicates: bool = False  # whether rows that repeat another one are left out
+    # by, site, covariates: columns whose groups the report judges apart, that of sites, and columns that it asks "for
+    # whom?" about
     by: tuple[str, ...] = ()
+    site: str | None = None
     covariates: tuple[str, ...] = ()
+    # distribution, lambdas, seeds, path, epochs: of the path
     distribution: str = DEFAULTS.distribution
     lambdas: tuple[float, ...] = LAMBDAS
     seeds: int = 3
+    path: str = PATHS[0]
     epochs: int = DEFAULTS.epochs
+    # horizons, landmarks, last_seen, time_unit, resamples, min_cell: of the reports; the last is the smallest number of
+    # rows of which something is told
     horizons: tuple[float, ...] | None = None
+    landmarks: tuple[float, ...] | None = None
+    last_seen: str = "auto"
     time_unit: str = ""
     resamples: int | None = None
     min_cell: int = MIN_CELL
-    seed: int = 0
+    seed: int = 0  # of split, training and resamples
 
     def __post_init__(self) -> None:
         as_number("--test-fraction", self.test_fraction, above=0, below=1)
         as_choice("--distribution", self.distribution, (*DISCRETE, *CONTINUOUS))
         as_choice("--dates", self.dates, DATES, or_none=True)
+        as_choice("--path", self.path, PATHS)
+        as_choice("--last-seen", self.last_seen, get_args(LastSeen))
         as_count("--seeds", self.seeds, at_least=1)
         as_count("--epochs", self.epochs, at_least=1)
         as_count("--seed", self.seed, at_least=0)

@@ -41,22 +41,12 @@ _SHOWN = 6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableFile:
-    """A table that was read from a file.
-
-    Attributes
-    ----------
-    path : Path
-    frame : pandas.DataFrame
-    lines : bool
-        Whether rows are lines of a text.
-    notes : tuple of str
-        What was guessed, a sentence each.
-    """
+    """A table that was read from a file."""
 
     path: Path
     frame: Any
-    lines: bool
-    notes: tuple[str, ...] = ()
+    lines: bool  # whether rows are lines of a text
+    notes: tuple[str, ...] = ()  # what was guessed, a sentence each
 
     @property
     def n(self) -> int:
@@ -115,7 +105,7 @@ class TableFile:
         """Read sampling weights: numbers above zero."""
         what = "a weight, a number above zero"
         values = self.numbers(name, option, what=what)
-        self._check(name, what, values <= 0, lambda row: f"{values[row]:g}")
+        self._check(name, what, values <= 0, lambda row: "a negative number" if values[row] < 0 else "zero")
         return values
 
     def shares(self, name: str, option: str) -> FloatArray:
@@ -461,12 +451,17 @@ def _cell(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float | np.number) else str(value).strip()
 
 
+def common_labels(column: Any) -> list[str]:
+    """Return the values that many rows of a column have, the most frequent first."""
+    counted = column.dropna().map(_cell).value_counts()
+    return [str(label) for label in counted.index[counted >= MIN_CELL]]
+
+
 def _common(column: Any) -> str:
     """Write the values that many rows of a column have, and how many others there are."""
-    counted = column.map(_cell).value_counts()
-    common = counted.index[counted >= MIN_CELL]
-    others = counted.size - min(common.size, _SHOWN)
-    if not common.size:
+    common, different = common_labels(column), column.map(_cell).nunique()
+    others = different - min(len(common), _SHOWN)
+    if not common:
         return f"({others:,}, each in fewer than {MIN_CELL} rows)"
     return ", ".join(map(repr, common[:_SHOWN])) + (f" and {others:,} more" if others else "")
 

@@ -22,7 +22,7 @@ from xcal.estimators.inputs import feature_kind
 from xcal.estimators.settings import DEFAULTS
 from xcal.training.result import Progress
 from xcal.validation import audit
-from xcal.validation.arguments import read_covariates, read_groups
+from xcal.validation.arguments import read_covariates, read_groups, read_landmarks, read_sites
 from xcal.validation.result import AuditResult
 
 # --- Which rows are trained on, which decide when to stop and what to choose, and which no model sees.
@@ -47,13 +47,14 @@ FEWEST_ROWS = 30
 class Part:
     """Some rows: features, outcome, what the report asks about them, and the cluster of each row.
 
-    `labels` are the groups that it judges apart, `covariates` the columns of "for whom?"; None for those of `X`.
-    `clusters` is None where the rows are independent of each other, or nobody knows.
+    `labels` are the groups that it judges apart, `sites` where the rows come from, `covariates` the columns of "for
+    whom?"; None for those of `X`. `clusters` is None where the rows are independent of each other, or nobody knows.
     """
 
     X: Any
     y: npt.NDArray[np.void]
     labels: Any
+    sites: Any
     covariates: Any
     clusters: npt.NDArray[np.str_] | None
 
@@ -82,6 +83,8 @@ def read_parts(settings: FitSettings) -> Parts:
     """Read the files of a run, say what is in them, and divide the rows."""
     table = read_rows(Path(settings.data), settings)
     outcome = table.outcome(*settings.outcome)
+    if settings.site is not None:
+        table.column(settings.site, "--site")
     train, validation, test = _divided(table, outcome, settings)
     to_fit = np.sort(np.concatenate([train, validation]))
     _check_enough(to_fit.size, settings)
@@ -97,9 +100,13 @@ def read_parts(settings: FitSettings) -> Parts:
     if not held_out.n_events:
         fail("held-out rows", "at least one event", f"{held_out.n} rows without one")
     # Before hours of training, what the report would refuse after them.
-    read_groups(held_out.labels, None, held_out.n)
+    held = as_outcome(held_out.y["time"], held_out.y["event"])
+    labels = read_groups(held_out.labels, None, held_out.n)
+    read_landmarks(settings.landmarks, held, labels)
+    if settings.site is not None:
+        read_sites(held_out.sites, None, held)
     if held_out.covariates is not None:
-        read_covariates(held_out.covariates, None, as_outcome(held_out.y["time"], held_out.y["event"]))
+        read_covariates(held_out.covariates, None, held)
     return Parts(understanding, kept, chosen if chosen.n else None, held_out)
 
 
@@ -173,11 +180,12 @@ def _part(table: TableFile, X: Any, outcome: Outcome, settings: FitSettings) -> 
         option: {name: table.column(name, option).reset_index(drop=True) for name in names}
         for option, names in (("--by", settings.by), ("--covariates", settings.covariates))
     }
+    site = None if settings.site not in table.names else table.column(settings.site, "--site").reset_index(drop=True)
     labels, covariates = (pd.DataFrame(columns) if columns else None for columns in asked.values())
     clusters = (
         None if settings.group is None or settings.group not in table.names else table.labels(settings.group, "--group")
     )
-    return Part(X, outcome.target(), labels, covariates, clusters)
+    return Part(X, outcome.target(), labels, site, covariates, clusters)
 
 
 def _some(part: Part, rows: Rows) -> Part:
@@ -185,7 +193,7 @@ def _some(part: Part, rows: Rows) -> Part:
         return None if frame is None else frame.iloc[rows].reset_index(drop=True)
 
     clusters = None if part.clusters is None else part.clusters[rows]
-    return Part(pick(part.X), part.y[rows], pick(part.labels), pick(part.covariates), clusters)
+    return Part(pick(part.X), part.y[rows], pick(part.labels), pick(part.sites), pick(part.covariates), clusters)
 
 
 def _of_file(table: TableFile, other: TableFile, X: Any, settings: FitSettings, dates: str | None) -> Part:
@@ -257,7 +265,7 @@ def _by_column(table: TableFile, name: str) -> tuple[Rows, Rows, Rows]:
 
 
 # Values that the summary shows of a model, by their names in an audit.
-FIGURES = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
+SUMMARISED = ("harrell", "ibs", "d_calibration", "d_calibration_floor", "d_calibration_p")
 # Concordance above which a column that knows the outcome is likelier than a model that good.
 TOO_GOOD = 0.95
 
@@ -305,6 +313,7 @@ def train(parts: Parts, settings: FitSettings, progress: Progress, checkpoint: P
     path = SurvivalPath(
         settings.lambdas,
         settings.seeds,
+        path=settings.path,
         distribution=settings.distribution,
         epochs=settings.epochs,
         encode="auto",
@@ -345,11 +354,12 @@ def judge(trained: Trained, parts: Parts, settings: FitSettings, progress: bool 
         plain = trained.path.model(min(trained.path.frontier_["lambda"]))
         others = None
         if _which(plain) != _which(trained.model):
-            # The horizons do not matter to these figures; those of the report are known to be good. Clusters and
+            # The horizons do not matter to these values; those of the report are known to be good. Clusters and
             # training rows do: floor, test and censoring weights of two models side by side are the same.
-            at = replace(settings, horizons=result.horizons, resamples=0, by=())
-            others = figures(audit_of(plain, replace(test, labels=None), at, False, training=parts.train))
-    concordance = figures(result).get("harrell", 0.0)
+            at = replace(settings, horizons=result.horizons, resamples=0, by=(), site=None, landmarks=None)
+            plainly = replace(test, labels=None, sites=None)
+            others = summary_values(audit_of(plain, plainly, at, False, training=parts.train))
+    concordance = summary_values(result).get("harrell", 0.0)
     if concordance > TOO_GOOD:
         notes.append(
             f"concordance {concordance:.3f} is rarely reached by what is known at the start: look for columns that "
@@ -374,12 +384,19 @@ def audit_of(
             f"these rows have {got}, {settings.group!r} (--group): intervals and tests take them for independent",
             stacklevel=2,
         )
+    sites = part.sites if part.sites is not None and part.sites.nunique(dropna=False) > 1 else None
+    if settings.site is not None and sites is None:
+        got = "no such column" if part.sites is None else "one value of it"
+        warnings.warn(f"these rows have {got}, {settings.site!r} (--site): no sites are compared", stacklevel=2)
     return audit(
         model,
         part.X,
         part.y,
         horizons=settings.horizons,
         groups=part.labels,
+        sites=sites,
+        landmarks=settings.landmarks,
+        last_seen=settings.last_seen,  # type: ignore[arg-type]  # checked by the settings
         covariates=part.covariates,
         clusters=clusters,
         training=None if training is None else (training.X, training.y),
@@ -392,10 +409,10 @@ def audit_of(
     )
 
 
-def figures(result: AuditResult) -> dict[str, float]:
+def summary_values(result: AuditResult) -> dict[str, float]:
     """Return the few numbers of an audit that a summary shows."""
     known = {value.metric: value.value for value in result if value.horizon is None and value.group is None}
-    return {name: known[name] for name in FIGURES if name in known}
+    return {name: known[name] for name in SUMMARISED if name in known}
 
 
 @contextmanager

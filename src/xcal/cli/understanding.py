@@ -250,21 +250,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Understanding:
-    """What was understood of the rows to train on.
+    """What was understood of the rows to train on."""
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        In the order of the file.
-    notes : tuple of str
-        What a person should look at, a sentence each.
-    dates : {"day-first", "month-first"} or None
-        How dates with the year last are read; None where there are none, or nobody can tell.
-    """
-
-    columns: tuple[Column, ...]
-    notes: tuple[str, ...]
-    dates: str | None = None
+    columns: tuple[Column, ...]  # in the order of the file
+    notes: tuple[str, ...]  # what a person should look at, a sentence each
+    dates: str | None = None  # how dates with the year last are read; None where there are none, or nobody can tell
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The interfaces of a survival distribution and of a family of them, and what several distributions share."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from xcal._checks import BoolArray, as_event, as_time, fail
-from xcal._kaplan_meier import fit_kaplan_meier
+from xcal._kaplan_meier import fit_kaplan_meier, fit_turnbull, product_limit
 from xcal.distributions._bins import Bins, LikelihoodByFormula
 
 # --- Integrals over time, piece by piece between quantiles: for distributions that are made of others.
@@ -62,14 +63,31 @@ def checked(time: object, event: object) -> tuple[_Floats, BoolArray]:
     return times, events
 
 
-def _event_curve(time: _Floats, event: BoolArray) -> tuple[_Floats, _Floats]:
-    """Distinct event times, and the Kaplan-Meier curve just after each."""
-    curve = fit_kaplan_meier(time, event)
+# Steps towards Turnbull's estimate: a start need not be at its end.
+_STEPS = 200
+
+
+def _event_curve(time: _Floats, event: BoolArray, entry: Any, lower: Any) -> tuple[_Floats, _Floats]:
+    """Distinct event times, and the Kaplan-Meier curve just after each; of intervals, their middles and Turnbull's."""
+    if lower is not None:
+        known = np.where(event, np.asarray(lower, dtype=np.float64), time)
+        ends = np.where(event, time, np.inf)
+        starts, ends, mass, _ = fit_turnbull(known, ends, np.full(time.size, 1 / time.size), steps=_STEPS)
+        some = (time.size * mass > 1e-3) & np.isfinite(ends)
+        return (starts[some] + ends[some]) / 2, np.clip(1.0 - np.cumsum(mass)[some], 0.0, 1.0)
+    if entry is None:
+        curve = fit_kaplan_meier(time, event)
+        drops = curve.counts > 0
+        return curve.times[drops], curve.survival[drops]
+    curve = fit_kaplan_meier(time, event, entry=np.asarray(entry, dtype=np.float64))
     drops = curve.counts > 0
-    return curve.times[drops], curve.survival[drops]
+    # One more at risk: where the first row that entered is alone and has the event, nothing would be left.
+    return curve.times[drops], product_limit(curve.counts[drops], curve.at_risk[drops] + 1)
 
 
-def location_and_scale(time: object, event: object, quantile: Callable[[_Floats], _Floats]) -> tuple[float, float]:
+def location_and_scale(
+    time: object, event: object, entry: Any, lower: Any, quantile: Callable[[_Floats], _Floats]
+) -> tuple[float, float]:
     """Location and scale of log-time by a probability plot.
 
     Log event times are regressed on the standard law's quantiles at the Kaplan-Meier estimate of F, taken half-way
@@ -85,7 +103,7 @@ def location_and_scale(time: object, event: object, quantile: Callable[[_Floats]
             times[zero][0],
             int(np.argmax(zero)),
         )
-    distinct, survival = _event_curve(times, events)
+    distinct, survival = _event_curve(times, events, entry, lower)
     middle = 1.0 - (np.concatenate([[1.0], survival[:-1]]) + survival) / 2.0
     z, log_time = quantile(middle), np.log(distinct)
     spread = np.sum((z - z.mean()) ** 2)
@@ -93,14 +111,14 @@ def location_and_scale(time: object, event: object, quantile: Callable[[_Floats]
     return float(log_time.mean() - scale * z.mean()), scale
 
 
-def bin_logits(time: object, event: object, edges: _Floats) -> _Floats:
+def bin_logits(time: object, event: object, entry: Any, lower: Any, edges: _Floats) -> _Floats:
     """Log-shares of the bins under the Kaplan-Meier curve.
 
     Half a row is added to every bin (Jeffreys' prior), so that an empty one starts small and not at minus infinity.
     What the curve leaves after its last event goes to the last bin.
     """
     times, events = checked(time, event)
-    distinct, survival = _event_curve(times, events)
+    distinct, survival = _event_curve(times, events, entry, lower)
     drops = -np.diff(np.concatenate([[1.0], survival]))
     n_bins = edges.size - 1
     index = np.searchsorted(edges[1:-1], distinct, side="left")
@@ -162,17 +180,20 @@ class SurvivalDistribution(ABC):
     def sample(self, generator: torch.Generator, shape: tuple[int, ...] = ()) -> Tensor:
         """Draw times of shape ``shape + batch_shape``, without gradient, from `generator` (on the same device)."""
 
-    @abstractmethod
     def squared_cdf_below(self, time: Tensor) -> Tensor:
         """Integral of ``F(z)^2`` for z from 0 to `time`: what a censored row adds to the survival CRPS."""
+        end = torch.clamp(time, min=0)
+        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
 
-    @abstractmethod
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of ``S(z)^2`` for z from `time` to infinity: what an event adds to that.
 
-        Rows that are not `needed` may hold any finite number. It can overflow where S falls slowly; the gradient of an
-        infinite number that nobody asked for would be NaN.
+        Here by quadrature as far as there is a chance of 1e-12 to reach. Rows that are not `needed` may hold any finite
+        number. It can overflow where S falls slowly; the gradient of an infinite number that nobody asked for would be
+        NaN.
         """
+        points, start = self.breaks(), torch.clamp(time, min=0)
+        return integral(lambda z: self.survival(z).square(), start, points[-1].expand(start.shape), points)
 
     def log_hazard(self, time: Tensor) -> Tensor:
         """Log of ``hazard`` of a continuous distribution."""
@@ -199,6 +220,20 @@ class SurvivalDistribution(ABC):
     def likelihood_by_formula(self, time: Tensor, event: Tensor, *, floor: float = 0.0) -> LikelihoodByFormula | None:
         """`log_likelihood_and_cdf` with their gradient by formula, for a caller without autograd; None if unknown."""
         return None
+
+    # --- Rows that are seen in part: from an entry on, or between two times.
+
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Share of what `log_prob` gives an event at `time` that lies after `entry`: 1, unless both are in one bin."""
+        return torch.ones_like(time)
+
+    def log_between(self, start: Tensor, stop: Tensor) -> Tensor:
+        """``log(F(stop) - F(start))``, with all digits in both tails; in a bin without parts its `log_prob`."""
+        first = self.log_survival(start)
+        none = torch.isneginf(first)
+        fall = torch.where(none, 0.0, first - self.log_survival(stop))
+        value = torch.where(none, -math.inf, first + log_one_less_exp(fall))
+        return value if self.bins is None else torch.where(torch.isneginf(value), self.log_prob(stop), value)
 
     # --- By cause. Where an event has one of several causes, `event` may be the cause, a whole number: 1, 2, ..., or 0
     # for a censored row. A boolean one asks for an event of any cause.
@@ -283,8 +318,43 @@ class SurvivalDistribution(ABC):
         below = self.squared_cdf_below(time)
         return torch.where(event, below + self.squared_survival_above(time, event), below)
 
+    def _quantile_between(self, low: Tensor, high: Tensor, level: Tensor, halvings: int) -> Tensor:
+        """Quantile of a law without a formula for it, between two times."""
+        return _search(
+            lambda time: self.cdf(time) - level, lambda time: torch.exp(self.log_prob(time)), low, high, halvings
+        )
+
+    def _quantile_left_between(self, low: Tensor, high: Tensor, log_left: Tensor, halvings: int) -> Tensor:
+        """`quantile_left` of a law without a formula for it, between two times."""
+        return _search(lambda time: log_left - self.log_survival(time), self.hazard, low, high, halvings)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_shape={tuple(self.batch_shape)})"
+
+
+def log_one_less_exp(fall: Tensor) -> Tensor:
+    """``log(1 - exp(-fall))`` of numbers that are zero or larger; -inf at zero, without a gradient."""
+    some = fall > 0
+    safe = torch.where(some, fall, 1.0)
+    small = safe < math.log(2.0)
+    value = torch.where(small, torch.log(-torch.expm1(-torch.where(small, safe, 0.5))), torch.log1p(-torch.exp(-safe)))
+    return torch.where(some, value, -math.inf)
+
+
+def _search(
+    value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, halvings: int
+) -> Tensor:
+    """Find where a rising function is 0: by halving, and a step of Newton's method, which also carries the gradient."""
+    with torch.no_grad():
+        for _ in range(halvings):
+            middle = low + (high - low) / 2
+            below = value(middle) < 0
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    rate = slope(high)
+    # Where there is nothing to divide by, no step.
+    usable = (rate > 0) & torch.isfinite(rate) & torch.isfinite(high)
+    step = value(torch.where(usable, high, 1.0)) / torch.where(usable, rate, 1.0)
+    return torch.where(usable, high - step, high)
 
 
 def as_parameter(name: str, value: Tensor) -> Tensor:
@@ -347,10 +417,11 @@ class Family(ABC):
         """Turn checked raw outputs into a distribution."""
 
     @abstractmethod
-    def initial(self, time: Any, event: Any) -> Tensor:
+    def initial(self, time: Any, event: Any, *, entry: Any = None, lower: Any = None) -> Tensor:
         """Raw outputs to start from, ``(n_outputs,)`` in float64, given training times and events, or their causes.
 
-        As the bias of a network's last layer they start training from the distribution of the times as a whole.
+        As the bias of a network's last layer they start training from the distribution of the times as a whole:
+        Kaplan-Meier's curve, with times of `entry` where there are some, or Turnbull's of events between two times.
         """
 
     @property

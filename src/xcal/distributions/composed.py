@@ -14,7 +14,7 @@ from xcal.distributions.base import LEVELS, TAILS, SurvivalDistribution, as_leve
 from xcal.distributions.causes import CauseBins
 from xcal.distributions.discrete import Categorical, DiscreteDistribution
 
-# Halvings of the interval in which a quantile lies; a step of Newton's method finishes the work.
+# Halvings of the interval in which a quantile lies.
 _HALVINGS = 48
 
 
@@ -133,32 +133,13 @@ class Mixture(SurvivalDistribution):
     def quantile(self, p: float | Tensor) -> Tensor:
         """Time at which F is `p`, between the quantiles of the components."""
         level = as_level(p, self.components[0].mean)
-        ends = self._each(lambda c: c.quantile(level))
-        with torch.no_grad():
-            low, high = ends.amin(0), ends.amax(0)
-            for _ in range(_HALVINGS):
-                middle = low + (high - low) / 2
-                below = self.cdf(middle) < level
-                low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        # One step of Newton's method, which also carries the gradient. Where there is nothing to divide by, none.
-        density = torch.exp(self.log_prob(high))
-        usable = (density > 0) & torch.isfinite(density) & torch.isfinite(high)
-        step = (self.cdf(torch.where(usable, high, 1.0)) - level) / torch.where(usable, density, 1.0)
-        return torch.where(usable, high - step, high)
+        ends = self._each(lambda c: c.quantile(level)).detach()
+        return self._quantile_between(ends.amin(0), ends.amax(0), level, _HALVINGS)
 
     def quantile_left(self, log_left: Tensor) -> Tensor:
         """Time at which log S is this, between those of the components."""
-        ends = self._each(lambda c: c.quantile_left(log_left))
-        with torch.no_grad():
-            low, high = ends.amin(0), ends.amax(0)
-            for _ in range(_HALVINGS):
-                middle = low + (high - low) / 2
-                above = self.log_survival(middle) > log_left
-                low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-        hazard = self.hazard(high)
-        usable = (hazard > 0) & torch.isfinite(hazard) & torch.isfinite(high)
-        step = (self.log_survival(torch.where(usable, high, 1.0)) - log_left) / torch.where(usable, hazard, 1.0)
-        return torch.where(usable, high + step, high)
+        ends = self._each(lambda c: c.quantile_left(log_left)).detach()
+        return self._quantile_left_between(ends.amin(0), ends.amax(0), log_left, _HALVINGS)
 
     @property
     def mean(self) -> Tensor:
@@ -171,17 +152,6 @@ class Mixture(SurvivalDistribution):
         draws = torch.stack([component.sample(generator, shape) for component in self.components])
         chosen = torch.randint(len(self.components), draws.shape[1:], generator=generator, device=draws.device)
         return torch.gather(draws, 0, chosen.unsqueeze(0)).squeeze(0)
-
-    def squared_cdf_below(self, time: Tensor) -> Tensor:
-        """Integral of F^2 from 0 to `time`, by quadrature."""
-        end = torch.clamp(time, min=0)
-        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
-
-    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
-        """Integral of S^2 from `time` on, by quadrature as far as any component has a chance of 1e-12 to reach."""
-        points = self.breaks()
-        start = torch.clamp(time, min=0)
-        return integral(lambda z: self.survival(z).square(), start, points[-1].expand(start.shape), points)
 
     def breaks(self) -> Tensor:
         """Quantiles of all components, in order."""
@@ -331,6 +301,16 @@ class RecalibratedDistribution(SurvivalDistribution):
         gone = self.base.exhausted(time)
         return torch.where(gone, left, self.log_survival(time))
 
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Return the share of a bin after the map."""
+        bins = self.base.bins
+        if bins is None or self.base.read_in_steps:
+            return self.base.share_after_entry(time, entry)
+        index = bins.index(time)
+        start, end = (bins.take(one, index) for one in (bins.cdf_at_start(), bins.cdf_at_end()))
+        left = self._map(end) - self._map(torch.minimum(torch.maximum(self.base.cdf(entry), start), end))
+        return torch.where(bins.index(entry) < index, 1.0, left / (self._map(end) - self._map(start)))
+
     def cdf(self, time: Tensor) -> Tensor:
         """``G(F(time))``."""
         return self._map(self.base.cdf(time))
@@ -372,11 +352,6 @@ class RecalibratedDistribution(SurvivalDistribution):
         size = torch.Size(shape) + self.batch_shape
         uniform = torch.rand(size, generator=generator, dtype=self.knots.dtype, device=self.knots.device)
         return self.quantile(1.0 - uniform)
-
-    def squared_cdf_below(self, time: Tensor) -> Tensor:
-        """Integral of F^2 from 0 to `time`, by quadrature between quantiles of the base."""
-        end = torch.clamp(time, min=0)
-        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
 
     def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
         """Integral of S^2 from `time` on: by quadrature to the last knot, then in proportion to that of the base."""
@@ -504,6 +479,12 @@ class SurvivorDistribution(SurvivalDistribution):
         """As the base says, less ``log S(after)``."""
         return torch.clamp(self.base.log_censored(torch.maximum(time, self.after)) - self._reached, max=0.0)
 
+    def share_after_entry(self, time: Tensor, entry: Tensor) -> Tensor:
+        """Of what a bin has after `after`, the share that lies after `entry`."""
+        own = self.base.share_after_entry(time, self.after)
+        later = self.base.share_after_entry(time, torch.maximum(entry, self.after))
+        return torch.where(own > 0, later / torch.where(own > 0, own, 1.0), 0.0)
+
     def hazard(self, time: Tensor) -> Tensor:
         """Hazard of the base; 0 until `after`."""
         return torch.where(self._none_at(time), 0.0, self.base.hazard(time))
@@ -551,16 +532,6 @@ class SurvivorDistribution(SurvivalDistribution):
         size = torch.Size(shape) + self.batch_shape
         uniform = torch.rand(size, generator=generator, dtype=self.after.dtype, device=self.after.device)
         return self.quantile_left(torch.log1p(-uniform))
-
-    def squared_cdf_below(self, time: Tensor) -> Tensor:
-        """Integral of F^2 from 0 to `time`, by quadrature."""
-        end = torch.clamp(time, min=0)
-        return integral(lambda z: self.cdf(z).square(), torch.zeros_like(end), end, self.breaks())
-
-    def squared_survival_above(self, time: Tensor, needed: Tensor | None = None) -> Tensor:
-        """Integral of S^2 from `time` on, by quadrature as far as there is a chance of 1e-12 to reach."""
-        points, start = self.breaks(), torch.clamp(time, min=0)
-        return integral(lambda z: self.survival(z).square(), start, points[-1].expand(start.shape), points)
 
     @property
     def bins(self) -> Bins | None:

@@ -3,8 +3,11 @@
 The values and the rules are those of `selection`.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +17,15 @@ import pandas as pd
 from xcal._checks import fail
 from xcal.data.survival import SurvivalData
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import TrainedPath, train_on, trained
+from xcal.estimators.fitting import TrainedPath, fit_further, train_on, trained
 from xcal.estimators.selection import (
     Measured,
     Selection,
+    as_candidates,
+    by_target,
     cannot_judge,
+    frontier,
+    is_right,
     joined,
     losses_and_cdf,
     measured,
@@ -29,6 +36,7 @@ from xcal.estimators.selection import (
 )
 from xcal.estimators.settings import Settings
 from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.maps import folds_that_differ
 
 # A map is fitted to all validation rows but one part, and measured on that part. Ten parts leave it nine tenths of the
 # rows, so that what is measured is hardly worse than the map of all rows that is kept.
@@ -101,26 +109,41 @@ def fitted_map(plain: Measured, rows: SurvivalData, which: npt.NDArray[np.intp])
 
 def cross_fitted(
     rows: SurvivalData, members: Sequence[FittedModel], settings: Settings, n_folds: int
-) -> tuple[pd.DataFrame, KaplanMeierRecalibration]:
+) -> tuple[pd.DataFrame, KaplanMeierRecalibration] | None:
     """Measure one weight on all rows of a path, as it is and recalibrated, and fit its map of F to them.
 
     The validation rows are a fifth of all, and show five times less; a map of them has five times the noise. So the
     networks are trained once more for each fold, as long as those of the path were, and every row is measured by the
     networks of the other folds. The map is then used with the networks of the path, which were made in the same way
     from nearly as many rows.
+
+    Rows of a fold where the networks have not converged, as their F are far from those of the others, do not count; a
+    warning names it. None where that is half of the folds.
     """
     lam = members[0].lam
-    folds = rows.folds(n_folds, seed=0)
-    networks = [trained_as(members, rows[fold.train], settings) for fold in folds]
-    trained_folds = list(zip(folds, networks, strict=True))
-    plain = joined([(fold.test, measured(lam, combined(models), rows[fold.test])) for fold, models in trained_folds])
+    divided = rows.folds(n_folds, seed=0)
+    networks = [trained_as(members, rows[fold.train], settings) for fold in divided]
+    folds = [fold.test for fold in divided]
+    values = [measured(lam, combined(models), rows[fold]) for models, fold in zip(networks, folds, strict=True)]
+    if off := folds_that_differ([(one.cdf, rows.event[fold]) for one, fold in zip(values, folds, strict=True)]):
+        told = ", ".join(f"{k + 1} ({folds[k].size:,} rows, by {off[k]:.2f})" for k in sorted(off))
+        warnings.warn(
+            f"the path trained its networks once more for each of {len(folds)} folds, and their F at the observed "
+            f"times differ from those of the other folds by far more than chance in fold {told}. Have they converged? "
+            "Its rows do not count in the choice",
+            UserWarning,
+            stacklevel=2,
+        )
+    if 2 * len(off) >= len(folds):
+        return None
+    kept = [k for k in range(len(folds)) if k not in off]
+    # Numbers of the rows among those that count.
+    order = np.sort(np.concatenate([folds[k] for k in kept]))
+    rows, tested = rows[order], {k: np.searchsorted(order, folds[k]) for k in kept}
+    plain = joined([(tested[k], values[k]) for k in kept])
     # Each row's map, too, is one of the other folds.
-    mapped = joined(
-        [
-            (fold.test, measured(lam, combined(models, fitted_map(plain, rows, fold.train)), rows[fold.test]))
-            for fold, models in trained_folds
-        ]
-    )
+    maps = {k: fitted_map(plain, rows, np.setdiff1d(np.arange(rows.n), tested[k])) for k in kept}
+    mapped = joined([(tested[k], measured(lam, combined(networks[k], maps[k]), rows[tested[k]])) for k in kept])
     table = measured_table([plain, mapped], rows, settings.calibration_bins, conditional=settings.conditional)
     return table, fitted_map(plain, rows, np.arange(rows.n))
 
@@ -171,6 +194,8 @@ class Decision:
         Map of F for each weight that has one.
     doubt : str or None
         Why nothing could be judged, if so.
+    settled : bool
+        Whether larger weights, if any were left to train, could change nothing.
     """
 
     selection: Selection
@@ -178,10 +203,22 @@ class Decision:
     cross_fitted: pd.DataFrame | None
     maps: Maps
     doubt: str | None
+    settled: bool
 
 
-def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds: int, average: bool) -> Decision:
-    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier."""
+def decide(
+    path: TrainedPath,
+    table: pd.DataFrame,
+    settings: Settings,
+    *,
+    folds: int,
+    average: bool,
+    before: Decision | None = None,
+) -> Decision:
+    """Choose by the default rule of `SurvivalPath.select`; `table` is the frontier.
+
+    What the decision `before`, made when fewer weights were trained, has cross-fitted is not trained again.
+    """
     n_bins = settings.calibration_bins
     doubt = cannot_judge(path.validation, n_bins)
     found = candidates(
@@ -192,21 +229,32 @@ def decide(path: TrainedPath, table: pd.DataFrame, settings: Settings, *, folds:
         conditional=settings.conditional,
     )
     first, maps, on_all = min(found.members), dict(found.maps), None
-    may_train = path.split and folds > 0 and not path.interrupted
+    # Many validation rows show what is off, and a map of them has little noise: no networks are trained for either.
     few = np.count_nonzero(path.validation.event) < FEW_EVENTS
-    if may_train and few and cannot_judge(rows := all_rows(path), n_bins) is None:
-        on_all, maps[first] = cross_fitted(rows, found.members[first], settings, folds)
-        selection = when_needed(on_all, judge=f"all {rows.n:,} cross-fitted rows")
-        if not selection.recalibrated and not selection.at_floor:
+    may_train = path.split and folds > 0 and few and not path.interrupted
+    if before is not None:  # the smallest weight was judged then
+        on_all = before.cross_fitted
+        maps |= {} if on_all is None else {first: before.maps[first]}
+    elif may_train and cannot_judge(rows := all_rows(path), n_bins) is None:
+        judged = cross_fitted(rows, found.members[first], settings, folds)
+        on_all, maps = (None, maps) if judged is None else (judged[0], maps | {first: judged[1]})
+    if on_all is None:
+        selection = when_needed(found.table, doubt)
+        settled = (
+            selection.at_floor or doubt is not None or (selection.lam == first and is_right(found.table, selection))
+        )
+    else:
+        selection = when_needed(on_all, judge=f"all {path.train.n + path.validation.n:,} cross-fitted rows")
+        settled = selection.at_floor or selection.recalibrated
+        if not settled:
             # It is off, and a map does not correct it: the larger weights were measured on the validation rows alone.
             further = when_needed(found.table, doubt)
             selection = further if further.recalibrated or further.lam != selection.lam else selection
         doubt = None
-    else:
-        selection = when_needed(found.table, doubt)
     if may_train and selection.recalibrated and (on_all is None or selection.lam != first):
-        _, maps[selection.lam] = cross_fitted(all_rows(path), found.members[selection.lam], settings, folds)
-    return Decision(selection, found.table, on_all, maps, doubt)
+        again = cross_fitted(all_rows(path), found.members[selection.lam], settings, folds)
+        maps |= {} if again is None else {selection.lam: again[1]}
+    return Decision(selection, found.table, on_all, maps, doubt, settled)
 
 
 def by_weight(
@@ -218,6 +266,46 @@ def by_weight(
         chosen = lines.index if average else [lines["total"].idxmin()]
         found[float(lam)] = tuple(models[line] for line in chosen)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class PathSoFar:
+    """What a path has trained, with everything that training the rest needs: its rows, and how it is judged."""
+
+    path: TrainedPath
+    settings: Settings
+    lambdas: Sequence[float]
+    seeds: Sequence[int]
+    target: float | None
+    folds: int
+    average: bool
+
+    @property
+    def untrained(self) -> tuple[float, ...]:
+        """Weights without models."""
+        known = {model.lam for model in self.path.models}
+        return () if self.target is not None else tuple(lam for lam in self.lambdas if lam not in known)
+
+    def further(self, lambdas: Sequence[float], checkpoint: Path | None = None) -> "PathSoFar":
+        """Train more weights; models stand in the order of the seeds, then of the weights."""
+        path = fit_further(self.path, lambdas, self.seeds, self.settings, checkpoint)
+        place = {pair: k for k, pair in enumerate(product(self.seeds, self.lambdas))}
+        models = sorted(path.models, key=lambda model: place[model.seed, model.lam])
+        return replace(self, path=replace(path, models=tuple(models)))
+
+    def interrupted(self, now: bool = True) -> "PathSoFar":
+        """Return the same, whose decision trains nothing; or one that may train again."""
+        return replace(self, path=replace(self.path, interrupted=now))
+
+    def decided(self, before: Decision | None = None) -> tuple[pd.DataFrame, Decision]:
+        """Return the frontier of what was trained, and the choice from it; see `decide`."""
+        models, validation = self.path.models, self.path.validation
+        table = frontier(models, validation, self.settings.calibration_bins, one_group=self.target is not None)
+        if self.target is not None:
+            selection = by_target(table, self.target)
+            return table, Decision(selection, as_candidates(table), None, {}, None, settled=True)
+        kept = decide(self.path, table, self.settings, folds=self.folds, average=self.average, before=before)
+        return table, kept
 
 
 # --- What is kept of a path, to choose from again.

@@ -2,9 +2,10 @@
 
 import math
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,17 +13,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from xcal._checks import fail
+from xcal._checks import FloatArray, Floats, effective_units, fail
 from xcal._devices import Workers
+from xcal._kaplan_meier import fit_kaplan_meier
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
 from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistribution, family, mixture, quantile_edges
 from xcal.distributions.composed import SurvivorDistribution
-from xcal.estimators.inputs import Floats
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
-from xcal.metrics import kaplan_meier
-from xcal.metrics.curves import MeanTime
-from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.maps import KaplanMeierRecalibration
+from xcal.recalibration.predictor import MeanTime, Predicting
 from xcal.training.result import History
 
 # Points of the grid on which a continuous distribution is integrated: so many at quantiles of the event times, where F
@@ -91,24 +91,15 @@ def _with_shares(table: SurvivalData) -> Iterator[tuple[npt.NDArray[Any], Floats
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What the raw outputs of the network mean: a distribution in the user's unit of time.
-
-    Attributes
-    ----------
-    distribution, interpolation : str
-    time_scale : float
-        The network's unit of time, in the user's: the median of the event times. Whatever the unit of the data, the
-        network sees the same numbers.
-    edges : ndarray or None
-        Time edges of a discrete distribution, in the user's unit.
-    grid : ndarray
-        From 0 to the last observed time: where curves are drawn, and the points of the integral behind the risk.
-    """
+    """What the raw outputs of the network mean: a distribution in the user's unit of time."""
 
     distribution: str
     interpolation: str
+    # The network's unit of time, in the user's: the median of the event times. Whatever the unit of the data, the
+    # network sees the same numbers.
     time_scale: float
-    edges: Floats | None
+    edges: Floats | None  # time edges of a discrete distribution, in the user's unit
+    # From 0 to the last observed time: where curves are drawn, and the points of the integral behind the risk
     grid: Floats
 
     @classmethod
@@ -185,12 +176,19 @@ def time_edges(table: SurvivalData, n_bins: int) -> Floats:
     # quantile too: then they have the first bin for themselves.
     if np.quantile(table.time[table.event], 1 / n_bins) > inner[0]:
         inner = inner[1:]
-    left = max(float(kaplan_meier(time=table.time, event=table.event).survival[-1]), 0.5 / table.n)
+    left = max(float(fit_kaplan_meier(table.time, table.event).survival[-1]), 0.5 / table.n)
     beyond = last + last_event / -math.log(left)
     edges = np.concatenate([[0.0], inner, [last, beyond]])
     # The last observed time is often an event time already; training cannot tell edges apart that float32 cannot.
     _, first = np.unique(edges.astype(np.float32), return_index=True)
     return np.asarray(edges[first])
+
+
+def kaplan_meier_cdf(rows: SurvivalData) -> Floats:
+    """F of the Kaplan-Meier curve of some rows at their observed times: a perfect model, if covariates tell nothing."""
+    weights = None if rows.weights is None else effective_units(rows.weights)
+    curve = fit_kaplan_meier(rows.time, rows.event, weights=weights)
+    return np.clip(1.0 - curve.at(rows.time), 0.0, 1.0)
 
 
 # --- What an estimator predicts with.
@@ -212,19 +210,14 @@ def in_own_memory(values: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(values).clone()
 
 
-class PredictingModel(ABC):
+class PredictingModel(Predicting):
     """What an estimator predicts with: one network, or several that are averaged, with or without a map of F.
 
     Predictions are made in float64, from the float32 weights of training: a row's prediction does not depend on the
     rows beside it, up to rounding. The same rows give the same bits.
-
-    Attributes
-    ----------
-    outputs : Outputs
-        The meaning of the raw outputs.
     """
 
-    outputs: Outputs
+    outputs: Outputs  # the meaning of the raw outputs
 
     @property
     @abstractmethod
@@ -235,6 +228,15 @@ class PredictingModel(ABC):
     def recalibration(self) -> KaplanMeierRecalibration | None:
         """The map of F that was fitted after training; None without one."""
         return None
+
+    @property
+    def grid(self) -> Floats:
+        """Times from 0 to the last one seen in training."""
+        return self.outputs.grid
+
+    def count(self, x: Floats) -> int:
+        """Return the number of rows."""
+        return len(x)
 
     @abstractmethod
     def raw(self, x: Floats) -> Tensor:
@@ -261,11 +263,17 @@ class PredictingModel(ABC):
         """S at each time, ``(n, m)``, of rows whose raw outputs are known already."""
         return self._curves(raw.shape[-2], times, lambda part: self.read(raw[..., part, :]), "survival")
 
+    def curves(self, x: Floats) -> Iterator[tuple[Floats, Callable[[Floats], Floats]]]:
+        """S of each row at the grid, and the same at other times, from the raw outputs of the row."""
+        raw = self.raw(x)
+        for row, values in enumerate(self.survival_of(raw, self.grid)):
+            yield values, partial(self.survival_of, raw[..., row : row + 1, :])
+
     def cdf(self, x: Floats, times: Floats, after: Floats | None = None) -> Floats:
         """F of each row at each time, ``(n, m)``."""
         return self._curves(len(x), times, self._of(x, after), "cdf")
 
-    def cdf_at_own(self, x: Floats, time: Floats) -> Floats:
+    def cdf_at_own(self, x: Floats, time: FloatArray) -> Floats:
         """F of each row at its observed time, ``(n,)``."""
         return self._by_parts(
             len(x), 1, lambda part: self.distribution(x[part]).cdf(torch.from_numpy(time[part])).numpy()
@@ -337,31 +345,15 @@ class PredictingModel(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FittedModel(PredictingModel):
-    """A network at its best epoch, with the scaling of its inputs and the meaning of its outputs.
-
-    Attributes
-    ----------
-    standardizer : Standardizer
-    outputs : Outputs
-    network : Module
-        In float64 and evaluation mode.
-    lam : float
-        Weight of the penalty.
-    seed : int
-        Of the initial weights, batches and dropout.
-    best_epoch : int
-        Epoch, from 0, whose weights these are.
-    history : History
-        Validation values of every epoch, ``(epochs, 1)``.
-    """
+    """A network at its best epoch, with the scaling of its inputs and the meaning of its outputs."""
 
     standardizer: Standardizer
     outputs: Outputs
-    network: nn.Module
-    lam: float
-    seed: int
-    best_epoch: int
-    history: History
+    network: nn.Module  # in float64 and evaluation mode
+    lam: float  # weight of the penalty
+    seed: int  # of the initial weights, batches and dropout
+    best_epoch: int  # epoch, from 0, whose weights these are
+    history: History  # validation values of every epoch, ``(epochs, 1)``
 
     @torch.no_grad()
     def raw(self, x: Floats) -> Tensor:

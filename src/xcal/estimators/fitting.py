@@ -3,8 +3,9 @@
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from xcal._checks import fail, first_row
 from xcal.calibration import d_calibration
 from xcal.data.features import MappedFeatures, pieces
 from xcal.data.survival import SurvivalData
-from xcal.estimators.fitted import FittedModel, Outputs, Standardizer, in_own_memory
+from xcal.estimators.fitted import FittedModel, Outputs, Standardizer, in_own_memory, kaplan_meier_cdf
 from xcal.estimators.inputs import (
     check_events,
     check_no_event_at_zero,
@@ -24,7 +25,6 @@ from xcal.estimators.inputs import (
     warn_of_few_events,
 )
 from xcal.estimators.settings import FEATURES, OBJECTIVES, Settings
-from xcal.metrics import kaplan_meier
 from xcal.networks import MLP, start_near
 from xcal.training.path import fit_path, usual_penalty
 from xcal.training.result import History, PathResult
@@ -36,7 +36,8 @@ from xcal.training.result import History, PathResult
 class TrainedPath:
     """Models of all lambdas and seeds, the rows that they saw, and whether training was interrupted.
 
-    `split` says whether the validation rows were drawn from those given to `fit`.
+    `split` says whether the validation rows were drawn from those given to `fit`; `dcal_floor` is what epochs are
+    chosen above.
     """
 
     models: tuple[FittedModel, ...]
@@ -44,6 +45,7 @@ class TrainedPath:
     validation: SurvivalData
     split: bool
     interrupted: bool
+    dcal_floor: float
 
     def pass_interrupt_on(self) -> None:
         """Raise the keyboard interrupt that ended training, now that what was trained is kept.
@@ -64,13 +66,17 @@ def fit_models(
     settings: Settings,
     lambdas: Sequence[float],
     seeds: Sequence[int],
+    later: Sequence[float] = (),
     target_dcal: float | None = None,
     checkpoint: str | PathLike[str] | None = None,
     validation_clusters: Any = None,
 ) -> TrainedPath:
-    """Check the data, scale it, train, and put every model together with its scaling."""
+    """Check the data, scale it, train, and put every model together with its scaling.
+
+    The rows are checked for the weights that may be trained `later`, too.
+    """
     train, validation = _parts(estimator, X, y, sample_weight, validation_data, validation_clusters, settings)
-    penalised = target_dcal is not None or max(lambdas) > 0
+    penalised = target_dcal is not None or max([*lambdas, *later]) > 0
     if penalised and train.n < settings.calibration_bins:
         fail("calibration_bins", f"at most {train.n}, the number of rows to train on", settings.calibration_bins)
     floor = _floor(validation, settings.calibration_bins, penalised=penalised)
@@ -84,7 +90,23 @@ def fit_models(
     options["checkpoint"] = checkpoint
     result, models = train_on(train, validation, settings, seeds=seeds, dcal_floor=floor.upper, **options)
     _report(result, target_dcal)
-    return TrainedPath(models, train, validation, validation_data is None, result.interrupted)
+    return TrainedPath(models, train, validation, validation_data is None, result.interrupted, floor.upper)
+
+
+def fit_further(
+    path: TrainedPath,
+    lambdas: Sequence[float],
+    seeds: Sequence[int],
+    settings: Settings,
+    checkpoint: Path | None = None,
+) -> TrainedPath:
+    """Train more weights on the rows of a path; an interrupt keeps what was trained, and is told."""
+    options: dict[str, Any] = {"seeds": seeds, "dcal_floor": path.dcal_floor, "checkpoint": checkpoint}
+    result, models = train_on(path.train, path.validation, settings, lambdas=lambdas, **options)
+    if result.interrupted and not result.history.epochs:
+        return replace(path, interrupted=True)
+    _warn_of_failures(result)
+    return replace(path, models=(*path.models, *models), interrupted=result.interrupted)
 
 
 def train_on(
@@ -114,7 +136,7 @@ def train_on(
         make_network,
         family,
         *rows,
-        objective=OBJECTIVES[settings.objective],
+        objective=OBJECTIVES[settings.objective](rows[0]),
         calibration_bins=settings.calibration_bins,
         device=settings.where(),
         **(fixed | options),
@@ -167,9 +189,7 @@ def _floor(validation: SurvivalData, n_bins: int, *, penalised: bool) -> _Floor:
     degrees of freedom, scaled to have the floor as its mean. Two standard deviations are added: the lowest of many
     epochs would otherwise be one that the noise of these rows happens to favour. Unequal weights make it larger.
     """
-    weights = validation.weights
-    curve = kaplan_meier(time=validation.time, event=validation.event, weights=weights)
-    cdf = np.clip(1.0 - curve.at(validation.time), 0.0, 1.0)
+    cdf, weights = kaplan_meier_cdf(validation), validation.weights
     measured = d_calibration(cdf, validation.event, n_bins=n_bins, p_value=None, weights=weights)
     if penalised and measured.value > _MOST_BY_TIES * measured.floor:
         warnings.warn(
@@ -226,11 +246,7 @@ def _report(result: PathResult, target_dcal: float | None) -> None:
         raise KeyboardInterrupt("interrupted in the first epoch: the estimator is not fitted")
     if (result.best_epoch < 0).all():
         fail("fit", "a finite loss in the first epoch (try a smaller learning_rate)", f"{result!r}")
-    if result.failures:
-        told = "; ".join(
-            f"lambda {result.lambdas[f.model]:g}, seed {result.seeds[f.model]}: {f}" for f in result.failures
-        )
-        warnings.warn(f"some models stopped early: {told}", ConvergenceWarning, stacklevel=4)
+    _warn_of_failures(result)
     lowest = float(np.nanmin(result.best().dcal))
     if target_dcal is not None and lowest > target_dcal:
         warnings.warn(
@@ -239,3 +255,11 @@ def _report(result: PathResult, target_dcal: float | None) -> None:
             ConvergenceWarning,
             stacklevel=4,
         )
+
+
+def _warn_of_failures(result: PathResult) -> None:
+    if result.failures:
+        told = "; ".join(
+            f"lambda {result.lambdas[f.model]:g}, seed {result.seeds[f.model]}: {f}" for f in result.failures
+        )
+        warnings.warn(f"some models stopped early: {told}", ConvergenceWarning, stacklevel=5)

@@ -436,6 +436,7 @@ class FrontierReport:
     validation: pd.DataFrame
     model: str
     time_unit: str
+    untrained: tuple[float, ...] = ()
 
     @property
     def chosen(self) -> int:
@@ -521,8 +522,18 @@ def _cost(report: FrontierReport) -> Section:
         f"{_TICK} what select() chose. Click a point, or move the slider, and everything below follows.",
         "reading",
     )
+    rest = (Text(f"{not_trained(report.untrained)}.", "note"),) if report.untrained else ()
     tiles = Varying("model", tuple(_with_command(report, k) for k in range(len(report.frontier.names))))
-    return Section("What does calibration cost?", (Row(tuple(pictures)), legend, tiles), "Frontier")
+    return Section("What does calibration cost?", (Row(tuple(pictures)), legend, *rest, tiles), "Frontier")
+
+
+def not_trained(lambdas: Sequence[float]) -> str:
+    """Say which weights have no models, and how they get some."""
+    weights = ", ".join(f"{lam:g}" for lam in lambdas)
+    return (
+        f"Not trained, as the choice did not need them: λ = {weights} (SurvivalPath(path='always'), or --path always, "
+        "trains all)"
+    )
 
 
 def _points(report: FrontierReport, value: Callable[[Values], float]) -> list[FrontierPoint]:

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from xcal._checks import MIN_CELL, BoolArray, fail
+from xcal._checks import MIN_CELL, BoolArray, Floats, fail
 from xcal.calibration.significance import DCalibrationResult
 from xcal.data.surv import Outcome
 from xcal.data.survival import read_labels, row_numbers
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.inputs import Floats
 from xcal.estimators.model import d_calibration_of
 from xcal.estimators.selection import conditional_values
 from xcal.interop.predictions import Rows, from_distribution

@@ -3,35 +3,29 @@
 import datetime
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from xcal._checks import (
-    BoolArray,
-    as_floats,
+    Floats,
     as_numpy,
-    as_row,
     as_weights,
     check_rows,
-    check_same_length,
     fail,
     first_row,
 )
 from xcal.data.features import ColumnKind, MappedFeatures, column_kind, loaded_features
 from xcal.data.parquet import map_parquet
-from xcal.data.surv import time_and_event
-from xcal.data.survival import SurvivalData, check_nothing_beside, read_labels, read_weights
+from xcal.data.surv import Outcome
+from xcal.data.survival import SurvivalData, check_nothing_beside, outcome_of, read_labels, read_weights
 
-Floats = npt.NDArray[np.float64]
 _ENCODE = (
     "encode categories in the pipeline before this estimator, with OneHotEncoder for instance: make_survival_pipeline("
     "make_column_transformer((OneHotEncoder(), [names]), remainder='passthrough'), SurvivalModel()); or encode='auto'"
@@ -186,29 +180,16 @@ _DAY = pd.Timedelta(days=1)
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """How one column becomes numbers.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "category", "date"}
-        A number is itself, as are True (1) and False (0), and a duration is its days; a date is the days since
-        `origin`; a category has a column of 0 and 1 for each of `categories`.
-    fill : float
-        What stands for a missing number: the median of the rows of `fit`.
-    has_missing : bool
-        Whether values were missing in `fit`: then there is one more column that says so.
-    categories : tuple of str
-    origin : str
-        A date as text; "" for other kinds.
-    """
+    """How one column becomes numbers."""
 
     name: str
+    # A number is itself, as are True (1) and False (0), and a duration is its days; a date is the days since `origin`;
+    # a category has a column of 0 and 1 for each of `categories`
     kind: Kind
-    fill: float
-    has_missing: bool
+    fill: float  # what stands for a missing number: the median of the rows of `fit`
+    has_missing: bool  # whether values were missing in `fit`: then there is one more column that says so
     categories: tuple[str, ...] = ()
-    origin: str = ""
+    origin: str = ""  # a date as text; "" for other kinds
 
     @property
     def width(self) -> int:
@@ -284,11 +265,6 @@ class Encoding:
         """Return the columns in the form of a file."""
         return [asdict(column) | {"categories": list(column.categories)} for column in self.columns]
 
-    @classmethod
-    def from_json(cls, content: Sequence[Mapping[str, Any]]) -> "Encoding":
-        """Read what `as_json` wrote, and `header` has checked."""
-        return cls(tuple(ColumnCode(**{**column, "categories": tuple(column["categories"])}) for column in content))
-
 
 def _column(frame: Any, name: str) -> "pd.Series[Any]":
     """One column in pandas' form, whatever the frame is."""
@@ -339,21 +315,6 @@ def _numbers(name: str, kind: Kind, origin: str, values: "pd.Series[Any]") -> Fl
 # --- Rows with their outcomes and weights, checked once.
 
 
-def read_target(X: Any, y: Any, n: int, *, name: str = "y") -> tuple[Floats, BoolArray]:
-    """Check times and events of the `n` rows of X."""
-    if y is None:
-        fail(
-            name,
-            "Surv(time=..., event=...)",
-            "None: a survival model requires y to be passed, but the target y is None",
-        )
-    time, event = time_and_event(y, name=name, X=X)
-    check_same_length(name, time, "X", n)
-    # A field of a structured array has gaps between its values, which torch cannot take; one row counts as contiguous
-    # whatever its gaps, so that only a copy is safe.
-    return np.array(time, dtype=np.float64), np.array(event)
-
-
 def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
     """Rows to fit on, without those of weight zero."""
     if isinstance(X, str | PathLike) and Path(X).suffix == ".parquet":
@@ -362,9 +323,9 @@ def read_table(estimator: Any, X: Any, y: Any, weights: Any) -> SurvivalData:
         check_nothing_beside({"y": y, "sample_weight": weights})
         return _as_table(estimator, X, reset=True)
     x = read_features(estimator, X, reset=True)
-    time, event = read_target(X, y, x.shape[0])
+    outcome = outcome_of(X, y, x.shape[0])
     check_rows({"X": X, "sample_weight": weights})
-    return _weighted(x, time, event, _read_weights(weights, x.shape[0], "sample_weight"))
+    return _weighted(x, outcome, _read_weights(weights, x.shape[0], "sample_weight"))
 
 
 def _from_parquet(path: Path, y: Any) -> SurvivalData:
@@ -392,10 +353,10 @@ def read_validation(estimator: Any, data: Any, clusters: Any = None) -> Survival
         fail("validation_data", "(X, y) or (X, y, sample_weight)", type(data).__name__)
     else:
         x = read_features(estimator, data[0], reset=False)
-        time, event = read_target(data[0], data[1], x.shape[0], name="validation_data y")
+        outcome = outcome_of(data[0], data[1], x.shape[0], name="validation_data y")
         given = data[2] if len(data) == 3 else None
         check_rows({"its X": data[0], "validation_data sample_weight": given, "validation_clusters": clusters})
-        table = _weighted(x, time, event, _read_weights(given, x.shape[0], "validation_data sample_weight"))
+        table = _weighted(x, outcome, _read_weights(given, x.shape[0], "validation_data sample_weight"))
     if not table.event.any():
         fail("validation_data", "at least one event", f"{table.n} censored rows")
     if clusters is None:
@@ -404,14 +365,6 @@ def read_validation(estimator: Any, data: Any, clusters: Any = None) -> Survival
     if np.unique(labels).size < 2:
         fail("validation_clusters", "at least two clusters", f"the label {labels[0]} in every row")
     return table.replaced(groups=labels)
-
-
-def read_outcome(X: Any, y: Any, n: int) -> tuple[Floats, BoolArray]:
-    """Read times and events of the `n` rows of X, from y or from the `SurvivalData` that X is."""
-    if not isinstance(X, SurvivalData):
-        return read_target(X, y, n)
-    check_nothing_beside({"y": y})
-    return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
 
 
 def read_judged_weights(X: Any, weights: Any, n: int) -> Floats | None:
@@ -430,7 +383,7 @@ def _as_table(estimator: Any, data: SurvivalData, *, reset: bool) -> SurvivalDat
     """
     x = read_rows(estimator, data, reset=reset)
     weights = None if data.weights is None else as_numpy("weights", data.weights)
-    return _weighted(x, as_numpy("time", data.time).astype(np.float64), as_numpy("event", data.event), weights)
+    return _weighted(x, outcome_of(data, None), weights)
 
 
 def check_events(table: SurvivalData, *, discrete: bool, split: bool) -> None:
@@ -480,15 +433,6 @@ def check_no_event_at_zero(table: SurvivalData, name: str) -> None:
         )
 
 
-def read_times(times: Any) -> Floats:
-    """Check times at which curves are asked for: finite, zero or larger, in any order."""
-    values = as_floats("times", as_row("times", times)).astype(np.float64)
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        fail("times", "finite times, zero or larger", values[first_row(bad)], first_row(bad))
-    return values
-
-
 def _read_weights(weights: Any, n: int, name: str) -> Floats | None:
     if weights is None:
         return None
@@ -497,7 +441,7 @@ def _read_weights(weights: Any, n: int, name: str) -> Floats | None:
     return read_weights(name, weights, n, reference="X")
 
 
-def _weighted(x: Any, time: Floats, event: BoolArray, weights: Floats | None) -> SurvivalData:
+def _weighted(x: Any, outcome: Outcome, weights: Floats | None) -> SurvivalData:
     """Put checked rows together, without those of weight zero."""
-    table = SurvivalData.trusted(x, time, event, weights)
+    table = SurvivalData.trusted(x, outcome.time, outcome.event, weights)
     return table if weights is None else table[np.flatnonzero(weights > 0)]

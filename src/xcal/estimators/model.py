@@ -1,80 +1,38 @@
-"""What estimators predict (`SurvivalPredictor`), the model of one weight (`SurvivalModel`), and a pipeline of it."""
+"""The model of one weight (`SurvivalModel`), what it shares with a path of weights, and a pipeline of it."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import wraps
 from os import PathLike
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from xcal._checks import BoolArray, as_choice, as_flag, as_floats, as_number, as_row, fail, first_row
+from xcal._checks import BoolArray, FloatArray, Floats, as_choice
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import bin_edges
 from xcal.calibration.dcalibration import ties_caution, unit_starts
 from xcal.calibration.significance import DCalibrationResult, Method
+from xcal.data.surv import Outcome
+from xcal.data.survival import outcome_of
 from xcal.distributions import SurvivalDistribution
 from xcal.estimators.fitted import PredictingModel, combined
 from xcal.estimators.fitting import fit_models, trained
-from xcal.estimators.inputs import Floats, read_judged_weights, read_outcome, read_rows, read_times
+from xcal.estimators.inputs import read_judged_weights, read_rows
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.settings import DEFAULTS, Settings, checked_lambda, checked_seeds, store_shared
-from xcal.metrics import concordance_index
-from xcal.metrics.curves import MeanTime, means_known, read_after, read_before, unseen_as_inf, unseen_as_nan
-from xcal.recalibration import KaplanMeierRecalibration
+from xcal.recalibration.maps import KaplanMeierRecalibration
+from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.training.result import History, Progress
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SurvivalCurve:
-    """S of one row: call it with a time or an array of times.
-
-    Attributes
-    ----------
-    x, y : ndarray of shape (m,)
-        Times from 0 to the last observed one, and S at each of them, for drawing. A call does not read these points but
-        the distribution itself.
-    """
-
-    x: Floats
-    y: Floats
-    _raw: Tensor = field(repr=False)
-    _model: PredictingModel = field(repr=False)
-
-    @property
-    def domain(self) -> tuple[float, float]:
-        """Times that the data covered; a call after them gives NaN, or extrapolates if it is asked to."""
-        return float(self.x[0]), float(self.x[-1])
-
-    def __call__(self, times: Any, *, extrapolate: bool = False) -> Any:
-        """S at `times`; a number for a number, an array for an array.
-
-        After the last time seen in training it is NaN, with a warning, unless it is to `extrapolate`.
-        """
-        asked = read_times(times)
-        raw = self._raw.unsqueeze(-2)
-        distribution = self._model.read(raw.expand(*raw.shape[:-2], asked.size, -1))
-        survival = distribution.survival(torch.from_numpy(asked)).numpy()
-        if not extrapolate:
-            survival = unseen_as_nan(survival, asked, self.domain[1], stacklevel=3)
-        return float(survival[0]) if np.ndim(times) == 0 else survival
-
-    def __repr__(self) -> str:
-        return f"SurvivalCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"
-
 
 Ties = Literal["auto", "interval", "point"]
 
 
-def interval_starts(ties: Ties, time: Floats, event: BoolArray, n_bins: int) -> Floats | None:
+def interval_starts(ties: Ties, time: FloatArray, event: BoolArray, n_bins: int) -> Floats | None:
     """Start of the interval that each row's time ends; None if times stand for themselves.
 
     A model of tied times learns F at each of them: what had happened by then, of which what had happened by the time
@@ -85,12 +43,19 @@ def interval_starts(ties: Ties, time: Floats, event: BoolArray, n_bins: int) -> 
     return unit_starts(time)
 
 
-class SurvivalPredictor(BaseEstimator):
-    """Interface of a fitted survival estimator: everything follows from the one model that it predicts with."""
+class NetworkPredictor(SurvivalPredictor):
+    """A survival estimator that predicts with trained networks: `SurvivalModel` and `SurvivalPath`."""
 
     @abstractmethod
     def _predicting_model(self) -> PredictingModel:
         """Return the model to predict with; called on fitted estimators only."""
+
+    def _asked(self, X: Any) -> tuple[PredictingModel, Any]:
+        check_is_fitted(self)
+        return self._predicting_model(), read_rows(self, X, reset=False)
+
+    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, Floats | None]:
+        return outcome_of(X, y, n), read_judged_weights(X, sample_weight, n)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether there is a model; the columns of X are known as soon as a fit has begun."""
@@ -100,7 +65,7 @@ class SurvivalPredictor(BaseEstimator):
     def last_time_(self) -> float:
         """Last time seen in training; what is predicted of later ones is extrapolated."""
         check_is_fitted(self)
-        return float(self._predicting_model().outputs.grid[-1])
+        return float(self._predicting_model().grid[-1])
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -108,182 +73,19 @@ class SurvivalPredictor(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def predict(self, X: Any) -> Floats:
-        """Risk of each row; the higher, the sooner the event is expected.
-
-        It is the mean of F from 0 to the last time seen in training, a number from 0 to 1 without unit: one less the
-        restricted mean survival time as a share of that time. Unlike the median it is known, and tells rows apart, also
-        where most rows outlive the study.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n, d), or SurvivalData
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        model, x = self._read(X)
-        return model.risk(x)
-
-    def predict_survival_function(
-        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False
-    ) -> npt.NDArray[Any]:
-        """Probability of no event until each of `times`.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n, d), or SurvivalData
-        times : array-like of shape (m,), optional
-            Zero or larger, counted from the start, also with `after`.
-        after : float or array-like of shape (n,), optional
-            Given that the patient has come this far without the event: ``S(t) / S(after)``, and 1 until `after`. One
-            time for all rows, or one per row. Five more years after two are ``times=[7], after=2``.
-        extrapolate : bool
-            What to say of times after the last one seen in training: by default NaN, with a warning; if True, what the
-            distribution says there, of which no row told anything.
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-            Without `times` an array of n `SurvivalCurve`, which can be called with times and have the points ``x``,
-            ``y``: the form in which scikit-survival and its scorers want it.
-        """
-        if times is not None:
-            asked = read_times(times)
-            model, x = self._read(X)
-            return self._seen(model.survival(x, asked, read_after(after, len(x))), asked, extrapolate)
-        if after is not None:
-            fail("times", "times at which to predict, beside after", "None")
-        model, x = self._read(X)
-        grid, raw = model.outputs.grid, model.raw(x)
-        curves = np.empty(len(x), dtype=object)
-        for row, values in enumerate(model.survival_of(raw, grid)):
-            curves[row] = SurvivalCurve(grid, values, raw[..., row, :], model)
-        return curves
-
-    def predict_cdf(self, X: Any, times: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
-        """Probability of an event by each of `times`, ``(n, m)``; NaN after the last time seen in training.
-
-        `after` and `extrapolate` as in `predict_survival_function`.
-        """
-        asked = read_times(times)
-        model, x = self._read(X)
-        return self._seen(model.cdf(x, asked, read_after(after, len(x))), asked, extrapolate)
-
-    def predict_quantile(self, X: Any, p: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
-        """Time by which a share `p` of rows like these has had the event.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n, d), or SurvivalData
-        p : float or array-like of shape (m,)
-            Between 0 and 1.
-        after : float or array-like of shape (n,), optional
-            Of rows that have come this far without the event; the time is counted from the start, `after` included.
-        extrapolate : bool
-            What to say of a time after the last one seen in training: by default infinity, "later than anybody was
-            seen", with a warning; if True, what the distribution says.
-
-        Returns
-        -------
-        ndarray of shape (n,), or (n, m) if `p` is an array
-        """
-        levels = as_floats("p", as_row("p", p)).astype(np.float64)
-        bad = ~((levels > 0) & (levels < 1))
-        if bad.any():
-            fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
-        model, x = self._read(X)
-        values = model.quantile(x, levels, read_after(after, len(x)))
-        if not as_flag("extrapolate", extrapolate):
-            values = unseen_as_inf(values, self.last_time_, stacklevel=3)
-        return values[:, 0] if np.ndim(p) == 0 else values
-
-    def predict_median(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
-        """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen.
-
-        `after` as in `predict_quantile`.
-        """
-        model, x = self._read(X)
-        values = model.quantile(x, np.array([0.5]), read_after(after, len(x)))[:, 0]
-        return values if as_flag("extrapolate", extrapolate) else unseen_as_inf(values, self.last_time_, stacklevel=3)
-
-    def predict_expectation(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
-        """Mean time of the event of rows like these.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n, d), or SurvivalData
-        after : float or array-like of shape (n,), optional
-            Of rows that have come this far without the event. The time is counted from the start: what remains is the
-            mean less `after`.
-        extrapolate : bool
-            A mean asks for the whole curve. By default it is NaN, with a warning, where more than 1 % of such rows
-            outlive the last time seen in training; if True, it is the mean of the model's law, which may be infinite.
-
-        Returns
-        -------
-        MeanTime
-            `value` and `error`, ``(n,)`` each.
-        """
-        model, x = self._read(X)
-        reached = read_after(after, len(x))
-        found = model.mean_time(x, reached, None)
-        if as_flag("extrapolate", extrapolate):
-            return found
-        last = self.last_time_
-        return found.where(means_known(_left(model, x, last, reached), last, stacklevel=3))
-
-    def predict_rmst(self, X: Any, horizon: float, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
-        """Restricted mean survival time: the mean of the time until the event or `horizon`, whichever is first.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n, d), or SurvivalData
-        horizon : float
-            Above zero. After the last time seen in training the mean is NaN, with a warning, unless it is to
-            `extrapolate`.
-        after : float or array-like of shape (n,), optional
-            Of rows that have come this far without the event, before the horizon; `after` is part of the time.
-        extrapolate : bool
-
-        Returns
-        -------
-        MeanTime
-            `value` and `error`, ``(n,)`` each.
-        """
-        end = as_number("horizon", horizon, above=0)
-        model, x = self._read(X)
-        reached = read_before(after, len(x), end)
-        found = model.mean_time(x, reached, end)
-        if as_flag("extrapolate", extrapolate):
-            return found
-        seen = unseen_as_nan(np.zeros(1), np.array([end]), self.last_time_, stacklevel=3)
-        return found.where(np.isfinite(seen))
-
     def predict_distribution(self, X: Any) -> SurvivalDistribution:
         """Return the distribution of each row's time in the unit of the training times, in torch's float64.
 
-        It is the law as it was fitted, at all times: its median, unlike `predict_median`, is finite also where it lies
-        after `last_time_`, and so says what ``extrapolate=True`` says.
+        It is the law as it was fitted, at all times, as likelihoods and draws need it: its median, unlike
+        `predict_median`, is finite also where it lies after `last_time_`, and so says what ``extrapolate=True`` says.
         """
-        model, x = self._read(X)
+        model, x = self._asked(X)
         return model.distribution(x)
 
     def predict_members(self, X: Any) -> tuple[SurvivalDistribution, ...]:
         """Return what `predict_distribution` averages: the distribution of each row by each network."""
-        model, x = self._read(X)
+        model, x = self._asked(X)
         return tuple(combined([member], model.recalibration).distribution(x) for member in model.members)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order.
-
-        `X` and `y` are as in `fit`. The weights of `SurvivalData` count.
-        """
-        model, x = self._read(X)
-        time, event = read_outcome(X, y, len(x))
-        weights = read_judged_weights(X, None, len(x))
-        return concordance_index(time=time, event=event, risk=model.risk(x), weights=weights).value
 
     def d_calibration(
         self,
@@ -315,32 +117,17 @@ class SurvivalPredictor(BaseEstimator):
             are whole months), over which each event's F is drawn evenly; "point", itself. "auto" takes the interval if
             most events share their time and a single time holds the mass of half a bin.
         """
-        model, x = self._read(X)
-        time, event = read_outcome(X, y, len(x))
-        weights = read_judged_weights(X, sample_weight, len(x))
+        model, x = self._asked(X)
+        outcome, weights = self._judged(X, y, sample_weight, len(x))
+        time, event = outcome.time, outcome.event
         bins = self.get_params()["calibration_bins"] if n_bins is None else n_bins
         return d_calibration_of(model, x, time, event, n_bins=bins, method=method, ties=ties, weights=weights)
-
-    def _seen(self, values: Floats, times: Floats, extrapolate: bool) -> Floats:
-        if as_flag("extrapolate", extrapolate):
-            return values
-        return unseen_as_nan(values, times, self.last_time_, stacklevel=4)
-
-    def _read(self, X: Any) -> tuple[PredictingModel, Any]:
-        check_is_fitted(self)
-        return self._predicting_model(), read_rows(self, X, reset=False)
-
-
-def _left(model: PredictingModel, x: Any, last: float, after: Floats | None) -> Floats:
-    """S at the last time seen; of rows that are said to have come further, all are left."""
-    left = model.survival(x, np.array([last]), after)[:, 0]
-    return left if after is None else np.where(after < last, left, 1.0)
 
 
 def d_calibration_of(
     model: PredictingModel,
     x: Any,
-    time: Floats,
+    time: FloatArray,
     event: BoolArray,
     *,
     n_bins: int,
@@ -349,7 +136,7 @@ def d_calibration_of(
     clusters: Any = None,
     weights: Floats | None = None,
 ) -> DCalibrationResult:
-    """D-calibration of a model on rows that were read; see `SurvivalPredictor.d_calibration`."""
+    """D-calibration of a model on rows that were read; see `SurvivalModel.d_calibration`."""
     starts = interval_starts(as_choice("ties", ties, get_args(Ties)), time, event, n_bins)
     own, before = model.cdf_at_own(x, time), None if starts is None else model.cdf_at_own(x, starts)
     seen = time if method == "ipcw" else None
@@ -365,7 +152,7 @@ def d_calibration_of(
     )
 
 
-class SurvivalModel(SurvivalPredictor):
+class SurvivalModel(NetworkPredictor):
     """A neural survival model whose probabilities are trained to be calibrated.
 
     Features are standardised and times scaled inside, so that neither their units nor those of the result matter. The
@@ -380,8 +167,10 @@ class SurvivalModel(SurvivalPredictor):
         Units of the hidden layers; ``()`` is a linear model.
     dropout : float
         Share of hidden units left out in training.
-    objective : {"nll", "scrps"}
-        Negative log-likelihood or survival CRPS.
+    objective : {"nll", "censored-crps", "scrps"}
+        Negative log-likelihood, a CRPS that is proper under censoring (`xcal.objectives.CensoredCRPS`), or the survival
+        CRPS of the X-CAL paper. That one is not proper: a censored row never pays for probability put after its time,
+        so trained on 70 % censored rows it predicts risks 1.3 times too high.
     xcal_lambda : float
         Weight of the calibration penalty; 0 trains without it. `SurvivalPath` helps to choose it.
     seeds : int or sequence of int
@@ -548,12 +337,11 @@ class SurvivalModel(SurvivalPredictor):
         SurvivalModel
             The model itself.
         """
-        _, x = self._read(X)
-        time, event = read_outcome(X, y, len(x))
+        _, x = self._asked(X)
+        outcome, weights = self._judged(X, y, sample_weight, len(x))
         members = self.fitted_.members
-        weights = read_judged_weights(X, sample_weight, len(x))
-        cdf = combined(members).cdf_at_own(x, time)
-        fitted = KaplanMeierRecalibration.fit(cdf, event, n_pieces=n_pieces, weights=weights)
+        cdf = combined(members).cdf_at_own(x, outcome.time)
+        fitted = KaplanMeierRecalibration.fit(cdf, outcome.event, n_pieces=n_pieces, weights=weights)
         return self._adopt(combined(members, fitted))
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -589,13 +377,20 @@ class SurvivalModel(SurvivalPredictor):
         return self.fitted_
 
 
-def _last_has(name: str) -> Any:
+def _of_last_step(name: str) -> Any:
+    """Return a method of a pipeline that asks its last step, where that has it, about rows prepared by the others."""
+
     def check(pipeline: Any) -> bool:
         # An AttributeError of the last step says which method it does not have.
         getattr(pipeline.steps[-1][1], name)
         return True
 
-    return check
+    @wraps(getattr(SurvivalModel, name))
+    def predicted(self: Pipeline, X: Any, *arguments: Any, **options: Any) -> Any:
+        prepared = self[:-1].transform(X) if len(self.steps) > 1 else X
+        return getattr(self.steps[-1][1], name)(prepared, *arguments, **options)
+
+    return available_if(check)(predicted)
 
 
 class SurvivalPipeline(Pipeline):
@@ -634,49 +429,14 @@ class SurvivalPipeline(Pipeline):
         """As `SurvivalModel.last_time_`."""
         return float(self.steps[-1][1].last_time_)
 
-    def _predict_with(self, name: str, X: Any, *arguments: Any, **options: Any) -> Any:
-        prepared = self[:-1].transform(X) if len(self.steps) > 1 else X
-        return getattr(self.steps[-1][1], name)(prepared, *arguments, **options)
-
-    @available_if(_last_has("predict_survival_function"))
-    def predict_survival_function(self, X: Any, times: Any = None, **options: Any) -> Any:
-        """As `SurvivalModel.predict_survival_function`."""
-        return self._predict_with("predict_survival_function", X, times, **options)
-
-    @available_if(_last_has("predict_cdf"))
-    def predict_cdf(self, X: Any, times: Any, **options: Any) -> Any:
-        """As `SurvivalModel.predict_cdf`."""
-        return self._predict_with("predict_cdf", X, times, **options)
-
-    @available_if(_last_has("predict_quantile"))
-    def predict_quantile(self, X: Any, p: Any, **options: Any) -> Any:
-        """As `SurvivalModel.predict_quantile`."""
-        return self._predict_with("predict_quantile", X, p, **options)
-
-    @available_if(_last_has("predict_median"))
-    def predict_median(self, X: Any, **options: Any) -> Any:
-        """As `SurvivalModel.predict_median`."""
-        return self._predict_with("predict_median", X, **options)
-
-    @available_if(_last_has("predict_expectation"))
-    def predict_expectation(self, X: Any, **options: Any) -> Any:
-        """As `SurvivalModel.predict_expectation`."""
-        return self._predict_with("predict_expectation", X, **options)
-
-    @available_if(_last_has("predict_rmst"))
-    def predict_rmst(self, X: Any, horizon: float, **options: Any) -> Any:
-        """As `SurvivalModel.predict_rmst`."""
-        return self._predict_with("predict_rmst", X, horizon, **options)
-
-    @available_if(_last_has("predict_distribution"))
-    def predict_distribution(self, X: Any) -> Any:
-        """As `SurvivalModel.predict_distribution`."""
-        return self._predict_with("predict_distribution", X)
-
-    @available_if(_last_has("d_calibration"))
-    def d_calibration(self, X: Any, y: Any, **options: Any) -> Any:
-        """As `SurvivalModel.d_calibration`."""
-        return self._predict_with("d_calibration", X, y, **options)
+    predict_survival_function = _of_last_step("predict_survival_function")
+    predict_cdf = _of_last_step("predict_cdf")
+    predict_quantile = _of_last_step("predict_quantile")
+    predict_median = _of_last_step("predict_median")
+    predict_expectation = _of_last_step("predict_expectation")
+    predict_rmst = _of_last_step("predict_rmst")
+    predict_distribution = _of_last_step("predict_distribution")
+    d_calibration = _of_last_step("d_calibration")
 
 
 def make_survival_pipeline(*steps: Any) -> SurvivalPipeline:

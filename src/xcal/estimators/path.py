@@ -1,11 +1,13 @@
-"""`SurvivalPath`: every weight and seed, trained in one run, what it chose, and what can be chosen instead."""
+"""`SurvivalPath`: weights of the penalty and seeds, what it chose among them, and what can be chosen instead."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from html import escape
+from itertools import product
 from os import PathLike
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Self
 
 import numpy as np
@@ -14,26 +16,25 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import MIN_CELL, as_count, as_flag, check_rows, effective_units, fail
-from xcal.estimators.decision import Choices, Chosen, Decision, decide, trained_as
+from xcal._checks import MIN_CELL, as_choice, as_count, as_flag, check_rows, effective_units, fail
+from xcal.estimators.decision import Choices, Chosen, Decision, PathSoFar, trained_as
 from xcal.estimators.fitted import FittedModel, PredictingModel, combined
-from xcal.estimators.fitting import TrainedPath, fit_models
-from xcal.estimators.inputs import read_judged_weights, read_outcome, read_rows, read_table
-from xcal.estimators.model import SurvivalModel, SurvivalPredictor
+from xcal.estimators.fitting import fit_models
+from xcal.estimators.inputs import read_rows, read_table
+from xcal.estimators.model import NetworkPredictor, SurvivalModel
 from xcal.estimators.persistence import SavedEstimator, write_estimator
 from xcal.estimators.selection import (
     Selection,
-    as_candidates,
-    by_target,
     choose,
-    frontier,
     largest_within_one_error,
     summarise,
+    with_untrained,
 )
 from xcal.estimators.settings import (
     AVERAGE,
     DEFAULTS,
     LAMBDAS,
+    PATHS,
     SHARED,
     Settings,
     checked_seeds,
@@ -44,11 +45,15 @@ from xcal.training.path import checked_lambdas
 from xcal.training.result import Progress
 
 
-class SurvivalPath(SurvivalPredictor):
-    """One model for every weight of the calibration penalty and every seed, trained in one run.
+class SurvivalPath(NetworkPredictor):
+    """Models for every weight of the calibration penalty and every seed, trained as far as they are needed.
 
     How much likelihood or concordance is calibration worth? The path shows the choices that the data offer
     (`frontier_`, `plot`), and `select` makes one.
+
+    First the smallest weight is trained, 0 as a rule, and judged. Only if it is off, and a map of F does not correct
+    it, `fit` trains the larger weights. `model`, `plot`, `report`, and `select` with another rule train them when they
+    are asked for; so the path keeps the rows of `fit` in memory. A path that was saved, copied or pickled has no rows.
 
     Parameters
     ----------
@@ -56,6 +61,8 @@ class SurvivalPath(SurvivalPredictor):
         Weights of the calibration penalty.
     seeds : int or sequence of int
         Models for each weight: so many seeds counted from `random_state`, or these.
+    path : {"when_needed", "always"}
+        "always" trains all weights in one run of `fit`.
     average : bool
         Whether the model of a weight is the mixture of all its seeds, in equal parts, or the seed with the lowest
         `total` alone.
@@ -82,7 +89,8 @@ random_state, device, progress
     last_time_ : float
         As in `SurvivalModel`.
     frontier_ : DataFrame
-        One line for each model, its values on the validation rows: lambda, seed, nll (in the unit of the times), dcal,
+        One line for each model, its values on the validation rows; models that were not trained stand at the end, with
+        NaN. Columns: lambda, seed, nll (in the unit of the times), dcal,
         dcal_floor (what a perfect model would score on average), dcal_p (Akritas' test of a perfect model),
         conditional (conditional calibration K, less what noise gives: zero on average for a model that is right for
         every row), concordance, total (objective + lambda times the amount by which dcal exceeds its noise level, by
@@ -99,12 +107,15 @@ random_state, device, progress
         dcal, dcal_floor, dcal_p, conditional, concordance as in `frontier_`; nll_gap_se and dcal_gap_se, standard
         errors over rows of the distance to the first line, the smallest weight as it is. With
         ``calibration="conditional"`` also conditional_gap_se and conditional_p, the test of
-        `xcal.conditional_calibration`. Without enough events to judge by, nothing is recalibrated.
+        `xcal.conditional_calibration`. Without enough events to judge by, nothing is recalibrated. Weights that were
+        not trained stand at the end, with NaN.
     cross_fitted_ : DataFrame or None
         The smallest weight in the same columns, as it is and recalibrated, on all rows, each by networks that have not
         seen it, and its concordance within the folds; None where the validation rows judged. See `cross_fit`.
+    untrained_ : tuple of float
+        Weights that were not trained.
     fitted_ : tuple of FittedModel
-        In the order of `frontier_`.
+        What was trained, in the order of `frontier_`.
     selection_ : Selection
         What ``select()`` chose, and why: `lam`, `recalibrated`, `rule` and `reason`, a sentence.
     selected_ : int
@@ -118,7 +129,7 @@ random_state, device, progress
     >>> X = rng.normal(size=(300, 3))
     >>> happens, leaves = rng.exponential(np.exp(X[:, 0])), rng.exponential(2.0, 300)
     >>> y = Surv(time=np.minimum(happens, leaves), event=happens <= leaves)
-    >>> path = SurvivalPath(lambdas=(0, 10, 100), seeds=2, epochs=10).fit(X, y)
+    >>> path = SurvivalPath(lambdas=(0, 10, 100), seeds=2, path="always", epochs=10).fit(X, y)
     >>> path.frontier_[["lambda", "seed"]].to_numpy().tolist()
     [[0.0, 0.0], [10.0, 0.0], [100.0, 0.0], [0.0, 1.0], [10.0, 1.0], [100.0, 1.0]]
     >>> path.select(rule="one_standard_error").xcal_lambda in (0, 10, 100)
@@ -135,6 +146,7 @@ random_state, device, progress
         lambdas: Sequence[float] = LAMBDAS,
         seeds: int | Sequence[int] = 3,
         *,
+        path: str = PATHS[0],
         average: bool = AVERAGE,
         cross_fit: int = 5,
         target_dcal: float | None = None,
@@ -162,6 +174,7 @@ random_state, device, progress
     ) -> None:
         self.lambdas = lambdas
         self.seeds = seeds
+        self.path = path
         self.average = average
         self.cross_fit = cross_fit
         self.target_dcal = target_dcal
@@ -177,19 +190,21 @@ random_state, device, progress
         validation_clusters: Any = None,
         checkpoint: str | PathLike[str] | None = None,
     ) -> Self:
-        """Train all models; arguments and interrupts as in `SurvivalModel.fit`.
+        """Train what is needed; arguments and interrupts as in `SurvivalModel.fit`.
 
         With `validation_clusters`, one label per row of `validation_data`, rows with the same label (those of one
         patient, say) may depend on each other: floor, test and errors behind ``select()`` count clusters. They are for
         the marginal penalty.
 
-        With a folder `checkpoint`, the state of training is written there now and then, and a fit that finds its own
-        state there resumes from it (`xcal.training.fit_path`).
+        With a folder `checkpoint`, the state of training is written there now and then, that of weights trained after
+        the first into its folder "further", and a fit that finds its own state there resumes from it
+        (`xcal.training.fit_path`).
 
         Warns if the rows cannot show whether the smallest weight is off, which is then kept.
         """
         settings = Settings.of(self)
         as_flag("average", self.average)
+        as_choice("path", self.path, PATHS)
         folds = as_count("cross_fit", self.cross_fit, at_least=0)
         if folds == 1:
             fail("cross_fit", "0, or 2 or more folds", "1")
@@ -197,24 +212,31 @@ random_state, device, progress
         if validation_clusters is not None and (validation_data is None or settings.conditional):
             got = "none" if validation_data is None else "calibration='conditional'"
             fail("validation_clusters", "validation_data beside it, and calibration='marginal'", got)
-        path = fit_models(
+        seeds = checked_seeds(self.seeds, settings.seed())
+        first = lambdas if self.path == "always" or target is not None else [min(lambdas)]
+        trained = fit_models(
             self,
             X,
             y,
             sample_weight,
             validation_data,
             settings=settings,
-            lambdas=lambdas,
-            seeds=checked_seeds(self.seeds, settings.seed()),
+            lambdas=first,
+            later=lambdas,
+            seeds=seeds,
             target_dcal=target,
             checkpoint=checkpoint,
             validation_clusters=validation_clusters,
         )
+        so_far = PathSoFar(trained, settings, lambdas, seeds, target, folds, self.average)
         try:
-            table, decision = self._decided(path, settings, folds, target)
+            table, decision = so_far.decided()
+            if so_far.untrained and not decision.settled and not trained.interrupted:
+                so_far = so_far.further(so_far.untrained, None if checkpoint is None else Path(checkpoint) / "further")
+                table, decision = so_far.decided(decision)
         except KeyboardInterrupt:  # what was trained is kept: the choice is made again, without further training
-            path = replace(path, interrupted=True)
-            table, decision = self._decided(path, settings, folds, target)
+            so_far = so_far.interrupted()
+            table, decision = so_far.decided()
         if decision.doubt is not None and len(lambdas) > 1:
             warnings.warn(
                 f"the path predicts with lambda {decision.selection.lam:g}, its smallest: {decision.doubt}. Give "
@@ -222,8 +244,7 @@ random_state, device, progress
                 UserWarning,
                 stacklevel=2,
             )
-        self._adopt(path.models, table, decision)
-        path.pass_interrupt_on()
+        self._adopt(so_far, table, decision)
         return self
 
     def select(
@@ -266,6 +287,7 @@ random_state, device, progress
         check_is_fitted(self)
         if max_dcal is None and max_concordance_drop is None and rule in (None, self.selection_.rule):
             return self._as_model(self._choices.selected())
+        self._train(self.untrained_, "select")
         if max_dcal is None and max_concordance_drop is None and rule == "one_standard_error":
             return self.model(largest_within_one_error(self.frontier_))
         lam, recalibrated = choose(
@@ -276,9 +298,11 @@ random_state, device, progress
     def model(self, lam: float, seed: int | None = None, *, recalibrated: bool = False) -> SurvivalModel:
         """Return the fitted model of a weight: of one seed if it is given, else of all (see `average`).
 
-        With `recalibrated` it has the map of F that was fitted to the validation rows; see `candidates_`.
+        With `recalibrated` it has the map of F that was fitted to the validation rows; see `candidates_`. A weight that
+        was not trained is trained now.
         """
         check_is_fitted(self)
+        self._train([own for own in self.untrained_ if own == lam], "lam")
         return self._as_model(self._choices.chosen(lam, seed, recalibrated=recalibrated))
 
     def refit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SurvivalModel:
@@ -294,19 +318,25 @@ random_state, device, progress
         return model._adopt(combined(models, recalibration))
 
     def summary(self) -> pd.DataFrame:
-        """Means over seeds of the frontier's values, and their standard deviations, by lambda."""
+        """Means over seeds of the frontier's values, and their standard deviations, by lambda; NaN if not trained."""
         check_is_fitted(self)
         return summarise(self.frontier_)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw D-calibration against concordance, one point per weight, and one per weight after recalibration.
 
+        Weights that were not trained are trained first, but for a path without its rows, whose title names them.
         Returns the matplotlib axes.
         """
         check_is_fitted(self)
-        from xcal.estimators.frontier_page import plot_frontier
+        from xcal.estimators.frontier_page import not_trained, plot_frontier
 
-        return plot_frontier(self.frontier_, self.candidates_, ax)
+        if self._so_far is not None:
+            self._train(self.untrained_, "plot")
+        drawn = plot_frontier(self._choices.frontier, self._decision.candidates, ax)
+        if self.untrained_:
+            drawn.set_title(fill(not_trained(self.untrained_), 70), fontsize="small")
+        return drawn
 
     def report(
         self,
@@ -319,6 +349,7 @@ random_state, device, progress
         clusters: Any = None,
         min_cell: int = MIN_CELL,
         patients: Any = None,
+        train: bool = True,
     ) -> Path:
         """Write the frontier as a page to choose on: one HTML file that needs no network.
 
@@ -333,7 +364,7 @@ random_state, device, progress
         path
             The file; written whole or not at all.
         X, y
-            Rows to measure all models on, as in `fit`. A path keeps no rows. Those that no model was trained on are the
+            Rows to measure all models on, as in `fit`. Those that no model was trained on are the
             fairest; those given to `fit` as ``validation_data`` are the ones that `candidates_` was measured on.
             Of more than 10,000 rows, so many are drawn at random, and the page says so.
         horizons : number or array-like, optional
@@ -349,6 +380,9 @@ random_state, device, progress
         patients : sequence of int, optional
             Up to three rows of `X`, by position, whose own survival curves are drawn in place of the means, with the
             time and the event of each. Whoever has the page then has these.
+        train : bool
+            Whether weights that were not trained are trained first. Without it, or without the rows of `fit`, the page
+            names them.
 
         Returns
         -------
@@ -357,30 +391,33 @@ random_state, device, progress
         """
         check_is_fitted(self)
         if X is None:
-            fail("X", "rows to measure the models on, with their y: report(path, X, y), as a path keeps none", "None")
+            fail("X", "rows to measure the models on, with their y: report(path, X, y)", "None")
         from xcal.calibration.bins import N_BINS
         from xcal.estimators.frontier_page import FrontierReport, write_frontier
         from xcal.estimators.frontier_values import given_rows, measure_frontier, read_patients
 
         check_rows({"X": X, "clusters": clusters})
         x = read_rows(self, X, reset=False)
-        time, event = read_outcome(X, y, len(x))
-        weights = read_judged_weights(X, None, len(x))
+        outcome, weights = self._judged(X, y, None, len(x))
+        time, event = outcome.time.astype(np.float64), outcome.event
         if weights is not None and effective_units(weights) is not None:
             fail("X", "rows of equal weight: this page takes no weights (xcal.audit does)", "SurvivalData with weights")
         end = float(self.fitted_[0].outputs.grid[-1])
         rows = given_rows(x, time, event, horizons, n_bins=N_BINS, end=end, clusters=clusters, min_cell=min_cell)
         shown = read_patients(patients, x, time, event)
+        if as_flag("train", train) and self._so_far is not None:
+            self._train(self.untrained_, "report")
         measured = measure_frontier(self._choices.lines(), self._choices.networks(), rows, shown)
         words = f"SurvivalPath, {self.distribution}"
-        return write_frontier(FrontierReport(measured, self.selection_, self.candidates_, words, time_unit), Path(path))
+        report = FrontierReport(measured, self.selection_, self.candidates_, words, time_unit, self.untrained_)
+        return write_frontier(report, Path(path))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all models and the frontier to one file; see `SurvivalModel.save`."""
+        """Write what was trained, and its values, to one file; see `SurvivalModel.save`. Rows are not written."""
         check_is_fitted(self)
         extra = {
-            "frontier": self.frontier_.to_dict("list"),
-            "candidates": self.candidates_.to_dict("list"),
+            "frontier": self._choices.frontier.to_dict("list"),
+            "candidates": self._decision.candidates.to_dict("list"),
             "selection": asdict(self.selection_),
         }
         if self.cross_fitted_ is not None:
@@ -401,16 +438,54 @@ random_state, device, progress
         plain = {"text/plain": repr(self)}
         return plain | {"text/html": self._repr_html_()} if get_config()["display"] == "diagram" else plain
 
-    def _adopt(self, models: tuple[FittedModel, ...], table: pd.DataFrame, decision: Decision) -> Self:
+    def _adopt(self, so_far: PathSoFar, table: pd.DataFrame, decision: Decision) -> None:
+        """Take over what was trained; an interrupt of it is passed on."""
+        left = so_far.untrained
+        self._so_far = so_far.interrupted(False) if left else None  # nobody needs the rows any more
+        self._take(so_far.path.models, table, decision, left, so_far.seeds)
+        so_far.path.pass_interrupt_on()
+
+    def _take(
+        self,
+        models: tuple[FittedModel, ...],
+        table: pd.DataFrame,
+        decision: Decision,
+        untrained: tuple[float, ...],
+        seeds: Iterable[int],
+    ) -> Self:
         target = None if self.target_dcal is None else float(self.target_dcal)
         self._choices = Choices(models, table, decision.maps, decision.selection, self.average, target)
-        self.fitted_ = models
-        self.frontier_ = table
-        self.candidates_ = decision.candidates
+        self._decision, self.untrained_, self.fitted_ = decision, untrained, models
+        lambdas, of = zip(*product(untrained, seeds), strict=True) if untrained else ((), ())
+        self.frontier_ = with_untrained(table, {"lambda": lambdas, "seed": of})
+        self.candidates_ = with_untrained(decision.candidates, {"lambda": self.untrained_})
         self.cross_fitted_ = decision.cross_fitted
         self.selection_ = decision.selection
         self.selected_ = self._choices.line_of_selection
         return self
+
+    def _train(self, lambdas: Sequence[float], name: str) -> None:
+        """Train weights that were not trained yet; `name` is the argument that asks for them."""
+        if not lambdas:
+            return
+        if self._so_far is None:
+            weights = ", ".join(f"{lam:g}" for lam in lambdas)
+            fail(
+                name,
+                "weights that were trained, as a path that was saved, copied or pickled has no rows to train others on "
+                "(fit it again with path='always')",
+                f"lambda {weights}",
+            )
+        # Who asks may be one of several processes that have trained together.
+        alone = replace(self._so_far, settings=replace(self._so_far.settings, distributed=None))
+        so_far = alone.further(lambdas)
+        table, decision = so_far.decided(self._decision)
+        self._adopt(so_far, table, replace(decision, selection=self.selection_))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle has: everything but the rows of `fit`."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"_so_far": None} if "_so_far" in state else state
 
     def _as_model(self, chosen: Chosen) -> SurvivalModel:
         members, recalibration = chosen
@@ -432,15 +507,6 @@ random_state, device, progress
     def _predicting_model(self) -> PredictingModel:
         return combined(*self._choices.selected())
 
-    def _decided(
-        self, path: TrainedPath, settings: Settings, folds: int, target: float | None
-    ) -> tuple[pd.DataFrame, Decision]:
-        """Return the frontier of what was trained, and the choice from it."""
-        table = frontier(path.models, path.validation, settings.calibration_bins, one_group=target is not None)
-        if target is not None:
-            return table, Decision(by_target(table, target), as_candidates(table), None, {}, None)
-        return table, decide(path, table, settings, folds=folds, average=self.average)
-
     def _weights(self) -> tuple[list[float], float | None]:
         """Check the weights and the target, of which one is given at most."""
         lambdas = checked_lambdas(self.lambdas)
@@ -460,5 +526,9 @@ random_state, device, progress
         table, lines = (pd.DataFrame(saved.extra[name]) for name in ("frontier", "candidates"))
         on_all = saved.extra.get("cross_fitted")
         judged = None if on_all is None else pd.DataFrame(on_all)
-        decision = Decision(Selection(**saved.extra["selection"]), lines, judged, saved.maps, None)
-        return path._adopt(saved.models, table, decision)
+        decision = Decision(Selection(**saved.extra["selection"]), lines, judged, saved.maps, None, settled=True)
+        path._so_far = None
+        known, seeds = set(table["lambda"]), dict.fromkeys(int(seed) for seed in table["seed"])
+        lambdas = [] if path.target_dcal is not None else checked_lambdas(path.lambdas)
+        left = tuple(lam for lam in lambdas if lam not in known)
+        return path._take(saved.models, table, decision, left, seeds)

@@ -17,17 +17,16 @@ from safetensors.torch import save
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from xcal._checks import fail
-from xcal._files import write_whole
-from xcal._typed import Limits, NotANumberToo, OneOf, check_keys, checked, parse_json, read, shown
+from xcal._checks import Floats, fail
+from xcal._files import Limits, NotANumberToo, OneOf, check_keys, checked, parse_json, read, shown, write_whole
 from xcal.distributions._bins import READINGS
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.estimators.fitted import FittedModel, Outputs, Standardizer
-from xcal.estimators.inputs import ColumnCode, Encoding, Floats
+from xcal.estimators.inputs import ColumnCode, Encoding
 from xcal.estimators.selection import Selection
 from xcal.networks import MLP
-from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.registry import in_order, is_recalibrated, read_recalibrated
+from xcal.recalibration.estimator import in_order, is_recalibrated, read_recalibrated
+from xcal.recalibration.maps import KaplanMeierRecalibration
 from xcal.training.result import History
 
 # --- What the header of a saved estimator says, held against the tensors that its file has.

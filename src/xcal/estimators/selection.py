@@ -4,7 +4,7 @@ First the values: of every network (`frontier`) and of every model that `Surviva
 (`measured_table`), on the same rows. Then the rules, each of which needs such a table alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from xcal._checks import BoolArray, as_choice, as_number, fail
+from xcal._checks import BoolArray, Floats, as_choice, as_number, fail
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import as_clusters, bin_edges, sum_of_squares
 from xcal.calibration.conditional import ConditionalCalibration
@@ -22,12 +22,9 @@ from xcal.calibration.membership import bins_from_above, exact_above
 from xcal.calibration.significance import p_in_words
 from xcal.calibration.subgroups import RandomFeatures, as_columns
 from xcal.data.survival import SurvivalData
-from xcal.estimators.fitted import FittedModel, PredictingModel
-from xcal.estimators.inputs import (
-    Floats,
-)
+from xcal.estimators.fitted import FittedModel, PredictingModel, kaplan_meier_cdf
 from xcal.estimators.settings import FEATURES
-from xcal.metrics import concordance_index, kaplan_meier
+from xcal.metrics import concordance_index
 from xcal.objectives import nll
 
 
@@ -334,6 +331,14 @@ def as_candidates(frame: pd.DataFrame) -> pd.DataFrame:
     return summarise(_finished(frame)).reset_index().assign(recalibrated=False)
 
 
+def with_untrained(frame: pd.DataFrame, untrained: Mapping[str, Sequence[float]]) -> pd.DataFrame:
+    """Add a line for each model that was not trained: what is known of it, and NaN."""
+    n = len(next(iter(untrained.values())))
+    blank = {"recalibrated": False, "best_epoch": -1}
+    columns = {name: [*frame[name], *untrained.get(name, [blank.get(name, np.nan)] * n)] for name in frame.columns}
+    return pd.DataFrame(columns) if n else frame
+
+
 def _finished(frame: pd.DataFrame) -> pd.DataFrame:
     """Lines of the candidates: a model without a finished epoch has no values, and is none."""
     return frame.dropna(subset=["nll", "dcal"])
@@ -397,8 +402,7 @@ def cannot_judge(rows: SurvivalData, n_bins: int, judge: str = "validation rows"
         return f"{events} events among {rows.n} {judge} are too few to judge calibration by"
     # Without covariates the Kaplan-Meier curve is a perfect model. If the test finds it off, that is the work of ties,
     # and no model can be judged by it. The factor is that of plotting positions: the last event is not at F = 1.
-    curve = kaplan_meier(time=rows.time, event=rows.event, weights=rows.weights)
-    cdf = np.clip(1.0 - curve.at(rows.time), 0.0, 1.0) * rows.n / (rows.n + 1)
+    cdf = kaplan_meier_cdf(rows) * rows.n / (rows.n + 1)
     p_value = d_calibration(cdf, rows.event, n_bins=n_bins, weights=rows.weights).p_value
     if p_value is not None and p_value < _LEVEL:
         distinct = np.unique(rows.time).size
@@ -419,10 +423,10 @@ def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the
     def stay(reason: str, *, at_floor: bool = False) -> Selection:
         return Selection(first, "when_needed", f"lambda {first:g}: {reason}", at_floor=at_floor)
 
-    if others.empty:
-        return stay("nothing else to choose from")
     if doubt is not None:
         return stay(doubt)
+    if others.empty:
+        return stay("nothing else to choose from")
     # Of models that were trained for calibration given the covariates the table has its test.
     by = _CONDITIONAL if "conditional_p" in table else _MARGINAL
     off, p_value = by.described(own), f"{by.column}_p"
@@ -448,6 +452,13 @@ def when_needed(table: pd.DataFrame, doubt: str | None = None, judge: str = "the
     reason = f"lambda {first:g} {shown}, and of what comes without a visible loss of NLL this {what}"
     told = f"{_named(chosen)}: {reason} ({chosen[by.column]:.2g})"
     return Selection(float(chosen["lambda"]), "when_needed", told, bool(chosen["recalibrated"]))
+
+
+def is_right(table: pd.DataFrame, selection: Selection) -> bool:
+    """Return whether the test does not find the chosen candidate off."""
+    by = _CONDITIONAL if "conditional_p" in table else _MARGINAL
+    chosen = (table["lambda"] == selection.lam) & (table["recalibrated"].astype(bool) == selection.recalibrated)
+    return not (table.loc[chosen, f"{by.column}_p"] < _LEVEL).any()
 
 
 def _named(candidate: "pd.Series[Any]") -> str:

@@ -1,6 +1,6 @@
 """The settings that both estimators share, their defaults, and the checks of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,10 +12,11 @@ from xcal._checks import as_choice, as_count, as_number, fail
 from xcal._devices import as_device, best_device
 from xcal.calibration.bins import FINE_BINS
 from xcal.calibration.subgroups import KernelFeatures
+from xcal.data.survival import SurvivalData
 from xcal.distributions._bins import READINGS
 from xcal.distributions.families import CONTINUOUS, DISCRETE
 from xcal.networks import check_dropout, check_sizes
-from xcal.objectives import Objective, nll, survival_crps
+from xcal.objectives import CensoredCRPS, Objective, nll, survival_crps
 from xcal.training.config import TrainingConfig, check_count, check_number
 from xcal.training.result import Progress
 
@@ -23,13 +24,20 @@ from xcal.training.result import Progress
 # measured with the same ones.
 FEATURES = KernelFeatures(seed=0)
 
-OBJECTIVES: dict[str, Objective] = {"nll": nll, "scrps": survival_crps}
+# Each is made for the rows to train on.
+OBJECTIVES: dict[str, Callable[[SurvivalData], Objective]] = {
+    "nll": lambda rows: nll,
+    "scrps": lambda rows: survival_crps,
+    "censored-crps": lambda rows: CensoredCRPS.of(rows.time, rows.event, weights=rows.weights),
+}
 # What the penalty asks for: calibration on average, or given the covariates.
 CALIBRATIONS = ("marginal", "conditional")
 # Kinds of column that encode="auto" tells apart.
 KINDS = ("number", "category", "date")
 # Whether a path predicts with the mixture of all seeds of a weight.
 AVERAGE = True
+# Which weights `fit` trains: the smallest, and the others only if it is off; or all.
+PATHS = ("when_needed", "always")
 LAMBDAS = (0.0, 1.0, 10.0, 100.0, 500.0, 1000.0)
 # Time bins, if their number is not given: the square root of the number of events, but no more than this.
 MOST_TIME_BINS = 50

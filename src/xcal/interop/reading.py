@@ -17,13 +17,11 @@ from xcal._checks import (
     as_number,
     as_numpy,
     as_probability,
-    as_row,
     as_time,
     check_same_length,
     fail,
 )
 from xcal.calibration.penalty import full_precision
-from xcal.interop.causes import models_by_cause, put_together
 from xcal.interop.predictions import (
     BETWEEN,
     ModelPredictions,
@@ -37,13 +35,15 @@ from xcal.interop.predictions import (
     count_rows,
     event_free,
     from_own_times,
+    models_by_cause,
     names_of,
     of_causes,
     past_the_end,
+    put_together,
     take_rows,
 )
 from xcal.metrics.curves import INTERPOLATIONS, Interpolation
-from xcal.metrics.inputs import Vector, as_curves
+from xcal.metrics.inputs import Vector, as_curves, as_time_grid
 
 # --- Which libraries' models can be read, and what each gives. A model is recognised by its class, without an import.
 
@@ -540,7 +540,7 @@ def read_model(
     The curves end at time 2; past it they keep their last value. Rows past it count as censored there in D-calibration.
     """
     seen = as_time(time)
-    points = None if times is None else _increasing(times)
+    points = None if times is None else as_time_grid("times", times)
     happened, at = as_event(event, seen.size, reference="time"), np.asarray(horizons, dtype=np.float64)
     rows = Rows(seen, happened, points, at, as_cause_names(causes) if len(causes) else ())
     of_each = None if is_functions(model) else models_by_cause(model, _is_model)
@@ -569,14 +569,6 @@ def _read(model: Any, X: Any, rows: Rows) -> ModelPredictions:
 
 # Estimates of one curve for everybody, which take no features.
 _OF_NOBODY = ("AalenJohansenFitter",)
-
-
-def _increasing(times: Any) -> Vector:
-    points: Vector = as_time(as_row("times", times), name="times").astype(np.float64)
-    if (np.diff(points) <= 0).any():
-        row = int(np.argmax(np.diff(points) <= 0)) + 1
-        fail("times", "strictly increasing times", f"{points[row]} after {points[row - 1]}", row)
-    return points
 
 
 def _innermost(model: Any, X: Any) -> tuple[Any, Any]:

@@ -158,7 +158,8 @@ class _Deaths:
     def hazard(self, totals: Vector, at: float) -> float:
         """Cumulative baseline hazard at one time: over the deaths by then, the sum of one over the risk-set total."""
         early = self.time <= at
-        return float(np.sum((1.0 if self.weight is None else self.weight[early]) / totals[early]))
+        with np.errstate(divide="ignore"):  # without a maximum of the likelihood, sums over risk sets may underflow
+            return float(np.sum((1.0 if self.weight is None else self.weight[early]) / totals[early]))
 
     def totals(self, backwards: Matrix) -> Matrix:
         """Sum over the risk set of each death, of values of shape (k, n) from the last row to the first."""

@@ -1,109 +1,14 @@
 """Curves given on a grid of times: read between its points and past its end, and their average beside Kaplan-Meier."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from xcal._checks import FloatArray, as_choice, as_floats, as_row, fail, first_row
+from xcal._checks import FloatArray, as_choice
 from xcal.data.surv import Outcome, as_outcome
 from xcal.metrics.inputs import Integers, Vector, as_curves, as_row_weights
 from xcal.metrics.observed import observed_risk
-
-# --- What is said of times after the last one seen: nothing, unless extrapolation is asked for.
-# One rule for the estimators and for `Recalibrated`: a probability at such a time is NaN, and a quantile that would
-# lie there is infinite ("later than anybody was seen"), both with a warning.
-
-_HOW = "extrapolate=True, or --extrapolate, for what the model says there"
-
-
-def unseen_as_nan(
-    values: Vector, times: Vector, last: float, *, stacklevel: int, seen: str = "seen in training"
-) -> Vector:
-    """Return probabilities ``(..., times)`` with NaN after the last time seen; `seen` says where, in the warning."""
-    unseen = times > last
-    if not unseen.any():
-        return values
-    told = f"{np.count_nonzero(unseen)} of {times.size} times lie after {last:.3g}, the last one {seen}: NaN"
-    warnings.warn(f"{told} ({_HOW})", UserWarning, stacklevel=stacklevel)
-    return np.where(unseen, np.nan, values)
-
-
-def unseen_as_inf(quantiles: Vector, last: float, *, stacklevel: int, seen: str = "seen in training") -> Vector:
-    """Return quantiles with infinity in place of times after the last one seen."""
-    unseen = quantiles > last
-    if not unseen.any():
-        return quantiles
-    told = f"{np.count_nonzero(unseen)} of {quantiles.size} quantiles lie after {last:.3g}, the last time {seen}"
-    warnings.warn(f"{told}: infinity ({_HOW})", UserWarning, stacklevel=stacklevel)
-    return np.where(unseen, np.inf, quantiles)
-
-
-@dataclass(frozen=True, eq=False)
-class MeanTime:
-    """Mean time of each row, and how far the networks behind it disagree.
-
-    Attributes
-    ----------
-    value : array, shape (n,)
-        The mean, in the unit of the times.
-    error : array, shape (n,)
-        Standard error of the mean over the networks (seeds) that are averaged: the standard deviation of their own
-        means over the root of their number. It tells how much other initial weights and batches would change; not what
-        other training rows would. NaN of a model that is one network, or none.
-    """
-
-    value: Vector
-    error: Vector
-
-    @classmethod
-    def of_networks(cls, value: Vector, networks: Vector) -> "MeanTime":
-        """Put a mean beside those of the networks it averages, ``(networks, n)``."""
-        k = len(networks)
-        error = networks.std(axis=0, ddof=1) / np.sqrt(k) if k > 1 else np.full(value.shape, np.nan)
-        return cls(value, error)
-
-    def where(self, known: npt.NDArray[np.bool_]) -> "MeanTime":
-        """Put NaN where the mean is not known."""
-        return MeanTime(np.where(known, self.value, np.nan), np.where(known, self.error, np.nan))
-
-
-# A mean is known if no more than this share of rows like it outlives the last time seen.
-_MOST_LEFT = 0.01
-
-
-def means_known(left: Vector, last: float, *, stacklevel: int, seen: str = "seen in training") -> Any:
-    """Return of which rows the mean time is known, from S at the last time seen; warn if there are others."""
-    known = left <= _MOST_LEFT
-    if not known.all():
-        told = f"{np.count_nonzero(~known)} of {known.size} means are NaN: more than {_MOST_LEFT:.0%} of such rows"
-        advice = "ask for predict_rmst up to a horizon that was seen, or for extrapolate=True"
-        warnings.warn(f"{told} outlive {last:.3g}, the last time {seen} ({advice})", UserWarning, stacklevel=stacklevel)
-    return known
-
-
-def read_after(after: Any, n: int) -> Vector | None:
-    """Check the time that rows have come to without the event: one for all, or one per row."""
-    if after is None:
-        return None
-    values = as_floats("after", as_row("after", after)).astype(np.float64)
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        fail("after", "finite times, zero or larger", values[first_row(bad)], first_row(bad))
-    if values.size not in (1, n):
-        fail("after", f"one time, or one for each of the {n} rows", f"{values.size}")
-    return np.array(np.broadcast_to(values, n))
-
-
-def read_before(after: Any, n: int, horizon: float) -> Vector | None:
-    """Check times that rows have come to, all before a horizon."""
-    found = read_after(after, n)
-    if found is not None and (late := found >= horizon).any():
-        fail("after", f"times before the horizon, {horizon:g}", found[first_row(late)], first_row(late))
-    return found
-
 
 # --- Curves given on a grid of times, read between the grid's points.
 # Every curve starts at S(0) = 1 and stays at its last value beyond the grid. In between, ``"linear"`` connects the

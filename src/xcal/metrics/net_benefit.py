@@ -8,6 +8,7 @@ import numpy as np
 from xcal._checks import BoolArray, as_number, as_probability, as_row, fail, first_row
 from xcal._devices import Workers
 from xcal.metrics.inputs import Matrix, RowsAt, Vector, read_at, running_sums
+from xcal.metrics.intervals import resampled_intervals
 from xcal.metrics.observed import observed_risk
 from xcal.metrics.resamples import Block, Timeline, check_bootstrap, drawn_by_generator, resampled
 
@@ -125,7 +126,7 @@ def decision_curve(
     thresholds : array-like, shape (k,)
         Strictly increasing, above 0 and below 1.
     n_bootstrap : int
-        Resamples of the rows for pointwise percentile intervals; 0 for none.
+        Resamples of the rows for pointwise intervals, by the standard errors that they give; 0 for none.
     level : float
         Coverage of the intervals.
     generator : numpy.random.Generator, optional
@@ -153,12 +154,12 @@ def decision_curve(
     order = rows.outcome.order()
     line = Timeline(rows.outcome.take(order))
     counted = CountedBenefit(line, rows.risk[order], limits, rows.at)
+    model = counted.values(Block.once_each(line))[0]
     if n_bootstrap and generator is not None:
         draw = drawn_by_generator(generator, n_bootstrap, order)
         with Workers(1) as workers:
             made = resampled(line, None, n_bootstrap, draw, lambda block: {"": counted.values(block)}, workers)
-        lower, upper = np.quantile(made[""], [(1 - level) / 2, (1 + level) / 2], axis=0)
-    model = counted.values(Block.once_each(line))[0]
+        lower, upper = resampled_intervals(model, made[""], level)
     return DecisionCurve(rows.at, limits, model, lower, upper, np.asarray(benefit(1.0, everybody, limits)))
 
 

@@ -47,6 +47,9 @@ from xcal.metrics.observed import at_risk_of, two_causes
 # Level of the test, over all that was asked about, and censored rows below which nothing is tested.
 LEVEL, FEWEST_CENSORED = 0.01, 20
 
+# Logarithm of a factor on the hazard of censoring that no data show.
+_MOST_PREDICTOR = 30.0
+
 # Censored rows for each term of the model of censoring.
 _PER_TERM = 10
 
@@ -116,9 +119,11 @@ def fit_censoring(x: Vector, outcome: Outcome) -> CensoringModel | None:
     ordered, censored = late[order], leaves[order]
     start = np.zeros(x.shape[1])
     fit = sets.fit(np.ascontiguousarray(all_x[order].T), counts, float(ordered[-1]), start)
-    if not fit.converged:
+    predictor = all_x @ fit.coefficients
+    # Covariates that tell the order of all censorings have ever larger coefficients.
+    if not fit.converged or not np.abs(predictor).max() < _MOST_PREDICTOR:
         return None
-    factor = np.exp(all_x @ fit.coefficients)
+    factor = np.exp(predictor)
     # Breslow's steps: one over the sum of the factors at risk.
     at_risk = np.cumsum((counts * factor[order])[::-1])[::-1]
     first = np.searchsorted(ordered, ordered[censored], side="left")

@@ -1,10 +1,9 @@
 """Every metric of a folder of parquet files, without holding the rows: here, in processes, or on Ray."""
 
 import json
-import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from xcal._checks import as_choice, as_count, as_number, fail
 from xcal._files import check_target, new_file, sole_user, write_whole
-from xcal._workers import Engine, Report, WorkerProcesses, as_engine, cluster
+from xcal._workers import Engine, Report, WorkerProcesses, as_engine, cluster, results
 from xcal.metrics.cells import State
 from xcal.outofcore.passes import (
     FirstPass,
@@ -145,71 +144,6 @@ def piece_state(work: Work, piece: Piece, report: Report | None = None) -> State
         if report is not None:
             report(batch.n)
     return counted.state_dict()
-
-
-@contextmanager
-def started() -> Iterator[None]:
-    """Use the cluster at RAY_ADDRESS, one that was started before, or a new one on this machine for this run."""
-    with cluster():
-        settings = _ray_data().DataContext.get_current()
-        before, settings.enable_progress_bars = settings.enable_progress_bars, False
-        try:
-            yield
-        finally:
-            settings.enable_progress_bars = before
-
-
-def _ray_data() -> Any:
-    """Ray Data; an installation of Ray alone does not have what it needs."""
-    try:
-        import ray.data
-    except ImportError as error:
-        raise ImportError('engine: "ray" needs Ray Data: pip install "xcal[ray]"') from error
-    return ray.data
-
-
-def _no_error(_: Any) -> Any:
-    return ""
-
-
-def on_ray(work: Work, pieces: dict[int, Piece]) -> State:
-    """Return the merged state of all pieces: each is counted by a task, and the states are added up where they are.
-
-    The files must be where every machine can read them, under the same path.
-    """
-    data = _ray_data()
-    from ray.data.aggregate import AggregateFn
-
-    def counted(row: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return {"state": pickle.dumps(piece_state(work, pieces[row["piece"]])), "error": ""}
-        except (ValueError, OSError) as error:  # said once, in our own words, not in a traceback of a cluster
-            return {"state": b"", "error": str(error)}
-
-    def merged(one: bytes, other: bytes) -> bytes:
-        if not one or not other:
-            return one or other
-        total = work[0]().load_state_dict(pickle.loads(one)).merge(pickle.loads(other))
-        return pickle.dumps(total.state_dict())
-
-    merge: Any = AggregateFn(
-        init=lambda _: b"",
-        accumulate_row=lambda total, row: merged(total, row["state"]),
-        merge=merged,
-        name="state",
-    )
-    first_error: Any = AggregateFn(
-        init=_no_error,
-        accumulate_row=lambda error, row: error or row["error"],
-        merge=lambda one, other: one or other,
-        name="error",
-    )
-    rows = data.from_items([{"piece": number} for number in pieces], override_num_blocks=len(pieces))
-    found = rows.map(counted).aggregate(merge, first_error)
-    if found["error"]:
-        raise ValueError(found["error"])
-    state: State = pickle.loads(found["state"])
-    return state
 
 
 # Of what is kept, in case the states of another version look alike.
@@ -384,7 +318,7 @@ def _engine(settings: EvaluationSettings, n_pieces: int) -> Iterator[Workers | N
     """Start Ray, or processes of this machine; they are kept for all passes."""
     processes = min(settings.processes, n_pieces)
     if settings.engine == "ray":
-        with started():
+        with cluster():
             yield None
     elif processes > 1:
         with WorkerProcesses(piece_state, processes, threads=1) as workers:
@@ -414,32 +348,35 @@ class _Run:
         if stored is not None:
             total.load_state_dict(stored)
         left = {k: piece for k, piece in enumerate(self.pieces) if k not in finished}
-        work: Work = (make, self.files, self.plan.columns)
-        if self.settings.engine == "ray" and left:
-            total.merge(on_ray(work, left))
-            finished |= set(left)
-            self.report(sum(piece.rows for piece in left.values()))
-        elif left:
-            self._on_this_machine(number, work, left, total)
+        if left:
+            self._merge(number, (make, self.files, self.plan.columns), left, total)
         self._keep(number, total)
         return total
 
-    def _on_this_machine(self, number: int, work: Work, left: dict[int, Piece], total: Pass) -> None:
+    def _states(self, work: Work, pieces: list[Piece]) -> Generator[tuple[int, State]]:
+        """Count the pieces where the engine does, and report the rows that are done."""
+        if self.settings.engine == "ray":
+            for place, state in results("ray", piece_state, work, pieces):
+                self.report(pieces[place].rows)
+                yield place, state
+        elif self.workers is None:
+            yield from ((place, piece_state(work, piece, self.report)) for place, piece in enumerate(pieces))
+        else:
+            yield from self.workers.results(work, pieces, self.report)
+
+    def _merge(self, number: int, work: Work, left: dict[int, Piece], total: Pass) -> None:
         numbers, pieces = list(left), list(left.values())
-        states = (
-            ((place, piece_state(work, piece, self.report)) for place, piece in enumerate(pieces))
-            if self.workers is None
-            else self.workers.results(work, pieces, self.report)
-        )
         merging = False
         try:
-            for place, state in states:
-                merging = True
-                total.merge(state)
-                self.progress.finished[number].add(numbers[place])
-                merging = False
-                if self.side.due:
-                    self._keep(number, total)
+            # Closed at once after an error: work that waits on a cluster is given up while that is there.
+            with closing(self._states(work, pieces)) as states:
+                for place, state in states:
+                    merging = True
+                    total.merge(state)
+                    self.progress.finished[number].add(numbers[place])
+                    merging = False
+                    if self.side.due:
+                        self._keep(number, total)
         except BaseException:
             # Also Ctrl-C: what is finished is kept. Half a merge is not; then what was written last counts.
             if self.progress.finished[number] and not merging:

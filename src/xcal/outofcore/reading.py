@@ -1,6 +1,7 @@
 """Rows of parquet files in batches; what is wrong is named by file, column, row group and row."""
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,25 +19,17 @@ _SUFFIXES = {".parquet", ".pq"}
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns: outcome, weight, and what a model says.
-
-    Attributes
-    ----------
-    time, event : str
-    weight, cdf, risk, nll : str or None
-        Whole numbers that say how often a row counts; F at the observed time; a number that is larger where the event
-        is expected sooner; negative log-likelihood.
-    survival : tuple of (float, str)
-        Times, increasing, and columns of the survival probabilities there.
-    """
+    """Names of the columns: outcome, weight, and what a model says."""
 
     time: str
     event: str
+    # weight, cdf, risk, nll: whole numbers that say how often a row counts; F at the observed time; a number that is
+    # larger where the event is expected sooner; negative log-likelihood
     weight: str | None
     cdf: str | None
     risk: str | None
     nll: str | None
-    survival: tuple[tuple[float, str], ...]
+    survival: tuple[tuple[float, str], ...]  # times, increasing, and columns of the survival probabilities there
 
     @property
     def names(self) -> list[str]:
@@ -209,19 +202,25 @@ class _Place:
     group: int
     start: int
 
+    def row(self, row: int) -> str:
+        """Name the place of a row of the batch."""
+        return f"row group {self.group}, row {self.start + row + 1}"
+
     def check(self, name: str, good: BoolArray, values: npt.NDArray[Any], expected: str) -> None:
-        """Refuse a column, by the first row that is wrong."""
+        """Refuse a column, by the first row that is wrong; the cell itself may be a patient's, and is not told."""
         if not good.all():
             row = int(np.argmin(good))
-            got = f"{values[row]}"
-            fail(f"{self.path}, column {name!r}, row group {self.group}, row {self.start + row + 1}", expected, got)
+            value = float(values[row])
+            got = f"{value}" if not math.isfinite(value) else "a negative number" if value < 0 else "another number"
+            fail(f"{self.path}, column {name!r}, {self.row(row)}", expected, got)
 
     def column(self, table: Any, name: str) -> npt.NDArray[Any]:
         """Read a column in which nothing may be missing."""
         column = table.column(name)
         if column.null_count:
             missing = column.is_null().to_numpy(zero_copy_only=False)
-            self.check(name, ~missing, np.full(missing.size, "an empty cell"), "a value in every row")
+            row = self.row(int(np.argmax(missing)))
+            fail(f"{self.path}, column {name!r}, {row}", "a value in every row", "an empty cell")
         values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
         return values
 

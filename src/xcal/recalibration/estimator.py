@@ -1,114 +1,58 @@
 """`Recalibrated`: any survival model, corrected after training."""
 
+import hashlib
+import json
+import os
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Self
+from pathlib import Path
+from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
-import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from xcal._checks import (
-    MANY,
-    BoolArray,
-    as_count,
-    as_flag,
-    as_floats,
-    as_number,
-    as_row,
-    as_time,
-    check_same_length,
-    fail,
-    first_row,
-)
+from xcal._checks import MANY, BoolArray, Floats, as_count, as_numpy, as_time, check_same_length, fail
+from xcal._files import OneOf, parse_json, read, shown, write_whole
 from xcal.calibration import d_calibration
 from xcal.calibration.bins import N_BINS
 from xcal.calibration.significance import DCalibrationResult
 from xcal.calibration.significance import Method as DMethod
-from xcal.distributions import RecalibratedDistribution, SurvivalDistribution
-from xcal.distributions.composed import SurvivorDistribution
-from xcal.interop import ModelPredictions, Rows, read_model
-from xcal.interop.predictions import SeveralLaws, WholeLaw
-from xcal.metrics import concordance_index
-from xcal.metrics.curves import MeanTime, means_known, read_after, read_before, unseen_as_inf, unseen_as_nan
-from xcal.recalibration.maps import Floats, KaplanMeierRecalibration, PiecewiseRecalibration, squared_distance
+from xcal.data.surv import Outcome
+from xcal.data.survival import SurvivalData, outcome_of
+from xcal.interop.predictions import ModelPredictions, Rows, WholeLaw, count_rows, take_rows
+from xcal.interop.reading import read_model
+from xcal.recalibration.maps import folds_that_differ
+from xcal.recalibration.predictor import SurvivalPredictor
 from xcal.recalibration.published import DEFAULT_PIECES, even_levels
 from xcal.recalibration.reading import (
+    Column,
     RowNumbers,
     check_each_row_once,
-    chosen_rows,
     folds,
+    labels_of,
     last_time,
-    n_rows,
-    read_outcome,
+    model_quantiles,
     read_own,
     refit,
     survival_at,
 )
 from xcal.recalibration.registry import (
-    AT_ONCE,
-    Column,
+    METHODS,
+    Corrected,
     HeldOut,
-    MapOfF,
     Method,
     as_method,
-    labels_of,
-    model_quantiles,
-    write_recalibrated,
 )
 
-# Where the end of a recalibrated model comes from, for the warning: `Recalibrated.times_` says which of both.
-SEEN = "seen in training or recalibration"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RecalibratedCurve:
-    """S of one row after recalibration: call it with a time or an array of times.
-
-    Attributes
-    ----------
-    x, y : ndarray of shape (m,)
-        Times from 0 to the last one seen in the fit, and S at each of them, for drawing. A call asks the model again.
-    """
-
-    x: Floats
-    y: Floats
-    _estimator: Any = field(repr=False)
-    _row: Any = field(repr=False)
-
-    @property
-    def domain(self) -> tuple[float, float]:
-        """Times that the data covered; a call after them gives NaN, or extrapolates if it is asked to."""
-        return float(self.x[0]), float(self.x[-1])
-
-    def __call__(self, times: Any, *, extrapolate: bool = False) -> Any:
-        """S at `times`; a number for a number, an array for an array.
-
-        After the end it is NaN, with a warning, unless it is to `extrapolate`.
-        """
-        survival = self._estimator.predict_survival_function(self._row, times, extrapolate=True)[0]
-        if not as_flag("extrapolate", extrapolate):
-            asked = np.atleast_1d(np.asarray(times, dtype=np.float64))
-            survival = unseen_as_nan(survival, asked, self.domain[1], stacklevel=3, seen=SEEN)
-        return float(survival[0]) if np.ndim(times) == 0 else survival
-
-    def __repr__(self) -> str:
-        return f"RecalibratedCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"
-
-
 # --- What a recalibration is fitted to: F, and what else a method asks, of rows that the model has not seen.
-
-# A fold is not trusted if the map of its F lies so many times further from that of the other folds than chance puts it
-# (in mean squares), and so far (the root of it) that it matters. Of 5,300 fits of Cox models that did converge, to 60
-# to 1,000 rows in five folds, none came above 9.5; where lifelines did not converge on NACD, folds had 17 to 109.
-_TIMES_CHANCE = 12.0
-_MATTERS = 0.1
 
 
 @dataclass(frozen=True)
@@ -151,7 +95,7 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
     for reasons of their own: they are named, and kept.
     """
     check_each_row_once(np.concatenate(tested), sum(part.time.size for part in parts))
-    off = _folds_that_differ(parts)
+    off = folds_that_differ([(part.cdf, part.event) for part in parts])
     if off:
         _tell(off, parts, at_random)
     kept = [k for k in range(len(parts)) if k not in off or not at_random]
@@ -163,37 +107,6 @@ def pooled(parts: Sequence[HeldOut], tested: Sequence[RowNumbers], *, at_random:
 
     names = ("time", "happened", "cdf", "event", "quantiles", "groups", "curves")
     return HeldOut(**{name: joined(name) for name in names}, times=parts[0].times)
-
-
-def _folds_that_differ(parts: Sequence[HeldOut]) -> dict[int, float]:
-    """Find the folds whose F are not distributed as those of the others, the furthest first, with their distance.
-
-    F of the fold's rows goes through the Kaplan-Meier map of the other folds. If their models are alike, the map of the
-    result is no change, but for noise: with m events in the fold and M in the others the mean squared distance is
-    (1 / m + 1 / M) / 6, that of two empirical distribution functions. One fold is taken away at a time, as it counts
-    among the others when those are judged.
-    """
-    left, off = list(range(len(parts))), {}
-    while len(left) > 1:
-        found = {k: _distance(parts[k], [parts[j] for j in left if j != k]) for k in left}
-        worst = max(found, key=lambda k: found[k][0])
-        times_chance, distance = found[worst]
-        if times_chance <= _TIMES_CHANCE or distance <= _MATTERS:
-            break
-        off[worst] = distance
-        left.remove(worst)
-    return off
-
-
-def _distance(part: HeldOut, others: Sequence[HeldOut]) -> tuple[float, float]:
-    """Mean squared distance of a fold from the others over that of chance, and its root."""
-    cdf, event = (np.concatenate([getattr(other, name) for other in others]) for name in ("cdf", "event"))
-    m, rest = int(part.event.sum()), int(event.sum())
-    if m == 0 or rest == 0:
-        return 0.0, 0.0
-    common = KaplanMeierRecalibration.fit(cdf, event)
-    found = squared_distance(KaplanMeierRecalibration.fit(common.cdf(part.cdf), part.event))
-    return found / ((1 / m + 1 / rest) / 6), float(np.sqrt(found))
 
 
 def _tell(off: dict[int, float], parts: Sequence[HeldOut], at_random: bool) -> None:
@@ -221,7 +134,7 @@ def as_table(X: Any) -> Any:
 FEW_EVENTS = 20
 
 
-class Recalibrated(BaseEstimator):
+class Recalibrated(SurvivalPredictor):
     """A survival model of any library, recalibrated on rows that it has not seen.
 
     Parameters
@@ -315,7 +228,8 @@ class Recalibrated(BaseEstimator):
         method = as_method(self.method, self.n_pieces, self.group_column)
         asked = Asked(method, self.n_pieces, self.group_column)
         X = X.tocsr() if issparse(X) else X  # of the sparse forms the one whose rows can be picked
-        time, event = read_outcome(X, y)
+        outcome = _outcome(X, y)
+        time, event = outcome.time.astype(np.float64), outcome.event
         if not event.any():
             fail("y", "at least one event", f"none: all {event.size} rows are censored")
         if self.cv is None:
@@ -348,40 +262,17 @@ class Recalibrated(BaseEstimator):
             tags.input_tags.sparse = get_tags(self.model).input_tags.sparse
         return tags
 
-    def predict(self, X: Any) -> Floats:
-        """Risk of each row, ``(n,)``: the mean of F' from 0 to the end, the last of `times_`.
+    @property
+    def last_time_(self) -> float:
+        """The end, the last of `times_`; what is predicted of later times is extrapolated."""
+        return float(self._fitted().times_[-1])
 
-        It is taken along straight lines between `times_`. The higher, the sooner the event is expected.
-        """
-        times = np.append(0.0, self._fitted().times_)
-        return np.asarray(np.trapezoid(self._cdf(X, times, extrapolate=True), times, axis=1) / times[-1])
+    def _asked(self, X: Any) -> tuple[Corrected, Any]:
+        fitted = self._fitted()
+        return Corrected(fitted.model_, fitted.adjustment_, np.append(0.0, fitted.times_)), as_table(X)
 
-    def predict_survival_function(
-        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False
-    ) -> npt.NDArray[Any]:
-        """Probability of no event until each of `times`, ``(n, m)``; without `times` an array of n curves to call.
-
-        With `after`, one time or one per row: given that the row has come this far without the event. After the end,
-        the last of `times_`, it is NaN, with a warning. With `extrapolate` it is what the model says there,
-        recalibrated; a curve that ends, as that of a Cox model, keeps its last value.
-        """
-        if times is not None:
-            return 1 - self._cdf(X, times, extrapolate, after)
-        if after is not None:
-            fail("times", "times at which to predict, beside after", "None")
-        grid = np.append(0.0, self._fitted().times_)
-        survival = 1 - self._cdf(X, grid, extrapolate=True)
-        curves = np.empty(len(survival), dtype=object)
-        for row, values in enumerate(survival):
-            curves[row] = RecalibratedCurve(grid, values, self, chosen_rows(X, np.array([row])))
-        return curves
-
-    def predict_cdf(self, X: Any, times: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
-        """Probability of an event by each of `times`, ``(n, m)``; NaN after the end.
-
-        `after` and `extrapolate` as in `predict_survival_function`.
-        """
-        return self._cdf(X, times, extrapolate, after)
+    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, None]:
+        return _outcome(X, y), None
 
     def predict_own_cdf(self, X: Any, time: Any = None) -> Floats:
         """F' of each row at its observed time, ``(n,)``: what D-calibration and a PIT histogram take.
@@ -389,130 +280,10 @@ class Recalibrated(BaseEstimator):
         `time` is not given where X is `SurvivalData`. Times after the end are answered too, as rows were observed
         there: by the model's law, or at the end of the curves of a model that says no more.
         """
-        if time is None:
-            seen, _ = read_outcome(X, None)
-        else:
-            seen = as_time(time).astype(np.float64)
+        seen = (_outcome(X, None).time if time is None else as_time(time)).astype(np.float64)
         fitted = self._fitted()
         own, _ = fitted.adjustment_.own(fitted.model_, as_table(X), seen, np.zeros(seen.size, dtype=bool))
         return own
-
-    def predict_quantile(self, X: Any, p: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
-        """Time by which a share `p` of rows like these has had the event, ``(n,)``, or ``(n, m)`` for an array `p`.
-
-        With `after`, of rows that have come this far; the time is counted from the start. Infinity where it lies after
-        the end, the last of `times_`, with a warning. With `extrapolate` it is what the model says, recalibrated: still
-        infinity where the curve of a model ends before it gets there.
-        """
-        values = self._quantiles(X, p, extrapolate, after)
-        return values[:, 0] if np.ndim(p) == 0 else values
-
-    def predict_median(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
-        """Time by which half of rows like these have had the event, ``(n,)``; see `predict_quantile`."""
-        return self._quantiles(X, 0.5, extrapolate, after)[:, 0]
-
-    def predict_expectation(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
-        """Mean time of the event of rows like these, counted from the start; see `SurvivalModel.predict_expectation`.
-
-        NaN, with a warning, where more than 1 % of such rows outlive the end, the last of `times_`. With `extrapolate`
-        it is the mean of the model's law, recalibrated, for a model that has one: that of other models stays NaN.
-        """
-        fitted = self._fitted()
-        end = float(fitted.times_[-1])
-        reached = read_after(after, n_rows(X))
-        found = self._mean_time(X, reached, None)
-        if as_flag("extrapolate", extrapolate) and self._map_of_law() is not None:
-            return found
-        left = 1 - self._cdf(X, [end], True, after)[:, 0]
-        left = left if reached is None else np.where(reached < end, left, 1.0)
-        return found.where(means_known(left, end, stacklevel=3, seen=SEEN))
-
-    def predict_rmst(self, X: Any, horizon: float, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
-        """Mean of the time until the event or `horizon`, whichever is first; see `SurvivalModel.predict_rmst`.
-
-        Of a model without a law of its own the curve is taken along straight lines between `times_`.
-        """
-        stop = as_number("horizon", horizon, above=0)
-        found = self._mean_time(X, read_before(after, n_rows(X), stop), stop)
-        if as_flag("extrapolate", extrapolate):
-            return found
-        end = np.array([stop])
-        seen = unseen_as_nan(np.zeros(1), end, float(self._fitted().times_[-1]), stacklevel=3, seen=SEEN)
-        return found.where(np.isfinite(seen))
-
-    def _map_of_law(self) -> PiecewiseRecalibration | None:
-        """Return the map, where the recalibrated model is a distribution: a law behind one map of straight lines."""
-        fitted = self._fitted()
-        own = fitted.adjustment_.map if isinstance(fitted.adjustment_, MapOfF) else None
-        return own if isinstance(own, PiecewiseRecalibration) and isinstance(fitted.model_, WholeLaw) else None
-
-    def _mean_time(self, X: Any, after: Floats | None, horizon: float | None) -> MeanTime:
-        """Mean of the time until the event or the horizon, and those of the networks of a model that has several."""
-        table, own = as_table(X), self._map_of_law()
-        if own is None:
-            value = self._mean_of_curves(table, after, horizon)
-            return MeanTime.of_networks(value, value[None])
-        fitted = self._fitted()
-
-        def mean(law: SurvivalDistribution, reached: Floats | None) -> Floats:
-            law = RecalibratedDistribution(law, own.knots, own.levels)
-            law = law if reached is None else SurvivorDistribution(law, torch.from_numpy(reached))
-            if horizon is None:
-                return np.asarray(law.mean.numpy())
-            return np.asarray(law.restricted_mean(torch.full(law.batch_shape, horizon, dtype=torch.float64)).numpy())
-
-        whole, networks = [], []
-        for start in range(0, n_rows(table), AT_ONCE):
-            rows = np.arange(start, min(start + AT_ONCE, n_rows(table)))
-            some, reached = chosen_rows(table, rows), None if after is None else after[rows]
-            whole.append(mean(fitted.model_.predict_distribution(some), reached))
-            members = fitted.model_.predict_members(some) if isinstance(fitted.model_, SeveralLaws) else ()
-            networks.append(np.array([mean(member, reached) for member in members]).reshape(len(members), rows.size))
-        return MeanTime.of_networks(np.concatenate(whole), np.concatenate(networks, axis=1))
-
-    def _mean_of_curves(self, X: Any, after: Floats | None, horizon: float | None) -> Floats:
-        """Area under each curve along straight lines between `times_`, up to the horizon or the end."""
-        grid = np.append(0.0, self._fitted().times_)
-        stop = float(grid[-1]) if horizon is None else horizon
-        grid = np.append(grid[grid < stop], stop)
-        survival = 1 - self._cdf(X, grid, True, after)
-        if after is None:
-            return np.asarray(np.trapezoid(survival, grid, axis=1))
-        # S is 1 until `after`, and falls from there on.
-        return np.asarray(after + np.trapezoid(survival, np.maximum(grid, after[:, None]), axis=1))
-
-    def _cdf(self, X: Any, times: Any, extrapolate: bool, after: Any = None) -> Floats:
-        asked = as_time(as_row("times", times), name="times").astype(np.float64)
-        fitted = self._fitted()
-        values = fitted.adjustment_.cdf(fitted.model_, as_table(X), asked)
-        reached = read_after(after, len(values))
-        if reached is not None:
-            left = 1 - self._reached(X, reached)[:, None]
-            survived = np.divide(1 - values, left, out=np.full(values.shape, np.nan), where=left > 0)
-            values = np.where(asked > reached[:, None], 1 - survived, 0.0 * left)
-        if as_flag("extrapolate", extrapolate):
-            return values
-        return unseen_as_nan(values, asked, float(fitted.times_[-1]), stacklevel=4, seen=SEEN)
-
-    def _reached(self, X: Any, after: Floats) -> Floats:
-        """F' of each row at the time that it has come to."""
-        fitted = self._fitted()
-        return fitted.adjustment_.own(fitted.model_, as_table(X), after, np.zeros(after.size, dtype=bool))[0]
-
-    def _quantiles(self, X: Any, p: Any, extrapolate: bool, after: Any = None) -> Floats:
-        levels = as_floats("p", as_row("p", p)).astype(np.float64)
-        bad = ~((levels > 0) & (levels < 1))
-        if bad.any():
-            fail("p", "shares between 0 and 1", levels[first_row(bad)], first_row(bad))
-        fitted = self._fitted()
-        end = float(fitted.times_[-1])
-        reached = read_after(after, n_rows(X))
-        if reached is not None:
-            gone = self._reached(X, reached)[:, None]
-            levels = gone + levels * (1 - gone)
-        values = fitted.adjustment_.quantile(fitted.model_, as_table(X), levels, end)
-        values = values if reached is None else np.maximum(values, reached[:, None])
-        return values if as_flag("extrapolate", extrapolate) else unseen_as_inf(values, end, stacklevel=4, seen=SEEN)
 
     def nll(self, X: Any, y: Any = None) -> Floats:
         """Negative log-likelihood of each row, ``(n,)``: density at an event, survival at a censoring.
@@ -520,25 +291,20 @@ class Recalibrated(BaseEstimator):
         For models that have a density: those of xcal, AFT models of lifelines and XGBoost, torchsurv's Weibull.
         """
         fitted = self._fitted()
-        time, event = read_outcome(X, y)
-        _, loss = fitted.adjustment_.own(fitted.model_, as_table(X), time, event)
+        outcome = _outcome(X, y)
+        _, loss = fitted.adjustment_.own(fitted.model_, as_table(X), outcome.time.astype(np.float64), outcome.event)
         if loss is None:
             fail("model", "a model with a density", f"{type(fitted.model_).__name__}, whose curves have steps or lines")
         return loss
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order."""
-        risk = self.predict(X)
-        time, event = read_outcome(X, y)
-        return concordance_index(time=time, event=event, risk=risk).value
 
     def d_calibration(
         self, X: Any, y: Any = None, *, n_bins: int = N_BINS, method: DMethod = "uniform", groups: Any = None
     ) -> Any:
         """D-calibration on rows that neither trained the model nor the map; arguments as of `xcal.d_calibration`."""
         fitted = self._fitted()
-        time, event = read_outcome(X, y)
-        known = read_own(fitted.model_, as_table(X), time, event).event
+        outcome = _outcome(X, y)
+        time = outcome.time.astype(np.float64)
+        known = read_own(fitted.model_, as_table(X), time, outcome.event).event
         cdf = self.predict_own_cdf(X, None if y is None else time)
         result: DCalibrationResult = d_calibration(cdf, known, n_bins=n_bins, method=method, time=time, groups=groups)
         return result
@@ -569,12 +335,12 @@ class Recalibrated(BaseEstimator):
     def _cross_fitted(self, asked: Asked, X: Any, time: Floats, event: BoolArray) -> tuple[Any, HeldOut]:
         """Every row's F from a model trained on other folds, and the model trained on all rows."""
         cut = list(folds(self.cv, event, as_count("random_state", self.random_state, at_least=0)))
-        models = [refit(self.model, chosen_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
+        models = [refit(self.model, take_rows(X, own), time[own], event[own], self.fit_model) for own, _ in cut]
         final = refit(self.model, X, time, event, self.fit_model)
         asked = asked.with_times(final, as_table(X), time, event)
         tested = [test for _, test in cut]
         parts = [
-            asked.of(fresh, as_table(chosen_rows(X, test)), time[test], event[test])
+            asked.of(fresh, as_table(take_rows(X, test)), time[test], event[test])
             for fresh, test in zip(models, tested, strict=True)
         ]
         held_out = pooled(parts, tested, at_random=isinstance(self.cv, int | np.integer))
@@ -585,6 +351,13 @@ class Recalibrated(BaseEstimator):
         return self
 
 
+def _outcome(X: Any, y: Any) -> Outcome:
+    """Read the outcomes of rows of equal weight."""
+    if isinstance(X, SurvivalData) and X.weights is not None and np.ptp(as_numpy("weights", X.weights)) > 0:
+        fail("X", "rows of equal weight: of recalibrations SurvivalPath.fit alone takes weights", "other weights")
+    return outcome_of(X, y, count_rows(X))
+
+
 def _warn_of_few(n_events: int) -> None:
     if n_events < FEW_EVENTS:
         warnings.warn(
@@ -593,3 +366,119 @@ def _warn_of_few(n_events: int) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+# --- Recalibrated models of xcal as files: the model's own file inside, and JSON; nothing that could run.
+# The file is a safetensors file with one tensor, the bytes of the file that the model's `save` writes. Its metadata
+# has four entries: format, version, header (JSON: method, parameters, map) and digest, the SHA-256 of header and
+# tensor.
+
+FORMAT, VERSION = "xcal-recalibrated", "1"
+_EXPECTED = "a file that Recalibrated.save wrote"
+
+
+@dataclass(frozen=True)
+class _Header:
+    method: Annotated[str, OneOf(METHODS)]
+    cv: int | None
+    n_pieces: int | None
+    group_column: Column | None
+    random_state: int
+    times: tuple[float, ...]
+    adjustment: Any
+
+
+@runtime_checkable
+class Saved(WholeLaw, Protocol):
+    """A model of xcal that has a file."""
+
+    def save(self, path: Any) -> None:
+        """Write the model to a file that `xcal.load` reads."""
+        ...
+
+
+def write_recalibrated(path: str | os.PathLike[str], estimator: Any) -> None:
+    """Write a fitted `Recalibrated` whose model is one of xcal to a new file, and move it into place."""
+    model = estimator.model_
+    if not isinstance(model, Saved):
+        advice = "save the other library's model in its own way, and the map by adjustment_.content()"
+        fail("save", f"a recalibrated model of xcal ({advice})", f"{type(model).__module__}.{type(model).__name__}")
+    cv = estimator.cv
+    header = json.dumps(
+        {
+            "method": estimator.method,
+            "cv": int(cv) if isinstance(cv, int | np.integer) else None,
+            "n_pieces": estimator.n_pieces,
+            "group_column": estimator.group_column,
+            "random_state": int(estimator.random_state),
+            "times": estimator.times_.tolist(),
+            "adjustment": estimator.adjustment_.content(),
+        }
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder) / "model"
+        model.save(inside)
+        content = np.frombuffer(inside.read_bytes(), dtype=np.uint8)
+    metadata = {"format": FORMAT, "version": VERSION, "header": header, "digest": _digest(header, content)}
+    write_whole(Path(path), in_order(save({"model": content}, metadata)))
+
+
+def in_order(content: bytes) -> bytes:
+    """Sort the metadata at the head of a file, which safetensors writes in random order: one model, one file."""
+    length = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + length])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
+    # The tensors after it start at a multiple of eight bytes.
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
+
+
+def is_recalibrated(path: str | os.PathLike[str]) -> bool:
+    """Return whether this is a file of a recalibrated model; what is no safetensors file at all is not."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return (file.metadata() or {}).get("format") == FORMAT
+    except (SafetensorError, UnicodeDecodeError):
+        return False
+
+
+def read_recalibrated(path: str | os.PathLike[str], load_model: Callable[[Path], Any]) -> Any:
+    """Read a file that `write_recalibrated` wrote; `load_model` reads the file of the model inside.
+
+    It is only read as data: what does not fit is refused with one error.
+    """
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata() or {}
+        whole = set(file.keys()) == {"model"} and file.get_slice("model").get_dtype() == "U8"
+        content = file.get_tensor("model") if whole else np.empty(0, dtype=np.uint8)
+    if not whole or metadata.get("version") != VERSION:
+        fail("path", f"{_EXPECTED}, of version {VERSION}", f"{path}, of another kind or version")
+    text = metadata.get("header", "")
+    if metadata.get("digest") != _digest(text, content):
+        fail("path", _EXPECTED, f"{path}, which was damaged: its checksum is wrong")
+    try:
+        header = read(_Header, parse_json("header", text), "header")
+        times: Floats = np.asarray(header.times)
+        if times.size == 0 or times[0] < 0 or (np.diff(times) <= 0).any():
+            fail("times", "increasing times, zero or larger", shown(header.times))
+        adjustment = METHODS[header.method].restore(header.adjustment, header.group_column)
+    except (ValueError, TypeError, KeyError) as error:  # of an adjustment that is something else
+        raise ValueError(f"path: expected {_EXPECTED}, got {path}, made by something else: {error}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder) / "model"
+        inside.write_bytes(content.tobytes())
+        model = load_model(inside)
+    options = {name: getattr(header, name) for name in ("cv", "n_pieces", "group_column", "random_state")}
+    estimator = Recalibrated(model, header.method, **options)
+    estimator.model_, estimator.adjustment_, estimator.times_ = model, adjustment, times
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(estimator, name, getattr(model, name))
+    return estimator
+
+
+def _digest(header: str, content: Any) -> str:
+    digest = hashlib.sha256(f"{FORMAT} {VERSION} {header}".encode())
+    digest.update(content.tobytes())
+    return digest.hexdigest()

@@ -7,13 +7,24 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit, logit
 
-from xcal._checks import MANY, BoolArray, as_count, as_event, as_numpy, as_time, check_rows, fail
+from xcal._checks import (
+    MANY,
+    BoolArray,
+    Floats,
+    as_count,
+    as_event,
+    as_numpy,
+    as_time,
+    as_weights,
+    check_rows,
+    effective_units,
+    fail,
+)
+from xcal._files import Limits
 from xcal._kaplan_meier import KaplanMeier, fit_kaplan_meier
-from xcal._typed import Limits
 from xcal.recalibration.maps import (
     DIGITS,
     Count,
-    Floats,
     Kept,
     PiecewiseRecalibration,
     Recalibration,
@@ -34,17 +45,18 @@ class BetaFormulas:
     def cdf(self, u: Any) -> Floats:
         """Recalibrated F, G(u), for F values of any shape."""
         values = probabilities(u)
-        return np.asarray(expit(self._logit(values, _log1m(values))))
+        return np.asarray(expit(self._logit(values, _tail(values, None))))
 
-    def log_density(self, u: Any) -> Floats:
-        """Log of the slope of G; at 0 and 1 it may be infinite."""
-        values = probabilities(u)
-        score = self._logit(values, _log1m(values))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            a, b, c = self._of(values)
-            inside = log_expit(score) + log_expit(-score) + np.log(a / values + b / (1 - values))
-        ends = np.where(values == 0, _end(a, c), _end(b, -c))
-        return np.asarray(np.where((values > 0) & (values < 1), inside, ends))
+    def log_density(self, u: Any, log_survival: Any = None) -> Floats:
+        """Log of the slope of G; with the model's own ``log(1 - F)`` exact where F rounds to 1.
+
+        F that rounds to 0, or to 1 with nothing more known, counts as the next number.
+        """
+        values, tail = _between(probabilities(u), log_survival)
+        score = self._logit(values, tail)
+        a, b, _ = self._of(values)
+        rate = np.logaddexp(np.log(a) - np.log(values), np.log(b) - tail)
+        return np.asarray(log_expit(score) + log_expit(-score) + rate)
 
     def log_survival(self, u: Any, log_survival: Any = None) -> Floats:
         """``log(1 - G(u))``, -inf at u = 1.
@@ -57,8 +69,7 @@ class BetaFormulas:
             The model's own ``log(1 - F)``: with it the result is finite and exact where F rounds to 1.
         """
         values = probabilities(u)
-        tail = _log1m(values) if log_survival is None else own_log_survival(log_survival, values)
-        return np.asarray(log_expit(-self._logit(values, tail)))
+        return np.asarray(log_expit(-self._logit(values, _tail(values, log_survival))))
 
     def quantile(self, p: Any) -> Floats:
         """Level of F that G maps to `p`, by bisection on the scale of log-odds."""
@@ -86,11 +97,6 @@ class BetaFormulas:
         """Parameters against values of shape ``(n,)`` or ``(n, m)``."""
         own = (self.a, self.b, self.c)
         return tuple(x[:, None] if np.ndim(x) == 1 and values.ndim == 2 else x for x in own)
-
-
-def _end(power: Any, constant: Any) -> Any:
-    """Log-slope at an end: G is like exp(constant) times the distance to the power there."""
-    return np.where(power == 1, constant, np.where(power > 1, -np.inf, np.inf))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,18 +139,11 @@ class BetaRecalibration(BetaFormulas, Recalibration):
     n_events: Count
 
     @classmethod
-    def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+    def fit(cls, cdf: Any, event: Any, *, weights: Any = None) -> Self:
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
-        log_a, log_b, c = CensoredLikelihood.of(u, happened).maximum()
+        w = None if weights is None else effective_units(as_weights("weights", weights, u.size))
+        log_a, log_b, c = CensoredLikelihood.of(u, happened, weights=w).maximum()
         return cls(float(np.exp(log_a)), float(np.exp(log_b)), float(c), u.size, int(happened.sum()))
 
     def __repr__(self) -> str:
@@ -152,9 +151,20 @@ class BetaRecalibration(BetaFormulas, Recalibration):
         return f"{type(self).__name__}({parameters}, from {self.n} rows with {self.n_events} events)"
 
 
-def _log1m(u: Floats) -> Floats:
+def _tail(u: Floats, log_survival: Any) -> Floats:
+    """Return ``log(1 - u)``, by the model's own ``log(1 - F)`` where it is given."""
+    if log_survival is not None:
+        return own_log_survival(log_survival, u)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log1p(-u))
+
+
+def _between(u: Floats, log_survival: Any) -> tuple[Floats, Floats]:
+    """Return F, and ``log(1 - F)``, both apart from their ends, at which a slope may be infinite."""
+    least, most = float(np.finfo(np.float64).tiny), 1 - float(np.finfo(np.float64).epsneg)
+    if log_survival is None:
+        return np.clip(u, least, most), np.log1p(-np.clip(u, least, most))
+    return np.maximum(u, least), own_log_survival(log_survival, u)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +178,18 @@ class CensoredLikelihood:
     above: Floats
     below: Floats
     bases: tuple[Floats, Floats, Floats]
+    weights: tuple[Floats, Floats, Floats]
     precision: Floats
 
     @classmethod
-    def of(cls, u: Floats, event: BoolArray, basis: Floats | None = None, precision: Floats | None = None) -> Self:
+    def of(
+        cls,
+        u: Floats,
+        event: BoolArray,
+        basis: Floats | None = None,
+        precision: Floats | None = None,
+        weights: Floats | None = None,
+    ) -> Self:
         """Sort the rows; `precision` is one over the variance of the prior of each column."""
         inner = u[(u > 0) & (u < 1)]
         # Without any F inside, the ends tell about the middle.
@@ -180,10 +198,12 @@ class CensoredLikelihood:
         outlived = np.concatenate([np.flatnonzero(~event & inside), np.flatnonzero(u == 1)])
         parts = (np.flatnonzero(event & inside), outlived, np.flatnonzero(event & (u == 0)))
         columns = np.ones((u.size, 1)) if basis is None else basis
+        one = np.ones(u.size) if weights is None else weights
         above = np.where(u[outlived] == 1, most, u[outlived])
         below = np.full(parts[2].size, least)
         bases = (columns[parts[0]], columns[parts[1]], columns[parts[2]])
-        return cls(u[parts[0]], above, below, bases, np.ones(1) if precision is None else precision)
+        own = (one[parts[0]], one[parts[1]], one[parts[2]])
+        return cls(u[parts[0]], above, below, bases, own, np.ones(1) if precision is None else precision)
 
     def maximum(self) -> Floats:
         """Return the parameters of largest posterior: log a of each column, then log b, then c."""
@@ -198,22 +218,23 @@ class CensoredLikelihood:
         table = parameters.reshape(3, -1)
         loss = float((self.precision * table**2).sum()) / 2
         gradient = self.precision * table
-        for u, basis, sign in ((self.above, self.bases[1], 1.0), (self.below, self.bases[2], -1.0)):
+        ends = ((self.above, self.bases[1], self.weights[1], 1.0), (self.below, self.bases[2], self.weights[2], -1.0))
+        for u, basis, w, sign in ends:
             a, b, c = _row_parameters(table, basis)
             log_u, log_v = np.log(u), np.log1p(-u)
             score = c + a * log_u - b * log_v
-            loss -= float(log_expit(-sign * score).sum())
-            slope = sign * expit(sign * score)
+            loss -= float(w @ log_expit(-sign * score))
+            slope = w * sign * expit(sign * score)
             gradient += np.stack([slope * a * log_u, -slope * b * log_v, slope]) @ basis
         a, b, c = _row_parameters(table, self.bases[0])
         log_u, log_v = np.log(self.at), np.log1p(-self.at)
         score = c + a * log_u - b * log_v
         rate = a / self.at + b / (1 - self.at)
-        loss -= float((log_expit(score) + log_expit(-score) + np.log(rate)).sum())
+        loss -= float(self.weights[0] @ (log_expit(score) + log_expit(-score) + np.log(rate)))
         slope = 2 * expit(score) - 1
         by_a = a * (slope * log_u - 1 / (self.at * rate))
         by_b = b * (-slope * log_v - 1 / ((1 - self.at) * rate))
-        gradient += np.stack([by_a, by_b, slope]) @ self.bases[0]
+        gradient += (self.weights[0] * np.stack([by_a, by_b, slope])) @ self.bases[0]
         return loss, gradient.ravel()
 
 
@@ -262,15 +283,7 @@ class KSPRecalibration(Recalibration):
 
     @classmethod
     def fit(cls, cdf: Any, event: Any) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
-
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        """
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`."""
         u, happened = held_out_rows(cdf, event)
         from scipy.optimize import minimize  # takes longer to import than a small map to fit
 
@@ -292,24 +305,19 @@ class KSPRecalibration(Recalibration):
     def cdf(self, u: Any) -> Floats:
         """Recalibrated F, G(u), for F values of any shape."""
         values = probabilities(u)
-        return np.asarray(np.exp(self.c * log_expit(self._score(values, _log1m(values)))))
+        return np.asarray(np.exp(self.c * log_expit(self._score(values, _tail(values, None)))))
 
-    def log_density(self, u: Any) -> Floats:
-        """Log of the slope of G; at 0 and 1 it may be infinite."""
-        values = probabilities(u)
-        score = self._score(values, _log1m(values))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rate = np.log(self.a * self.c) - np.log(values) - np.log1p(-values)
-            inside = self.c * log_expit(score) + log_expit(-score) + rate
-        first = _end(self.a * self.c, self.b * self.c)
-        last = _end(self.a, np.log(self.c) - self.b)
-        return np.asarray(np.where((values > 0) & (values < 1), inside, np.where(values == 0, first, last)))
+    def log_density(self, u: Any, log_survival: Any = None) -> Floats:
+        """Log of the slope of G; as that of `BetaRecalibration` at 0 and 1."""
+        values, tail = _between(probabilities(u), log_survival)
+        score = self._score(values, tail)
+        rate = np.log(self.a * self.c) - np.log(values) - tail
+        return np.asarray(self.c * log_expit(score) + log_expit(-score) + rate)
 
     def log_survival(self, u: Any, log_survival: Any = None) -> Floats:
         """``log(1 - G(u))``, -inf at u = 1; with the model's own ``log(1 - F)`` exact where F rounds to 1."""
         values = probabilities(u)
-        tail = _log1m(values) if log_survival is None else own_log_survival(log_survival, values)
-        score = self._score(values, tail)
+        score = self._score(values, _tail(values, log_survival))
         with np.errstate(divide="ignore", over="ignore"):
             inside = np.log(-np.expm1(self.c * log_expit(score)))
         # Far out 1 - G is c exp(-score), the first term of its series.
@@ -370,13 +378,6 @@ class CiPOTRecalibration(PiecewiseRecalibration):
     The spread of censored rows trusts the model that is corrected: under censoring the map undoes only part of the
     error. Levels that fall on one F, because many rows share it, become one knot at the lowest of them.
 
-    Attributes
-    ----------
-    knots, levels : ndarray
-        F and G(F) at the ends of the straight lines, both strictly increasing from 0 to 1.
-    n, n_events : int
-        Rows and events that G was fitted to.
-
     References
     ----------
     Qi, Yu, Greiner (2024), Toward Conditional Distribution Calibration in Survival Prediction, NeurIPS 37.
@@ -389,34 +390,28 @@ class CiPOTRecalibration(PiecewiseRecalibration):
     """
 
     @classmethod
-    def fit(cls, cdf: Any, event: Any, *, n_pieces: int | None = None) -> Self:
-        """Fit G to F at the observed times of rows that did not train the model.
+    def fit(cls, cdf: Any, event: Any, *, n_pieces: int | None = None, weights: Any = None) -> Self:
+        """Fit G to F at the observed times of rows that did not train the model; see `KaplanMeierRecalibration.fit`.
 
-        Parameters
-        ----------
-        cdf : array-like of shape (n,)
-            F at each row's observed time.
-        event : array-like of shape (n,)
-            True or 1 where the event happened.
-        n_pieces : int, optional
-            One more than the number of levels; 10 by default, which are the deciles.
+        `n_pieces` is one more than the number of levels; 10 by default, which are the deciles.
         """
         u, happened = held_out_rows(cdf, event)
+        w = None if weights is None else as_weights("weights", weights, u.size)
         pieces = DEFAULT_PIECES if n_pieces is None else as_count("n_pieces", n_pieces, at_least=2, at_most=MANY)
         wanted = np.arange(1, pieces) / pieces
-        knots, levels = through_points(np.round(_quantiles(u, happened, wanted), DIGITS), wanted)
+        knots, levels = through_points(np.round(_quantiles(u, happened, wanted, w), DIGITS), wanted)
         return cls(knots, levels, u.size, int(happened.sum()))
 
 
-def _quantiles(u: Floats, event: BoolArray, shares: Floats) -> Floats:
+def _quantiles(u: Floats, event: BoolArray, shares: Floats, weights: Floats | None = None) -> Floats:
     """Smallest F below which each share of the rows lies, where a censored row is spread evenly from its F to 1.
 
     Between two neighbouring values the number of rows passed rises along a line: each censored row that began before
     adds 1 / (1 - F).
     """
     values = np.unique(np.append(u, 1.0))
-    before, after, slope = _passed(u, event, values)
-    asked = shares * u.size * (1 - ROUNDING)
+    before, after, slope = _passed(u, event, values, weights)
+    asked = shares * (u.size if weights is None else weights.sum()) * (1 - ROUNDING)
     at = np.minimum(np.searchsorted(after, asked), values.size - 1)
     left = np.maximum(at - 1, 0)
     lacking = asked - after[left]
@@ -425,12 +420,14 @@ def _quantiles(u: Floats, event: BoolArray, shares: Floats) -> Floats:
     return np.asarray(np.where(within, np.minimum(along, values[at]), values[at]))
 
 
-def _passed(u: Floats, event: BoolArray, values: Floats) -> tuple[Floats, Floats, Floats]:
+def _passed(
+    u: Floats, event: BoolArray, values: Floats, weights: Floats | None = None
+) -> tuple[Floats, Floats, Floats]:
     """Rows passed just before and at each of the distinct F and 1, and the rate at which they pass after it."""
-    place = np.searchsorted(values, u)
-    steps = np.bincount(place, weights=event | (u == 1), minlength=values.size).astype(np.float64)
+    place, w = np.searchsorted(values, u), np.ones(u.size) if weights is None else weights
+    steps = np.bincount(place, weights=w * (event | (u == 1)), minlength=values.size).astype(np.float64)
     open_rows = ~event & (u < 1)
-    begun = np.bincount(place[open_rows], weights=1 / (1 - u[open_rows]), minlength=values.size)
+    begun = np.bincount(place[open_rows], weights=w[open_rows] / (1 - u[open_rows]), minlength=values.size)
     slope = np.cumsum(begun.astype(np.float64))
     rise = np.append(0.0, slope[:-1] * np.diff(values))
     before = np.cumsum(rise) + np.cumsum(steps) - steps

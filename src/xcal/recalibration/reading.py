@@ -10,14 +10,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from xcal._checks import BoolArray, FloatArray, as_count, as_numpy, check_same_length, fail
-from xcal.data import Surv, SurvivalData
-from xcal.data.surv import time_and_event
-from xcal.data.survival import check_nothing_beside, folds_by_event
-from xcal.interop import ModelPredictions, read_model
-from xcal.interop.predictions import WholeLaw, count_rows
+from xcal._checks import BoolArray, FloatArray, Floats, as_count, fail
+from xcal.data.surv import Surv
+from xcal.data.survival import SurvivalData, folds_by_event
+from xcal.interop.predictions import ModelPredictions, WholeLaw, count_rows, take_rows
+from xcal.interop.reading import read_model
 from xcal.metrics.curves import at_own_time, at_point
-from xcal.recalibration.maps import Floats
+from xcal.recalibration.maps import count_of_pieces
+
+Column = str | int
 
 # Doublings of the last time seen in search of a quantile; a model that is not there by then never gets there.
 _DOUBLINGS = 60
@@ -29,40 +30,14 @@ _CLOSE = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class OwnValues:
-    """F of each row at its observed time.
+    """F of each row at its observed time."""
 
-    Attributes
-    ----------
-    cdf : array of shape (n,)
-    event : array of shape (n,)
-        Whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
-        censored at their end, and F is the one there: the model says no more.
-    nll : array of shape (n,), or None
-        Negative log-likelihood of each row, where the model has a density.
-    time : array of shape (n,)
-        The time that F belongs to: the row's own, or the end of the curves.
-    """
-
-    cdf: Floats
+    cdf: Floats  # (n,)
+    # (n,): whether the event happened at that F. A row whose time lies past the end of the model's curves counts as
+    # censored at their end, and F is the one there: the model says no more.
     event: BoolArray
-    nll: Floats | None
-    time: Floats
-
-
-def read_outcome(X: Any, y: Any) -> tuple[Floats, BoolArray]:
-    """Read times and events, from y or from the `SurvivalData` that X is."""
-    if isinstance(X, SurvivalData):
-        check_nothing_beside({"y": y})
-        if X.weights is not None and np.ptp(as_numpy("weights", X.weights)) > 0:
-            fail("X", "rows of equal weight: of recalibrations SurvivalPath.fit alone takes weights", "other weights")
-        return as_numpy("time", X.time).astype(np.float64), as_numpy("event", X.event)
-    if y is None:
-        fail("y", "Surv(time=..., event=...)", "None: recalibration requires y to be passed, but the target y is None")
-    time, event = time_and_event(y, X=X)
-    held = count_rows(X)
-    if held is not None:
-        check_same_length("y", time, "X", held)
-    return np.array(time, dtype=np.float64), np.array(event)
+    nll: Floats | None  # (n,): negative log-likelihood of each row, where the model has a density
+    time: Floats  # (n,): the time that F belongs to: the row's own, or the end of the curves
 
 
 def n_rows(X: Any) -> int:
@@ -71,21 +46,6 @@ def n_rows(X: Any) -> int:
     if held is None:
         fail("X", "a table, an array or a tensor with rows", type(X).__name__)
     return held
-
-
-def chosen_rows(X: Any, rows: npt.NDArray[np.int64]) -> Any:
-    """Pick rows of a table, array, tensor, list or tuple of them."""
-    if isinstance(X, tuple):
-        return tuple(chosen_rows(values, rows) for values in X)
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "tocsr"):  # of scipy's sparse forms, the one that has rows
-        return X.tocsr()[rows]
-    if hasattr(X, "num_row"):  # XGBoost's DMatrix
-        return X.slice(rows)
-    if hasattr(X, "shape") or isinstance(X, SurvivalData):
-        return X[rows]
-    return np.asarray(X)[rows]
 
 
 def read_own(model: Any, X: Any, time: Floats, event: BoolArray) -> OwnValues:
@@ -109,7 +69,7 @@ def own_values(found: ModelPredictions, time: Floats, event: BoolArray) -> OwnVa
 def last_time(model: Any, X: Any, time: Floats) -> float:
     """Return the last time that a model knows of; of one that does not say, the last of these rows' times."""
     latest = np.array([int(np.argmax(time))])
-    found = read_model(model, chosen_rows(X, latest), time=time[latest], event=np.zeros(1, dtype=bool))
+    found = read_model(model, take_rows(X, latest), time=time[latest], event=np.zeros(1, dtype=bool))
     if found.end is not None:
         return found.end
     return float(time[latest[0]] if _has_law(found) or found.times is None else found.times[-1])
@@ -156,7 +116,7 @@ def quantile_at(model: Any, X: Any, levels: Floats, last: float, *, extended: bo
 
     # All levels of all rows at once: what a library does once for many rows costs little more than for one.
     n_levels = levels.shape[1]
-    table = chosen_rows(X, np.repeat(np.arange(n), n_levels))
+    table = take_rows(X, np.repeat(np.arange(n), n_levels))
     wanted = levels.ravel()
 
     def cdf(time: Floats) -> Floats:
@@ -181,20 +141,29 @@ _GRID = 30
 
 def event_times(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
     """Choose times that tell rows apart: quantiles of the event times, within what the model knows."""
+    return _quantiles_of_events(time, event, _GRID)
+
+
+def few_event_times(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
+    """Choose times between which enough events lie for a density: as many as a histogram of them has bins."""
+    return _quantiles_of_events(time, event, count_of_pieces(int(event.sum())))
+
+
+def _quantiles_of_events(time: Floats, event: BoolArray, number: int) -> Floats:
     seen = time[event & (time > 0)]
     if seen.size == 0:
         fail("time", "an event after time 0", "none")
-    return np.unique(np.quantile(seen, np.linspace(0, 1, _GRID + 1)[1:]))
+    return np.unique(np.quantile(seen, np.linspace(0, 1, number + 1)[1:]))
 
 
 def bin_ends(model: Any, X: Any, time: Floats, event: BoolArray) -> Floats:
     """Find where the time bins of a model end: those of its distribution, or the times of its curves."""
     if isinstance(model, WholeLaw):
         with torch.no_grad():
-            bins = model.predict_distribution(chosen_rows(X, np.array([0]))).bins
+            bins = model.predict_distribution(take_rows(X, np.array([0]))).bins
         edges = None if bins is None else bins.edges.numpy()
     else:
-        found = read_model(model, chosen_rows(X, np.array([0])), time=time[:1], event=event[:1])
+        found = read_model(model, take_rows(X, np.array([0])), time=time[:1], event=event[:1])
         edges = None if _has_law(found) else found.times
     if edges is None:
         fail("model", "a model with time bins, for the method 'temperature'", f"{type(model).__name__}, which has none")
@@ -306,3 +275,37 @@ def _refit_lifelines(model: Any, X: Any, time: FloatArray, event: BoolArray) -> 
     fresh = copy.deepcopy(model)
     fresh.fit(X.assign(**{_TIME: time, _EVENT: event}), duration_col=_TIME, event_col=_EVENT)
     return fresh
+
+
+def model_quantiles(model: Any, X: Any, levels: Floats, last: float) -> Floats:
+    """Quantiles at the same levels for every row; past the end of a curve, along a line from the origin."""
+    wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(X), levels.size)))
+    found = quantile_at(model, X, wanted, last, extended=True)
+    endless = ~np.isfinite(found).all(axis=1)
+    if endless.any():
+        row = int(np.argmax(endless))
+        fail("model", f"quantiles up to the level {levels[-1]:g}", "a curve that never falls", row)
+    return found
+
+
+def labels_of(X: Any, column: Column | None) -> Any:
+    """Read the groups of rows from a column of X, or from the groups that `SurvivalData` has."""
+    if isinstance(X, SurvivalData):
+        if column is None and X.groups is not None:
+            return X.groups
+        if isinstance(column, str) and column in X.feature_names:
+            column = list(X.feature_names).index(column)
+        X = X.x
+    if column is None:
+        fail("group_column", "the column of X that holds the groups, by name or number", "None")
+    if hasattr(X, "columns"):
+        names: list[Any] = list(X.columns)
+        if isinstance(column, int) and column not in names and 0 <= column < len(names):
+            column = names[column]
+        if column not in names:
+            fail("group_column", f"one of the columns {', '.join(map(str, names[:20]))}", repr(column))
+        return np.asarray(X[column])
+    array = np.asarray(X)
+    if not isinstance(column, int) or array.ndim != 2 or not 0 <= column < array.shape[1]:
+        fail("group_column", "the number of a column of X, which has no names", repr(column))
+    return array[:, column]

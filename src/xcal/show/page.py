@@ -1,12 +1,15 @@
 """Pages: what they are made of, small frozen pieces that hold text and numbers, and the file that shows them."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from xcal._checks import fail
-from xcal._files import write_whole
+from xcal._files import cache_folder, write_whole
 from xcal.show.charts import COLOURS, FONT, Drawing, colour_rules
 from xcal.show.render import chart_config, to_vega
 
@@ -186,11 +189,11 @@ class Download:
 
 @dataclass(frozen=True)
 class ChecklistItem:
-    """One item: its number in the guideline, what it asks for, and how far and where the page answers it."""
+    """One item: its number in the guideline, what it asks for, who answers it, and where."""
 
     number: str
     asks: str
-    answered: Literal["yes", "in part", "no"]
+    answered: Literal["audit", "audit and study file", "study file", "in part", "open"]
     where: str
 
 
@@ -332,13 +335,18 @@ def render_page(page: Page) -> str:
         page=page,
         start={name: selector.start for name, selector in selectors.items()},
         signs=_SIGNS,
-        style=Markup(colour_rules() + f":root{{--font:{FONT};}}\n" + _key_rules() + _asset("page.css")),
+        style=Markup(style()),
         kind=lambda block: type(block).__name__,
         next_id=lambda: next(ids),
         place=place,
         scripts=scripts,
         data=data,
     )
+
+
+def style() -> str:
+    """Return the look of a page: colours, font, signs of legends, and the rest."""
+    return colour_rules() + f":root{{--font:{FONT};}}\n" + _key_rules() + _asset("page.css")
 
 
 def _selectors(page: Page) -> tuple[Selector, ...]:
@@ -415,8 +423,19 @@ def _asset(name: str) -> str:
     return files("xcal.show").joinpath(name).read_text(encoding="utf-8")
 
 
+@cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to make: it is kept among the user's caches.
+
+    What stands there after the first line must have the digest that the line tells. A folder that cannot be read or
+    written costs the time alone.
+    """
+    kept = None
+    with contextlib.suppress(OSError, RuntimeError, ValueError):  # nobody without a home has caches
+        kept = cache_folder() / f"vega-{version('vl-convert-python')}.js"
+        told, _, script = kept.read_bytes().decode("utf-8").partition("\n")
+        if told == f"//{_hash(script)}":
+            return script
     import vl_convert
 
     # A carriage return would be read as a line feed, and the hash of the policy would not fit.
@@ -424,6 +443,10 @@ def _vega() -> str:
     script = bundle.replace("\r\n", "\n").replace("\r", "\n")
     if re.search(r"</script|<!--", script, flags=re.IGNORECASE):
         fail("vl_convert", "a bundle that can stand in a page", "one with an end of a script or a comment in it")
+    if kept is not None:
+        with contextlib.suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(kept, f"//{_hash(script)}\n{script}".encode())
     return script
 
 

@@ -1,7 +1,9 @@
 """Checkpoints: tensors only, written whole or not at all, told apart by a fingerprint of what decides the result."""
 
+import builtins
 import dis
 import hashlib
+import importlib
 import json
 import logging
 import sys
@@ -10,6 +12,7 @@ import types
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from importlib import import_module
@@ -17,7 +20,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from itertools import takewhile
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -40,6 +43,9 @@ from xcal.training.stack import Stack
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, PurePath)
 _BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc)
+# What leads to any module by a name that is known only when the code runs, and the modules of Python that have it.
+_BY_NAME = (sys.modules, import_module, __import__, globals, eval, exec)
+_HAVE_IT = (sys, importlib, builtins)
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD"}
 _INSTALLED = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -57,7 +63,20 @@ def settings_digest(name: str, value: Any, *, weights: bool = True) -> str:
     weights
         Whether the parameters and buffers of torch modules count.
     """
-    return digest(_Settings(name, weights).of(value).encode())
+    try:
+        return digest(_Settings(name, weights).of(value).encode())
+    except ValueError:
+        raise
+    except Exception as error:  # whatever an object raises that will not be looked at
+        _unreadable(name, f"an object in it that cannot be described: {type(error).__name__}: {error}", error)
+
+
+def _unreadable(name: str, got: str, cause: Exception | None = None) -> NoReturn:
+    """Refuse a checkpoint of settings that nobody can compare."""
+    try:
+        fail("checkpoint", f"settings of the {name} that can be read, to tell this run from another", got)
+    except ValueError as error:
+        raise error from cause
 
 
 class _Settings:
@@ -74,6 +93,8 @@ class _Settings:
             return f"{type(value).__name__} {getattr(value, '__qualname__', value.__name__)}"
         if isinstance(value, torch.dtype | torch.device | torch.Size | np.dtype | np.generic | Enum):
             return f"{type(value).__name__} {value!r}"
+        if value is sys.modules:
+            self._refuse_by_name("sys.modules")
         if id(value) in self.seen:
             return f"again {list(self.seen).index(id(value))}"
         self.seen[id(value)] = value
@@ -115,10 +136,17 @@ class _Settings:
             return place
         enclosed = [_cell(cell) for cell in value.__closure__ or ()]
         looked_up = dict(sorted(dict(_looked_up(value.__code__, value.__globals__)).items()))
+        for found in looked_up.values():
+            if isinstance(found, _ByName):
+                self._refuse_by_name(found.name)
         pieces = [value.__code__, value.__defaults__, value.__kwdefaults__, enclosed, looked_up]
         if DECLARATION in vars(value):  # an objective's other function, which training calls
             pieces.append(vars(value)[DECLARATION])
         return ", ".join([place, *map(self.of, pieces)])
+
+    def _refuse_by_name(self, name: str) -> NoReturn:
+        got = f"{name} in it, by which any module can be read (import the module, and read its values by name)"
+        _unreadable(self.name, got)
 
     def _module(self, value: types.ModuleType) -> str:
         """Describe a module of the user whole: who has it can read anything in it."""
@@ -150,11 +178,7 @@ class _Settings:
             # What pickle would write: (how to make it, from what, its state, ...). Nothing is made or run from it.
             parts = value.__reduce_ex__(4)
         except Exception as error:  # whatever an object raises that will not be copied
-            fail(
-                "checkpoint",
-                f"settings of the {self.name} that can be read, to tell this run from another",
-                f"a {type(value).__module__}.{type(value).__qualname__} in it: {error}",
-            )
+            _unreadable(self.name, f"a {type(value).__module__}.{type(value).__qualname__} in it: {error}", error)
         if isinstance(parts, str):  # the name of it, under which a function may be wrapped, by a cache for instance
             return f"{described}, {parts}, {self.of(getattr(value, '__wrapped__', None))}"
         items = [list(part) if index > 2 and part is not None else part for index, part in enumerate(parts[:5])]
@@ -223,7 +247,8 @@ def _looked_up(code: types.CodeType, known: dict[str, Any]) -> Iterator[tuple[st
     """Yield what a function, and the functions within it, look up outside themselves, under dotted names.
 
     Of a module of the user that is an attribute (``settings.K``), or what is imported from it. Of a module that is used
-    in another way, as in ``getattr(settings, name)``, it is the whole module.
+    in another way, as in ``getattr(settings, name)``, it is the whole module. Of Python itself it is what leads to
+    modules by their names.
     """
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]  # of the one after it
     for place, step in enumerate(steps):
@@ -231,17 +256,32 @@ def _looked_up(code: types.CodeType, known: dict[str, Any]) -> Iterator[tuple[st
         if step.opname in _GLOBAL and step.argval in known:
             attributes = (one.argval for one in takewhile(lambda one: one.opname in _ATTRIBUTE, after))
             yield _followed(step.argval, known[step.argval], attributes)
+        elif step.opname in _GLOBAL and _leads_to_any(vars(builtins).get(step.argval)):
+            yield step.argval, _ByName(step.argval)
         elif step.opname == "IMPORT_NAME":
             level, wanted = (steps[place - back].argval for back in (2, 1))
             for name in {step.argval, step.argval.partition(".")[0]} if not wanted else {step.argval}:
-                yield from _imported("." * level + name, known.get("__package__"), wanted)
+                yield from _imported("." * level + name, known.get("__package__"), wanted, code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _looked_up(constant, known)
 
 
-def _imported(name: str, package: str | None, wanted: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
-    """Yield a module that a function imports when it is called, or what it takes from it."""
+@dataclass(frozen=True)
+class _ByName:
+    """What leads to any module, in the words of the code."""
+
+    name: str
+
+
+def _leads_to_any(value: Any) -> bool:
+    return any(value is one for one in _BY_NAME)
+
+
+def _imported(
+    name: str, package: str | None, wanted: Sequence[str] | None, used: Sequence[str]
+) -> Iterator[tuple[str, Any]]:
+    """Yield a module that a function imports when it is called, or what it takes from it; `used` are its names."""
     try:
         module = import_module(name, package)
     except ImportError:  # an optional one, or an error of the function itself
@@ -251,16 +291,28 @@ def _imported(name: str, package: str | None, wanted: Sequence[str] | None) -> I
             if not hasattr(module, one):
                 with suppress(ImportError):
                     import_module(f"{module.__name__}.{one}")
-        yield from (_followed(name, module, (one,)) for one in wanted) if wanted else [(name, module)]
+        if wanted:
+            yield from (_followed(name, module, (one,)) for one in wanted)
+        elif module in _HAVE_IT and (led := [one for one in used if _leads_to_any(getattr(module, one, None))]):
+            yield name, _ByName(f"{name}.{led[0]}")
+        else:
+            yield name, module
 
 
 def _followed(name: str, value: Any, attributes: Iterable[str]) -> tuple[str, Any]:
     """Go from a module of the user to what is read from it."""
+    whole = True
     for attribute in attributes:
-        if not isinstance(value, types.ModuleType) or _of_library(value.__name__):
+        if not isinstance(value, types.ModuleType):
             break
+        whole = False
+        if _of_library(value.__name__):
+            if value in _HAVE_IT and _leads_to_any(getattr(value, attribute, None)):
+                return name, _ByName(f"{name}.{attribute}")
+            break
+        whole = True
         name, value = f"{name}.{attribute}", getattr(value, attribute, None)
-    return name, value
+    return name, _ByName(name) if _leads_to_any(value) or (whole and value in _HAVE_IT) else value
 
 
 # --- Checkpoints: tensors only, written whole or not at all.

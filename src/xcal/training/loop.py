@@ -32,6 +32,7 @@ from xcal.training.rows import (
     OwnBatches,
     contents,
     derived_seed,
+    epoch_edges,
     epoch_order,
     stream,
     take,
@@ -172,6 +173,7 @@ class Steps:
         self.all_alive = True  # as the host knows it; False also where it has not looked
         self.first_bad = torch.full((models,), -1, dtype=torch.int64, device=device)
         self.order = torch.zeros(0)
+        self.edges: Tensor | None = None  # of the bins of each batch, (batches, B + 1), where they are random
         self.active = list(range(len(stack.parts)))  # parts that have a model to train
         self.streamed_x: Tensor | None = None  # of one batch, where covariates come from the host
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -186,7 +188,7 @@ class Steps:
         """Change the weights of all models, (K,), from the next step on; a recorded step reads the same memory."""
         self.lambdas.copy_(torch.as_tensor(lambdas).view_as(self.lambdas))
 
-    def begin(self, order: Tensor, alive: BoolArray) -> None:
+    def begin(self, order: Tensor, alive: BoolArray, edges: Tensor | None = None) -> None:
         """Set everything to the start of an epoch with these batches ``(batches, S, rows)``; record a step once.
 
         A part all of whose models have stopped is left out. Parts do not know of each other, so that the models of the
@@ -198,6 +200,10 @@ class Steps:
         if self.across is not None:
             self.own = self.across.own(order)
             order, self.there = self.own.rows, self.own.there.to(self.number.device)
+        if edges is not None and self.edges is not None:
+            self.edges.copy_(edges)  # the memory that a recorded step reads
+        elif edges is not None:
+            self.edges = edges.to(self.number.device)
         self._rewind(order, torch.as_tensor(alive))
         if self.to_record:
             self._record()
@@ -234,6 +240,8 @@ class Steps:
     def step(self, noise: Seeds | None = None) -> None:
         """One batch: the one that `number` says."""
         batch = take(self.rows, self.order.index_select(0, self.number)[0], self.streamed_x, self.row_features)
+        if self.edges is not None:
+            batch = replace(batch, edges=self.edges.index_select(0, self.number)[0])
         if self.across is not None and self.own is not None:
             counted = batch.of_several(self.there.index_select(0, self.number)[0], self.own.whole)
             loss, gradient = self._joint(counted, noise, self.across)
@@ -421,7 +429,8 @@ class Group:
                 "target_dcal": problem.target_dcal,
                 "dcal_floor": problem.dcal_floor,
                 "seeds": self.seeds,
-                "penalty": asdict(problem.penalty),
+                # Checkpoints of before random edges do not name them.
+                "penalty": {k: v for k, v in asdict(problem.penalty).items() if k != "random_edges" or v},
                 "calibration_bins": problem.edges.shape[0] - 1,
                 "family": [type(problem.family).__name__, settings_digest("family", problem.family)],
                 "objective": [_name(problem.objective), settings_digest("objective", problem.objective)],
@@ -554,15 +563,18 @@ class _Run:
             problem = replace(problem, penalty=replace(problem.penalty, temperature=self.temperature))
         # A GPU's step is recorded once: what it does besides arithmetic costs nothing there.
         alone_on_cpu = problem.across is None and self.stack.flat.device.type == "cpu"
-        return problem.loss_and_slopes if alone_on_cpu else by_autograd(problem.loss)
+        return problem.loss_and_slopes if alone_on_cpu and problem.train.plain else by_autograd(problem.loss)
 
     def _compiled_loss(self) -> LossFunction:
         """Compile the network or the loss, whichever pays, and return the loss."""
         problem, stack = self.problem, self.stack
-        if problem.across is not None:
-            _log.warning("the loss is not compiled: it has sums over processes")
+        if problem.across is not None or not problem.train.plain:
+            why = "it has sums over processes" if problem.train.plain else "rows are seen in part"
+            _log.warning("the loss is not compiled: %s", why)
             return self._plain_loss()
         batch = take(problem.train, self.order[0].to(stack.flat.device), row_features=problem.row_features)
+        if problem.penalty.random_edges:
+            batch = replace(batch, edges=problem.edges)
         if network_gains(stack):
             compile_network(stack, batch)
         elif self.temperature is not None:
@@ -575,6 +587,11 @@ class _Run:
     def _order(self, epoch: int) -> Tensor:
         return epoch_order(self.problem.n_rows[0], self.config.batch_size, self.seeds, epoch)
 
+    def _edges(self, epoch: int) -> Tensor | None:
+        if not (self.problem.penalised and self.problem.penalty.random_edges):
+            return None
+        return epoch_edges(self.problem.edges.shape[0] - 1, len(self.order), epoch)
+
     def epoch(self) -> None:
         """Train, validate, choose."""
         # A GPU's random numbers come from torch's own generator, and a step cannot be recorded beside other work.
@@ -586,7 +603,7 @@ class _Run:
         self._set_penalty()
         set_rate(self.optimizer, config.rate(state.epoch))
         before = stack.snapshot()
-        steps.begin(self.order, ~state.stopped)
+        steps.begin(self.order, ~state.stopped, self._edges(state.epoch))
         first_bad = steps.run(self._noise())
         if state.epoch + 1 < config.epochs:
             # A GPU is still at work on this epoch: the time to shuffle the next one is free.

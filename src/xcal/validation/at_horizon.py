@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc, gammaincc
+from scipy.special import erfc, gammaincc
 
 from xcal._checks import BoolArray, FloatArray
 from xcal._kaplan_meier import later_entries
@@ -46,6 +46,7 @@ MANY_EVENTS = 5000
 # Events by the horizon below which one level of risk cannot be told from another over all rows.
 FEWEST_FOR_LEVELS = 20
 _PLACES = 26  # levels of risk at which the test looks
+_ROUNDING = 1e-9  # of sums and of their tails, relative
 _LEAST = float(np.finfo(np.float64).tiny)  # a survival of zero has no logarithm
 
 
@@ -82,7 +83,7 @@ class _Statistic:
     def tail(self, sizes: Vector) -> Vector:
         """Return the chance of so large a statistic, or a larger one, under the normal law."""
         if self.share.size == 1:
-            return np.asarray(chdtrc(1, np.square(sizes) / self.variance))
+            return np.asarray(erfc(sizes / np.sqrt(2 * self.variance)))
         shape = self.mean**2 / self.variance
         return np.asarray(gammaincc(shape, sizes * shape / self.mean))
 
@@ -153,7 +154,9 @@ def _tested(
     drawn_tails = np.array([one.tail(own) for one, own in zip(scaled, draws, strict=True)])
     # Of each family the smallest tail of each draw; a family without a test has none.
     least = np.array([drawn_tails[family == k].min(axis=0, initial=1.0) for k in range(3)])[family]
-    # The observed one is one more draw: a p-value is never zero.
+    # The observed one is one more draw: a p-value is never zero. With few events by a horizon, draws are as far as the
+    # observed one but for rounding.
+    tails, sizes = tails * (1 + _ROUNDING), sizes * (1 - _ROUNDING)
     p_values, as_small = (
         (1 + np.count_nonzero(as_far, axis=1)) / (draws.shape[1] + 1)
         for as_far in (draws >= sizes[:, None], least <= tails[:, None])

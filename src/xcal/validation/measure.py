@@ -18,7 +18,7 @@ from xcal.metrics.curves import at_point
 from xcal.metrics.errors import brier_score
 from xcal.metrics.estimates import UNKNOWN, Draws, Estimates, bootstrap, estimates, net_benefits
 from xcal.metrics.inputs import Vector, is_small, mean_of, reached, shown_range, told
-from xcal.metrics.intervals import error_of_interval, random_effects
+from xcal.metrics.intervals import error_of_interval, random_effects, resampled_intervals
 from xcal.metrics.net_benefit import DecisionCurve, benefit
 from xcal.metrics.observed import as_censoring, censoring_survival, turnbull
 from xcal.metrics.of_rows import Asked, ratio_of_events
@@ -31,6 +31,7 @@ from xcal.validation.at_horizon import Tested, horizon_tests
 from xcal.validation.for_whom import covariate_parts, dependent_censoring, measure_for_whom, usable_columns
 from xcal.validation.result import AtLandmark, AuditValue, CensoringTest, Measurements, OverTime, PartFound
 from xcal.validation.sample import Sample, group_name
+from xcal.validation.updating import measure_updates
 
 Progress = Callable[[int, int], None]
 
@@ -168,10 +169,11 @@ def measure(
     _put_across_sites([part for part in parts if part.group in sites and part.group != small], whole, level)
     found_parts, families = _put_tests(rows, columns, groups, come, [whole, *parts], level, seed)
     for_whom = measure_for_whom(sample, rows, columns, left_out, whole.estimates, level=level, seed=seed)
+    updates, not_updated = measure_updates(rows, level, seed)
     everything = (whole, *parts)
     pp = _pp(rows, level, whole.estimates)
     risks, hidden = _risks(rows)
-    skipped = [*sample.unreached, *_too_late(sample), *too_small, *hidden]
+    skipped = [*sample.unreached, *_too_late(sample), *too_small, *hidden, *not_updated]
     for part in everything:
         skipped += [replace(one, group=part.group) for one in (*part.estimates.skipped, *part.draws.skipped)]
     if censoring is not None and censoring.corrected:
@@ -195,6 +197,7 @@ def measure(
         sites=tuple(sites),
         small_sites=small,
         landmarks=tuple(_at_risk(group, sample) for group in come),
+        updates=updates,
     )
 
 
@@ -365,7 +368,7 @@ def _measure_rows(
         if thresholds is not None and thresholds.size and at.is_followed:
             benefits = _decision(rows, horizon, level, thresholds)
             if horizon in draws.benefit:
-                lower, upper = np.quantile(draws.benefit[horizon], [(1 - level) / 2, (1 + level) / 2], axis=0)
+                lower, upper = resampled_intervals(benefits.model, draws.benefit[horizon], level)
                 benefits = replace(benefits, lower=lower, upper=upper)
             decision.append(_of_enough_rows(benefits, at.risk, rows.min_cell))
     return _Measured(group, found, draws, tuple(calibration), tuple(decision), _pit(rows, group))

@@ -1,0 +1,366 @@
+"""What a fitted survival model predicts: one interface for the models of xcal and for those that it recalibrates."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, fail, first_row
+from xcal.data.surv import Outcome
+from xcal.metrics.concordance import concordance_index
+
+# --- What is said of times after the last one seen: nothing, unless extrapolation is asked for. A probability at such a
+# time is NaN, and a quantile that would lie there is infinite ("later than anybody was seen"), both with a warning.
+
+_HOW = "extrapolate=True (xcal predict --extrapolate) for what the model says there"
+# A mean is known if no more than this share of rows like it outlives the last time seen.
+_MOST_LEFT = 0.01
+
+
+def unseen_as_nan(values: Floats, times: Floats, last: float, seen: str, *, stacklevel: int) -> Floats:
+    """Return probabilities ``(..., times)`` with NaN after the last time; `seen` says in the warning where it was."""
+    unseen = times > last
+    if not unseen.any():
+        return values
+    told = f"{np.count_nonzero(unseen)} of {times.size} times lie after {last:.3g}, the last one {seen}: NaN"
+    warnings.warn(f"{told} ({_HOW})", UserWarning, stacklevel=stacklevel)
+    return np.where(unseen, np.nan, values)
+
+
+def _unseen_as_inf(quantiles: Floats, last: float, seen: str, *, stacklevel: int) -> Floats:
+    """Return quantiles with infinity in place of times after the last one."""
+    unseen = quantiles > last
+    if not unseen.any():
+        return quantiles
+    told = f"{np.count_nonzero(unseen)} of {quantiles.size} quantiles lie after {last:.3g}, the last time {seen}"
+    warnings.warn(f"{told}: infinity ({_HOW})", UserWarning, stacklevel=stacklevel)
+    return np.where(unseen, np.inf, quantiles)
+
+
+def _means_known(left: Floats, last: float, seen: str, *, stacklevel: int) -> BoolArray:
+    """Return of which rows the mean time is known, from S at the last time; warn if there are others."""
+    known = left <= _MOST_LEFT
+    if not known.all():
+        told = f"{np.count_nonzero(~known)} of {known.size} means are NaN: more than {_MOST_LEFT:.0%} of such rows"
+        advice = "ask for predict_rmst up to a horizon that was seen, or for extrapolate=True"
+        warnings.warn(f"{told} outlive {last:.3g}, the last time {seen} ({advice})", UserWarning, stacklevel=stacklevel)
+    return known
+
+
+def _read_after(after: Any, n: int, horizon: float = np.inf) -> Floats | None:
+    """Check the time that rows have come to without the event: one for all, or one per row, before the horizon."""
+    if after is None:
+        return None
+    values = as_times("after", after)
+    if values.size not in (1, n):
+        fail("after", f"one time, or one for each of the {n} rows", f"{values.size}")
+    found = np.array(np.broadcast_to(values, n))
+    if (late := found >= horizon).any():
+        fail("after", f"times before the horizon, {horizon:g}", found[first_row(late)], first_row(late))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class MeanTime:
+    """Mean time of each row, and how far the networks behind it disagree.
+
+    Attributes
+    ----------
+    value : array, shape (n,)
+        The mean, in the unit of the times.
+    error : array, shape (n,)
+        Standard error of the mean over the networks (seeds) that are averaged: the standard deviation of their own
+        means over the root of their number. It tells how much other initial weights and batches would change; not what
+        other training rows would. NaN of a model that is one network, or none.
+    """
+
+    value: Floats
+    error: Floats
+
+    @classmethod
+    def of_networks(cls, value: Floats, networks: Floats) -> "MeanTime":
+        """Put a mean beside those of the networks it averages, ``(networks, n)``."""
+        k = len(networks)
+        error = networks.std(axis=0, ddof=1) / np.sqrt(k) if k > 1 else np.full(value.shape, np.nan)
+        return cls(value, error)
+
+    def where(self, known: npt.NDArray[np.bool_]) -> "MeanTime":
+        """Put NaN where the mean is not known."""
+        return MeanTime(np.where(known, self.value, np.nan), np.where(known, self.error, np.nan))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SurvivalCurve:
+    """S of one row: call it with a time or an array of times.
+
+    Attributes
+    ----------
+    x, y : ndarray of shape (m,)
+        Times from 0 to the last one seen, and S at each of them, for drawing. A call does not read these points but
+        asks the model again.
+    """
+
+    x: Floats
+    y: Floats
+    _survival: Callable[[Floats], Floats] = field(repr=False)
+    _seen: str = field(repr=False)
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """Times that the data covered; a call after them gives NaN, or extrapolates if it is asked to."""
+        return float(self.x[0]), float(self.x[-1])
+
+    def __call__(self, times: Any, *, extrapolate: bool = False) -> Any:
+        """S at `times`; a number for a number, an array for an array.
+
+        After the last time seen it is NaN, with a warning, unless it is to `extrapolate`.
+        """
+        asked = as_times("times", times)
+        survival = self._survival(asked)[0]
+        if not as_flag("extrapolate", extrapolate):
+            survival = unseen_as_nan(survival, asked, self.domain[1], self._seen, stacklevel=3)
+        return float(survival[0]) if np.ndim(times) == 0 else survival
+
+    def __repr__(self) -> str:
+        return f"SurvivalCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"
+
+
+class Predicting(ABC):
+    """What predicts: a fitted model, asked about rows that were read.
+
+    `after` is the time that each row has come to without the event, ``(n,)``; None: nothing is known of that.
+    """
+
+    # Where the last time was seen, in the words of a warning.
+    seen = "seen in training"
+
+    @property
+    @abstractmethod
+    def grid(self) -> Floats:
+        """Times from 0 to the last one seen, where curves are drawn."""
+
+    @property
+    def law(self) -> bool:
+        """Whether it says something of all times, also after the last one seen."""
+        return True
+
+    @abstractmethod
+    def count(self, rows: Any) -> int:
+        """Return the number of rows."""
+
+    @abstractmethod
+    def risk(self, rows: Any) -> Floats:
+        """Mean of F of each row over the grid, ``(n,)``."""
+
+    @abstractmethod
+    def cdf(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
+        """F of each row at each time, ``(n, m)``."""
+
+    @abstractmethod
+    def survival(self, rows: Any, times: Floats, after: Floats | None = None) -> Floats:
+        """S of each row at each time, ``(n, m)``."""
+
+    @abstractmethod
+    def quantile(self, rows: Any, levels: Floats, after: Floats | None = None) -> Floats:
+        """Quantiles of each row, ``(n, levels)``."""
+
+    @abstractmethod
+    def mean_time(self, rows: Any, after: Floats | None, horizon: float | None) -> MeanTime:
+        """Mean time of each row, or of the time until the event or a horizon; and those of the networks behind it."""
+
+    @abstractmethod
+    def curves(self, rows: Any) -> Iterable[tuple[Floats, Callable[[Floats], Floats]]]:
+        """S of each row at the grid, and a function that returns it at other times, ``(1, m)``."""
+
+
+class SurvivalPredictor(BaseEstimator):
+    """Interface of a fitted survival estimator: everything follows from what predicts, and from the rows as it reads.
+
+    Of times after `last_time_`, the last one seen in the fit, nothing is said unless a prediction is to `extrapolate`.
+    """
+
+    @abstractmethod
+    def _asked(self, X: Any) -> tuple[Predicting, Any]:
+        """Return what predicts and the rows of X as it takes them; fails if nothing was fitted."""
+
+    @abstractmethod
+    def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, Floats | None]:
+        """Read outcomes and weights of n rows to be judged by, from y or from the `SurvivalData` that X is."""
+
+    def predict(self, X: Any) -> Floats:
+        """Risk of each row; the higher, the sooner the event is expected.
+
+        It is the mean of F from 0 to `last_time_`, a number from 0 to 1 without unit: one less the restricted mean
+        survival time as a share of that time. Unlike the median it is known, and tells rows apart, also where most rows
+        outlive the study.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+            Of `Recalibrated`: as the model inside takes them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        model, rows = self._asked(X)
+        return model.risk(rows)
+
+    def predict_survival_function(
+        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False
+    ) -> npt.NDArray[Any]:
+        """Probability of no event until each of `times`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        times : array-like of shape (m,), optional
+            Zero or larger, counted from the start, also with `after`.
+        after : float or array-like of shape (n,), optional
+            Given that the patient has come this far without the event: ``S(t) / S(after)``, and 1 until `after`. One
+            time for all rows, or one per row. Five more years after two are ``times=[7], after=2``.
+        extrapolate : bool
+            What to say of times after the last one seen in the fit: by default NaN, with a warning; if True, what the
+            distribution says there, of which no row told anything. A curve that ends, as that of a Cox model inside
+            `Recalibrated`, keeps its last value.
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+            Without `times` an array of n `SurvivalCurve`, which can be called with times and have the points ``x``,
+            ``y``: the form in which scikit-survival and its scorers want it.
+        """
+        if times is not None:
+            asked = as_times("times", times)
+            model, rows = self._asked(X)
+            values = model.survival(rows, asked, _read_after(after, model.count(rows)))
+            if as_flag("extrapolate", extrapolate):
+                return values
+            return unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
+        if after is not None:
+            fail("times", "times at which to predict, beside after", "None")
+        model, rows = self._asked(X)
+        curves = np.empty(model.count(rows), dtype=object)
+        for row, (values, survival) in enumerate(model.curves(rows)):
+            curves[row] = SurvivalCurve(model.grid, values, survival, model.seen)
+        return curves
+
+    def predict_cdf(self, X: Any, times: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
+        """Probability of an event by each of `times`, ``(n, m)``; NaN after the last time seen in the fit.
+
+        `after` and `extrapolate` as in `predict_survival_function`.
+        """
+        asked = as_times("times", times)
+        model, rows = self._asked(X)
+        values = model.cdf(rows, asked, _read_after(after, model.count(rows)))
+        if as_flag("extrapolate", extrapolate):
+            return values
+        return unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
+
+    def predict_quantile(self, X: Any, p: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
+        """Time by which a share `p` of rows like these has had the event.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        p : float or array-like of shape (m,)
+            Between 0 and 1.
+        after : float or array-like of shape (n,), optional
+            Of rows that have come this far without the event; the time is counted from the start, `after` included.
+        extrapolate : bool
+            What to say of a time after the last one seen in the fit: by default infinity, "later than anybody was
+            seen", with a warning; if True, what the distribution says: still infinity where a curve ends before.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, m) if `p` is an array
+        """
+        levels = as_levels("p", p)
+        model, rows = self._asked(X)
+        values = model.quantile(rows, levels, _read_after(after, model.count(rows)))
+        if not as_flag("extrapolate", extrapolate):
+            values = _unseen_as_inf(values, model.grid[-1], model.seen, stacklevel=3)
+        return values[:, 0] if np.ndim(p) == 0 else values
+
+    def predict_median(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> Floats:
+        """Time by which half of rows like these have had the event, ``(n,)``; infinite after the last time seen.
+
+        `after` and `extrapolate` as in `predict_quantile`.
+        """
+        model, rows = self._asked(X)
+        values = model.quantile(rows, np.array([0.5]), _read_after(after, model.count(rows)))[:, 0]
+        if as_flag("extrapolate", extrapolate):
+            return values
+        return _unseen_as_inf(values, model.grid[-1], model.seen, stacklevel=3)
+
+    def predict_expectation(self, X: Any, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
+        """Mean time of the event of rows like these.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        after : float or array-like of shape (n,), optional
+            Of rows that have come this far without the event. The time is counted from the start: what remains is the
+            mean less `after`.
+        extrapolate : bool
+            A mean asks for the whole curve. By default it is NaN, with a warning, where more than 1 % of such rows
+            outlive the last time seen in the fit; if True, it is the mean of the model's law, which may be infinite.
+            Of a model without a law, whose curves end, it is NaN there all the same.
+
+        Returns
+        -------
+        MeanTime
+            `value` and `error`, ``(n,)`` each.
+        """
+        model, rows = self._asked(X)
+        reached = _read_after(after, model.count(rows))
+        found = model.mean_time(rows, reached, None)
+        if as_flag("extrapolate", extrapolate) and model.law:
+            return found
+        last = float(model.grid[-1])
+        left = model.survival(rows, model.grid[-1:], reached)[:, 0]
+        # Of rows that are said to have come further, all are left.
+        left = left if reached is None else np.where(reached < last, left, 1.0)
+        return found.where(_means_known(left, last, model.seen, stacklevel=3))
+
+    def predict_rmst(self, X: Any, horizon: float, *, after: Any = None, extrapolate: bool = False) -> MeanTime:
+        """Restricted mean survival time: the mean of the time until the event or `horizon`, whichever is first.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d), or SurvivalData
+        horizon : float
+            Above zero. After the last time seen in the fit the mean is NaN, with a warning, unless it is to
+            `extrapolate`.
+        after : float or array-like of shape (n,), optional
+            Of rows that have come this far without the event, before the horizon; `after` is part of the time.
+        extrapolate : bool
+
+        Returns
+        -------
+        MeanTime
+            `value` and `error`, ``(n,)`` each. Of a model without a law of its own the curve is taken along straight
+            lines between the times at which it is drawn.
+        """
+        end = as_number("horizon", horizon, above=0)
+        model, rows = self._asked(X)
+        found = model.mean_time(rows, _read_after(after, model.count(rows), end), end)
+        if as_flag("extrapolate", extrapolate):
+            return found
+        seen = unseen_as_nan(np.zeros(1), np.array([end]), model.grid[-1], model.seen, stacklevel=3)
+        return found.where(np.isfinite(seen))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Harrell's concordance of `predict` with times and events; 0.5 is chance, 1 a perfect order.
+
+        `X` and `y` are as in `fit`. The weights of `SurvivalData` count.
+        """
+        model, rows = self._asked(X)
+        outcome, weights = self._judged(X, y, None, model.count(rows))
+        risk = model.risk(rows)
+        return concordance_index(time=outcome.time, event=outcome.event, risk=risk, weights=weights).value
