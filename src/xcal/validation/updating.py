@@ -22,8 +22,8 @@ from xcal.metrics.inputs import Integers, Vector
 from xcal.metrics.of_rows import FEWEST_FOR_LEVELS_IN_GROUP, Asked
 from xcal.metrics.rows import Rows
 from xcal.metrics.spec import Key, Skipped
-from xcal.recalibration.registry import AveragedRecalibration
 from xcal.recalibration.maps import KaplanMeierRecalibration
+from xcal.recalibration.registry import AveragedRecalibration
 from xcal.validation.arguments import PART_OF_ROWS
 from xcal.validation.result import AuditValue, Update
 
