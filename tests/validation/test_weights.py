@@ -135,7 +135,7 @@ def audited():
 
 def test_the_result_says_that_rows_are_weighted(audited):
     effective = audited.data.n_effective
-    assert f"with sampling weights (effectively {effective:,.0f} rows)" in str(audited)
+    assert f"with sampling weights (effectively {effective:,.0f} rows)" in " ".join(audited.verdict.sentences)
     (concern,) = [one for one in audited.data.concerns if one.what.startswith("Weighted rows")]
     assert "not compared with the training rows" in concern.effect
     assert not audited.data.compared_with_training
