@@ -57,6 +57,10 @@ Steps = Annotated[bool, typer.Option("--steps", help="Read the curves as steps; 
 Training = Annotated[Path | None, typer.Option(help="File of the training rows, with the same time and event columns.")]
 Out = Annotated[Path | None, typer.Option(help="Write the report, one HTML page, to this file.")]
 AsJson = Annotated[Path | None, typer.Option("--json", help="Write every number and curve to this file as JSON.")]
+Export = Annotated[
+    Path | None,
+    typer.Option(help="Write what a paper needs into this folder: tables (.docx), pictures (SVG, PNG), numbers."),
+]
 Name = Annotated[str | None, typer.Option(help="Name of the model in the report.")]
 Unit = Annotated[str, typer.Option("--time-unit", help='Unit of the times, such as "months".')]
 Resamples = Annotated[
@@ -119,6 +123,7 @@ def audit(
     training: Training = None,
     out: Out = None,
     as_json: AsJson = None,
+    export: Export = None,
     name: Name = None,
     time_unit: Unit = "",
     resamples: Resamples = None,
@@ -193,6 +198,10 @@ def audit(
     for path in (out, as_json):
         if path is not None:  # before anything is computed
             check_target(path)
+    if export is not None:
+        from xcal.validation.export import check_export
+
+        check_export(export)
     written: dict[str, Any] = {"separator": separator, "decimal": decimal or "."}
     table = read_table_file(file, **written)
     if curves is not None and cdf is None and OWN_CDF in _of_predict(table):
@@ -229,14 +238,14 @@ def audit(
         study=study,
         progress=now_and_then(_resampling_in_words),
     )
-    _give(result, out, as_json)
+    _give(result, out, as_json, export)
 
 
 def _resampling_in_words(done: int, total: int) -> str:
     return f"resampling: {100 * done // max(1, total)} %"
 
 
-def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None:
+def _give(result: "AuditResult", out: Path | None, as_json: Path | None, export: Path | None) -> None:
     """Print the answer, and write what was asked for."""
     from xcal.validation.words import to_text
 
@@ -250,6 +259,8 @@ def _give(result: "AuditResult", out: Path | None, as_json: Path | None) -> None
     if out is not None:
         result.report(out)
         typer.echo(f"wrote {out}", err=True)
+    if export is not None:
+        typer.echo(f"wrote {len(result.export(export))} files to {export}", err=True)
 
 
 def check_outcome(time: str | None, event: str | None, lower: str | None, upper: str | None) -> None:

@@ -377,6 +377,15 @@ class AuditResult:
 
         return write_page(report_page(self), path)
 
+    def export(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write what a paper needs, and return the files: report, JSON, numbers, methods, tables, pictures.
+
+        Tables are a .docx file (needs ``xcal[docx]``), pictures SVG and PNG with 300 dots per inch.
+        """
+        from xcal.validation.export import export
+
+        return export(self, folder)
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         from xcal.validation.words import to_html

@@ -12,7 +12,7 @@ from xcal.calibration.subgroups import Column
 from xcal.data.features import column_kind
 from xcal.data.surv import Outcome
 from xcal.data.survival import SurvivalData
-from xcal.metrics.inputs import Vector, as_min_cell, is_small, mean_of, told
+from xcal.metrics.inputs import Vector, as_min_cell, is_small, mean_of, rounded_time, told
 from xcal.metrics.observed import follow_up
 from xcal.validation.arguments import (
     ID,
@@ -325,7 +325,7 @@ def _of_number(values: Vector, weights: Vector | None, min_cell: int) -> Describ
     low, middle, high = _quartiles(values[there], None if weights is None else weights[there])
     if min_cell > 1:
         mean, sd = (float(f"{one:.4g}") for one in (mean, sd))
-        low, middle, high = (float(f"{one:.3g}") for one in (low, middle, high))
+        low, middle, high = (rounded_time(one) for one in (low, middle, high))
     return Described(told(int(there.sum()), values.size, min_cell), mean, sd, middle, low, high)
 
 
@@ -439,6 +439,6 @@ def _followed(outcome: Outcome, weights: Vector | None, min_cell: int) -> Follow
     total = float((until if outcome.entry is None else until - outcome.entry).sum())
     times = [found.median, found.lower_quartile, found.upper_quartile]
     if min_cell > 1:
-        total, times = float(f"{total:.4g}"), [float(f"{one:.3g}") for one in times]
+        total, times = float(f"{total:.4g}"), [rounded_time(one) for one in times]
     competing = 0 if outcome.competing is None else int(outcome.competing.sum())
     return Followed(outcome.n, int(outcome.event.sum()), competing, total, *times)
