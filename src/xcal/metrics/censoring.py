@@ -27,8 +27,8 @@ LEVEL = 0.01
 # Logarithm of a factor on the hazard of censoring that no data show.
 _MOST_PREDICTOR = 30.0
 
-# Censored rows for each term of the model of censoring.
-_PER_TERM = 10
+# Censored rows for each term of the model of censoring, and those below which nothing is tested.
+_PER_TERM, FEWEST_CENSORED = 10, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +175,22 @@ def model_of_terms(terms: Sequence[Term], found: Sequence[Term], outcome: Outcom
         if all(abs(np.corrcoef(term.values, other)[0, 1]) < 0.95 for other in kept):
             kept.append(term.values)
     return fit_censoring(np.column_stack(kept), outcome)
+
+
+def found_censoring(columns: Sequence[Column], risk: Vector, outcome: Outcome) -> CensoringModel:
+    """Return the model of censoring of these rows: by the risks and columns on which it depends, or one for all."""
+    order = outcome.order()
+    ordered, censored = outcome.take(order), ~outcome.ended[order]
+    if censored.sum() < FEWEST_CENSORED:
+        return same_for_all(outcome)
+    parts = [Column(column.name, column.values[order], column.labels) for column in columns]
+    variables = [("the predicted risk", normal_scores(risk[order]), True)] if np.ptp(risk) > 0 else []
+    asked = asked_terms([*variables, *terms_of(parts)], ordered, censored, float(ordered.time[-1]))
+    found = dependent(asked)
+    model = model_of_terms(asked, found, ordered, int(censored.sum())) if found else None
+    if model is None:
+        return same_for_all(outcome)
+    return model.take(np.argsort(order))
 
 
 def normal_scores(values: FloatArray) -> Vector:

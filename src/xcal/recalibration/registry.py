@@ -30,7 +30,7 @@ from xcal.recalibration.maps import (
     PiecewiseRecalibration,
     Recalibration,
 )
-from xcal.recalibration.predictor import MeanTime, Predicting
+from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 from xcal.recalibration.reading import (
     bin_ends,
@@ -116,7 +116,7 @@ class MapOfF(Adjustment):
         tail = np.where(rows.event, np.log1p(-np.minimum(cdf, 1 - _TAIL)), -nll)
         if far.size:
             nobody = np.zeros(far.size, dtype=bool)
-            again = read_own(model, chosen_rows(X, far), rows.time[far].astype(np.float64), nobody).nll
+            again = read_own(model, take_rows(X, far), rows.time[far].astype(np.float64), nobody).nll
             tail[far] = tail[far] if again is None else -again
         loss = np.where(rows.event, nll - own.log_density(cdf, tail), -own.log_survival(cdf, tail))
         return own.cdf(cdf), loss
@@ -292,6 +292,9 @@ class Corrected(Predicting):
     model: Any
     adjustment: Adjustment
     times: Floats  # from 0 to the end
+    # Of the model inside: a map that is the same for all rows changes nothing about whom an interval holds, and one
+    # that is not was fitted to the rows by which the interval has to be judged.
+    scores: ConformalScores | None = None
 
     # `Recalibrated.times_` says which of both.
     seen = "seen in training or recalibration"
@@ -339,6 +342,11 @@ class Corrected(Predicting):
             levels = gone + levels * (1 - gone)
         values = self.adjustment.quantile(self.model, rows, levels, float(self.times[-1]))
         return values if after is None else np.maximum(values, after[:, None])
+
+    def bounds(self, rows: Any, levels: Floats) -> Floats:
+        """Times at which F of the model inside comes to the levels."""
+        wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(rows), levels.size)))
+        return quantile_at(self.model, rows, wanted, float(self.times[-1]))
 
     def mean_time(self, rows: Any, after: Floats | None, horizon: float | None) -> MeanTime:
         """Mean of the time until the event or the horizon, and those of the networks of a model that has several."""
@@ -396,6 +404,7 @@ class HeldOut:
     # cdf, event: (n,): F at the observed times, and whether the event happened there (see `OwnValues`)
     cdf: Floats
     event: BoolArray
+    uncensored: Floats  # (n,): probability of not being censored before the observed time, given the covariates
     quantiles: Floats | None = None  # (n, k): the model's quantiles, for a method that asks for them
     groups: Any = None  # (n,): for a method that has groups
     # curves, times: (n, m) and (m,): the model's F of each row at some times, for a method that asks for them

@@ -12,7 +12,15 @@ from xcal.calibration import conditional_calibration
 from xcal.calibration.bins import N_BINS, bin_edges
 from xcal.calibration.histogram import edges_like, locate, residuals
 from xcal.calibration.subgroups import Column, Subgroup, masses
-from xcal.metrics.censoring import CensoringModel, asked_terms, dependent, model_of_terms, normal_scores, terms_of
+from xcal.metrics.censoring import (
+    FEWEST_CENSORED,
+    CensoringModel,
+    asked_terms,
+    dependent,
+    model_of_terms,
+    normal_scores,
+    terms_of,
+)
 from xcal.metrics.inputs import Vector, mean_of, merged, merged_edges
 from xcal.validation.estimates import DEPENDENT, WEIGHTED, Estimates
 from xcal.validation.result import CensoringTest, CovariatePart, ForWhom, WorstSubgroup
@@ -20,9 +28,6 @@ from xcal.validation.rows import Rows
 from xcal.validation.sample import Censoring, Sample
 
 # --- Whether censoring depends on what is known of the rows: then Kaplan-Meier is biased, and values are corrected.
-
-# Censored rows before the last horizon below which nothing is tested.
-_FEWEST_OF_EACH = 20
 
 
 def dependent_censoring(
@@ -43,7 +48,7 @@ def dependent_censoring(
     time, last = rows.time, horizons[-1]
     censored = ~rows.event & (time < last)
     asked = treatment == "covariates"
-    if np.count_nonzero(censored) < _FEWEST_OF_EACH:
+    if np.count_nonzero(censored) < FEWEST_CENSORED:
         return None, None
     terms = asked_terms(_variables(rows, covariates, horizons), rows.outcome, censored, last, rows.weights)
     if not terms:
