@@ -268,7 +268,7 @@ class Recalibrated(SurvivalPredictor):
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
         _warn_of_few(int(held_out.event.sum()))
         self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
-        self.scores_ = ConformalScores.of(held_out.cdf, held_out.event, held_out.uncensored)
+        self.scores_: ConformalScores | None = ConformalScores.of(held_out.cdf, held_out.event, held_out.uncensored)
         end = last_time(model, as_table(X), time)
         seen = np.minimum(np.append(time, end), end)
         self.times_ = Rows(seen, np.append(event & (time <= end), False)).grid()

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, effective_units, fail, first_row
 from xcal.data.surv import Outcome
 from xcal.metrics import concordance_index
+from xcal.metrics.pseudo_values import LEAST_UNCENSORED
 from xcal.recalibration.maps import Kept
 
 # --- What is said of times after the last one seen: nothing, unless extrapolation is asked for. A probability at such a
@@ -181,7 +182,8 @@ class ConformalScores(Kept):
     def upper_level(self, miss: float) -> float:
         """F at the upper bound: infinity where too few were followed for so long."""
         order = np.argsort(self.cdf)
-        u, reached = self.cdf[order], np.cumsum(self.weights[order])
+        # Few rows of large weight would end the interval by chance; smaller weights only make it longer.
+        u, reached = self.cdf[order], np.cumsum(np.minimum(self.weights[order], 1 / LEAST_UNCENSORED))
         enough = reached >= (1 - miss) * (self.n + 1)
         return float(u[enough][0]) if enough.any() else np.inf
 
@@ -206,7 +208,7 @@ class Predicting(ABC):
         return None
 
     def bounds(self, rows: Any, levels: Floats) -> Floats:
-        """Times at which F, as `scores` have it, comes to the levels, ``(n, levels)``."""
+        """Return the times at which F, as `scores` have it, comes to the levels, ``(n, levels)``."""
         return self.quantile(rows, levels)
 
     @property

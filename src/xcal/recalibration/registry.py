@@ -344,7 +344,7 @@ class Corrected(Predicting):
         return values if after is None else np.maximum(values, after[:, None])
 
     def bounds(self, rows: Any, levels: Floats) -> Floats:
-        """Times at which F of the model inside comes to the levels."""
+        """Return the times at which F of the model inside comes to the levels."""
         wanted = np.ascontiguousarray(np.broadcast_to(levels, (n_rows(rows), levels.size)))
         return quantile_at(self.model, rows, wanted, float(self.times[-1]))
 
