@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 import xcal
 from xcal import Surv, SurvivalModel, SurvivalPath
@@ -81,3 +82,19 @@ def test_they_hold_on_average():
         model = SurvivalModel("weibull", epochs=10, hidden=(), progress=False, validation_fraction=0.4).fit(*train[:2])
         found.append((new[2] >= model.predict_lower_bound(new[0], 0.8)).mean())
     assert 0.8 - 2 * np.std(found, ddof=1) / 20**0.5 <= np.mean(found) <= 0.86
+
+
+def test_bands_of_seeds_and_of_a_map(path):
+    times, model = np.array([0.3, 1.0]), path.model(10)
+    members = np.stack([path.model(10, seed).predict_survival_function(X[:3], times) for seed in (0, 1)])
+    spread = 1.96 * special.logit(members).std(axis=0, ddof=1) / 2**0.5
+    band = model.predict_survival_function(X[:3], times, interval=True)
+    np.testing.assert_allclose(special.logit(band.upper), special.logit(band.survival) + spread, rtol=1e-4)
+    mapped = path.model(10, recalibrated=True)
+    wider, n = mapped.predict_survival_function(X[:3], times, interval=True), mapped.fitted_.recalibration.n_events
+    alone = path.model(10, 0).recalibrate(X, Y).predict_survival_function(X[:3], times, interval=True)
+    left, events = alone.survival, Y["event"].sum()
+    expected = 1.96 / np.sqrt(left * (1 - left) * events)  # of a share among so many events, on the scale of log-odds
+    np.testing.assert_allclose(special.logit(alone.upper), special.logit(left) + expected, rtol=1e-4)
+    assert (wider.upper - wider.lower > 0).all()
+    assert n > 0

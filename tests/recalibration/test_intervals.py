@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from lifelines import KaplanMeierFitter, WeibullAFTFitter
+from scipy import special
 
 import xcal
 from xcal import Recalibrated, Surv, SurvivalModel
 from xcal.calibration.subgroups import as_columns
 from xcal.data.surv import Outcome
 from xcal.metrics.censoring import found_censoring
+from xcal.recalibration import KaplanMeierRecalibration
 from xcal.recalibration.estimator import followed
 from xcal.recalibration.predictor import ConformalScores
 
@@ -160,3 +162,48 @@ def test_intervals_are_those_of_the_model_inside_whatever_the_map(method):
 
 def fitted(X, y):
     return WeibullAFTFitter().fit(X.assign(time=y["time"], event=y["event"]), "time", "event")
+
+
+def test_bands_are_those_of_resampled_rows():
+    X, y, _ = draw(300, 14)
+    own, times = Recalibrated(Exponential()).fit(X, y), np.array([0.1, 0.5, 1.0])
+    found = own.predict_survival_function(X[:2], times, interval=True)
+    np.testing.assert_array_equal(found.survival, own.predict_survival_function(X[:2], times))
+    u, rng, odds = own.held_out_.cdf, np.random.default_rng(0), []
+    for _ in range(50):
+        rows = rng.integers(0, 300, 300)
+        again = KaplanMeierRecalibration.fit(u[rows], own.held_out_.event[rows])
+        odds.append(special.logit(1 - again.cdf(1 - np.exp(-RATE * times))))
+    spread = 1.96 * np.std(odds, axis=0, ddof=1)
+    middle = special.logit(found.survival[0])
+    np.testing.assert_allclose(special.logit(found.lower[0]), middle - spread, atol=2e-3)
+    np.testing.assert_allclose(special.logit(found.upper[0]), middle + spread, atol=2e-3)
+
+
+def test_bands_hold_the_curve_of_endless_rows():
+    limit = Recalibrated(Exponential()).fit(*draw(40_000, 15)[:2])
+    at, times, held = pd.DataFrame({"x": [0.0]}), np.array([0.1, 0.5, 1.0]), []
+    true = limit.predict_survival_function(at, times)
+    for seed in range(30):
+        band = (
+            Recalibrated(Exponential())
+            .fit(*draw(300, [seed, 16])[:2])
+            .predict_survival_function(at, times, interval=True)
+        )
+        held.append(((true >= band.lower) & (true <= band.upper)).mean())
+    assert np.mean(held) > 0.85
+
+
+def test_bands_that_nobody_can_draw():
+    X, y, _ = draw(100, 17)
+    model = SurvivalModel("weibull", epochs=3, hidden=(4,), progress=False).fit(X, y)
+    with pytest.raises(ValueError, match="interval: expected a model of several seeds, or one that was recalibrated"):
+        model.predict_survival_function(X, [1.0], interval=True)
+    own = Recalibrated(model).fit(*draw(100, 18)[:2])
+    with pytest.raises(ValueError, match="times: expected times at which to predict, beside interval"):
+        own.predict_survival_function(X, interval=True)
+    with pytest.raises(ValueError, match="interval: expected False with after"):
+        own.predict_survival_function(X, [1.0], after=0.5, interval=True)
+    del own.held_out_
+    with pytest.raises(ValueError, match="interval: expected a model with the rows that it was recalibrated on"):
+        own.predict_survival_function(X, [1.0], interval=True)

@@ -22,7 +22,7 @@ from xcal.distributions import Family, RecalibratedDistribution, SurvivalDistrib
 from xcal.distributions.composed import SurvivorDistribution
 from xcal.estimators.settings import MOST_TIME_BINS, Settings
 from xcal.recalibration import KaplanMeierRecalibration
-from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting
+from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting, log_odds_spread
 from xcal.training.result import History
 
 # Points of the grid on which a continuous distribution is integrated: so many at quantiles of the event times, where F
@@ -406,6 +406,15 @@ class CombinedModel(PredictingModel):
         if len(known) < len(own):
             return None
         return replace(known[0], cdf=np.mean([one.cdf for one in known], axis=0))
+
+    def spread(self, rows: Floats, times: Floats) -> Floats:
+        """Return the standard error of the log-odds of S: by the seeds, and of a share among the map's events."""
+        curves = np.stack([combined([part], self.fitted_map).survival(rows, times) for part in self.parts])
+        square = log_odds_spread(curves) ** 2 / len(curves) if len(curves) > 1 else np.zeros(curves.shape[1:])
+        if self.fitted_map is not None:
+            left = np.clip(self.survival(rows, times), 1e-12, 1 - 1e-12)
+            square = square + 1 / (left * (1 - left) * self.fitted_map.n_events)
+        return np.sqrt(square)
 
     def bounds(self, rows: Floats, levels: Floats) -> Floats:
         """Return the times at which F of the mixture, before the map, comes to the levels."""

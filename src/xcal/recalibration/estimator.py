@@ -48,6 +48,7 @@ from xcal.recalibration.reading import (
 )
 from xcal.recalibration.registry import (
     METHODS,
+    Adjustment,
     Column,
     Corrected,
     HeldOut,
@@ -152,6 +153,9 @@ def as_table(X: Any) -> Any:
     """Rows that can be counted and sliced."""
     return np.asarray(X) if isinstance(X, list) else X
 
+
+# Resamples behind a band.
+_RESAMPLES = 50
 
 # G at its middle is known to about 0.5 / sqrt(events): 0.11 here.
 FEW_EVENTS = 20
@@ -268,6 +272,7 @@ class Recalibrated(SurvivalPredictor):
         adjustment = method.fit(held_out, self.n_pieces, self.group_column)
         _warn_of_few(int(held_out.event.sum()))
         self.model_, self.adjustment_, self.held_out_ = model, adjustment, held_out
+        self.__dict__.pop("_draws", None)
         self.scores_: ConformalScores | None = ConformalScores.of(held_out.cdf, held_out.event, held_out.uncensored)
         end = last_time(model, as_table(X), time)
         seen = np.minimum(np.append(time, end), end)
@@ -297,7 +302,21 @@ class Recalibrated(SurvivalPredictor):
     def _asked(self, X: Any) -> tuple[Corrected, Any]:
         fitted = self._fitted()
         times = np.append(0.0, fitted.times_)
-        return Corrected(fitted.model_, fitted.adjustment_, times, fitted.scores_), as_table(X)
+        resampled = self._resampled if hasattr(fitted, "held_out_") else None
+        return Corrected(fitted.model_, fitted.adjustment_, times, fitted.scores_, resampled), as_table(X)
+
+    def _resampled(self) -> list[Adjustment]:
+        """Return what the method fits to resamples of the held-out rows; made once."""
+        if not hasattr(self, "_draws"):
+            method, rows = as_method(self.method, self.n_pieces, self.group_column), self.held_out_
+            rng, n = np.random.default_rng(0), rows.time.size
+            drawn: list[Adjustment] = []
+            while len(drawn) < _RESAMPLES:
+                chosen = rows.take(rng.integers(0, n, n))
+                if chosen.event.any():
+                    drawn.append(method.fit(chosen, self.n_pieces, self.group_column))
+            self._draws = drawn
+        return self._draws
 
     def _judged(self, X: Any, y: Any, sample_weight: Any, n: int) -> tuple[Outcome, None]:
         return _outcome(X, y), None

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator
 
 from xcal._checks import BoolArray, Floats, as_flag, as_levels, as_number, as_times, effective_units, fail, first_row
@@ -132,6 +133,23 @@ class SurvivalCurve:
         return f"SurvivalCurve({self.x.size} points on [{self.domain[0]:g}, {self.domain[1]:g}])"
 
 
+@dataclass(frozen=True, eq=False)
+class SurvivalBand:
+    """S of each row at each time, and how far other seeds and other rows of recalibration would take it.
+
+    Attributes
+    ----------
+    survival, lower, upper : arrays, shape (n, m)
+    """
+
+    survival: Floats
+    lower: Floats
+    upper: Floats
+
+
+# Of a pointwise band.
+_BAND = 1.959964  # 95 %
+
 # --- Intervals of the time of one row.
 
 
@@ -211,6 +229,10 @@ class Predicting(ABC):
         """Return the times at which F, as `scores` have it, comes to the levels, ``(n, levels)``."""
         return self.quantile(rows, levels)
 
+    def spread(self, rows: Any, times: Floats) -> Floats:
+        """Return the standard error of the log-odds of S of each row at each time, ``(n, m)``."""
+        fail("interval", "a model of several seeds, or one that was recalibrated", "one network as it was trained")
+
     @property
     def law(self) -> bool:
         """Whether it says something of all times, also after the last one seen."""
@@ -279,8 +301,8 @@ class SurvivalPredictor(BaseEstimator):
         return model.risk(rows)
 
     def predict_survival_function(
-        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False
-    ) -> npt.NDArray[Any]:
+        self, X: Any, times: Any = None, *, after: Any = None, extrapolate: bool = False, interval: bool = False
+    ) -> Any:
         """Probability of no event until each of `times`.
 
         Parameters
@@ -295,20 +317,31 @@ class SurvivalPredictor(BaseEstimator):
             What to say of times after the last one seen in the fit: by default NaN, with a warning; if True, what the
             distribution says there, of which no row told anything. A curve that ends, as that of a Cox model inside
             `Recalibrated`, keeps its last value.
+        interval : bool
+            With `times`: a band about each curve, 95 % at each time, from the spread of the seeds that are averaged and
+            from resamples of the rows that the model was recalibrated on. It holds the curve that many more of both
+            would give. What other rows to train on would change is not in it, nor what is wrong with the model.
 
         Returns
         -------
         ndarray of shape (n, m)
             Without `times` an array of n `SurvivalCurve`, which can be called with times and have the points ``x``,
-            ``y``: the form in which scikit-survival and its scorers want it.
+            ``y``: the form in which scikit-survival and its scorers want it. With `interval` a `SurvivalBand`.
         """
         if times is not None:
             asked = as_times("times", times)
             model, rows = self._asked(X)
             values = model.survival(rows, asked, _read_after(after, model.count(rows)))
-            if as_flag("extrapolate", extrapolate):
+            if not as_flag("extrapolate", extrapolate):
+                values = unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
+            if not as_flag("interval", interval):
                 return values
-            return unseen_as_nan(values, asked, model.grid[-1], model.seen, stacklevel=3)
+            if after is not None:
+                fail("interval", "False with after: a band is of the curve from the start", "True")
+            odds, error = logit(values), _BAND * model.spread(rows, asked)
+            return SurvivalBand(values, expit(odds - error), expit(odds + error))
+        if as_flag("interval", interval):
+            fail("times", "times at which to predict, beside interval", "None")
         if after is not None:
             fail("times", "times at which to predict, beside after", "None")
         model, rows = self._asked(X)
@@ -464,6 +497,15 @@ class SurvivalPredictor(BaseEstimator):
         outcome, weights = self._judged(X, y, None, model.count(rows))
         risk = model.risk(rows)
         return concordance_index(time=outcome.time, event=outcome.event, risk=risk, weights=weights).value
+
+
+# Away from 0 and 1, where log-odds are infinite.
+_LEAST_ODDS = 1e-12
+
+
+def log_odds_spread(curves: Floats) -> Floats:
+    """Return the standard deviation of the log-odds over the first axis."""
+    return np.asarray(logit(np.clip(curves, _LEAST_ODDS, 1 - _LEAST_ODDS)).std(axis=0, ddof=1))
 
 
 def _scores(model: Predicting) -> ConformalScores:

@@ -1,7 +1,7 @@
 """The methods of recalibration, each behind one name, and what a recalibrated model predicts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from xcal.recalibration.maps import (
     PiecewiseRecalibration,
     Recalibration,
 )
-from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting
+from xcal.recalibration.predictor import ConformalScores, MeanTime, Predicting, log_odds_spread
 from xcal.recalibration.published import BetaRecalibration, CiPOTRecalibration, ConformalQuantiles, KSPRecalibration
 from xcal.recalibration.reading import (
     bin_ends,
@@ -295,6 +295,8 @@ class Corrected(Predicting):
     # Of the model inside: a map that is the same for all rows changes nothing about whom an interval holds, and one
     # that is not was fitted to the rows by which the interval has to be judged.
     scores: ConformalScores | None = None
+    # What is fitted to resamples of the rows that it was recalibrated on.
+    resampled: Callable[[], Sequence[Adjustment]] | None = None
 
     # `Recalibrated.times_` says which of both.
     seen = "seen in training or recalibration"
@@ -342,6 +344,18 @@ class Corrected(Predicting):
             levels = gone + levels * (1 - gone)
         values = self.adjustment.quantile(self.model, rows, levels, float(self.times[-1]))
         return values if after is None else np.maximum(values, after[:, None])
+
+    def spread(self, rows: Any, times: Floats) -> Floats:
+        """Return the standard error of the log-odds of S', by resamples, and by the seeds of a model of xcal."""
+        if self.resampled is None:
+            fail("interval", "a model with the rows that it was recalibrated on", "a loaded one, which keeps none")
+        draws = np.stack([1 - own.cdf(self.model, rows, times) for own in self.resampled()])
+        square = log_odds_spread(draws) ** 2
+        members = self.model.predict_members(rows) if isinstance(self.model, SeveralLaws) else ()
+        if len(members) > 1:
+            at = torch.from_numpy(times).unsqueeze(1).expand(-1, n_rows(rows))
+            square += log_odds_spread(np.stack([law.survival(at).T.numpy() for law in members])) ** 2 / len(members)
+        return np.asarray(np.sqrt(square))
 
     def bounds(self, rows: Any, levels: Floats) -> Floats:
         """Return the times at which F of the model inside comes to the levels."""
@@ -410,6 +424,13 @@ class HeldOut:
     # curves, times: (n, m) and (m,): the model's F of each row at some times, for a method that asks for them
     curves: Floats | None = None
     times: Floats | None = None
+
+    def take(self, rows: Any) -> "HeldOut":
+        """Pick rows."""
+        picked: dict[str, Any] = {
+            name: None if own is None else own[rows] for name, own in vars(self).items() if name != "times"
+        }
+        return HeldOut(**picked, times=self.times)
 
 
 @dataclass(frozen=True)
